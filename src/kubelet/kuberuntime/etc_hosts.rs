@@ -7,11 +7,13 @@ use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use super::dns::parse_resolv_conf;
 use super::hosts::hosts_file;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{DnsConfig, Mount};
-use crate::platform::host::{directories, file};
+use crate::platform::host::{directories, file, regular_file};
 use crate::platform::rt;
 use crate::state::pods::PodDirs;
 use crate::types::api::{Container, Pod};
@@ -125,10 +127,18 @@ fn write_if_other(path: &Path, text: &str) -> io::Result<()> {
     if file::read_head(path, text.len() + 1).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
     }
-    if path.is_dir() {
-        directories::set_aside(path)?;
-    }
-    let mut made = File::options().write(true).create(true).truncate(true).mode(0o644).open(path)?;
+    let there = match regular_file::open(path, OFlags::WRONLY | OFlags::TRUNC) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Ok(None) => {
+            directories::set_aside(path)?;
+            None
+        }
+        opened => opened?,
+    };
+    let mut made = match there {
+        Some(file) => file,
+        None => File::options().write(true).create_new(true).mode(0o644).open(path)?,
+    };
     made.write_all(text.as_bytes())?;
     made.set_permissions(Permissions::from_mode(0o644))
 }

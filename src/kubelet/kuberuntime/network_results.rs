@@ -3,8 +3,8 @@
 //! libcni reads the cached result first and fails if it is corrupt, so no runtime can stop the sandbox. Without the
 //! file it continues. The file is a small JSON object with the sandbox's network setup.
 
-use std::fs::{self, DirEntry, File};
-use std::io::{self, Read as _};
+use std::fs::{self, DirEntry};
+use std::io;
 use std::path::Path;
 
 use serde_json::Value;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::kill::gone_is_fine;
 use crate::platform::cri;
+use crate::platform::host::file;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
@@ -72,14 +73,13 @@ fn is_readable(entry: &DirEntry) -> io::Result<bool> {
     if !entry.file_type()?.is_file() {
         return Ok(true);
     }
-    let mut text = Vec::new();
-    File::open(entry.path())?.take(LARGEST).read_to_end(&mut text)?;
+    let text = file::read_head(&entry.path(), LARGEST)?;
     Ok(matches!(serde_json::from_slice(&text), Ok(Value::Object(_))))
 }
 
 /// libcni's cache directory, the same for all runtimes.
 const RESULTS: &str = "/var/lib/cni/results";
-const LARGEST: u64 = 1 << 20;
+const LARGEST: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

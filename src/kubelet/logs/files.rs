@@ -1,14 +1,14 @@
 //! Lists and removes the log files of one container run: the current file and the rotated ones.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
-use rustix::io::Errno;
+use rustix::fs::OFlags;
 
 use super::rotated_names::stamp_in;
+use crate::platform::host::regular_file;
 
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {
@@ -63,18 +63,14 @@ pub(super) enum Opened {
 }
 
 impl LogFile {
-    /// Opens the file without following a link or waiting for the other end of a pipe.
+    /// Opens the file; neither a link nor a pipe or device that has its place.
     pub(super) fn open(&self) -> io::Result<Opened> {
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Opened::Gone),
-            // A link.
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(Opened::Replaced),
-            Err(error) => return Err(error),
-        };
-        let found = file.metadata()?;
-        Ok(if found.is_file() && found.ino() == self.inode { Opened::File(file) } else { Opened::Replaced })
+        match regular_file::open(&self.path, OFlags::RDONLY) {
+            Ok(Some(file)) if file.metadata()?.ino() == self.inode => Ok(Opened::File(file)),
+            Ok(_) => Ok(Opened::Replaced),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Opened::Gone),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -113,6 +109,7 @@ mod tests {
         assert!(replaced(&|| fs::write(&log, "y").unwrap()));
         assert!(replaced(&|| std::os::unix::fs::symlink("/etc/shadow", &log).unwrap()));
         assert!(replaced(&|| nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap()));
+        assert!(replaced(&|| drop(std::os::unix::net::UnixListener::bind(&log).unwrap())));
         let gone = listed();
         fs::remove_file(&log).unwrap();
         assert!(matches!(gone.open().unwrap(), Opened::Gone));

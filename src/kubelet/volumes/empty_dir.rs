@@ -60,7 +60,7 @@ fn mount_once(path: &Path, mount: impl FnOnce() -> Result<(), Errno>) -> io::Res
 }
 
 fn memory(path: &Path, size: Option<u64>) -> Result<(), Errno> {
-    let tmpfs = |options: &str| mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), Some(options));
+    let tmpfs = |options: &str| mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NODEV, Some(options));
     // Size 0 means no limit.
     let size = format!("size={}", size.unwrap_or(0));
     // Memory volumes must not be swapped to disk. Kernels before 6.3 cannot guarantee it.
@@ -72,7 +72,7 @@ fn memory(path: &Path, size: Option<u64>) -> Result<(), Errno> {
 
 fn huge_pages(path: &Path, page_size: u64) -> Result<(), Errno> {
     let options = format!("pagesize={page_size}");
-    mount(Some("nodev"), path, Some("hugetlbfs"), MsFlags::empty(), Some(options.as_str()))
+    mount(Some("nodev"), path, Some("hugetlbfs"), MsFlags::MS_NODEV, Some(options.as_str()))
 }
 
 /// Gives the group the owner's permissions, and sets setgid.

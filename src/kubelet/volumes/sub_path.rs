@@ -16,7 +16,8 @@ use rustix::io::Errno;
 use super::error::Error;
 use super::mounts::Part;
 use crate::platform::host::directories;
-use crate::platform::host::open_beneath::{Outside, open_inside};
+use crate::platform::host::open_beneath::{Outside, hold_inside};
+use crate::platform::host::regular_file::{not_regular, reopen};
 
 /// Binds `part` to its target; creates a missing subpath as a directory. Does nothing if it is already bound.
 pub(super) fn bind(part: &Part) -> Result<(), Error> {
@@ -70,7 +71,7 @@ fn clear(target: &Path) -> io::Result<()> {
 /// Opens `path` below `root`; missing directories are created with the root's mode.
 fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    match hold_inside(&root, path) {
+    match hold(&root, path) {
         Err(Errno::NOENT) => {}
         result => return Ok(result?),
     }
@@ -79,7 +80,7 @@ fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     let mut walked = PathBuf::new();
     for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
         walked.push(part);
-        here = match hold_inside(&root, &walked) {
+        here = match hold(&root, &walked) {
             Err(Errno::NOENT) => {
                 match mkdirat(&here, part.as_os_str(), mode) {
                     // The umask has removed bits from the mode.
@@ -87,7 +88,7 @@ fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
                     Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
-                hold_inside(&root, &walked)?
+                hold(&root, &walked)?
             }
             result => result?,
         };
@@ -98,18 +99,15 @@ fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
 /// Reads a file below `root`, up to `limit` bytes. Symlinks are resolved inside the volume.
 pub(super) fn read(root: &Path, path: &Path, limit: usize) -> io::Result<String> {
     let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-    let file = File::from(open_inside(root.as_fd(), path, flags, Outside::IsRoot)?);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
+    let held = hold_inside(root.as_fd(), path, Outside::IsRoot)?;
+    let file = reopen(held.as_fd(), OFlags::RDONLY)?.ok_or_else(not_regular)?;
     let mut text = String::new();
     file.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_string(&mut text)?;
     Ok(text)
 }
 
-fn hold_inside(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
-    open_inside(root.as_fd(), path, OFlags::PATH, Outside::Refused)
+fn hold(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    hold_inside(root.as_fd(), path, Outside::Refused)
 }
 
 const MADE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

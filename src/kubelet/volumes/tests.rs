@@ -237,6 +237,32 @@ fn environment_files_are_read_up_to_their_bound() {
 }
 
 #[test]
+fn environment_file_that_is_no_regular_file_is_never_opened() {
+    let (scratch, _dirs) = Scratch::new("env-socket");
+    let _listener = std::os::unix::net::UnixListener::bind(scratch.0.join("socket")).unwrap();
+    symlink("/socket", scratch.0.join("link")).unwrap();
+    for path in ["socket", "link"] {
+        let key = FileKeySelector { path: path.to_owned(), key: "A".to_owned(), ..FileKeySelector::default() };
+        let found = file_values(vec![(Some(scratch.0.clone()), key)]);
+        let error = ErrorChain(found[0].value.as_ref().unwrap_err()).to_string();
+        // Opening a socket fails with "No such device or address".
+        assert!(error.ends_with("not a regular file"), "{error}");
+    }
+}
+
+#[test]
+fn device_files_in_a_volume_in_memory_cannot_be_opened() {
+    let (_scratch, dirs) = Scratch::new("nodev");
+    let in_memory = with_volume("u1", json!({"emptyDir": {"medium": "Memory"}}));
+    let path = PathBuf::from(&mounts_now(&in_memory, &dirs).unwrap()[0].host_path);
+    assert!(rustix::fs::statvfs(&path).unwrap().f_flag.contains(rustix::fs::StatVfsMountFlags::NODEV));
+    let device = path.join("null");
+    let (kind, mode) = (nix::sys::stat::SFlag::S_IFCHR, nix::sys::stat::Mode::S_IRWXU);
+    nix::sys::stat::mknod(&device, kind, mode, nix::sys::stat::makedev(1, 3)).unwrap();
+    assert_eq!(fs::File::open(&device).unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+}
+
+#[test]
 fn subpath_is_bound_and_stays_bound() {
     let (_scratch, dirs) = Scratch::new("parts");
     let mounts = json!([{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/sub", "subPath": "a/b"}]);

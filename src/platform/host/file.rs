@@ -5,6 +5,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
+use super::regular_file;
+
 /// Bytes that this thread has read so far, from files of any kind.
 #[cfg(test)]
 pub(crate) fn bytes_read_by_thread() -> u64 {
@@ -13,8 +17,8 @@ pub(crate) fn bytes_read_by_thread() -> u64 {
     read.and_then(|count| count.parse().ok()).expect("the kernel counts the bytes")
 }
 
-/// The last `limit` bytes of a regular file, and whether more precede them. Links are not followed, as a container may
-/// control the file.
+/// The last `limit` bytes of a regular file, and whether more precede them. A container may control the file: links are
+/// not followed, and nothing but a regular file is opened.
 pub(crate) fn read_tail(path: &Path, limit: u64) -> io::Result<(Vec<u8>, bool)> {
     let mut file = open_regular(path)?;
     let before = file.metadata()?.len().saturating_sub(limit);
@@ -32,12 +36,7 @@ pub(crate) fn read_head(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
 }
 
 fn open_regular(path: &Path) -> io::Result<File> {
-    let no_surprise = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(no_surprise.bits()).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok(file)
+    regular_file::open(path, OFlags::RDONLY)?.ok_or_else(regular_file::not_regular)
 }
 
 /// The content of a file that only the administrator can write; an error if it has more than `limit` bytes.
@@ -112,6 +111,20 @@ mod tests {
         let read = read_all(&path, 4);
         fs::remove_dir_all(&dir).expect("our own directory");
         assert!(refused.is_err() && read.is_ok_and(|read| read == b"four"));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_never_opened() {
+        let dir = std::env::temp_dir().join(format!("coracle-read-socket-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory of our own");
+        let socket = dir.join("message");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket of our own");
+        let results = [read_tail(&socket, 4).map(|_| ()), read_head(&socket, 4).map(|_| ())];
+        fs::remove_dir_all(&dir).expect("our own directory");
+        // Opening a socket fails with ENXIO, so that is what an attempt would return.
+        for result in results {
+            assert_eq!(result.expect_err("a socket was read").kind(), io::ErrorKind::InvalidInput);
+        }
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! Opens paths below a directory without ever leaving it, whatever links are on the way.
+//! Resolves paths below a directory without ever leaving it, whatever links are on the way.
+//!
+//! What is found is held with `O_PATH`, so that nothing is opened before its type is known.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,6 +11,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
+use super::regular_file::same;
+
 /// How to treat a link that leads out of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
@@ -18,20 +22,15 @@ pub(crate) enum Outside {
     IsRoot,
 }
 
-/// Opens `path` below `root`, with openat2(2) if available (Linux 5.6), or else component by component.
-pub(crate) fn open_inside(
-    root: BorrowedFd<'_>,
-    path: &Path,
-    flags: OFlags,
-    outside: Outside,
-) -> Result<OwnedFd, Errno> {
+/// Holds what is at `path` below `root`, with openat2(2) if available (Linux 5.6), or else component by component.
+pub(crate) fn hold_inside(root: BorrowedFd<'_>, path: &Path, outside: Outside) -> Result<OwnedFd, Errno> {
     let resolve = match outside {
         Outside::Refused => ResolveFlags::BENEATH,
         Outside::IsRoot => ResolveFlags::IN_ROOT,
     };
-    match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve | ResolveFlags::NO_MAGICLINKS) {
+    match openat2(root, path, HOLD, Mode::empty(), resolve | ResolveFlags::NO_MAGICLINKS) {
         // EPERM is what an old seccomp filter returns for an unknown system call.
-        Err(Errno::NOSYS | Errno::PERM) => walk(root, path, flags, outside),
+        Err(Errno::NOSYS | Errno::PERM) => walk(root, path, outside),
         result => result,
     }
 }
@@ -39,15 +38,15 @@ pub(crate) fn open_inside(
 /// Opens the file or directory at `path` below `root` for reading. Links may be absolute, and `root` may be one. The
 /// type is checked on the open descriptor, so that the path cannot be exchanged meanwhile.
 pub(crate) fn open_below(root: &Path, path: &Path) -> Result<File, Errno> {
-    let top = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let whole = open_inside(top.as_fd(), root, OFlags::PATH, Outside::IsRoot)?;
-    let found = open_inside(top.as_fd(), &root.join(path), OFlags::PATH, Outside::IsRoot)?;
+    let top = openat(CWD, "/", HOLD, Mode::empty())?;
+    let whole = hold_inside(top.as_fd(), root, Outside::IsRoot)?;
+    let found = hold_inside(top.as_fd(), &root.join(path), Outside::IsRoot)?;
     if !place(found.as_fd())?.starts_with(place(whole.as_fd())?) {
         return Err(Errno::XDEV);
     }
     match FileType::from_raw_mode(fstat(&found)?.st_mode) {
         FileType::RegularFile | FileType::Directory => {
-            Ok(reopen(found.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK)?.into())
+            Ok(same(found.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK)?.into())
         }
         _ => Err(Errno::ACCESS),
     }
@@ -61,7 +60,7 @@ fn place(file: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
 
 /// Resolves the path in user space: the kernel follows no link, and `..` returns to a directory that is held open, so
 /// that moving directories meanwhile cannot lead out.
-fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags, outside: Outside) -> Result<OwnedFd, Errno> {
+fn walk(root: BorrowedFd<'_>, path: &Path, outside: Outside) -> Result<OwnedFd, Errno> {
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT);
     }
@@ -91,7 +90,7 @@ fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags, outside: Outside) -> R
             return Err(Errno::LOOP);
         }
     }
-    reopen(inside.last().map_or(root, OwnedFd::as_fd), flags)
+    same(inside.last().map_or(root, OwnedFd::as_fd), OFlags::PATH)
 }
 
 enum Part {
@@ -110,12 +109,8 @@ fn put_ahead(ahead: &mut Vec<Part>, path: &Path) {
     }));
 }
 
-/// Reopens the same file, whatever has its name by now.
-fn reopen(found: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    openat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), flags | OFlags::CLOEXEC, Mode::empty())
-}
-
-const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+const STEP: OFlags = HOLD.union(OFlags::NOFOLLOW);
 /// The kernel's limit.
 const MAX_LINKS: usize = 40;
 /// Each level holds a file descriptor.
@@ -196,11 +191,11 @@ mod tests {
         for (outside, resolve) in [(Outside::Refused, ResolveFlags::BENEATH), (Outside::IsRoot, ResolveFlags::IN_ROOT)]
         {
             for path in PATHS {
-                let kernel = openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+                let kernel = openat2(&root, path, HOLD, Mode::empty(), resolve);
                 if kernel.as_ref().err() == Some(&Errno::NOSYS) {
                     continue;
                 }
-                let own = walk(root.as_fd(), Path::new(path), OFlags::PATH, outside);
+                let own = walk(root.as_fd(), Path::new(path), outside);
                 let own = own.as_ref().map(identity);
                 assert_eq!(own, kernel.as_ref().map(identity), "{path:?} {outside:?}");
             }
@@ -215,8 +210,8 @@ mod tests {
         let secret = identity(&openat(CWD, top.join("secret"), STEP, Mode::empty()).unwrap());
         for outside in [Outside::Refused, Outside::IsRoot] {
             for path in PATHS {
-                for open in [open_inside, walk] {
-                    let found = open(root.as_fd(), Path::new(path), OFlags::PATH, outside);
+                for hold in [hold_inside, walk] {
+                    let found = hold(root.as_fd(), Path::new(path), outside);
                     assert_ne!(found.as_ref().map(identity), Ok(secret), "{path:?} {outside:?}");
                 }
             }
@@ -225,15 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn opened_files_can_be_read() {
+    fn held_files_can_be_read() {
         use std::io::Read as _;
         let top = volume("read");
         let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
         fs::write(top.join("v/large"), "larger than 4 GiB").unwrap();
         File::options().write(true).open(top.join("v/large")).unwrap().set_len(5 << 30).unwrap();
         for (path, expected) in [("key", "value"), ("absolute-inside", "inside"), ("large", "larger than 4 GiB")] {
-            for open in [open_inside, walk] {
-                let found = open(root.as_fd(), Path::new(path), OFlags::RDONLY, Outside::IsRoot).unwrap();
+            for hold in [hold_inside, walk] {
+                let held = hold(root.as_fd(), Path::new(path), Outside::IsRoot).unwrap();
+                let found = same(held.as_fd(), OFlags::RDONLY).unwrap();
                 let mut head = vec![0; expected.len()];
                 File::from(found).read_exact(&mut head).unwrap();
                 assert_eq!(head, expected.as_bytes());
@@ -248,7 +244,7 @@ mod tests {
         let deep = "d/".repeat(MAX_DEPTH + 1);
         fs::create_dir_all(top.join("v").join(&deep)).unwrap();
         let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
-        let found = walk(root.as_fd(), Path::new(&deep), OFlags::PATH, Outside::Refused);
+        let found = walk(root.as_fd(), Path::new(&deep), Outside::Refused);
         assert_eq!(found.err(), Some(Errno::LOOP));
         fs::remove_dir_all(&top).unwrap();
     }
