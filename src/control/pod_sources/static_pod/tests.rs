@@ -163,6 +163,24 @@ fn documents_and_lists_give_several_pods() {
 }
 
 #[test]
+fn pod_whose_log_directory_has_too_long_a_name_is_refused() {
+    let named = |length: usize| {
+        let name = "n".repeat(length);
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: a, image: b}}]}}}}"
+        )
+    };
+    let wrong = "metadata.name: too long: the log directory default_NAME_UID of pod \"";
+    let found = |length| read(&named(length)).remove(0).problem();
+    assert_eq!(found(208), None);
+    let problem = found(209).unwrap();
+    assert!(problem.starts_with(wrong), "{problem}");
+    assert!(problem.ends_with("\" has 256 bytes, and a file name may have 255"), "{problem}");
+    // A name that is invalid anyway has one error.
+    assert!(!found(260).unwrap().contains("log directory"));
+}
+
+#[test]
 fn invalid_object_does_not_affect_the_others() {
     check(
         &format!("{POD}\n---\napiVersion: v1\nkind: Service\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),

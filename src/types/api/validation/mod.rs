@@ -42,9 +42,13 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     faults.into_list()
 }
 
-/// Validates a pod from a manifest, which must not refer to objects of the API server.
+/// Validates a pod from a manifest, which has its uid, must be able to have a log directory, and must not refer to
+/// objects of the API server.
 pub fn validate_static_pod(pod: &Pod) -> Vec<FieldError> {
     let mut faults = validate_pod(pod);
+    let mut more = Faults::default();
+    static_pod::check_log_directory(&pod.metadata, &mut more);
+    faults.extend(more.into_list());
     faults.extend(static_pod_api_references(pod));
     faults
 }

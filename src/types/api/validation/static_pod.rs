@@ -1,4 +1,4 @@
-//! Rejects static pods that refer to objects which only the API server has. Pure.
+//! Rejects static pods that refer to objects which only the API server has, or that cannot have a log directory. Pure.
 //!
 //! ConfigMaps and Secrets may come from manifests too, so volumes, variables and image pulls may refer to them.
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::faults::{Faults, FieldError};
 use crate::types::api::decode::Path;
-use crate::types::api::{Pod, ProjectionSource, VolumeSource};
+use crate::types::api::{ObjectMeta, Pod, ProjectionSource, VolumeSource};
 
 /// Reports each reference of a static pod to an API object, in the words of upstream's
 /// `PreventStaticPodAPIReferences`.
@@ -30,6 +30,22 @@ pub fn static_pod_api_references(pod: &Pod) -> Vec<FieldError> {
     }
     faults.into_list()
 }
+
+/// The name of a pod's log directory: `NAMESPACE_NAME_UID` (`BuildPodLogsDirectory` in pkg/kubelet/kuberuntime). Upstream
+/// accepts a longer one, and the pod never starts.
+pub(super) fn check_log_directory(meta: &ObjectMeta, faults: &mut Faults) {
+    let ObjectMeta { namespace, name, uid, .. } = meta;
+    let length = format!("{namespace}_{name}_{}", uid.as_str()).len();
+    // Names that are too long for the API have an error already.
+    if length > NAME_MAX && name.len() <= 253 && namespace.len() <= 63 {
+        let directory = format!("the log directory {namespace}_NAME_UID of pod {name:?}");
+        let wrong = format!("too long: {directory} has {length} bytes, and a file name may have {NAME_MAX}");
+        faults.other(&Path::Root.key("metadata").key("name"), wrong);
+    }
+}
+
+/// The longest name of a file or directory, in bytes.
+const NAME_MAX: usize = 255;
 
 fn refuse(resource: &str, path: &Path<'_>, faults: &mut Faults) {
     faults.other(path, format_args!("static pods may not reference {resource}"));
