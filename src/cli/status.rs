@@ -77,6 +77,10 @@ fn text(status: &NodeStatus) -> String {
         lines.push("Certificates:".to_owned());
         lines.extend(status.certificates.iter().map(|certificate| format!("  {}", certificate_line(certificate))));
     }
+    if !status.leftovers.is_empty() {
+        lines.push("Left by former pods, cannot be removed:".to_owned());
+        lines.extend(status.leftovers.iter().map(|error| format!("  {error}")));
+    }
     if let Some(stall) = &status.last_stall {
         lines.push("Last stall:".to_owned());
         lines.extend(last_stall(stall).map(|line| format!("  {line}")));
@@ -305,6 +309,7 @@ mod tests {
             sync: None,
             offline: None,
             certificates: Vec::new(),
+            leftovers: vec!["remove /var/log/pods/default_left_1: Operation not permitted".to_owned()],
             errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
         };
         let page = "\
@@ -319,6 +324,8 @@ Pods:     2
 Sources:
   file:/etc/kubernetes/manifests: 2 pods
     web.yaml: spec.containers[0].image: required
+Left by former pods, cannot be removed:
+  remove /var/log/pods/default_left_1: Operation not permitted
 Last errors:
   2026-11-20T20:24:00Z pull failed
 ";

@@ -317,7 +317,12 @@ impl PodWorkers {
                 entry.overdue = None;
                 entry.worker.succeeded(kind, false, now);
             }
-            WorkResult::Cleaned { purged } => entry.worker.succeeded(kind, *purged, now),
+            WorkResult::Cleaned { purged, .. } => entry.worker.succeeded(kind, *purged, now),
+            WorkResult::NotPurged { failure } => {
+                entry.worker.not_purged(failure.clone(), now, stretch);
+                let identity = entry.worker.identity.clone();
+                self.touch_namesakes(&identity);
+            }
             WorkResult::Failed { failure } => entry.worker.failed(failure.clone(), now, stretch),
         }
         self.touch_waiting(uid);
@@ -396,6 +401,42 @@ mod tests {
             workers.workers.get(&waits.metadata.uid).unwrap().wake.is_some()
         });
         assert_eq!(due, Ok(false));
+    }
+
+    #[test]
+    fn pod_waits_for_a_namesake_but_not_for_its_stuck_containers() {
+        let seen = rt::simulate(1, |_| async {
+            let (inbox, _events) = async_channel::bounded(100);
+            let mut workers = workers(inbox).await;
+            let former = pod("former");
+            let mut next = Pod::clone(&pod("next"));
+            next.metadata.name = "former".to_owned();
+            let cache = ObservedCache::default();
+            workers.update_pod(&former);
+            workers.workers.get_mut(&former.metadata.uid).unwrap().begun = true;
+            workers.unwanted(&former.metadata.uid);
+            workers.update_pod(&Arc::new(next));
+            let mut seen = Vec::new();
+            let failed = || WorkResult::Failed { failure: "busy".to_owned() };
+            let steps = [
+                (Kind::Stop, failed()),
+                (Kind::Stop, WorkResult::Stopped),
+                (Kind::CleanUp, failed()),
+                (Kind::CleanUp, WorkResult::NotPurged { failure: "busy".to_owned() }),
+            ];
+            for (kind, result) in steps {
+                let entry = workers.workers.get_mut(&former.metadata.uid).unwrap();
+                entry.worker.busy = Some(kind);
+                workers.touched.clear();
+                workers.work_done(&former.metadata.uid, false, &result, rt::now());
+                seen.push((
+                    workers.waits_for_namesake(&"next".into(), &cache),
+                    workers.touched.contains(&PodUid::from("next")),
+                ));
+            }
+            seen
+        });
+        assert_eq!(seen, Ok(vec![(true, false), (true, false), (true, false), (false, true)]));
     }
 
     #[test]

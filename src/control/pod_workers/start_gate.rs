@@ -20,15 +20,16 @@ impl PodWorkers {
         self.touched.extend(namesakes);
     }
 
-    /// Two pods of the same name do not run side by side: the later one waits until nothing is left of the other. A pod
-    /// that ends before it has begun does not wait.
+    /// Two pods of the same name do not run side by side: the later one waits until nothing is left of the other but dead
+    /// containers that the runtime fails to remove. A pod that ends before it has begun does not wait.
     pub(super) fn waits_for_namesake(&self, uid: &PodUid, cache: &ObservedCache) -> bool {
         // Also counts a pod that an earlier agent started and that has needed no work since.
         let has_begun = |entry: &Entry| entry.begun || cache.pod(&entry.worker.identity.uid).is_some();
         let waits = |entry: &&Entry| entry.worker.state == State::Sync && !has_begun(entry);
         let Some(entry) = self.workers.get(uid).filter(waits) else { return false };
         let identity = &entry.worker.identity;
-        let mut begun = self.workers.values().filter(|other| has_begun(other)).map(|other| &other.worker.identity);
+        let counts = |other: &&Entry| has_begun(other) && !other.worker.is_stuck_garbage();
+        let mut begun = self.workers.values().filter(counts).map(|other| &other.worker.identity);
         begun.any(|other| other.is_namesake(identity) && other.uid != identity.uid)
             || self.unseen.iter().any(|pod| identity.is_name_of(pod) && pod.uid != identity.uid)
     }

@@ -11,8 +11,11 @@ use crate::platform::rt;
 use crate::state::pods::{Observation, ObservedPod, WorkDone, WorkResult};
 use crate::types::error::ErrorChain;
 
-/// Always removes the volumes. With `purge`, when no source wants the pod, also removes its containers, sandboxes,
-/// directories and logs.
+/// Always removes the volumes. With `purge`, when no source wants the pod, also removes its directories, logs,
+/// containers and sandboxes.
+///
+/// Whether the next pod of that name may start depends on its processes and mounts only: neither files nor dead
+/// containers that cannot be removed are a failure of the first two steps.
 pub(super) async fn clean_up_pod(
     runtime: &PodRuntime,
     groups: &ContainerManager,
@@ -20,29 +23,36 @@ pub(super) async fn clean_up_pod(
     observed: &ObservedPod,
     purge: bool,
 ) -> WorkDone {
-    let uid = observed.uid.clone();
-    match try_clean_up(runtime, groups, csi, observed, purge).await {
-        Ok(observation) => WorkDone { uid, observation, result: WorkResult::Cleaned { purged: purge } },
-        Err(error) => {
-            let failure = ErrorChain(&*error).to_string();
-            WorkDone { uid, observation: None, result: WorkResult::Failed { failure } }
-        }
-    }
+    let (observation, result) = match release(runtime, groups, csi, observed, purge).await {
+        Err(error) => (None, WorkResult::Failed { failure: ErrorChain(&*error).to_string() }),
+        Ok(left) if !purge => (None, WorkResult::Cleaned { purged: false, left }),
+        Ok(left) => match remove_containers(runtime, observed).await {
+            Ok(observation) => (Some(observation), WorkResult::Cleaned { purged: true, left }),
+            Err(error) => (None, WorkResult::NotPurged { failure: ErrorChain(&*error).to_string() }),
+        },
+    };
+    WorkDone { uid: observed.uid.clone(), observation, result }
 }
 
-async fn try_clean_up(
+/// Ends all processes and removes mounts and files. Returns the errors of files that cannot be removed.
+async fn release(
     runtime: &PodRuntime,
     groups: &ContainerManager,
     csi: &Csi,
     observed: &ObservedPod,
     purge: bool,
-) -> Result<Option<Observation>, Box<dyn Error>> {
-    if !purge {
-        // The containers have exited. Processes that outlived them must not keep a volume busy.
-        groups.remove_pod(&observed.uid).await?;
-        volumes::tear_down(&runtime.dirs, &observed.uid, csi).await?;
-        return Ok(None);
-    }
+) -> Result<Vec<String>, Box<dyn Error>> {
+    // The containers have exited. Processes that outlived them must not keep a volume busy.
+    groups.remove_pod(&observed.uid).await?;
+    let left = match purge {
+        true => volumes::remove(&runtime.dirs, observed, csi).await?,
+        false => volumes::tear_down(&runtime.dirs, &observed.uid, csi).await?,
+    };
+    Ok(left.iter().map(|error| ErrorChain(error).to_string()).collect())
+}
+
+/// Removes the containers and sandboxes from the runtime, and dangling links to their logs.
+async fn remove_containers(runtime: &PodRuntime, observed: &ObservedPod) -> Result<Observation, Box<dyn Error>> {
     runtime.remove_pod(observed).await?;
     let mut left = runtime.listed_pod(&observed.uid).await?;
     if !left.pod.is_gone() {
@@ -50,12 +60,10 @@ async fn try_clean_up(
         runtime.remove_pod(&left.pod).await?;
         left = runtime.listed_pod(&observed.uid).await?;
     }
-    if !left.pod.is_gone() {
-        return Err("the runtime still has containers or sandboxes of the removed pod".into());
-    }
-    groups.remove_pod(&observed.uid).await?;
-    volumes::remove(&runtime.dirs, observed, csi).await?;
     let links = runtime.dirs.log_links();
     rt::blocking(move || remove_dead_links(&links)).await;
-    Ok(Some(left))
+    match left.pod.is_gone() {
+        true => Ok(left),
+        false => Err("the runtime still has containers or sandboxes of the removed pod".into()),
+    }
 }

@@ -347,6 +347,17 @@ impl Worker {
         self.not_before = Some(now + stretch(self.retry.next_wait()));
     }
 
+    /// The pod has ended, but its containers could not be removed from the runtime.
+    pub(crate) fn not_purged(&mut self, failure: String, now: Instant, stretch: impl Fn(Duration) -> Duration) {
+        self.state = self.state.next(Input::Cleaned);
+        self.failed(failure, now, stretch);
+    }
+
+    /// Only dead containers are left of the pod, and the runtime has failed to remove them.
+    pub(crate) fn is_stuck_garbage(&self) -> bool {
+        self.state == State::Finished && self.failures > 0
+    }
+
     /// An attempt to start a container succeeded, or failed with the reason in `waiting`.
     pub(crate) fn tried(
         &mut self,

@@ -52,6 +52,8 @@ pub(crate) struct NodeStatus {
     pub(crate) offline: Option<OfflineStatus>,
     /// The node's own certificates in the cluster; empty without a cluster.
     pub(crate) certificates: Vec<CertificateStatus>,
+    /// Why directories of former pods could not be removed; each is tried again.
+    pub(crate) leftovers: Vec<String>,
     /// The last errors, oldest first.
     pub(crate) errors: Vec<RecentError>,
 }

@@ -297,6 +297,10 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
             page.sample(&Labels::of(&[("what", rank.name())]), Number::Whole(left_out.into()));
         }
     }
+    let help = "Directories of former pods that cannot be removed; coracle status lists them.";
+    page.family("coracle_leftover_directories", Kind::Gauge, help);
+    let leftovers = u64::try_from(sight.node_state.leftovers.errors().len()).unwrap_or(u64::MAX);
+    page.sample(&Labels::default(), Number::Whole(leftovers));
     of_certificates(sight.certificates, page);
 }
 

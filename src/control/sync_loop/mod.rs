@@ -15,6 +15,7 @@ mod effect;
 mod eviction;
 mod handle;
 mod image_gc;
+mod leftovers;
 mod log_followers;
 mod next_version_pulls;
 mod next_versions;

@@ -96,6 +96,7 @@ impl LocalApi for NodeLocalApi {
             sync: self.exchanges.as_ref().map(|exchanges| sync_status(exchanges, &self.config, &node_state)),
             offline: node_state.store.as_ref().map(offline_status),
             certificates: self.certificates.entries().map(certificate_status).collect(),
+            leftovers: node_state.leftovers.errors().to_vec(),
             errors: node_state.errors.iter().cloned().collect(),
         }
     }

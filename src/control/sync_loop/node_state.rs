@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_sources::versions::Versions;
 use crate::control::server::{PodEntry, PodQuery, RecentError};
+use crate::control::sync_loop::leftovers::Leftovers;
 use crate::control::sync_loop::log_followers::Followers;
 use crate::control::sync_loop::next_version_pulls::NextVersionPulls;
 use crate::kubelet::offline::OfflineStore;
@@ -42,6 +43,7 @@ pub(crate) struct NodeState {
     /// Number of pods whose status has not been reported.
     pub(super) unreported: usize,
     pub(super) errors: VecDeque<RecentError>,
+    pub(super) leftovers: Leftovers,
 }
 
 impl NodeState {
@@ -60,6 +62,7 @@ impl NodeState {
             store: None,
             unreported: 0,
             errors: VecDeque::new(),
+            leftovers: Leftovers::default(),
         }
     }
 

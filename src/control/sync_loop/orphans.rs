@@ -1,7 +1,8 @@
 //! Orphaned pods: pods in the runtime and directories on disk that belong to no pod of any source.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Instant;
 
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::node_state::NodeState;
@@ -17,15 +18,15 @@ use crate::types::error::ErrorChain;
 
 pub(super) struct Orphans {
     csi: Rc<Csi>,
-    /// Removes the directories of former pods. Runs once, when all pods are known.
+    /// Removes the directories of former pods. Runs once, when all pods are known, and again while something is left.
     removal: Option<rt::Task<()>>,
-    /// A directory could not be removed: the removal runs again after the next relist.
-    removal_failed: Rc<Cell<bool>>,
+    /// The errors of the last removal, until they are in the node state.
+    outcome: Rc<RefCell<Option<Vec<String>>>>,
 }
 
 impl Orphans {
     pub(super) fn new(csi: Rc<Csi>) -> Self {
-        Self { csi, removal: None, removal_failed: Rc::default() }
+        Self { csi, removal: None, outcome: Rc::default() }
     }
 
     /// Ends running pods that no source has, once all sources are ready. The previous pod of a changed manifest ends at
@@ -40,42 +41,50 @@ impl Orphans {
     }
 
     /// Removes the directories of pods without a worker. Runs after orphaned pods in the runtime have got workers.
-    pub(super) fn remove_directories(&mut self, pods: &PodTable) {
+    pub(super) fn remove_directories(&mut self, pods: &PodTable, now: Instant) {
         if !pods.all_sources_ready() {
             return;
         }
-        if self.removal.as_ref().is_none_or(|task| task.is_finished() && self.removal_failed.take()) {
+        let node_state = pods.shared_node_state();
+        let is_due = {
+            let leftovers = &mut node_state.borrow_mut().leftovers;
+            if let Some(errors) = self.outcome.take() {
+                leftovers.replace(errors, now);
+            }
+            // Also without a removal before, so that it is scheduled.
+            leftovers.is_due(now)
+        };
+        if self.removal.as_ref().is_none_or(|task| task.is_finished() && is_due) {
             let known = pods.workers().uids().cloned().collect();
-            let (runtime, node_state) = (Rc::clone(pods.runtime()), pods.shared_node_state());
-            let (csi, failed) = (Rc::clone(&self.csi), Rc::clone(&self.removal_failed));
-            self.removal = Some(rt::spawn(remove(runtime, csi, known, node_state, failed)));
+            let (runtime, csi) = (Rc::clone(pods.runtime()), Rc::clone(&self.csi));
+            self.removal = Some(rt::spawn(remove(runtime, csi, known, node_state, Rc::clone(&self.outcome))));
         }
     }
 }
 
 /// Removes the directories of every pod that is neither in `known` nor wanted by a source, and dangling links to logs.
-/// Sets `failed` if something could not be removed.
 async fn remove(
     runtime: Rc<PodRuntime>,
     csi: Rc<Csi>,
-    mut known: Vec<PodUid>,
+    known: Vec<PodUid>,
     node_state: Rc<RefCell<NodeState>>,
-    failed: Rc<Cell<bool>>,
+    outcome: Rc<RefCell<Option<Vec<String>>>>,
 ) {
-    let removed = async {
-        let directories = volumes::find_pods(&runtime.dirs).await?;
-        // A directory found above may belong to a pod that was added since.
-        {
-            let node_state = node_state.borrow();
-            let pods = node_state.sources.pods();
-            known.extend(pods.map(|pod| node_state.running_uid(&pod.pod.metadata.uid).clone()));
-        }
-        directories.remove_strays(&known, &csi).await
+    // A directory may belong to a pod that was added since.
+    let is_known = |uid: &str| {
+        let node_state = node_state.borrow();
+        let is_wanted =
+            node_state.sources.pods().any(|pod| node_state.running_uid(&pod.pod.metadata.uid).as_str() == uid);
+        is_wanted || known.iter().any(|known| known.as_str() == uid)
     };
-    if let Err(error) = removed.await {
-        log!(warn, "failed to remove directories of orphaned pods", error = ErrorChain(&error));
-        failed.set(true);
+    let failures = match volumes::find_pods(&runtime.dirs).await {
+        Ok(directories) => directories.remove_strays(&is_known, &csi).await,
+        Err(error) => vec![error],
+    };
+    for error in &failures {
+        log!(warn, "failed to remove directory of orphaned pod", error = ErrorChain(error));
     }
+    outcome.replace(Some(failures.iter().map(|error| ErrorChain(error).to_string()).collect()));
     let links = runtime.dirs.log_links();
     rt::blocking(move || remove_dead_links(&links)).await;
 }

@@ -38,7 +38,7 @@ impl SyncLoop {
     pub(super) fn end_orphans(&mut self, now: Instant) {
         let effects = self.parts.orphans.round(&self.pods);
         self.pods.apply(effects, now);
-        self.parts.orphans.remove_directories(&self.pods);
+        self.parts.orphans.remove_directories(&self.pods, now);
         self.parts.devices.release(&self.pods);
     }
 

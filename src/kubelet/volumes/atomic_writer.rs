@@ -21,16 +21,17 @@ use super::error::Problem;
 use super::payload::{Payload, PayloadFile};
 use crate::platform::host::file::read_head;
 use crate::platform::host::remove_tree::remove_tree;
+use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedSet;
 
 /// Makes the files in `volume` equal `payload`; `group` may read them. Writes nothing if they are equal already.
 pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), Problem> {
     let current = current(volume);
-    remove_leftovers(volume, current.as_deref()).map_err(Problem::io("clear", volume))?;
+    remove_leftovers(volume, current.as_deref()).map_err(Problem::io("list", volume))?;
     let old = current.as_ref().map(|name| volume.join(name));
     let same = old.as_ref().is_some_and(|old| holds(old, payload, group).unwrap_or(false));
     if !same {
-        let name = next_name(current.as_deref());
+        let name = next_name(volume, current.as_deref());
         let new = volume.join(&name);
         let written = write_files(&new, payload, group)
             .and_then(|()| switch(volume, &name).map_err(Problem::io("link", &volume.join(DATA))));
@@ -42,10 +43,10 @@ pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Res
         }
     }
     show(volume, payload).map_err(Problem::io("create symlinks in", volume))?;
-    match old.filter(|_| !same) {
-        Some(old) => remove_tree(&old).map_err(Problem::io("remove", &old)),
-        None => Ok(()),
+    if let Some(old) = old.filter(|_| !same) {
+        remove(&old);
     }
+    Ok(())
 }
 
 /// Whether the volume has been written before and can be read.
@@ -74,16 +75,26 @@ fn remove_leftovers(volume: &Path, current: Option<&OsStr>) -> io::Result<()> {
         let name = entry.file_name();
         let is_switch = name == DATA && entry.file_type()?.is_symlink();
         if is_kept_back(&name) && !is_switch && Some(name.as_os_str()) != current {
-            remove_tree(&entry.path())?;
+            remove(&entry.path());
         }
     }
     Ok(())
 }
 
-/// A name other than that of the current directory; all others have been removed.
-fn next_name(current: Option<&OsStr>) -> String {
+/// What cannot be removed does not keep new files out. The next write tries again.
+fn remove(old: &Path) {
+    if let Err(error) = remove_tree(old) {
+        log!(warn, "failed to remove old files of volume", path = old.display(), error = ErrorChain(&error));
+    }
+}
+
+/// A name that nothing has. All old directories but the current one have been removed, unless they cannot be.
+fn next_name(volume: &Path, current: Option<&OsStr>) -> String {
     let number = current.and_then(|name| name.to_str()?.strip_prefix("..")?.parse::<u64>().ok());
-    format!("..{}", number.map_or(1, |number| number.wrapping_add(1)))
+    let first = number.map_or(1, |number| number.wrapping_add(1));
+    let mut names = (0..TRIED_NAMES).map(|more| format!("..{}", first.wrapping_add(more)));
+    let is_free = |name: &String| fs::symlink_metadata(volume.join(name)).is_err();
+    names.find(is_free).unwrap_or_else(|| format!("..{first}"))
 }
 
 /// Whether the files in `directory` are exactly those of the payload.
@@ -193,6 +204,8 @@ fn link_to(name: &OsStr) -> PathBuf {
 
 const DATA: &str = "..data";
 const NEW_DATA: &str = "..data_tmp";
+/// How many names are tried for new files.
+const TRIED_NAMES: u64 = 1000;
 
 #[cfg(test)]
 mod tests;

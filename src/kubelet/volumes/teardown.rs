@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use super::error::Error;
 use crate::kubelet::csi::Csi;
 use crate::platform::host::mounts::unmount_below;
@@ -12,24 +14,21 @@ use crate::platform::rt;
 use crate::state::pods::{ObservedPod, PodDirs};
 use crate::types::api::PodUid;
 
-/// Unmounts the volumes of a terminated pod and deletes its emptyDirs; termination messages and logs stay.
-pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result<(), Error> {
+/// Unmounts the volumes of a terminated pod and deletes its emptyDirs; termination messages and logs stay. Returns an
+/// error for each directory of which something could not be removed; the pod has ended all the same.
+pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result<Vec<Error>, Error> {
     let pod = dirs.pod(uid);
     give_back(&pod, uid.as_str(), csi).await?;
     let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.volume_devices(uid), dirs.plugins(uid)];
-    rt::remove_for(uid.as_str(), move || gone.iter().try_for_each(|path| remove_path(path))).await
+    Ok(rt::remove_for(uid.as_str(), move || remove_paths(&gone)).await)
 }
 
-/// Removes everything of a pod: mounts, directories, logs.
-pub(crate) async fn remove(dirs: &PodDirs, observed: &ObservedPod, csi: &Csi) -> Result<(), Error> {
+/// Removes everything of a pod: mounts, directories, logs. Returns the same as [`tear_down`].
+pub(crate) async fn remove(dirs: &PodDirs, observed: &ObservedPod, csi: &Csi) -> Result<Vec<Error>, Error> {
     let uid = &observed.uid;
-    let (pod, logs) = (dirs.pod(uid), dirs.logs(&observed.namespace, &observed.name, uid));
-    give_back(&pod, uid.as_str(), csi).await?;
-    rt::remove_for(uid.as_str(), move || {
-        remove_path(&pod)?;
-        remove_path(&logs)
-    })
-    .await
+    let gone = [dirs.pod(uid), dirs.logs(&observed.namespace, &observed.name, uid)];
+    give_back(&dirs.pod(uid), uid.as_str(), csi).await?;
+    Ok(rt::remove_for(uid.as_str(), move || remove_paths(&gone)).await)
 }
 
 /// Unmounts subpaths, has the CSI drivers unpublish their volumes, and unmounts the rest. Unmounting may
@@ -57,32 +56,42 @@ pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<PodDirectories, Error> {
 }
 
 impl PodDirectories {
-    /// Removes the directories of pods not in `known`. Continues after a failure and returns an error for one.
-    pub(crate) async fn remove_strays(self, known: &[PodUid], csi: &Csi) -> Result<(), Error> {
-        let is_stray = |uid: &str| known.iter().all(|known| known.as_str() != uid);
-        let is_stray_pod = |path: &PathBuf| path.file_name().and_then(|uid| uid.to_str()).is_none_or(is_stray);
-        let pods: Vec<PathBuf> = self.pods.into_iter().filter(is_stray_pod).collect();
-        let logs: Vec<PathBuf> = self.logs.into_iter().filter(|logs| uid_of_logs(logs).is_some_and(is_stray)).collect();
-        let mut outcome = Ok(());
-        let mut given_back = Vec::new();
-        for pod in pods {
-            let uid = pod.file_name().unwrap_or_default().to_string_lossy();
+    /// Removes the directories of pods that are not known. Asks right before each removal, as a pod may come back.
+    /// Returns an error for each directory of which something could not be removed.
+    pub(crate) async fn remove_strays(self, is_known: &dyn Fn(&str) -> bool, csi: &Csi) -> Vec<Error> {
+        let mut failures = Vec::new();
+        for pod in self.pods {
+            let uid = pod.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if is_known(&uid) {
+                continue;
+            }
             match give_back(&pod, &uid, csi).await {
-                Ok(()) => given_back.push(pod),
-                Err(error) => outcome = Err(error),
+                Ok(()) if is_known(&uid) => {}
+                Ok(()) => failures.extend(rt::remove(move || remove_path(&pod)).await.err()),
+                Err(error) => failures.push(error),
             }
         }
-        let removed = rt::remove(move || {
-            let pods = given_back.iter().map(|pod| remove_path(pod)).collect::<Vec<_>>();
-            pods.into_iter().chain(logs.iter().map(|logs| remove_path(logs))).fold(Ok(()), Result::and)
-        });
-        removed.await.and(outcome)
+        for logs in self.logs {
+            if uid_of_logs(&logs).is_some_and(|uid| !is_known(uid)) {
+                failures.extend(rt::remove(move || remove_path(&logs)).await.err());
+            }
+        }
+        failures
     }
+}
+
+/// Removes all that can be removed.
+fn remove_paths(paths: &[PathBuf]) -> Vec<Error> {
+    paths.iter().filter_map(|path| remove_path(path).err()).collect()
 }
 
 /// Never removes a directory in which something is mounted.
 fn remove_path(path: &Path) -> Result<(), Error> {
-    remove_tree(path).map_err(Error::io("remove", path))
+    match remove_tree(path) {
+        // A directory with such a name cannot exist.
+        Err(error) if error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error()) => Ok(()),
+        result => result.map_err(Error::io("remove", path)),
+    }
 }
 
 /// The directories in `path`, without symlinks; empty if it does not exist.

@@ -354,7 +354,7 @@ fn orphaned_directories_are_removed_and_others_stay() {
     let found = block_on(find_pods(&dirs)).unwrap();
     // Added between the listing and the removal.
     set_up_now(&with_volume("new", json!({"emptyDir": {}})), &dirs).unwrap();
-    block_on(found.remove_strays(&[uid("known")], &no_drivers())).unwrap();
+    assert!(block_on(found.remove_strays(&|uid| uid == "known", &no_drivers())).is_empty());
     let names = |path: &Path| {
         let mut names: Vec<String> =
             fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -365,7 +365,41 @@ fn orphaned_directories_are_removed_and_others_stay() {
     assert_eq!(names(dirs.all_logs()), ["ns_web_known", "ns_web_new", "somebody's"]);
     assert!(is_mount_point(&dirs.volume(&uid("known"), "kubernetes.io/empty-dir", "v")).unwrap());
     drop(scratch);
-    block_on(async { find_pods(&dirs).await.unwrap().remove_strays(&[], &no_drivers()).await.unwrap() });
+    block_on(async { find_pods(&dirs).await.unwrap().remove_strays(&|_| false, &no_drivers()).await });
+}
+
+#[test]
+fn what_cannot_be_removed_is_reported_and_everything_else_is_removed() {
+    let (scratch, dirs) = Scratch::new("stuck");
+    // A mount point in a log directory stands for a file that cannot be removed: only those of the pod are unmounted.
+    let stick = |pod_uid: &str| {
+        set_up_now(&with_volume(pod_uid, json!({"emptyDir": {}})), &dirs).unwrap();
+        let stuck = dirs.logs("ns", "web", &uid(pod_uid)).join("stuck");
+        fs::create_dir(&stuck).unwrap();
+        let (nothing, flags) = (None::<&str>, nix::mount::MsFlags::empty());
+        nix::mount::mount(Some("tmpfs"), &stuck, Some("tmpfs"), flags, nothing).unwrap();
+        fs::write(stuck.with_file_name("0.log"), "x").unwrap();
+    };
+    ["u1", "u2", "u3"].iter().for_each(|pod_uid| stick(pod_uid));
+    let shown = |errors: Vec<Error>| errors.iter().map(|error| ErrorChain(error).to_string()).collect::<Vec<_>>();
+    let stuck = |pod_uid: &str| format!("remove {}: ", dirs.logs("ns", "web", &uid(pod_uid)).display());
+    let ended = ObservedPod::new(uid("u1"), "ns", "web");
+    let left = shown(block_on(remove(&dirs, &ended, &no_drivers())).unwrap());
+    assert!(left.len() == 1 && left[0].starts_with(&stuck("u1")), "{left:?}");
+    assert!(!dirs.pod(&uid("u1")).exists() && !dirs.logs("ns", "web", &uid("u1")).join("0.log").exists());
+    // Each directory has its own error.
+    let found = block_on(find_pods(&dirs)).unwrap();
+    let mut left = shown(block_on(found.remove_strays(&|_| false, &no_drivers())));
+    left.sort();
+    assert_eq!(left.len(), 3, "{left:?}");
+    for (error, pod_uid) in left.iter().zip(["u1", "u2", "u3"]) {
+        assert!(error.starts_with(&stuck(pod_uid)), "{error}");
+    }
+    unmount_below(&scratch.0).unwrap();
+    assert_eq!(shown(block_on(remove(&dirs, &ended, &no_drivers())).unwrap()), Vec::<String>::new());
+    // The log directory of such a pod cannot exist.
+    let long = ObservedPod::new(uid("u4"), "ns", &"n".repeat(250));
+    assert_eq!(shown(block_on(remove(&dirs, &long, &no_drivers())).unwrap()), Vec::<String>::new());
 }
 
 #[test]

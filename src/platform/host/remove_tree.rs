@@ -11,7 +11,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 /// Removes `path` and everything in it. Links are removed, never followed. A mount is an error and its content stays.
-/// A missing `path` is no error.
+/// A missing `path` is no error. What cannot be removed keeps nothing else from being removed; the first error is
+/// returned.
 ///
 /// The content may be hostile: a tree of any depth takes a bounded number of descriptors and stack frames.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
@@ -29,10 +30,13 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     };
     let device = fstat(&top)?.st_dev;
-    Removal { top: top.as_fd(), device, moved: 0 }.empty(top.as_fd(), 0)?;
-    match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
+    let mut removal = Removal { top: top.as_fd(), device, moved: 0, progress: 0, failure: None };
+    removal.empty(top.as_fd(), 0);
+    match (unlinkat(CWD, path, AtFlags::REMOVEDIR), removal.failure) {
+        (Ok(()) | Err(Errno::NOENT), _) => Ok(()),
+        // The directory is not empty because of this.
+        (Err(_), Some(failure)) => Err(failure),
+        (Err(error), None) => Err(error.into()),
     }
 }
 
@@ -41,26 +45,49 @@ struct Removal<'a> {
     device: u64,
     /// How many directories were moved up because they were too deep.
     moved: u32,
+    /// How many files and directories were removed or moved.
+    progress: u64,
+    /// The first error of the last pass over the top level.
+    failure: Option<io::Error>,
 }
 
 impl Removal<'_> {
-    fn empty(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
-        // A directory that changes while it is read may hide entries, so repeat until a pass finds none.
+    fn empty(&mut self, directory: BorrowedFd<'_>, depth: usize) {
+        // A directory that changes while it is read may hide entries, and deep directories are moved up, so repeat until
+        // a pass removes nothing.
         for _ in 0..PASSES {
-            let mut found = false;
-            for entry in Dir::read_from(directory)? {
-                let entry = entry?;
-                let name = entry.file_name();
-                if name.to_bytes() != b"." && name.to_bytes() != b".." {
-                    found = true;
-                    self.remove(directory, name, entry.file_type(), depth)?;
-                }
+            let before = self.progress;
+            if depth == 0 {
+                self.failure = None;
             }
-            if !found {
+            if let Err(error) = self.pass(directory, depth) {
+                self.note(error);
+            }
+            if self.progress == before {
                 break;
             }
         }
+    }
+
+    fn pass(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_bytes() == b"." || name.to_bytes() == b".." {
+                continue;
+            }
+            match self.remove(directory, name, entry.file_type(), depth) {
+                Ok(()) => self.progress = self.progress.saturating_add(1),
+                // Somebody else has removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => self.note(error),
+            }
+        }
         Ok(())
+    }
+
+    fn note(&mut self, error: io::Error) {
+        self.failure.get_or_insert(error);
     }
 
     fn remove(&mut self, parent: BorrowedFd<'_>, name: &CStr, kind: FileType, depth: usize) -> io::Result<()> {
@@ -75,7 +102,7 @@ impl Removal<'_> {
             return self.move_up(parent, name);
         }
         let directory = self.open(parent, name)?;
-        self.empty(directory.as_fd(), depth + 1)?;
+        self.empty(directory.as_fd(), depth + 1);
         drop(directory);
         Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
     }
@@ -162,6 +189,29 @@ mod tests {
         assert_eq!(result.unwrap_err().raw_os_error(), Some(Errno::XDEV.raw_os_error()));
         assert_eq!(file.unwrap(), "x");
         remove_tree(&top).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_removed_keeps_only_its_own_parents() {
+        let top = scratch("stuck");
+        let stuck = top.join("a/b/stuck");
+        for path in ["a/b/stuck", "a/c/d", "z"] {
+            fs::create_dir_all(top.join(path)).unwrap();
+            fs::write(top.join(path).join("file"), "x").unwrap();
+        }
+        let deep = top.join("a").join("d/".repeat(DEEPEST * 3));
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("file"), "x").unwrap();
+        // A mount point stands for a file that cannot be removed.
+        mount(Some(&top.join("z")), &stuck, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        let result = remove_tree(&top.join("a"));
+        let left = |path: &str| fs::read_dir(top.join(path)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: [Vec<_>; 3] = [left("a"), left("a/b"), left("z")];
+        unmount_below(&top).unwrap();
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(Errno::XDEV.raw_os_error()));
+        assert_eq!(left.map(|names| names.join(" ".as_ref())), ["b", "stuck", "file"]);
+        remove_tree(&top).unwrap();
+        assert!(!top.exists());
     }
 
     #[test]

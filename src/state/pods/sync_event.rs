@@ -158,8 +158,12 @@ pub(crate) enum WorkResult {
     Collected { all: bool },
     /// Nothing of the pod is running any more.
     Stopped,
-    /// Its mounts are removed; `purged`: all its files as well.
-    Cleaned { purged: bool },
+    /// Its mounts are removed; `purged`: all its files as well. `left`: errors of files that cannot be removed, which
+    /// keep nothing from going on.
+    Cleaned { purged: bool, left: Vec<String> },
+    /// Nothing of it runs and its mounts are removed, but its containers could not be removed from the runtime. Will be
+    /// retried.
+    NotPurged { failure: String },
     /// Stopping or cleaning up failed and will be retried.
     Failed { failure: String },
 }

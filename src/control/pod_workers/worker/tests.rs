@@ -166,6 +166,25 @@ fn unwanted_pod_is_stopped_cleaned_up_and_forgotten() {
 }
 
 #[test]
+fn pod_whose_containers_cannot_be_removed_has_ended_and_is_purged_later() {
+    let mut worker = Worker::new(pod("a"));
+    worker.unwanted(Duration::from_secs(1));
+    done(&mut worker, Kind::Stop, false);
+    let now = Instant::now();
+    for wait in [1, 2, 4] {
+        worker.busy = Some(Kind::CleanUp);
+        assert_eq!(worker.is_stuck_garbage(), wait > 1);
+        worker.not_purged("busy".to_owned(), now, |wait| wait);
+        assert_eq!((worker.state, worker.is_stuck_garbage()), (State::Finished, true));
+        assert_eq!(worker.next(now, Plan::default), Next::Wait(now + Duration::from_secs(wait)));
+        let later = now + Duration::from_secs(60);
+        assert_eq!(worker.next(later, Plan::default), Next::Work(Work::CleanUp { purge: true }));
+    }
+    done(&mut worker, Kind::CleanUp, true);
+    check(&worker, Plan::default(), Next::Forget);
+}
+
+#[test]
 fn completed_pod_keeps_its_records_while_a_source_wants_it() {
     let mut worker = Worker::new(pod("a"));
     worker.completed();

@@ -36,12 +36,18 @@ impl PodTable {
         result: &WorkResult,
         now: Instant,
     ) -> Resizing {
-        if let WorkResult::Synced { failure: Some(failure), .. } | WorkResult::Failed { failure } = result {
+        if let WorkResult::Synced { failure: Some(failure), .. }
+        | WorkResult::NotPurged { failure }
+        | WorkResult::Failed { failure } = result
+        {
             let name = self.workers.worker(uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
             if !matches!(result, WorkResult::Synced { warnings, .. } if !warnings.is_empty()) {
                 log!(warn, "failed to sync pod", pod = name, error = failure);
             }
             self.node_state.borrow_mut().note_error(&format!("{name}: {failure}"), clock::now());
+        }
+        if let WorkResult::Cleaned { purged, left } = result {
+            self.note_leftovers(uid, *purged, left);
         }
         self.record_failure(uid, result, now);
         if let WorkResult::Synced { warnings, .. } | WorkResult::Refreshed { warnings, .. } = result {
@@ -53,6 +59,18 @@ impl PodTable {
         self.workers.work_done(uid, is_observed, result, now);
         self.mark_status(uid.clone());
         resizing
+    }
+
+    /// Logs what could not be removed of an ended pod. Once no source has the pod, the removal of orphaned directories
+    /// tries again.
+    fn note_leftovers(&mut self, uid: &PodUid, purged: bool, left: &[String]) {
+        let name = self.workers.worker(uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
+        for error in left {
+            log!(warn, "failed to remove files of ended pod, trying again later", pod = name, error = error);
+        }
+        if purged {
+            self.node_state.borrow_mut().leftovers.add(left);
+        }
     }
 
     /// Records upstream's events for failed work, in addition to the warnings that the work itself recorded.

@@ -252,3 +252,23 @@ fn full_disk_leaves_the_old_files() {
     write_now(&volume, &[("a", "new"), ("b", "small")]);
     assert_eq!(fs::read_to_string(volume.join("a")).unwrap(), "new");
 }
+
+#[test]
+fn what_cannot_be_removed_does_not_keep_new_files_out() {
+    use nix::mount::{MsFlags, mount};
+    let scratch = Scratch::new("stuck");
+    let volume = &scratch.0;
+    write_now(volume, &[("a", "1")]);
+    // A mount point stands for a directory that cannot be removed.
+    for stuck in ["..1/stuck", "..2"] {
+        fs::create_dir(volume.join(stuck)).unwrap();
+        mount(Some("tmpfs"), &volume.join(stuck), Some("tmpfs"), MsFlags::empty(), Some("size=4k")).unwrap();
+    }
+    for text in ["2", "3"] {
+        write_now(volume, &[("a", text)]);
+        assert_eq!(fs::read_to_string(volume.join("a")).unwrap(), text);
+    }
+    unmount_below(volume).unwrap();
+    write_now(volume, &[("a", "4")]);
+    assert_eq!(fs::read_dir(volume).unwrap().count(), 3, "{:?}", tree(volume));
+}
