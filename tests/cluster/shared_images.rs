@@ -181,6 +181,7 @@ fn serve(mut stream: &TcpStream, contents: &[Arc<Vec<u8>>; 3], rate: usize, sent
     loop {
         let head: Vec<String> = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
         let path = head.first()?.split(' ').nth(1)?.to_owned();
+        let is_head = head.first()?.starts_with("HEAD ");
         let [.., manifest] = contents;
         let content = contents.iter().find(|content| path.ends_with(&hex(content))).unwrap_or(manifest);
         let range =
@@ -194,6 +195,9 @@ fn serve(mut stream: &TcpStream, contents: &[Arc<Vec<u8>>; 3], rate: usize, sent
             None => "200 OK".to_owned(),
         };
         write!(stream, "HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n", body.len()).ok()?;
+        if is_head {
+            continue;
+        }
         for part in body.chunks(rate / 50) {
             stream.write_all(part).ok()?;
             sent.fetch_add(part.len(), Ordering::SeqCst);

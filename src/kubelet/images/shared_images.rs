@@ -5,6 +5,9 @@
 //!   coracle/share/HEX                                kept after the import
 //! ```
 //!
+//! Manifests are not served: a node gets those from the registry, with the credentials of its pod, and they alone tell
+//! the digests of an image's layers.
+//!
 //! Nodes that fetch at the same time agree on one of them that asks the registry for a blob: a node shows a claim with
 //! a random number, and asks the registry when no other node has the blob or a claim. Of two claims the lower wins.
 
@@ -14,7 +17,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::manifest::Digest;
+use super::manifest::{Digest, Document, MOST_BYTES};
+use crate::platform::host::file::{read_all, read_head};
 use crate::platform::host::file_system::room;
 use crate::platform::host::{clock, directories};
 
@@ -110,7 +114,10 @@ impl SharedImages {
             let length = file.metadata().ok()?.len();
             (length > from).then_some((file, length))
         };
-        let whole = || wholes.iter().find_map(|whole| open(whole.clone())).map(|(file, length)| (file, length, true));
+        let whole = || {
+            let found = wholes.iter().find_map(|whole| open(whole.clone()).filter(|_| !is_manifest(whole)));
+            found.map(|(file, length)| (file, length, true))
+        };
         if let Some(found) = whole() {
             return Some(found);
         }
@@ -180,6 +187,16 @@ impl SharedImages {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether the file is an index or a manifest.
+fn is_manifest(whole: &Path) -> bool {
+    let is_small = fs::metadata(whole).is_ok_and(|found| found.len() <= MOST_BYTES);
+    // Layers are packed, so most files are no JSON.
+    is_small && read_head(whole, 1).is_ok_and(|head| head == b"{") && {
+        let text = read_all(whole, MOST_BYTES).unwrap_or_default();
+        Document::parse(&text).is_ok()
     }
 }
 
@@ -263,6 +280,18 @@ mod tests {
         assert_eq!(folder.find(&part, 0), None);
         for text in ["", "sha256:../../x", "latest", whole.hex()] {
             assert!(matches!(folder.1.find(text, 0, "node"), SharedAnswer::Absent), "{text}");
+        }
+    }
+
+    #[test]
+    fn manifests_are_not_served() {
+        let folder = Folder::new("manifests");
+        let digest = Digest::of(b"x");
+        let manifest = format!("{{\"config\": {{\"digest\": \"{digest}\", \"size\": 1}}, \"layers\": []}}");
+        for (text, is_served) in [(manifest.as_str(), false), ("{\"manifests\": []}", false), ("{}", true), ("{", true)]
+        {
+            let digest = folder.write(text.as_bytes(), "");
+            assert_eq!(folder.find(&digest, 0).is_some(), is_served, "{text}");
         }
     }
 

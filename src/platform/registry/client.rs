@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::http::{self, HeaderMap, Request, Response};
+use ureq::http::{self, HeaderMap, Method, Request, Response};
 use ureq::{Agent, Body};
 
 use super::challenge::{Challenge, token_url};
@@ -102,17 +102,45 @@ impl Registry {
         self.answered(&at, ask, response)
     }
 
+    /// Asks whether the registry gives this content to these credentials, without getting it. `path` as in
+    /// [`ContentRequest`].
+    pub(crate) fn check(&mut self, path: &str, accept: &str) -> Result<(), RegistryError> {
+        let url = format!("{}/{}/{path}", self.mirror.base, self.repository);
+        let ask = ContentRequest { path, accept, from: 0, most: None };
+        let (mut at, mut response) = self.follow_as(&Method::HEAD, &url, ask)?;
+        if response.status().as_u16() == 401 && authority(&at) == authority(&url) {
+            self.authorize(&url, response.headers())?;
+            (at, response) = self.follow_as(&Method::HEAD, &url, ask)?;
+        }
+        match response.status().as_u16() {
+            200 => Ok(()),
+            // A storage may have signed its URL for GET only, and some servers do not know HEAD: one byte is enough.
+            403 if authority(&at) != authority(&url) => self.get(ContentRequest { most: Some(1), ..ask }).map(drop),
+            405 | 501 => self.get(ContentRequest { most: Some(1), ..ask }).map(drop),
+            _ => self.answered(&at, ask, response).map(drop),
+        }
+    }
+
     /// Sends a request to a server that is no registry: without credentials, and without following it elsewhere.
     pub(crate) fn get_once(&self, ask: ContentRequest<'_>) -> Result<ContentResponse, RegistryError> {
         let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
         self.answered(&url, ask, self.send(&url, request(&url, ask).body(()))?)
     }
 
-    /// Sends the request and follows redirects, to other hosts without credentials.
     fn follow(&self, url: &str, ask: ContentRequest<'_>) -> Result<(String, Response<Body>), RegistryError> {
+        self.follow_as(&Method::GET, url, ask)
+    }
+
+    /// Sends the request and follows redirects, to other hosts without credentials.
+    fn follow_as(
+        &self,
+        method: &Method,
+        url: &str,
+        ask: ContentRequest<'_>,
+    ) -> Result<(String, Response<Body>), RegistryError> {
         let mut at = url.to_owned();
         for _ in 0..=REDIRECTS {
-            let mut request = request(&at, ask);
+            let mut request = request(&at, ask).method(method);
             if authority(&at) == authority(url) {
                 for (name, value) in &self.mirror.headers {
                     request = request.header(name, value);

@@ -4,7 +4,9 @@
 //!   servers of the registry -> tag -> index -> manifest -> config and layers, by range into part files
 //! ```
 //!
-//! Every document and blob is checked against its digest before it is used.
+//! Every document and blob is checked against its digest before it is used. The registry is the judge of each: what
+//! this node or another one has already is used only after the registry has said that the pod's credentials are good for
+//! it. Otherwise a manifest at a registry of the tenant's own could name blobs of another tenant, by their digests.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -98,6 +100,8 @@ const MOST_FAILURES: u32 = 5;
 /// Space that must stay free on the disk of the parts.
 const SPARE: u64 = 32 << 20;
 const BUFFER: u64 = 64 << 10;
+/// Accepts blobs of every type.
+const ANY: &str = "*/*";
 
 impl Job {
     /// Fetches the missing blobs. Returns the index or manifest that the reference names.
@@ -109,17 +113,21 @@ impl Job {
         if let Document::Index(manifests) = &document {
             let chosen = select(manifests, self.machine);
             manifest = chosen.cloned().ok_or(FetchError::Platform(self.machine))?;
-            document = self.document(&manifest)?;
+            document = self.named(&manifest)?;
         }
         let Document::Manifest { config, layers } = document else {
             return Err(FetchError::NestedIndex(manifest.digest));
         };
-        let mut missing: Vec<Descriptor> = Vec::new();
+        let mut blobs: Vec<Descriptor> = Vec::new();
         for blob in std::iter::once(config).chain(layers) {
-            let is_known = self.present.contains(&blob.digest.to_string()) || missing.contains(&blob);
-            if !is_known {
-                missing.push(blob);
+            if !blobs.contains(&blob) {
+                blobs.push(blob);
             }
+        }
+        let (present, missing): (Vec<_>, Vec<_>) =
+            blobs.into_iter().partition(|blob| self.present.contains(&blob.digest.to_string()));
+        for blob in &present {
+            self.check(&format!("blobs/{}", blob.digest), ANY)?;
         }
         let here: u64 = missing.iter().map(|blob| self.here(blob)).sum();
         let all: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
@@ -147,8 +155,9 @@ impl Job {
     fn resolve(&mut self) -> Result<Descriptor, FetchError> {
         let digest = Digest::parse(&self.reference);
         if let Some(digest) = &digest {
-            // A digest always names the same content.
+            // A digest always names the same content, but not everybody may have it.
             if let Some(bytes) = self.known_document(digest) {
+                self.check(&format!("manifests/{digest}"), ACCEPT)?;
                 return Ok(described(digest.clone(), &bytes));
             }
         }
@@ -165,21 +174,42 @@ impl Job {
         known.filter(|bytes| Digest::of(bytes) == *digest)
     }
 
-    fn document(&mut self, of: &Descriptor) -> Result<Document, FetchError> {
-        let file = self.layout.blob(&of.digest);
-        let bytes = match self.known_document(&of.digest) {
-            Some(bytes) => bytes,
-            None => {
-                let of_peer = self.peers.as_mut().and_then(|peers| peers.document(&of.digest));
-                let bytes = match of_peer {
-                    Some(bytes) => bytes,
-                    None => self.document_from_any(&format!("manifests/{}", of.digest), Some(&of.digest))?,
-                };
-                fs::write(&file, &bytes)?;
-                bytes
-            }
-        };
+    /// The manifest that an index names. It comes from the registry, never from another node: whoever has it knows the
+    /// digests of its layers.
+    fn named(&mut self, of: &Descriptor) -> Result<Document, FetchError> {
+        let path = format!("manifests/{}", of.digest);
+        if self.known_document(&of.digest).is_some() {
+            self.check(&path, ACCEPT)?;
+        } else {
+            let bytes = self.document_from_any(&path, Some(&of.digest))?;
+            fs::write(self.layout.blob(&of.digest), &bytes)?;
+        }
+        self.document(of)
+    }
+
+    /// A document that is here by now.
+    fn document(&self, of: &Descriptor) -> Result<Document, FetchError> {
+        let lost = || FetchError::Digest { what: of.digest.to_string(), server: "the disk".to_owned() };
+        let bytes = self.known_document(&of.digest).ok_or_else(lost)?;
         Document::parse(&bytes).map_err(|problem| FetchError::InvalidManifest { digest: of.digest.clone(), problem })
+    }
+
+    /// Asks the registry whether the pod may have what is here or at another node.
+    fn check(&mut self, path: &str, accept: &str) -> Result<(), FetchError> {
+        let mut waits = Backoff::new(self.waits.0, self.waits.1);
+        let mut failures = 0;
+        loop {
+            let mut last = None;
+            for server in &mut self.servers {
+                match server.check(path, accept) {
+                    Ok(()) => return Ok(()),
+                    Err(RegistryError::Cancelled) => return Err(FetchError::Cancelled),
+                    Err(error) => last = Some(error.into()),
+                }
+            }
+            failures += 1;
+            self.wait_after(last.unwrap_or(FetchError::NoServer), failures, &mut waits)?;
+        }
     }
 
     /// A small document with this digest, if one is given.
@@ -230,7 +260,7 @@ impl Job {
         if whole.exists() {
             // An unreadable sector of the disk is damage, too.
             if is_blob(&whole, blob).unwrap_or(false) {
-                return Ok(());
+                return self.check(&format!("blobs/{}", blob.digest), ANY);
             }
             log!(warn, "stored image blob is damaged, fetching it again", path = whole.display());
             fs::remove_file(&whole)?;
@@ -238,6 +268,10 @@ impl Job {
         let mut part = PartFile::open(&whole, &self.boot)?;
         // It may have lost its end in a power cut.
         self.progress.correct(counted, part.length());
+        // The rest of a part is requested from the registry.
+        if self.peers.is_some() || part.length() >= blob.size {
+            self.check(&format!("blobs/{}", blob.digest), ANY)?;
+        }
         let under_way = self.peers.as_mut().map(|peers| peers.begin(&blob.digest));
         if let (Some(peers), Some(under_way)) = (&mut self.peers, &under_way) {
             let (cancelled, here) = (&self.cancelled, &self.progress.here);
@@ -291,7 +325,7 @@ impl Job {
             return Err(FetchError::Held);
         }
         let most = Some(room).filter(|room| *room < blob.size - part.length());
-        let mut answer = server.get(ContentRequest { path: &path, accept: "*/*", from: part.length(), most })?;
+        let mut answer = server.get(ContentRequest { path: &path, accept: ANY, from: part.length(), most })?;
         // `total` is the size of the blob, whether the answer has all of it or a range.
         if let Some(actual) = answer.total.filter(|actual| *actual != blob.size) {
             return Err(FetchError::Length { what: path, expected: blob.size, actual });

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::FetchError;
-use super::manifest::{Descriptor, Digest, MOST_BYTES};
+use super::manifest::{Descriptor, Digest};
 use super::part_file::PartFile;
 use super::pause::pause;
 use crate::kubelet::images::shared_images::{FETCHES, SharedImages, UnderWay};
@@ -121,29 +121,6 @@ impl Peers {
             peer.has_sent = false;
         }
         self.shared.begin(digest)
-    }
-
-    /// A manifest that another node has.
-    pub(super) fn document(&mut self, digest: &Digest) -> Option<Vec<u8>> {
-        let path = format!("blobs/{digest}");
-        let mut found = None;
-        for at in self.in_order() {
-            let Some(peer) = self.nodes.get(at).filter(|_| self.lost < self.waits.lost) else { break };
-            let begun = rt::now();
-            peer.deadline.set(begun + self.waits.answer);
-            let ask = ContentRequest { path: &path, accept: ANY, from: 0, most: Some(MOST_BYTES) };
-            let outcome = match peer.server.get_once(ask).and_then(|answer| answer.text(MOST_BYTES)) {
-                Ok(bytes) if Digest::of(&bytes) == *digest => {
-                    found = Some(bytes);
-                    break;
-                }
-                Ok(_) => Outcome::Wrong,
-                Err(error) => Outcome::Failed(error),
-            };
-            self.judge(at, outcome, begun);
-        }
-        self.leave_avoided();
-        found
     }
 
     /// Copies what others have. If the blob is not whole afterwards, this node has to ask the registry for the rest.

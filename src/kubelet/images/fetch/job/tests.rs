@@ -44,6 +44,9 @@ struct State {
     /// Requests for blobs go to this server.
     redirect: Option<String>,
     needs_token: bool,
+    /// It has these, and gives them to others only.
+    refused: Vec<Digest>,
+    knows_no_head: bool,
     tokens: u32,
     /// The heads of all requests.
     requests: Vec<String>,
@@ -105,10 +108,11 @@ impl FakeRegistry {
         let mut state = self.state.lock().unwrap();
         state.requests.push(head.to_owned());
         let path = head.split(' ').nth(1).unwrap().to_owned();
+        let is_head = head.starts_with("HEAD ");
         let mut say = |status: &str, headers: &str, body: &[u8]| {
             let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
             stream.write_all(head.as_bytes()).ok()?;
-            stream.write_all(body).ok()
+            if is_head { Some(()) } else { stream.write_all(body).ok() }
         };
         if path.starts_with("/token") {
             state.tokens += 1;
@@ -116,6 +120,7 @@ impl FakeRegistry {
         }
         let is_blob = path.contains("/blobs/");
         let fault = match state.forever {
+            _ if is_head => None,
             Some(fault) if is_blob => Some(fault),
             _ if is_blob && !state.faults.is_empty() => Some(state.faults.remove(0)),
             _ => None,
@@ -125,8 +130,13 @@ impl FakeRegistry {
             let realm = format!("WWW-Authenticate: Bearer realm=\"http://{}/token\",service=\"s\"\r\n", self.address);
             return say("401 Unauthorized", &realm, b"");
         }
+        let is_refused = state.refused.iter().any(|digest| path.ends_with(digest.hex()));
+        if is_refused || is_head && state.knows_no_head {
+            return say(if is_refused { "404 Not Found" } else { "405 Method Not Allowed" }, "", b"{}");
+        }
         if !is_blob {
-            return say("200 OK", "", &state.manifest.clone());
+            let named = state.blobs.iter().find(|blob| path.ends_with(Digest::of(blob).hex()));
+            return say("200 OK", "", &named.unwrap_or(&state.manifest).clone());
         }
         if let Some(other) = &state.redirect {
             return say("307 Temporary Redirect", &format!("Location: http://{other}{path}\r\n"), b"");
@@ -154,6 +164,9 @@ impl FakeRegistry {
             from => ("206 Partial Content", format!("Content-Range: bytes {from}-{}/{}\r\n", end - 1, blob.len())),
         };
         let body = &blob[from..end];
+        if is_head {
+            return say(status, &range, body);
+        }
         match fault {
             Some(Fault::Cut(most)) => {
                 let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{range}\r\n", body.len());
@@ -180,9 +193,15 @@ impl FakeRegistry {
         set(&mut self.state.lock().unwrap());
     }
 
+    /// Requests that bring bytes of blobs.
     fn blob_requests(&self) -> Vec<String> {
+        self.requests_of("GET", "/blobs/")
+    }
+
+    fn requests_of(&self, method: &str, path: &str) -> Vec<String> {
         let state = self.state.lock().unwrap();
-        state.requests.iter().filter(|head| head.contains("/blobs/")).cloned().collect()
+        let is_it = |head: &&String| head.starts_with(method) && head.contains(path);
+        state.requests.iter().filter(is_it).cloned().collect()
     }
 
     fn server(&self, is_origin: bool, cancelled: &Arc<AtomicBool>) -> Registry {
@@ -280,10 +299,12 @@ fn next_fetch_continues_after_a_kill_and_a_power_cut() {
     assert!(folder.has(&layer));
     let again = registry.state.lock().unwrap().sent - (layer.len() + 2);
     assert!((1..=(4 << 20) + (64 << 10)).contains(&again), "{again} bytes came twice, of {sent}");
-    // A third fetch only resolves the tag.
+    // A third fetch only resolves the tag, and asks whether the pod may have the blobs.
     let before = registry.blob_requests().len();
+    let asked = registry.requests_of("HEAD", "/blobs/").len();
     job(&[&registry], &folder, "boot-2").run().unwrap();
     assert_eq!(registry.blob_requests().len(), before);
+    assert_eq!(registry.requests_of("HEAD", "/blobs/").len() - asked, 2);
 }
 
 #[test]
@@ -399,6 +420,46 @@ fn layers_that_the_runtime_has_are_not_fetched() {
     job.run().unwrap();
     assert!(folder.has(&layers[1]) && !folder.has(&layers[0]));
     assert_eq!(registry.state.lock().unwrap().sent, 2002);
+}
+
+/// Content that is on the node already, in each way, is no reason to give it to a pod that the registry refuses.
+#[test]
+fn registry_judges_what_the_node_has_already() {
+    let layers = [layer(1000), layer(2000)];
+    for knows_no_head in [false, true] {
+        let folder = Folder::new(&format!("judge-{knows_no_head}"));
+        let registry = FakeRegistry::start(&layers);
+        registry.set(|state| state.knows_no_head = knows_no_head);
+        job(&[&registry], &folder, "b").run().unwrap();
+        let refuse = |refused: &[Digest]| registry.set(|state| state.refused = refused.to_vec());
+        let refused = |job: &mut Job| job.run().unwrap_err().to_string();
+        let [first, second] = [0, 1].map(|at: usize| Digest::of(&layers[at]));
+        // A whole blob, and one whose bytes are all in the part.
+        refuse(std::slice::from_ref(&first));
+        let error = refused(&mut job(&[&registry], &folder, "b"));
+        assert!(error.contains(&format!("blobs/{first}: 404")), "{error}");
+        let whole = folder.layout().blob(&second);
+        fs::rename(&whole, whole.with_extension("part")).unwrap();
+        fs::write(whole.with_extension("mark"), "b 2000\n").unwrap();
+        refuse(std::slice::from_ref(&second));
+        let error = refused(&mut job(&[&registry], &folder, "b"));
+        assert!(error.contains(&format!("blobs/{second}: 404")), "{error}");
+        // A layer that the runtime has.
+        let mut present = job(&[&registry], &folder, "b");
+        present.present = SortedSet::from_iter([second.to_string()]);
+        let error = refused(&mut present);
+        assert!(error.contains(&format!("blobs/{second}: 404")), "{error}");
+        // The manifest that the pod names by its digest.
+        let manifest = Digest::of(&registry.state.lock().unwrap().manifest);
+        refuse(std::slice::from_ref(&manifest));
+        let mut by_digest = job(&[&registry], &folder, "b");
+        by_digest.reference = manifest.to_string();
+        let error = refused(&mut by_digest);
+        assert!(error.contains(&format!("manifests/{manifest}: 404")), "{error}");
+        refuse(&[]);
+        by_digest.run().unwrap();
+        present.run().unwrap();
+    }
 }
 
 /// A proxy that connects every client to `behind`. Returns its address and the bytes that clients sent first.

@@ -198,17 +198,34 @@ fn misbehaving_peers_cost_a_bounded_time_and_no_wrong_byte() {
     }
 }
 
+/// The tenant's own registry has an index that names a private manifest of another tenant, which the peer has.
 #[test]
-fn manifest_from_a_peer_has_its_digest() {
-    let registry = FakeRegistry::start(&[b"a manifest".to_vec()]);
-    let digest = Digest::of(b"a manifest");
-    let node = SharingNode::start("document");
-    let from_peer = || node.job(&registry, &[&registry.address]).peers.unwrap().document(&digest);
-    assert_eq!(from_peer().as_deref(), Some(&b"a manifest"[..]));
-    registry.set(|state| state.forever = Some(Fault::Wrong));
-    assert_eq!(from_peer(), None);
-    let asked = registry.blob_requests().len();
-    assert_eq!((from_peer(), registry.blob_requests().len()), (None, asked), "it is not asked again");
+fn private_image_of_another_tenant_does_not_come_from_a_peer() {
+    let layers = [layer(1000)];
+    let theirs = FakeRegistry::start(&layers);
+    let (first, second) = (SharingNode::start("private-1"), SharingNode::start("private-2"));
+    first.job(&theirs, &[]).run().unwrap();
+    let private = Digest::of(&theirs.state.lock().unwrap().manifest);
+    let size = theirs.state.lock().unwrap().manifest.len();
+    let platform = json!({"os": "linux", "architecture": "amd64"});
+    let named = json!({"digest": private.to_string(), "size": size, "platform": platform});
+    let own = FakeRegistry::start(&[]);
+    own.set(|state| {
+        state.manifest = json!({"schemaVersion": 2, "manifests": [named]}).to_string().into_bytes();
+        state.refused = vec![private.clone()];
+    });
+    let error = second.job(&own, &[&first.address]).run().unwrap_err().to_string();
+    assert!(error.contains(&format!("manifests/{private}: 404")), "{error}");
+    assert!(!second.layout().blob(&private).exists() && !second.has(&layers[0]));
+    // Nor does a layer, whose digest the tenant has learned in some way.
+    let blob = |bytes: &[u8]| json!({"digest": Digest::of(bytes).to_string(), "size": bytes.len()});
+    own.set(|state| {
+        state.refused = vec![Digest::of(&layers[0])];
+        state.manifest = json!({"config": blob(b"{}"), "layers": [blob(&layers[0])]}).to_string().into_bytes();
+    });
+    let error = second.job(&own, &[&first.address]).run().unwrap_err().to_string();
+    assert!(error.contains(&format!("blobs/{}: 404", Digest::of(&layers[0]))), "{error}");
+    assert!(!second.has(&layers[0]));
 }
 
 #[test]
