@@ -13,7 +13,7 @@ use crate::kubelet::images::{
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;
-use crate::platform::config::Config;
+use crate::platform::config::{Amount, Config, Signal, Threshold};
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::net::ProxySettings;
 use crate::platform::{rpc, rt};
@@ -63,6 +63,7 @@ impl Runtime {
             endpoint: config.runtime.image_endpoint.clone(),
             proxies,
             peering,
+            pressure: disk_pressure(config),
         };
         let fetcher = config.images.fetch.is_resumable;
         let fetcher = fetcher.then(|| Fetcher::new(places, services.images.clone(), services.runtime.clone()));
@@ -78,6 +79,12 @@ impl Runtime {
     pub(super) fn streaming(&self) -> Streaming {
         Streaming { cri: self.pods.cri(), dialer: self.pods.dialer() }
     }
+}
+
+/// The free space of the node's file system below which its pods are evicted.
+fn disk_pressure(config: &Config) -> Option<Amount> {
+    let is_it = |threshold: &&Threshold| threshold.signal == Signal::NodeFsAvailable && threshold.grace.is_zero();
+    config.eviction.thresholds.iter().find(is_it).map(|threshold| threshold.value)
 }
 
 /// Images from other nodes, and images for them.

@@ -29,6 +29,8 @@ pub(crate) struct CountedUsage {
 pub(crate) struct NodeReclaim {
     pub(crate) dead_containers: bool,
     pub(crate) images: bool,
+    /// What was fetched of images, and what is kept of them for other nodes: both are in the node's root directory.
+    pub(crate) image_parts: bool,
 }
 
 impl Layout {
@@ -62,17 +64,16 @@ impl Layout {
     }
 
     pub(crate) fn reclaims(self, signal: Signal) -> NodeReclaim {
-        let nothing = NodeReclaim { dead_containers: false, images: false };
-        let everything = NodeReclaim { dead_containers: true, images: true };
+        let of = |dead_containers, images, image_parts| NodeReclaim { dead_containers, images, image_parts };
         match (self, signal) {
-            (_, Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable) => nothing,
-            (Self::Shared, _) => everything,
-            (Self::ImagesApart, Signal::NodeFsAvailable | Signal::NodeFsInodesFree) => nothing,
-            (Self::ImagesApart, _) => everything,
-            (Self::Split, Signal::ImageFsAvailable | Signal::ImageFsInodesFree) => {
-                NodeReclaim { dead_containers: false, images: true }
+            (_, Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable) => {
+                of(false, false, false)
             }
-            (Self::Split, _) => NodeReclaim { dead_containers: true, images: false },
+            (Self::Shared, _) => of(true, true, true),
+            (Self::ImagesApart, Signal::NodeFsAvailable | Signal::NodeFsInodesFree) => of(false, false, true),
+            (Self::ImagesApart, _) => of(true, true, false),
+            (Self::Split, Signal::ImageFsAvailable | Signal::ImageFsInodesFree) => of(false, true, false),
+            (Self::Split, _) => of(true, false, true),
         }
     }
 }
@@ -123,14 +124,14 @@ mod tests {
     #[test]
     fn node_reclaims_only_what_frees_the_full_file_system() {
         let given = |layout: Layout, signal| {
-            let NodeReclaim { dead_containers, images } = layout.reclaims(signal);
-            (dead_containers, images)
+            let NodeReclaim { dead_containers, images, image_parts } = layout.reclaims(signal);
+            (dead_containers, images, image_parts)
         };
-        assert_eq!(given(Layout::Shared, Signal::MemoryAvailable), (false, false));
-        assert_eq!(given(Layout::Shared, Signal::NodeFsAvailable), (true, true));
-        assert_eq!(given(Layout::ImagesApart, Signal::NodeFsAvailable), (false, false));
-        assert_eq!(given(Layout::ImagesApart, Signal::ContainerFsInodesFree), (true, true));
-        assert_eq!(given(Layout::Split, Signal::ImageFsAvailable), (false, true));
-        assert_eq!(given(Layout::Split, Signal::NodeFsAvailable), (true, false));
+        assert_eq!(given(Layout::Shared, Signal::MemoryAvailable), (false, false, false));
+        assert_eq!(given(Layout::Shared, Signal::NodeFsAvailable), (true, true, true));
+        assert_eq!(given(Layout::ImagesApart, Signal::NodeFsAvailable), (false, false, true));
+        assert_eq!(given(Layout::ImagesApart, Signal::ContainerFsInodesFree), (true, true, false));
+        assert_eq!(given(Layout::Split, Signal::ImageFsAvailable), (false, true, false));
+        assert_eq!(given(Layout::Split, Signal::NodeFsAvailable), (true, false, true));
     }
 }

@@ -53,6 +53,9 @@ impl<S: Service> Images<S> {
     /// Whether a collection is due: the disk is full, the maximum age applies, or none has run yet.
     pub(crate) async fn needs_collecting(&self) -> Result<bool, CollectError> {
         self.prune_shared(Kept::Recent).await;
+        if let Some(fetcher) = &self.fetcher {
+            fetcher.sweep().await;
+        }
         if !self.gc.max_age.is_zero() || !self.looked.replace(true) {
             return Ok(true);
         }
@@ -67,9 +70,11 @@ impl<S: Service> Images<S> {
         let (overdue, rest): (Vec<_>, Vec<_>) =
             unused.into_iter().partition(|image| image.is_overdue(self.gc.max_age, now));
         self.remove(overdue, u64::MAX, "age").await.1?;
+        let Some(wanted) = to_free(self.room().await?, &self.gc) else { return Ok(()) };
+        self.prune_shared(Kept::Nothing).await;
+        self.free_parts(in_use, wanted).await;
         let room = self.room().await?;
         let Some(wanted) = to_free(room, &self.gc) else { return Ok(()) };
-        self.prune_shared(Kept::Nothing).await;
         log!(
             info,
             "removing unused images to free disk space",
@@ -80,17 +85,39 @@ impl<S: Service> Images<S> {
         let ripe = rest.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
         let (freed, removed) = self.remove(ripe, wanted, "space").await;
         removed?;
+        // What a pod waits for is the last to be removed: it has to be fetched again.
+        let freed = freed.saturating_add(self.free_parts(&InUse::default(), wanted.saturating_sub(freed)).await);
         if freed < wanted { Err(CollectError::NotEnough(not_enough(room, freed))) } else { Ok(()) }
     }
 
     /// Removes unused images until `bytes` are freed; returns the number of bytes freed.
     pub(crate) async fn free(&self, bytes: u64, in_use: &InUse) -> Result<u64, CollectError> {
         self.prune_shared(Kept::Nothing).await;
+        let mut freed = self.free_parts(in_use, bytes).await;
         let now = rt::now();
         let unused = self.unused(in_use, now).await?;
         let ripe = unused.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
-        let (freed, removed) = self.remove(ripe, bytes, "space").await;
+        let (of_images, removed) = self.remove(ripe, bytes.saturating_sub(freed), "space").await;
+        freed = freed.saturating_add(of_images);
+        freed = freed.saturating_add(self.free_parts(&InUse::default(), bytes.saturating_sub(freed)).await);
         removed.map(|()| freed)
+    }
+
+    /// Removes content that is kept for other nodes and parts of images that are not being fetched, wherever they are;
+    /// returns the number of bytes of the latter.
+    pub(crate) async fn free_all_parts(&self) -> u64 {
+        self.prune_shared(Kept::Nothing).await;
+        match &self.fetcher {
+            Some(fetcher) => fetcher.free(&InUse::default(), u64::MAX).await,
+            None => 0,
+        }
+    }
+
+    /// Removes parts of images that are not being fetched until `bytes` of the image file system are freed; returns the
+    /// number of bytes freed. Those of images that `kept` wants stay.
+    async fn free_parts(&self, kept: &InUse, bytes: u64) -> u64 {
+        let (Some(fetcher), Ok((images, _))) = (&self.fetcher, self.disks().await) else { return 0 };
+        if bytes > 0 && fetcher.is_on(&images) { fetcher.free(kept, bytes).await } else { 0 }
     }
 
     /// The runtime's id of an image name; `None` if it is not present.

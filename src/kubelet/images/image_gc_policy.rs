@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::image_name::with_default_tag;
 use crate::platform::config::ImageGc;
 use crate::platform::cri::v1::Image;
 use crate::platform::host::file_system::DiskSpace;
@@ -36,7 +37,11 @@ pub(super) struct Unused {
 
 /// Names, digests and ids of images in use.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InUse(SortedSet<String>);
+pub(crate) struct InUse {
+    present: SortedSet<String>,
+    /// Names that pods give, with a tag or a digest; the images may be missing.
+    wanted: SortedSet<String>,
+}
 
 impl ImageRecords {
     pub(super) fn new(began: Instant) -> Self {
@@ -91,13 +96,22 @@ impl InUse {
     pub(crate) fn add(&mut self, name: impl Into<String>) {
         let name = name.into();
         if !name.is_empty() {
-            self.0.insert(name);
+            self.present.insert(name);
         }
+    }
+
+    /// A pod wants the image, so what was fetched of it will be needed.
+    pub(crate) fn want(&mut self, name: &str) {
+        self.wanted.extend(with_default_tag(name).ok());
+    }
+
+    pub(super) fn wanted(&self) -> impl Iterator<Item = &str> {
+        self.wanted.iter().map(String::as_str)
     }
 
     fn has(&self, image: &Image) -> bool {
         let names = image.repo_tags.iter().chain(&image.repo_digests).chain(std::iter::once(&image.id));
-        names.into_iter().any(|name| self.0.contains(name))
+        names.into_iter().any(|name| self.present.contains(name))
     }
 }
 

@@ -156,7 +156,8 @@ impl<S: Service> Images<S> {
                 return self.pull_by_runtime(order, auth.as_ref()).await.map_err(PullError::from);
             };
             let progress = self.under_way.progress(order.image());
-            let passage = Passage { budget: &self.budget, is_urgent: order.is_urgent() };
+            let pod = order.pod.metadata.uid.as_str();
+            let passage = Passage { budget: &self.budget, is_urgent: order.is_urgent(), pod };
             let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress, passage).await;
             fetched.map_err(|error| match error {
                 FetchError::Held => PullError::Held,

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
+use super::fetch::key_of;
 use super::service::ImageError;
 use super::*;
+use crate::platform::cri::RuntimeService;
 use crate::platform::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
+use crate::platform::net::ProxySettings;
 use crate::protocol::grpc::{Code, Status};
 
 const IMAGE: &str = "registry.invalid/none/such:1";
@@ -515,6 +518,40 @@ fn only_the_requested_bytes_are_freed_and_new_images_stay() {
     assert_eq!(left(&script).len(), 2);
     assert_eq!(rt::block_on(images.free(u64::MAX, &InUse::default())), Ok(7));
     assert_eq!(left(&script), ["new"]);
+}
+
+#[test]
+fn fetched_parts_are_freed_before_images_unless_a_pod_wants_them() {
+    let (script, images) = full_node(&["a", "b"], None);
+    // Beside the test binary, as the runtime's images.
+    let directory = std::env::current_exe().unwrap().with_file_name(format!("coracle-parts-{}", std::process::id()));
+    let blobs = |image: &str| directory.join(key_of(image)).join("blobs/sha256");
+    for name in ["r.io/unwanted:1", "r.io/wanted:latest"] {
+        std::fs::create_dir_all(blobs(name)).unwrap();
+        std::fs::write(blobs(name).join("x.part"), "ten bytes.").unwrap();
+    }
+    let client = crate::platform::rpc::Client::new("/nowhere");
+    let (of_images, of_pods) =
+        (ImageService::new(client.clone(), Duration::ZERO), RuntimeService::new(client, Duration::ZERO));
+    let places = FetchPlaces {
+        directory: directory.clone(),
+        hosts: PathBuf::new(),
+        endpoint: PathBuf::new(),
+        proxies: ProxySettings::default(),
+        peering: None,
+        pressure: None,
+    };
+    let images = images.with_fetcher(Some(Fetcher::new(places, of_images, of_pods)));
+    let mut in_use = InUse::default();
+    in_use.want("r.io/wanted");
+    let seen = [5, 8, 1].map(|bytes| {
+        let freed = rt::block_on(images.free(bytes, &in_use)).unwrap();
+        (freed, left(&script).len(), blobs("r.io/unwanted:1").exists(), blobs("r.io/wanted:latest").exists())
+    });
+    let all = rt::block_on(images.free_all_parts());
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(seen, [(10, 2, false, true), (14, 0, false, true), (10, 0, false, false)]);
+    assert_eq!(all, 0);
 }
 
 #[test]

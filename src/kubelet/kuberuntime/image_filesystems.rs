@@ -19,4 +19,9 @@ impl PodRuntime {
         let in_use = self.images_in_use(pods).await?;
         self.images.free(u64::MAX, &in_use).await
     }
+
+    /// Removes parts of images that are not being fetched. Returns the bytes freed.
+    pub(crate) async fn free_image_parts(&self) -> u64 {
+        self.images.free_all_parts().await
+    }
 }

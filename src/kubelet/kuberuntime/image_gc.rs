@@ -67,6 +67,7 @@ impl PodRuntime {
         let names: SortedSet<&str> =
             pods.iter().flat_map(|pod| images_of(pod)).chain(sandbox_image.as_deref()).chain(pinned).collect();
         for name in names {
+            in_use.want(name);
             if let Some(id) = self.images.id_of(name).await? {
                 in_use.add(id);
             }

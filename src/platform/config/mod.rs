@@ -58,9 +58,7 @@ pub(crate) use device_rules::DeviceRule;
 pub(crate) use did_you_mean::nearest;
 pub(crate) use duration::{go_duration, parse_duration};
 pub(crate) use effective::Config;
-#[cfg(test)]
-pub(crate) use eviction::Amount;
-pub(crate) use eviction::{Eviction, Signal, Threshold};
+pub(crate) use eviction::{Amount, Eviction, Signal, Threshold};
 pub(crate) use feature_gates::{FeatureGates, Gate};
 #[cfg(test)]
 pub(crate) use flags::is_flag;

@@ -75,14 +75,22 @@ impl PressureCheck {
         look
     }
 
-    /// Removes unused images. True if that was enough.
+    /// Removes unused images and parts of images. True if that was enough.
     async fn reclaims(&self, first: &Threshold, layout: Layout, thresholds: &[Threshold], now: Instant) -> bool {
         let lately = |last: Instant| now.saturating_duration_since(last) < RECLAIM_PERIOD;
-        if !layout.reclaims(first.signal).images || self.memory.borrow().reclaimed.is_some_and(lately) {
+        let reclaims = layout.reclaims(first.signal);
+        let is_nothing = !reclaims.images && !reclaims.image_parts;
+        if is_nothing || self.memory.borrow().reclaimed.is_some_and(lately) {
             return false;
         }
         let Some(pods) = &self.pods else { return false };
         self.memory.borrow_mut().reclaimed = Some(now);
+        if !reclaims.images {
+            let bytes = self.runtime.free_image_parts().await;
+            log!(info, "removed parts of images under disk pressure", bytes = bytes);
+            let (seen, _) = observe(&self.runtime).await;
+            return is_resolved(thresholds, &seen);
+        }
         match self.runtime.free_images(pods).await {
             Ok(bytes) => log!(info, "removed unused images under disk pressure", bytes = bytes),
             Err(error) => {

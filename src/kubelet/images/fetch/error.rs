@@ -61,6 +61,11 @@ pub(in crate::kubelet::images) enum FetchError {
     /// The thread of the last fetch has not ended.
     ThreadBusy,
     Tls(rustls::Error),
+    /// Together with other images that the pod is fetching.
+    TooLarge {
+        bytes: u64,
+        most: u64,
+    },
 }
 
 impl FetchError {
@@ -86,7 +91,8 @@ impl FetchError {
             | Self::Runtime(_)
             | Self::StartThread(_)
             | Self::ThreadBusy
-            | Self::Tls(_) => false,
+            | Self::Tls(_)
+            | Self::TooLarge { .. } => false,
         }
     }
 
@@ -140,6 +146,12 @@ impl fmt::Display for FetchError {
             Self::StartThread(error) => write!(f, "start a thread: {error}"),
             Self::ThreadBusy => f.write_str("the last fetch of the image has not ended yet"),
             Self::Tls(error) => error.fmt(f),
+            Self::TooLarge { bytes, most } => {
+                write!(
+                    f,
+                    "image of {bytes} bytes: a pod may have {most} bytes of images on the disk while they are fetched"
+                )
+            }
         }
     }
 }

@@ -23,9 +23,9 @@ use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, document
 use super::part_file::PartFile;
 use super::pause::pause;
 use super::peers::{Copying, Peers};
+use super::space::Space;
 use crate::kubelet::images::transfer_meter::Meter;
 use crate::platform::host::file::read_all;
-use crate::platform::host::file_system::room;
 use crate::platform::registry::{ContentRequest, Registry, RegistryError};
 use crate::types::sorted::SortedSet;
 use crate::types::time::Backoff;
@@ -77,6 +77,7 @@ pub(super) struct Job {
     /// A tag or a digest.
     pub(super) reference: String,
     pub(super) layout: Layout,
+    pub(super) space: Space,
     /// Blobs that the runtime has.
     pub(super) present: SortedSet<String>,
     /// The architecture, in Rust's naming.
@@ -97,8 +98,6 @@ pub(super) struct Job {
 /// Failures in a row without a new byte after which a fetch gives up. The next fetch continues with the bytes on the
 /// disk.
 const MOST_FAILURES: u32 = 5;
-/// Space that must stay free on the disk of the parts.
-const SPARE: u64 = 32 << 20;
 const BUFFER: u64 = 64 << 10;
 /// Accepts blobs of every type.
 const ANY: &str = "*/*";
@@ -134,11 +133,7 @@ impl Job {
         self.progress.here.store(here, Ordering::Relaxed);
         self.progress.before.store(here, Ordering::Relaxed);
         self.progress.all.store(all.max(1), Ordering::Relaxed);
-        let free = room(&self.layout.0)?.available;
-        let wanted = all.saturating_sub(here).saturating_add(SPARE);
-        if free < wanted {
-            return Err(FetchError::Room { wanted, free });
-        }
+        self.space.claim(all, here)?;
         for blob in &missing {
             self.blob(blob)?;
         }

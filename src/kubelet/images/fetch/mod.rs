@@ -14,10 +14,10 @@ mod part_file;
 mod pause;
 mod peering;
 mod peers;
+mod space;
 
 use std::cell::RefCell;
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ChildStdin;
@@ -36,10 +36,13 @@ pub(crate) use self::job::Progress;
 use self::layout::Layout;
 use self::manifest::Descriptor;
 pub(crate) use self::peering::Peering;
+use self::space::Space;
 use super::archives::{ImportTool, import_layout};
+use super::image_gc_policy::InUse;
 use super::image_name::{Reference, reference};
 use super::link_budget::LinkBudget;
 use super::manifest;
+use crate::platform::config::Amount;
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::host::{clock, file, program};
@@ -62,6 +65,8 @@ pub(crate) struct Fetcher {
     runtime: RuntimeService,
     proxies: Arc<ProxySettings>,
     peering: Option<Peering>,
+    /// The node is under disk pressure with less free space than this.
+    pressure: Option<Amount>,
     /// Pulls in progress by directory, so that two pods do not fetch the same image at the same time.
     busy: RefCell<SortedMap<String, Rc<Turn>>>,
 }
@@ -94,12 +99,15 @@ impl Turn {
 pub(super) struct Passage<'a> {
     pub(super) budget: &'a LinkBudget,
     pub(super) is_urgent: bool,
+    /// The uid of the pod that wants the image.
+    pub(super) pod: &'a str,
 }
 
 /// What a thread gets.
 struct Fetch {
     login: Option<Login>,
     layout: Layout,
+    space: Space,
     present: SortedSet<String>,
     progress: Arc<Progress>,
     alive: Sender<()>,
@@ -114,6 +122,8 @@ pub(crate) struct FetchPlaces {
     pub(crate) proxies: ProxySettings,
     /// `None`: images are neither copied from other nodes nor served to them.
     pub(crate) peering: Option<Peering>,
+    /// The node is under disk pressure with less free space than this.
+    pub(crate) pressure: Option<Amount>,
 }
 
 /// What stays of the content that is kept for other nodes.
@@ -144,9 +154,9 @@ impl std::fmt::Debug for Fetcher {
 
 impl Fetcher {
     pub(crate) fn new(places: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
-        let FetchPlaces { directory, hosts, endpoint, proxies, peering } = places;
+        let FetchPlaces { directory, hosts, endpoint, proxies, peering, pressure } = places;
         let (proxies, busy) = (Arc::new(proxies), RefCell::default());
-        Self { directory, hosts, endpoint, images, runtime, proxies, peering, busy }
+        Self { directory, hosts, endpoint, images, runtime, proxies, peering, pressure, busy }
     }
 
     /// Makes the image present in the runtime; returns its id.
@@ -160,17 +170,17 @@ impl Fetcher {
         let name = reference(image).map_err(|error| FetchError::InvalidName(error.to_string()))?;
         let runtime = self.runtime.version().await.map_err(FetchError::Runtime)?.runtime_name;
         let tool = ImportTool::of(&runtime, &self.endpoint).ok_or(FetchError::NoTool(runtime))?;
-        let key: String = sha256(image.as_bytes()).chars().take(32).collect();
+        let key = key_of(image);
         let turn = Rc::clone(self.busy.borrow_mut().entry(key.clone()).or_insert_with(|| Rc::new(Turn::new())));
         let turn_held = turn.free.acquire().await;
-        let is_busy = |turn: &Rc<Turn>| Rc::strong_count(turn) > 1 || !turn.thread.borrow().is_closed();
-        self.busy.borrow_mut().retain(|other, turn| *other == key || is_busy(turn));
         let alive = turn.next_thread().await?;
-        self.sweep(&key).await;
+        self.sweep().await;
         let layout = Layout(self.directory.join(&key));
         let present = self.present(&tool).await;
         let top = {
-            let fetch = Fetch { login: login(auth), layout: layout.clone(), present, progress, alive };
+            let (directory, pod, pressure) = (self.directory.clone(), passage.pod.to_owned(), self.pressure);
+            let space = Space { directory, key, pod, busy: self.busy(), pressure };
+            let fetch = Fetch { login: login(auth), layout: layout.clone(), space, present, progress, alive };
             self.fetch(&name, fetch, passage).await?
         };
         let names = name.all_names(&top.digest.to_string());
@@ -201,7 +211,7 @@ impl Fetcher {
     }
 
     async fn fetch(&self, name: &Reference, fetch: Fetch, passage: Passage<'_>) -> Result<Descriptor, FetchError> {
-        let Fetch { login, layout, present, progress, alive } = fetch;
+        let Fetch { login, layout, space, present, progress, alive } = fetch;
         let cancelled = Arc::new(AtomicBool::new(false));
         let _cancels = CancelOnDrop(Arc::clone(&cancelled));
         let (hosts, repository, registry) = (self.hosts.clone(), name.path.clone(), name.registry.clone());
@@ -225,6 +235,7 @@ impl Fetcher {
                     servers,
                     reference,
                     layout,
+                    space,
                     present,
                     machine,
                     boot,
@@ -279,14 +290,38 @@ impl Fetcher {
         Err(FetchError::NotListed)
     }
 
+    /// The names of the directories of images that are being fetched.
+    fn busy(&self) -> Vec<String> {
+        let is_busy = |turn: &Rc<Turn>| Rc::strong_count(turn) > 1 || !turn.thread.borrow().is_closed();
+        let mut busy = self.busy.borrow_mut();
+        busy.retain(|_, turn| is_busy(turn));
+        busy.keys().cloned().collect()
+    }
+
     /// Removes parts that no pull has used for [`UNUSED`] seconds.
-    async fn sweep(&self, but: &str) {
-        let busy: Vec<String> = self.busy.borrow().keys().cloned().chain([but.to_owned()]).collect();
-        let (directory, now) = (self.directory.clone(), clock::timestamp().as_second());
-        let swept = rt::blocking(move || sweep(&directory, &busy, now)).await;
-        if let Err(error) = swept {
+    pub(super) async fn sweep(&self) {
+        let (directory, busy, now) = (self.directory.clone(), self.busy(), clock::timestamp().as_second());
+        let sweep = move || space::make_private(&directory).and(space::sweep(&directory, &busy, now, UNUSED));
+        if let Err(error) = rt::remove(sweep).await {
             log!(info, "failed to remove unused image parts", directory = self.directory.display(), error = error);
         }
+    }
+
+    /// Removes parts of images that are not being fetched, oldest first, until `bytes` are freed; returns the number of
+    /// bytes freed. Those of `kept` images stay.
+    pub(super) async fn free(&self, kept: &InUse, bytes: u64) -> u64 {
+        let kept: Vec<String> = kept.wanted().map(key_of).collect();
+        let (directory, busy) = (self.directory.clone(), self.busy());
+        rt::remove(move || space::free(&directory, &busy, &kept, bytes)).await.unwrap_or_else(|error| {
+            log!(warn, "failed to remove image parts", directory = self.directory.display(), error = error);
+            0
+        })
+    }
+
+    /// Whether the parts are on the file system of `path`.
+    pub(super) fn is_on(&self, path: &Path) -> bool {
+        let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+        device(&self.directory).is_some_and(|own| device(path) == Some(own))
     }
 
     /// Removes the content that is kept for other nodes, but for `kept`.
@@ -330,24 +365,9 @@ fn login(auth: Option<&AuthConfig>) -> Option<Login> {
     login.filter(|login| !login.username.is_empty())
 }
 
-fn sweep(directory: &Path, busy: &[String], now: i64) -> io::Result<()> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        // The blobs' directory changes with each blob; a part's own time with each byte.
-        let blobs = Layout(entry.path()).blobs();
-        let files = fs::read_dir(&blobs).into_iter().flatten().flatten().map(|file| file.path());
-        let newest = files.chain([entry.path()]).filter_map(|path| Some(fs::metadata(path).ok()?.mtime())).max();
-        let is_unused = newest.is_some_and(|newest| now.saturating_sub(newest) > UNUSED);
-        if is_unused && !busy.contains(&name) {
-            fs::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(())
+/// The name of an image's directory.
+pub(super) fn key_of(image: &str) -> String {
+    sha256(image.as_bytes()).chars().take(32).collect()
 }
 
 /// The servers to try, mirrors first.

@@ -248,6 +248,13 @@ fn job(registries: &[&FakeRegistry], folder: &Folder, boot: &str) -> Job {
         servers,
         reference: "1".to_owned(),
         layout: folder.layout(),
+        space: Space {
+            directory: folder.0.join("images"),
+            key: "own".to_owned(),
+            pod: "u".to_owned(),
+            busy: Vec::new(),
+            pressure: None,
+        },
         present: SortedSet::new(),
         machine: "x86_64",
         boot: boot.to_owned(),
