@@ -13,6 +13,7 @@ use crate::platform::rt::World;
 /// The disk of every simulation, visible only to its own thread.
 const DISK: &str = "/tmp/coracle-simulation";
 
+const LOG_LINKS: &str = "/var/log/containers";
 const FILL: &str = "too-much";
 
 pub(super) struct Machine {
@@ -27,9 +28,12 @@ impl Machine {
         mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing).unwrap();
         mount(Some("tmpfs"), "/tmp", Some("tmpfs"), MsFlags::empty(), Some("size=64m")).unwrap();
         let disk = PathBuf::from(DISK);
-        for directory in ["manifests", "pods", "logs", "archives"] {
+        for directory in ["manifests", "pods", "logs", "containers", "archives"] {
             fs::create_dir_all(disk.join(directory)).unwrap();
         }
+        // The links to logs have a fixed place.
+        fs::create_dir_all(LOG_LINKS).unwrap();
+        mount(Some(&disk.join("containers")), LOG_LINKS, nothing, MsFlags::MS_BIND, nothing).unwrap();
         fs::write(disk.join("resolv.conf"), "nameserver 192.0.2.53\n").unwrap();
         Self { disk }
     }

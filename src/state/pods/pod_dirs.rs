@@ -39,9 +39,10 @@ impl PodDirs {
         self.logs(namespace, name, uid).join(component(container)).join(format!("{restart_count}.log"))
     }
 
-    /// Has a symlink to the log of each container: `/var/log/containers`, beside the log directory.
+    /// Has a symlink to the log of each container, wherever the logs are: collectors look nowhere else. Upstream's
+    /// `DefaultContainerLogsDir`.
     pub(crate) fn log_links(&self) -> PathBuf {
-        self.logs.with_file_name("containers")
+        PathBuf::from("/var/log/containers")
     }
 
     pub(crate) fn pod(&self, uid: &PodUid) -> PathBuf {
@@ -125,7 +126,10 @@ mod tests {
         assert_eq!(dirs().etc_hosts(&uid), Path::new("/var/lib/kubelet/pods/1-2/etc-hosts"));
         assert_eq!(dirs().container(&uid, "main"), Path::new("/var/lib/kubelet/pods/1-2/containers/main"));
         assert_eq!(dirs().logs("default", "web", &uid), Path::new("/var/log/pods/default_web_1-2"));
-        assert_eq!(dirs().log_links(), Path::new("/var/log/containers"));
+        for logs in ["/var/log/pods", "/data/log/pods"] {
+            let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new(logs));
+            assert_eq!(dirs.log_links(), Path::new("/var/log/containers"));
+        }
     }
 
     #[test]

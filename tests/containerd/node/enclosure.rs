@@ -41,18 +41,23 @@ impl Enclosure {
         enclosure
     }
 
-    /// Mounts a tmpfs over the directories that containerd, its shims and CNI plugins use beside the configured ones.
+    /// Mounts a tmpfs over the directories that containerd, its shims and CNI plugins use beside the configured ones, and
+    /// a folder of the test over that of the links to logs.
     fn furnish(&self) {
-        for folder in ["/run/containerd", "/run/netns", "/var/lib/cni"] {
+        for folder in ["/run/containerd", "/run/netns", "/var/lib/cni", "/var/log/containers"] {
             fs::create_dir_all(folder).unwrap();
         }
-        fs::create_dir(self.folder.join("containerd")).unwrap();
+        for folder in ["containerd", "containers"] {
+            fs::create_dir(self.folder.join(folder)).unwrap();
+        }
+        let links = self.folder.join("containers").display().to_string();
         let covered = format!("/run/containerd /run/netns /var/lib/cni {}/containerd", self.folder.display());
         self.run(&[
             "sh",
             "-ec",
             &format!("mount --make-rshared /; for folder in {covered}; do mount -t tmpfs tmpfs $folder; done"),
         ]);
+        self.run(&["mount", "--bind", &links, "/var/log/containers"]);
         self.run(&["ip", "link", "set", "lo", "up"]);
         self.run(&["ip", "link", "add", BRIDGE, "type", "bridge"]);
         self.run(&["ip", "addr", "add", GATEWAY, "dev", BRIDGE]);
