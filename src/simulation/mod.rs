@@ -341,6 +341,19 @@ fn image_that_came_without_an_answer_is_used() {
     live_through(&[(vec![after(1, hangs), create(pod)], Start::None)]);
 }
 
+/// After a reboot, ListAndWatch of the device plugin sends no list, and goes on to hang when the plugin is well again.
+#[test]
+fn device_plugin_that_sends_no_devices_is_asked_again() {
+    let pod = wanted::Traits { device: true, ..wanted::Traits::default() };
+    let faults = plugin::Faults { silent: 1000, ..plugin::Faults::default() };
+    let silent = StepKind::PluginFails { which: plan::PluginKind::Device, faults, lasts: Duration::from_secs(300) };
+    let reboot = StepKind::Reboot { down: Duration::from_secs(5) };
+    live_through(&[
+        (vec![create(pod)], Start::None),
+        (vec![after(1, silent), after(1, reboot), after(200, StepKind::EndWatches)], Start::None),
+    ]);
+}
+
 /// A job with a claim dies while the agent is away, and the disk fails as the agent returns: its checkpoint of claims may
 /// be unreadable.
 #[test]

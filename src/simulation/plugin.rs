@@ -33,6 +33,8 @@ pub(super) struct Faults {
     pub(super) hung: u32,
     /// Longest additional latency.
     pub(super) slow: Duration,
+    /// The call opens a stream, and no message follows.
+    pub(super) silent: u32,
 }
 
 /// The service of a plugin.
@@ -125,7 +127,8 @@ impl<S: Service + 'static> Plugin<S> {
             "plugin  {name} {method} {}",
             answer.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())
         ));
-        if world.chance(faults.hung) {
+        let is_silent = faults.silent > 0 && matches!(answer, Ok(Reply::Stream(_))) && world.chance(faults.silent);
+        if is_silent || world.chance(faults.hung) {
             self.record.count("plugin calls that hung");
             return std::future::pending().await;
         }

@@ -20,6 +20,7 @@ use crate::protocol::protobuf::{Message, decode, encode};
 use crate::types::api::is_extended_resource;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
+use crate::types::time::Backoff;
 
 /// The plugin of a resource.
 pub(super) struct Plugin {
@@ -41,6 +42,10 @@ pub(super) use method;
 const SOCKET: &str = "kubelet.sock";
 /// Timeout of GetDevicePluginOptions.
 const FIRST_WORD: Duration = Duration::from_secs(10);
+/// Timeouts of the first list of ListAndWatch, the first and the longest one. Then ListAndWatch is called again. Upstream
+/// waits without a limit: a plugin that hangs in this call has no devices until it registers again.
+const FIRST_LIST: Duration = Duration::from_secs(60);
+const FIRST_LIST_LONGEST: Duration = Duration::from_secs(180);
 /// Limit of the number of resources.
 const MOST: usize = 256;
 /// Limits of a device list: its devices, and the NUMA nodes of each.
@@ -184,14 +189,22 @@ async fn list_and_watch(
     resource: &str,
     registration: Registration,
 ) -> Result<(), rpc::Error> {
-    let watch = client.server_streaming(method!("ListAndWatch"), encode(&Empty {}));
-    let mut lists = rt::deadline(FIRST_WORD, watch).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
-    while let Some(message) = lists.next().await? {
+    let mut wait = Backoff::new(FIRST_LIST, FIRST_LIST_LONGEST);
+    let (mut lists, mut next) = loop {
+        let watch = client.server_streaming(method!("ListAndWatch"), encode(&Empty {}));
+        let mut lists = rt::deadline(FIRST_WORD, watch).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
+        match rt::deadline(wait.next_wait(), lists.next()).await {
+            Ok(first) => break (lists, first?),
+            Err(rt::Elapsed) => log!(warn, "device plugin sent no devices, asking again", resource = resource),
+        }
+    };
+    while let Some(message) = next {
         let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("malformed device list"))?;
         check_list(&list).map_err(rpc::Error::Protocol)?;
         if devices.allocations.borrow_mut().set_devices(resource, registration, list.devices) {
             devices.changed.notify();
         }
+        next = lists.next().await?;
     }
     Ok(())
 }
