@@ -341,6 +341,23 @@ fn image_that_came_without_an_answer_is_used() {
     live_through(&[(vec![after(1, hangs), create(pod)], Start::None)]);
 }
 
+/// The disk fails while the next version of a static pod replaces the present one, so that no record tells it, and the agent
+/// is killed.
+#[test]
+fn version_that_runs_is_not_replaced_by_the_one_before_it() {
+    let pod = wanted::Traits { pull: true, ..wanted::Traits::default() };
+    let gone = StepKind::RuntimeGone { lasts: Duration::from_secs(20) };
+    let fails = StepKind::DiskFails { rate: 1000, lasts: Duration::from_secs(600) };
+    let steps = vec![
+        after(1, gone),
+        after(1, StepKind::ChangeManifest(0)),
+        // The manifest was read.
+        after(5, fails),
+        after(150, StepKind::KillAgent { down: Duration::from_secs(1) }),
+    ];
+    live_through(&[(vec![after(1, StepKind::WriteManifest(pod))], Start::None), (steps, Start::None)]);
+}
+
 /// After a reboot, ListAndWatch of the device plugin sends no list, and goes on to hang when the plugin is well again.
 #[test]
 fn device_plugin_that_sends_no_devices_is_asked_again() {

@@ -10,7 +10,7 @@ use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::control::sync_loop::versions::PodVersions;
-use crate::control::sync_loop::{SyncLoop, adoption};
+use crate::control::sync_loop::{SyncLoop, adoption, versions};
 use crate::platform::host::clock;
 use crate::state::objects::{ObjectKey, references};
 use crate::state::pods::{SourceName, SourceProblem, SourceUpdate};
@@ -39,6 +39,7 @@ impl SyncLoop {
     }
 
     pub(super) fn reconcile(&mut self, now: Instant) {
+        versions::take_started(&self.pods);
         let changes = {
             let observed = self.pods.observed();
             let runs = |uid: &PodUid| observed.pod(uid).is_some() || self.pods.workers().is_unseen(uid);

@@ -135,6 +135,29 @@ pub(super) fn replace_pods(pods: &PodTable) {
     sources.replace_pods(|source| versions.runs(source).map(Arc::clone));
 }
 
+/// Takes next versions that a former agent has started already: its record of that was not written.
+pub(super) fn take_started(pods: &PodTable) {
+    let mut node_state = pods.node_state_mut();
+    let (observed, workers) = (pods.observed(), pods.workers());
+    let exists = |uid: &PodUid| observed.pod(uid).is_some() || workers.is_unseen(uid);
+    // A version that could not be observed may run.
+    let may_run =
+        |uid: &PodUid| workers.is_unseen(uid) || observed.pod(uid).is_some_and(|pod| pod.ready_sandbox().is_some());
+    let started = node_state
+        .versions
+        .nexts()
+        .filter(|(present, next)| exists(&next.metadata.uid) && !may_run(node_state.running_uid(present)));
+    let started: Vec<PodUid> = started.map(|(_, next)| next.metadata.uid.clone()).collect();
+    for uid in &started {
+        log!(info, "next version has started already", uid = uid);
+        node_state.versions.take_next(uid);
+    }
+    drop(node_state);
+    if !started.is_empty() {
+        replace_pods(pods);
+    }
+}
+
 fn judged(uid: &PodUid, verdict: TrialResult) -> Vec<Effect> {
     let event = |kind, reason, message: &str| Effect::Record(PodEvent::of_pod(uid, kind, reason, message));
     match verdict {
