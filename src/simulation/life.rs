@@ -1,8 +1,10 @@
 //! Runs a node through a plan.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use super::lease;
 use super::machine::Machine;
 use super::plan::{Plan, PluginKind};
 use super::plugin::{self, Plugin};
-use super::record::{Lines, Record, Rule, Violation};
+use super::record::{Lines, Log, Record, Rule, Violation};
 use super::steps::PODS;
 use super::wanted::{Pod, SECRET_DATA, Source, WantedPods, tells_secret};
 use crate::platform::rt::{self, Line, Resolver, WakesBy, World, simulate};
@@ -61,17 +63,30 @@ const LOG_LINES: u32 = 600;
 pub(super) fn live(plan: &Plan) -> Report {
     let (plan, lines) = (plan.clone(), Lines::default());
     let written = Lines::clone(&lines);
-    let ended = simulate(plan.seed, move |world| async move {
-        let mut node = Node::new(&world, &plan, written);
-        node.live(&plan).await;
-        node.report()
-    });
-    let mut report = ended.unwrap_or_else(|stuck| Report {
-        violation: Some(Violation { at: stuck.at(), rule: Rule::Alive, what: stuck.to_string() }),
-        ..Report::default()
-    });
-    report.lines.extend(lines.lock().unwrap().drain(..));
+    let simulated = move || {
+        simulate(plan.seed, move |world| async move {
+            let mut node = Node::new(&world, &plan, written);
+            node.live(&plan).await;
+            node.report()
+        })
+    };
+    // Everything that both sides use has been dropped or is whole.
+    let ended = catch_unwind(AssertUnwindSafe(simulated));
+    let Log { lines, at } = std::mem::take(&mut *lines.lock().unwrap());
+    let violated = |at, rule, what| Report { violation: Some(Violation { at, rule, what }), ..Report::default() };
+    let mut report = match ended {
+        Ok(Ok(report)) => report,
+        Ok(Err(stuck)) => violated(stuck.at(), Rule::Alive, stuck.to_string()),
+        Err(panic) => violated(at, Rule::Asserts, message(&*panic)),
+    };
+    report.lines.extend(lines);
     report
+}
+
+/// The message of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
 /// The agent's usage.

@@ -59,6 +59,8 @@ pub(super) enum Rule {
     /// The lease is renewed in time, whatever pods, runtime and plugins do, unless faults may keep the agent from the API
     /// server.
     LeaseRenewed,
+    /// No assertion of the agent fails.
+    Asserts,
 }
 
 /// A violation of a rule.
@@ -69,8 +71,15 @@ pub(super) struct Violation {
     pub(super) what: String,
 }
 
-/// Shared, to outlive a simulation that hangs.
-pub(super) type Lines = Arc<Mutex<VecDeque<String>>>;
+/// Shared, to outlive a simulation that hangs or panics.
+pub(super) type Lines = Arc<Mutex<Log>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) lines: VecDeque<String>,
+    /// When the last line was written.
+    pub(super) at: Duration,
+}
 
 pub(super) struct Record {
     world: Rc<World>,
@@ -102,11 +111,12 @@ impl Record {
         let text = format!("{} {}", Moment(self.world.passed()), text.trim_end());
         let mixed = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         self.digest.set(text.bytes().fold(self.digest.get(), mixed));
-        let mut lines = self.lines.lock().unwrap();
-        if lines.len() == LINES && !self.is_traced {
-            lines.pop_front();
+        let mut log = self.lines.lock().unwrap();
+        log.at = self.world.passed();
+        if log.lines.len() == LINES && !self.is_traced {
+            log.lines.pop_front();
         }
-        lines.push_back(text);
+        log.lines.push_back(text);
     }
 
     /// Only the first violation is kept: later ones may follow from it.

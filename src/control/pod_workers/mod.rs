@@ -6,6 +6,7 @@
 
 mod entry;
 mod error;
+mod invariants;
 mod refresh_volumes;
 mod relist_pod;
 mod requested_restart;
@@ -285,6 +286,7 @@ impl PodWorkers {
         entry.hooked.clear();
         entry.replaced.clear();
         let Some(kind) = entry.worker.busy else { return };
+        debug_assert!(kind.ends_with(result), "{}: {kind:?} ended with {result:?}", entry.worker.identity);
         let stretch = |wait| crate::types::time::jitter(wait, 0.5, rt::random());
         match result {
             WorkResult::Synced { containers, failure, resize_failure, .. } => {

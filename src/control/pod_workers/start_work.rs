@@ -96,6 +96,7 @@ impl PodWorkers {
                 false
             }
             Next::Work(work) => {
+                debug_assert_eq!(self.broken_by(uid, &work, cache), None, "{uid}: {work:?}");
                 self.begin(uid, work, observed, now);
                 false
             }

@@ -197,7 +197,7 @@ impl Worker {
     /// Ends the pod. True if the running work must be cancelled.
     pub(crate) fn terminate(&mut self, grace: Duration) -> bool {
         let before = self.state;
-        self.state = self.state.next(Input::Terminate { grace: grace.max(LEAST_GRACE) });
+        self.enter(Input::Terminate { grace: grace.max(LEAST_GRACE) });
         if before != self.state {
             self.not_before = None;
         }
@@ -216,6 +216,7 @@ impl Worker {
 
     /// A source has the pod, possibly again or changed.
     pub(crate) fn update_pod(&mut self, pod: Arc<Pod>) {
+        debug_assert_eq!(pod.metadata.uid, self.identity.uid, "{}: another pod", self.identity);
         match self.state {
             State::Sync => {
                 self.wanted = true;
@@ -227,6 +228,7 @@ impl Worker {
             State::Terminating { .. } | State::Terminated | State::Finished if self.wanted => self.pod = Some(pod),
             State::Terminating { .. } | State::Terminated | State::Finished => self.successor = Some(pod),
         }
+        debug_assert_eq!(self.broken(), None, "{}: {self:?}", self.identity);
     }
 
     /// An object that the pod refers to changed: retries at once what may have waited for it.
@@ -259,10 +261,17 @@ impl Worker {
     /// All containers have exited and none will restart.
     pub(crate) fn completed(&mut self) {
         let grace = self.pod.as_ref().map_or(Duration::ZERO, |pod| pod.spec.termination_grace());
-        self.state = self.state.next(Input::Completed { grace: grace.max(LEAST_GRACE) });
+        self.enter(Input::Completed { grace: grace.max(LEAST_GRACE) });
+    }
+
+    fn enter(&mut self, input: Input) {
+        let next = self.state.next(input);
+        debug_assert!(self.state.may_become(next), "{}: {:?} became {next:?} on {input:?}", self.identity, self.state);
+        self.state = next;
     }
 
     pub(crate) fn begun(&mut self, work: &Work, now: Instant) {
+        debug_assert_eq!(self.broken_by(work), None, "{}: {work:?} of {self:?}", self.identity);
         self.busy = Some(work.kind());
         self.freshness.trying = self.freshness.wanted;
         if matches!(work, Work::Sync(plan) if plan.remakes()) {
@@ -301,9 +310,9 @@ impl Worker {
                 self.collecting = None;
                 self.given_back.clear();
             }
-            Kind::Stop => self.state = self.state.next(Input::Stopped),
+            Kind::Stop => self.enter(Input::Stopped),
             Kind::CleanUp => {
-                self.state = self.state.next(Input::Cleaned);
+                self.enter(Input::Cleaned);
                 self.purged |= purged;
             }
         }

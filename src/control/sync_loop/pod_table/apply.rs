@@ -17,6 +17,7 @@ impl PodTable {
     }
 
     fn apply_one(&mut self, effect: Effect, now: Instant) {
+        debug_assert_eq!(self.broken_by(&effect), None, "{effect:?}");
         match effect {
             Effect::Admit { uid, after } => self.admit(uid, after),
             Effect::Delete(pod) => self.delete(&pod),

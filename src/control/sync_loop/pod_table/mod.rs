@@ -5,6 +5,7 @@
 mod allocation;
 mod apply;
 mod event_dedup;
+mod invariants;
 mod node_reports;
 mod observe;
 mod status;

@@ -25,6 +25,8 @@ impl PodTable {
             self.resized = true;
             self.mark_status(uid);
         }
+        // The pods that have ended are forgotten next.
+        debug_assert_eq!(self.broken().filter(|_| ended.is_empty()), None);
         ended
     }
 
