@@ -9,7 +9,7 @@ use super::container_runtime::CallFault;
 use super::life::{Report, live};
 use super::plan::{Episode, HeldCall, Plan, Step, StepKind};
 use super::wanted::Traits;
-use super::{after, is_root};
+use super::{after, need_root};
 
 /// The point in the pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,9 +172,7 @@ fn in_each(cases: impl Iterator<Item = Case>, fault: CallFault, ends: Option<&St
 /// As [`in_each`], with a seed for each case.
 #[track_caller]
 fn in_each_seed(cases: impl Iterator<Item = (Case, u64)>, fault: CallFault, ends: Option<&StepKind>) {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let cases: Vec<(Case, u64)> = cases.collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {

@@ -10,7 +10,7 @@ use super::fake_api::in_process::Server;
 use super::life::{Node, live};
 use super::plan::{Episode, Plan, StepKind};
 use super::wanted::{SECRET_DATA, Source, Traits, own_path};
-use super::{after, is_root};
+use super::{after, need_root};
 use crate::platform::host::clock;
 use crate::platform::rt;
 
@@ -78,9 +78,7 @@ const IN_FILES: Duration = Duration::from_secs(100);
 /// 110 pods, each with a ConfigMap, a Secret, a token and a probe, and one that asks for 300 more.
 #[test]
 fn node_of_full_size_runs_every_pod_and_renews_its_lease() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let episode = |what| Episode { steps: vec![after(1, what)], quiet: Duration::from_secs(120), offline: false };
     let episodes = [StepKind::FillNode { pods: 110 }, StepKind::ChangeConfigMap, StepKind::Compact].map(episode);
     let begun = Instant::now();

@@ -1,10 +1,10 @@
 //! Simulations of a node's life: the whole agent under a virtual clock, with a faulty runtime, API server, network and
 //! machine, all derived from one seed. Rules are checked at every step, and convergence when all faults are over.
 //!
-//! Environment of the test: `SIMULATION_SEEDS=100..200` selects the seeds, `SIMULATION_MINUTES=1440` the minimum
-//! lifetime of each node, `SIMULATION_REST=600` up to how many minutes of additional quiet follow each episode.
-//! `SIMULATION_FIRST=1` stops at the first seed with a violation, `SIMULATION_TRACE=1` prints its complete log, and
-//! `SIMULATION_REDUCE=0` skips the search for a shorter plan.
+//! Environment of the test: `SIMULATION_SEEDS=100..200` selects the seeds, `SIMULATION_SEEDS=today` fifty that differ each
+//! day, `SIMULATION_MINUTES=1440` the minimum lifetime of each node, `SIMULATION_REST=600` up to how many minutes of
+//! additional quiet follow each episode. `SIMULATION_FIRST=1` stops at the first seed with a violation,
+//! `SIMULATION_TRACE=1` prints its complete log, and `SIMULATION_REDUCE=0` skips the search for a shorter plan.
 
 mod agent;
 mod api_server;
@@ -40,7 +40,7 @@ mod watches;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use coverage::Coverage;
 use life::{Report, live};
@@ -64,14 +64,28 @@ fn number(name: &str) -> Option<u64> {
 /// The seeds from the environment, or the default ones.
 fn seeds() -> std::ops::Range<u64> {
     let Ok(asked) = std::env::var("SIMULATION_SEEDS") else { return 0..SEEDS };
-    let parse = |text: &str| text.parse::<u64>().expect("SIMULATION_SEEDS is a seed, or a range such as 100..200");
+    let parse = |text: &str| {
+        text.parse::<u64>().expect("SIMULATION_SEEDS is a seed, a range such as 100..200, or the word today")
+    };
     match asked.split_once("..") {
         Some((from, to)) => parse(from)..parse(to),
+        None if asked == "today" => seeds_of(SystemTime::now()),
         None => parse(&asked)..parse(&asked) + 1,
     }
 }
 
+/// Seeds that no other day has.
+fn seeds_of(moment: SystemTime) -> std::ops::Range<u64> {
+    let days = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    // 2026-01-01 has the first ones.
+    let from = FIRST_FRESH + days.saturating_sub(20_454) * FRESH_SEEDS;
+    from..from + FRESH_SEEDS
+}
+
 const SEEDS: u64 = 100;
+/// Seeds of a day, and the first of them all.
+const FRESH_SEEDS: u64 = 50;
+const FIRST_FRESH: u64 = 10_000_000;
 /// Minimum lifetime of a node, unless the environment sets it.
 const MINUTES: u64 = 10;
 
@@ -125,20 +139,19 @@ fn shown(plan: Plan, report: &Report) -> String {
 /// Number of log lines shown.
 const LINES: usize = 150;
 
-/// Whether simulations can mount their own disk. `./check` runs as root.
-fn is_root() -> bool {
+/// Fails without root: a simulation that did not run must not look like one that found nothing.
+#[track_caller]
+fn need_root() {
     let is_root = nix::unistd::geteuid().is_root();
-    if !is_root {
-        println!("not run: simulations need root, for a mount namespace");
-    }
-    is_root
+    assert!(
+        is_root,
+        "not run: simulations need root, for a mount namespace. Without it: cargo test -- --skip simulation::"
+    );
 }
 
 #[test]
 fn nodes_keep_all_rules() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let minutes = |name: &str, usual: u64| Duration::from_secs(60 * number(name).unwrap_or(usual));
     let (lasts, rest) = (minutes("SIMULATION_MINUTES", MINUTES), minutes("SIMULATION_REST", 0));
     let begun = Instant::now();
@@ -152,6 +165,10 @@ fn nodes_keep_all_rules() {
     println!("counts: {:?}", sum.counts);
     println!("at most: {:?}", sum.most);
     println!("covered: {}", sum.coverage);
+    let settings = format!("SIMULATION_MINUTES={} SIMULATION_REST={}", lasts.as_secs() / 60, rest.as_secs() / 60);
+    for (plan, _) in &sum.violated {
+        println!("to repeat: sudo SIMULATION_SEEDS={} {settings} {COMMAND}", plan.seed);
+    }
     let Some((plan, report)) = sum.violated.into_iter().next() else { return };
     let seed = plan.seed;
     if std::env::var("SIMULATION_TRACE").is_ok() {
@@ -159,8 +176,17 @@ fn nodes_keep_all_rules() {
     }
     let shown =
         if std::env::var("SIMULATION_REDUCE").is_ok_and(|no| no == "0") { String::new() } else { shown(plan, &report) };
-    let settings = format!("SIMULATION_MINUTES={} SIMULATION_REST={}", lasts.as_secs() / 60, rest.as_secs() / 60);
-    panic!("a rule was violated; to repeat: SIMULATION_SEEDS={seed} {settings}\n{shown}");
+    panic!("seed {seed} violates a rule\n{shown}");
+}
+
+/// Repeats a simulation.
+const COMMAND: &str = "cargo test --lib simulation::nodes -- --nocapture";
+
+#[test]
+fn each_day_has_seeds_of_its_own() {
+    let seeds = |days: u64| seeds_of(UNIX_EPOCH + Duration::from_secs(days * 86_400 + 5));
+    assert_eq!(seeds(20_454), 10_000_000..10_000_050);
+    assert_eq!(seeds(20_455), 10_000_050..10_000_100);
 }
 
 /// A step, `seconds` after the previous one.
@@ -190,9 +216,7 @@ fn live_through(episodes: &[(Vec<Step>, Start)]) {
 /// The same with leases of this duration.
 #[track_caller]
 fn live_within(lease: Duration, episodes: &[(Vec<Step>, Start)]) {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let quiet = Duration::from_secs(90);
     let episodes = episodes.iter().map(|(steps, start)| Episode {
         steps: steps.clone(),
@@ -375,9 +399,7 @@ fn device_plugin_that_sends_no_devices_is_asked_again() {
 /// be unreadable.
 #[test]
 fn claim_of_a_finished_pod_is_unprepared_once_its_checkpoint_is_readable() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let job = wanted::Traits { claim: true, job: true, ..wanted::Traits::default() };
     let away = StepKind::EndAgent { down: Duration::from_secs(10) };
     let fails = StepKind::DiskFails { rate: 500, lasts: Duration::from_secs(30) };
@@ -440,9 +462,7 @@ fn shared_claim_outlives_a_start_without_its_checkpoint() {
 /// A day without steps, with six pods of all kinds except with probes.
 #[test]
 fn quiet_day_stays_within_its_limits() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let kinds = wanted::Traits {
         secret: true,
         token: true,
@@ -465,9 +485,7 @@ fn quiet_day_stays_within_its_limits() {
 
 #[test]
 fn everything_is_reported_within_ten_seconds_after_a_short_absence() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let quiet = Duration::from_secs(30);
     let mut lives = 0;
     for seconds in [20, 50, 110] {
@@ -494,9 +512,7 @@ fn everything_is_reported_within_ten_seconds_after_a_short_absence() {
 
 #[test]
 fn runs_of_the_same_seed_are_identical() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let plan = Plan::new(42, Duration::from_secs(3600), Duration::ZERO);
     assert_eq!(live(&plan).digest, live(&plan).digest);
 }

@@ -6,15 +6,13 @@ use super::container_runtime::CallFault;
 use super::life::live;
 use super::plan::{Episode, Plan, StepKind};
 use super::wanted::Traits;
-use super::{Start, after, create, is_root, kill_agent, live_through, live_within};
+use super::{Start, after, create, kill_agent, live_through, live_within, need_root};
 
 /// The backup is younger than the last renewal of a lease that is renewed every 150 seconds. A restart of the
 /// agent, which reads its old lease and lists newer objects, is not taken for a restore.
 #[test]
 fn restored_backup_is_noticed_by_the_next_lease() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let pod = Traits { token: true, ..Traits::default() };
     for (last, is_restored) in [(after(2, StepKind::Restore), true), (kill_agent(), false)] {
         let episode = |steps| Episode { steps, quiet: Duration::from_secs(10), offline: false };
@@ -47,9 +45,7 @@ fn restored_backup_is_noticed_by_a_pod_that_is_denied() {
 /// up to 150 seconds later.
 #[test]
 fn restored_backup_is_noticed_by_the_next_event() {
-    if !is_root() {
-        return;
-    }
+    need_root();
     let pods = |count| (0..count).map(|_| create(Traits { token: true, ..Default::default() }));
     let restore = [after(20, StepKind::Restore), after(1, StepKind::Exit { which: 0, code: 1 })];
     let episode = |steps| Episode { steps, quiet: Duration::from_secs(10), offline: false };
