@@ -9,6 +9,7 @@ use super::digest::digest;
 use super::files::Files;
 use super::record::{BadRecord, Record, RecordValue, lines};
 use super::seal::Seal;
+use super::shares::{MOST, Shares};
 use crate::types::sorted::SortedMap;
 
 /// The new content of each name; `None`: removed.
@@ -69,8 +70,6 @@ pub(super) const NEXT: &str = "journal.new";
 /// Copies with unusable lines: the newest and the one before it.
 pub(super) const ASIDE: [&str; 2] = ["journal.set-aside-1", "journal.set-aside-2"];
 
-/// Limit of the lines that are not obsolete, in bytes.
-const MOST: u64 = 8 << 20;
 /// Obsolete lines are kept until they exceed the others and this many bytes.
 const SPARE: u64 = 256 << 10;
 /// A larger file was not written by this program.
@@ -149,18 +148,17 @@ impl Journal {
             self.index(&bytes, &Lines::read(&bytes));
         }
         let mut pending = Vec::new();
-        let mut live = self.live;
+        let mut shares = Shares::of(self.known.iter().map(|(name, known)| (&**name, known.length)));
         for (name, content) in batch {
             let known = self.known.get(name.as_str()).copied();
             let Some(one) = self.pending_record(name, content.as_deref(), known) else { continue };
-            let after = live.saturating_sub(known.map_or(0, |known| known.length)) + one.live_length();
-            if after > MOST && after > live {
+            if shares.replace(name, known.map_or(0, |known| known.length), one.live_length()) {
+                pending.push(one);
+            } else {
                 done.left_out += 1;
-                continue;
             }
-            live = after;
-            pending.push(one);
         }
+        let live = shares.all();
         if pending.is_empty() && !self.is_in_doubt {
             return Ok(done);
         }

@@ -11,6 +11,7 @@ mod key;
 mod names;
 pub mod record;
 mod seal;
+mod shares;
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;

@@ -43,6 +43,17 @@ pub(super) fn of_topic(topic: &Topic) -> String {
     }
 }
 
+/// The namespace of a record's object; empty for the node's own and for objects without a namespace.
+pub(super) fn namespace(record: &str) -> &str {
+    let mut parts = record.split('/');
+    match parts.next() {
+        Some("pod" | "configmap" | "secret" | "services" | "token" | "claim" | "resourceclaim") => {
+            parts.next().unwrap_or_default()
+        }
+        _ => "",
+    }
+}
+
 /// Removes `managedFields`, which only the API server needs and which is half of the object.
 pub(crate) fn without_managed_fields(mut object: Value) -> Value {
     if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
