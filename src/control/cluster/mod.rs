@@ -7,6 +7,7 @@ mod byte_budget;
 mod event_sender;
 mod lookups;
 mod mirror_pods;
+mod next_step;
 mod object_watcher;
 mod status_manager;
 mod status_queue;
@@ -18,6 +19,7 @@ mod topic_content;
 mod topic_queue;
 mod topic_requests;
 mod topic_work;
+mod trust_bundles;
 mod watch_budget;
 mod watch_context;
 

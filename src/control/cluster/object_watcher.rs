@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender, bounded};
 use serde_json::Value;
 
-use crate::control::cluster::topic_content::{by_name, collection, name_of, object_event, remember, selected};
+use crate::control::cluster::topic_content::{by_name, collection, name_of, object_event, remember};
 use crate::control::cluster::topic_requests::TopicRequests;
+use crate::control::cluster::trust_bundles::{NO_BUNDLES, bundles};
 use crate::control::cluster::watch_budget::WatchBudget;
 use crate::control::cluster::watch_context::WatchContext;
 use crate::kubelet::offline::OfflineStore;
-use crate::platform::apiserver::{ApiError, Change, Client, Collection, Request, Requester, reflect};
+use crate::platform::apiserver::{Change, Client, Collection, reflect};
 use crate::platform::rt;
 use crate::state::objects::{BundleKey, Content, ObjectEvent, Topic};
 use crate::state::pods::SyncEvent;
@@ -132,27 +133,6 @@ async fn watch_bundles(context: &WatchContext, key: &BundleKey, topic: &Topic, m
         rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
     };
     watch_collection(context, collection, topic, stored).await;
-}
-
-/// Why there are no trust bundles.
-pub(super) const NO_BUNDLES: &str = "the server has no ClusterTrustBundles";
-
-/// The collection of trust bundles in the newest API version that the server has; `None` if it has none.
-pub(super) async fn bundles(client: &Client, key: &BundleKey) -> Result<Option<Collection>, ApiError> {
-    let field_selector = match key {
-        BundleKey::Named(name) => format!("metadata.name={name}"),
-        BundleKey::Signed(signer) => format!("spec.signerName={signer}"),
-    };
-    for version in ["v1", "v1beta1", "v1alpha1"] {
-        let path = format!("/apis/certificates.k8s.io/{version}/clustertrustbundles");
-        let first = Request::get(path.as_str()).with_query("limit", "1").requested_by(Requester::Tenant);
-        match client.send(&first).await {
-            Ok(_) => return Ok(Some(selected(path, field_selector))),
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
 }
 
 /// Sends changes until no further change is possible.

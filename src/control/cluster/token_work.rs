@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::next_step::NextStep;
 use super::token_lifetime::{self, TokenLifetime, is_worth_keeping};
-use super::topic_work::NextStep;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{ApiError, Client, Request, Requester};
 use crate::platform::host::clock;

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::lookups::look_up;
-use super::object_watcher::{NO_BUNDLES, bundles};
+use super::next_step::NextStep;
 use super::token_work::request_token;
 use super::topic_content::collection;
 use super::topic_queue::TopicQueue;
-use super::topic_work::{Answer, NextStep, TopicWork};
+use super::topic_work::{Answer, TopicWork};
+use super::trust_bundles::{NO_BUNDLES, bundles};
 use super::watch_context::WatchContext;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{ApiError, Client, Collection, Rank, Request, Requester};

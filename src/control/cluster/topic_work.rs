@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::lookups::lookup_event;
+use super::next_step::NextStep;
 use super::token_work::{IssuedToken, TokenWork};
 use super::topic_content::{by_name, object_event, remember};
 use crate::kubelet::offline::OfflineStore;
@@ -37,18 +38,6 @@ pub(super) enum Answer {
     Object(Result<Value, String>),
     /// All objects of a topic that could be watched.
     Collection(Result<Vec<Value>, String>),
-}
-
-/// What follows.
-#[derive(Default)]
-pub(super) struct NextStep {
-    pub(super) events: Vec<SyncEvent>,
-    /// When to request the topic; `None` after an answer that cannot change any more.
-    pub(super) request_after: Option<Duration>,
-    /// When to call [`TopicWork::on_attention`].
-    pub(super) attention_after: Option<Duration>,
-    /// From when on the next opening of the gate requests the topic: it may be the last one in time.
-    pub(super) opening_after: Option<Duration>,
 }
 
 /// Back-off of requests for a topic that is not usable yet.
