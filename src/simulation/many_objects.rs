@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::api_server::{ApiServer, NODE};
+use super::plan::Plan;
 use super::record::{Lines, Record};
 use super::watches::kubeconfig;
 use crate::control::cluster::ObjectWatcher;
@@ -32,7 +33,8 @@ struct Watched {
 
 impl Watched {
     async fn begin(world: &Rc<World>, folder: &Path) -> Self {
-        let api = ApiServer::new(world, &Record::new(world, Lines::default()), 1);
+        let plan = Plan { seed: 1, lease: Duration::from_secs(40), episodes: Vec::new() };
+        let api = ApiServer::new(world, &Record::new(world, Lines::default()), &plan);
         api.start();
         let references = |names: &[String]| -> Vec<Value> {
             names.iter().map(|name| json!({"configMapRef": {"name": name, "optional": true}})).collect()
