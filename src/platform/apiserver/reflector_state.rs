@@ -3,7 +3,7 @@
 //! ```text
 //!            watch with initial events              end of initial events
 //!   Stream ------------------------------> (initial) ------------.
-//!     | the server does not support that                         v
+//!     | not supported, or a tenant's object                      v
 //!     '-> List --- the last page -----------------------------> Watch(resource version)
 //!          ^  \___ more pages: List(continue)                    |  ended or failed: again from there
 //!          '------- 410, no version, another history ------------'
@@ -26,7 +26,8 @@ pub(crate) struct Collection {
     pub(crate) path: String,
     /// Empty for everything.
     pub(crate) field_selector: String,
-    /// Bookmarks cost a line per minute, and avoid a new list after a long time without changes.
+    /// Bookmarks cost a line per minute, and avoid a new list after a long time without changes. A watch that begins
+    /// with initial events has them in any case.
     pub(crate) bookmarks: bool,
     pub(crate) rank: Rank,
     pub(crate) requester: Requester,
@@ -124,7 +125,7 @@ impl Reflection {
         };
         let limit = Duration::from_secs(seconds) + GRACE;
         match &self.next {
-            Next::Begin if self.streams && !once => {
+            Next::Begin if self.begins_with_events() && !once => {
                 let watch = self.watch(seconds).with_query("sendInitialEvents", "true");
                 let watch = watch.with_query("resourceVersionMatch", "NotOlderThan");
                 ReflectorRequest::Watch { request: watch.with_query("allowWatchBookmarks", "true"), limit }
@@ -142,6 +143,11 @@ impl Reflection {
                 ReflectorRequest::Watch { request, limit }
             }
         }
+    }
+
+    /// A node watches hundreds of objects of tenants. The bookmarks of all of them would be most of its traffic.
+    fn begins_with_events(&self) -> bool {
+        self.streams && (self.collection.bookmarks || self.collection.requester == Requester::Node)
     }
 
     fn selected(&self) -> Request {
@@ -269,7 +275,7 @@ impl Reflection {
         match &self.next {
             Next::Continue(_) => self.next = Next::Begin,
             // A server without support for initial events rejects the request as invalid.
-            Next::Begin if self.streams && matches!(error.code(), Some(400 | 405 | 422)) => {
+            Next::Begin if self.begins_with_events() && matches!(error.code(), Some(400 | 405 | 422)) => {
                 self.streams = false;
                 return Duration::ZERO;
             }

@@ -57,6 +57,15 @@ fn a_watch_begins_with_initial_events() {
 }
 
 #[test]
+fn a_tenants_object_is_watched_without_bookmarks() {
+    let mut reflection = Reflection::new(Collection { bookmarks: false, requester: Requester::Tenant, ..pods() });
+    assert_eq!(asked(&reflection), "list &limit=250");
+    let list = json!({"metadata": {"resourceVersion": "5"}, "items": [object("a", 3)]});
+    assert_eq!(reflection.listed(list).unwrap(), Some(Change::Replaced(vec![object("a", 3)])));
+    assert_eq!(asked(&reflection), "watch &resourceVersion=5");
+}
+
+#[test]
 fn a_changed_history_starts_over() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
