@@ -1,7 +1,8 @@
 //! The resource limits that the agent promises, idle and under load, measured on a real containerd.
 //!
 //! `cargo bench --bench promises` takes about ten minutes. `-- quick` runs fewer rounds and shorter pauses. The name
-//! of a part (`latency`, `rest`, `logs`, `probes`, `scrape`, `storm`, `updates`) runs that part alone.
+//! of a part (`latency`, `rest`, `logs`, `probes`, `scrape`, `storm`, `updates`, `density`) runs that part alone.
+//! `density` needs the kube-apiserver, etcd and kubectl in the directory `KUBEBUILDER_ASSETS`, and is skipped without.
 //! It measures the build that cargo has just made. `CORACLE_BINARY=dist/coracle-VERSION-x86_64` measures a release
 //! binary instead. The first line of the output names the binary.
 //! Latencies are compared with the same CRI calls, made in alternation by a bare client of the same code to a second
@@ -19,9 +20,27 @@
 mod at_rest;
 mod bare_client;
 mod bare_probes;
+#[path = "../../tests/fake_api/certificates.rs"]
+#[expect(dead_code, reason = "the tests use other parts of it")]
+mod certificates;
+#[path = "../../tests/real_apiserver/cluster.rs"]
+#[expect(dead_code, reason = "the tests ask more of a cluster")]
+mod cluster;
+#[path = "../../tests/real_apiserver/control_plane.rs"]
+#[expect(dead_code, reason = "the tests ask more of a server")]
+mod control_plane;
+#[path = "../../tests/real_apiserver/crowd.rs"]
+#[expect(dead_code, reason = "the tests ask more of a full node")]
+mod crowd;
+mod density;
+#[path = "../../tests/fake_api/der.rs"]
+mod der;
 #[path = "../../tests/containerd/door.rs"]
 #[expect(dead_code, reason = "the tests ask for whole pages")]
 mod door;
+#[path = "../../tests/fake_api/identity.rs"]
+#[expect(dead_code, reason = "the tests use other parts of it")]
+mod identity;
 mod latency;
 mod log_stream;
 #[expect(dead_code, unused_imports, reason = "the tests ask more of a node")]
@@ -62,6 +81,7 @@ const PARTS: &[Part] = &[
     Part { name: "scrape", measure: scrape::measure },
     Part { name: "storm", measure: storm::measure },
     Part { name: "updates", measure: updates::measure },
+    Part { name: "density", measure: density::measure },
 ];
 
 fn main() {

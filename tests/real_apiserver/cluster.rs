@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -26,8 +26,20 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A control plane that accepts joins, and a machine with a token. No agent runs yet.
+    /// A control plane that accepts joins, and a machine with a token. No agent runs yet. The lease is short, and the
+    /// log has details.
     pub(crate) fn new(assets: Assets) -> Self {
+        let mut cluster = Self::with(assets, "nodeLeaseDurationSeconds: 4\n");
+        cluster.node.add_arguments(&["-v", "4"]);
+        cluster
+    }
+
+    /// The same with the default lease and log.
+    pub(crate) fn with_defaults(assets: Assets) -> Self {
+        Self::with(assets, "")
+    }
+
+    fn with(assets: Assets, more: &str) -> Self {
         let mut node = Node::with_runtime();
         let plane = ControlPlane::start(assets, &node);
         let bootstrap = node.folder().join("bootstrap.conf");
@@ -35,7 +47,7 @@ impl Cluster {
         let clients = node.folder().join("clients.crt");
         fs::write(&clients, plane.authority.pem()).unwrap();
         node.configure_agent(&format!(
-            "rotateCertificates: true\nnodeLeaseDurationSeconds: 4\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n\
+            "{more}rotateCertificates: true\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n\
              port: 10250\nauthentication: {{x509: {{clientCAFile: {}}}, webhook: {{enabled: true}}}}\n\
              authorization: {{mode: Webhook}}\n",
             clients.display()
@@ -44,7 +56,7 @@ impl Cluster {
             (Self::kubeconfig_of(&node).display().to_string(), bootstrap.display().to_string());
         let address = ADDRESS.to_string();
         node.add_arguments(&["--kubeconfig", &kubeconfig, "--bootstrap-kubeconfig", &bootstrap]);
-        node.add_arguments(&["--node-ip", &address, "-v", "4", "--make-iptables-util-chains=false"]);
+        node.add_arguments(&["--node-ip", &address, "--make-iptables-util-chains=false"]);
         let cluster = Self { plane, node };
         cluster.take_nodes_in();
         cluster
@@ -145,13 +157,18 @@ impl Cluster {
         succeeded(arguments, &self.plane.try_kubectl(&self.node, arguments))
     }
 
+    /// kubectl as administrator.
+    pub(crate) fn kubectl_process(&self, arguments: &[&str]) -> Command {
+        let admin = self.node.folder().join("control-plane/admin.conf");
+        self.plane.kubectl_command(&self.node, &admin, arguments)
+    }
+
     /// Runs kubectl with this standard input.
     #[track_caller]
     pub(crate) fn kubectl_with(&self, arguments: &[&str], input: &str) -> String {
         let file = self.node.folder().join("control-plane/input");
         fs::write(&file, input).unwrap();
-        let admin = self.node.folder().join("control-plane/admin.conf");
-        let mut command = self.plane.kubectl_command(&self.node, &admin, arguments);
+        let mut command = self.kubectl_process(arguments);
         command.stdin(Stdio::from(fs::File::open(&file).unwrap()));
         succeeded(arguments, &command.output().unwrap())
     }

@@ -18,6 +18,8 @@ mod certificates;
 mod claims;
 mod cluster;
 mod control_plane;
+mod crowd;
+mod density;
 #[path = "../fake_api/der.rs"]
 mod der;
 #[path = "../fake_api/identity.rs"]

@@ -1,11 +1,10 @@
 //! Joining, and the permissions of the node.
 
 use std::fs;
-use std::path::Path;
 
 use crate::cluster::{Cluster, TOKEN, condition, mode};
 use crate::control_plane::{ADDRESS, Assets};
-use crate::node::NODE_NAME;
+use crate::node::{NODE_NAME, find_program};
 
 #[test]
 fn a_node_behind_a_proxy_joins() {
@@ -18,7 +17,7 @@ fn a_node_behind_a_proxy_joins() {
     fs::write(&settings, text).unwrap();
     let log = folder.join("tinyproxy.log");
     let arguments = ["-d", "-c", settings.to_str().unwrap()];
-    let _proxy = cluster.node.enclosure().start(Path::new("/usr/bin/tinyproxy"), &arguments, &log);
+    let _proxy = cluster.node.enclosure().start(&find_program("tinyproxy"), &arguments, &log);
     let bootstrap = folder.join("bootstrap.conf");
     let kubeconfig = fs::read_to_string(&bootstrap).unwrap();
     let server = format!("server: https://{ADDRESS}:6443\n");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use sha2::{Digest as _, Sha256};
 
@@ -13,13 +13,8 @@ use crate::node::{STAY, wait_for};
 use crate::pods::run;
 
 impl Cluster {
-    fn command(&self, arguments: &[&str]) -> Command {
-        let admin = self.node.folder().join("control-plane/admin.conf");
-        self.plane.kubectl_command(&self.node, &admin, arguments)
-    }
-
     fn exec(&self, script: &str) -> Output {
-        self.command(&["exec", "web", "--", "sh", "-c", script]).output().unwrap()
+        self.kubectl_process(&["exec", "web", "--", "sh", "-c", script]).output().unwrap()
     }
 
     /// The agent's resident memory in KiB.
@@ -44,11 +39,11 @@ fn exec_passes_streams_and_exit_codes() {
     let done = cluster.exec("echo out; echo err >&2; exit 7");
     assert_eq!((done.status.code(), &*done.stdout), (Some(7), &b"out\n"[..]));
     assert!(String::from_utf8_lossy(&done.stderr).starts_with("err\n"), "{done:?}");
-    let missing = cluster.command(&["exec", "web", "--container=none", "--", "true"]).output().unwrap();
+    let missing = cluster.kubectl_process(&["exec", "web", "--container=none", "--", "true"]).output().unwrap();
     assert!(!missing.status.success());
 
     // All input is echoed.
-    let mut command = cluster.command(&["exec", "--stdin", "web", "--", "cat"]);
+    let mut command = cluster.kubectl_process(&["exec", "--stdin", "web", "--", "cat"]);
     let mut cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, mut output) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
     let sent = std::thread::spawn(move || {
@@ -81,7 +76,7 @@ fn exec_passes_streams_and_exit_codes() {
         || fs::read_dir(Path::new("/proc").join(cluster.node.agent_pid().to_string()).join("fd")).unwrap().count();
     let open_before = descriptors();
     let sleeping = |seconds: &str| {
-        let mut command = cluster.command(&["exec", "web", "--", "sleep", seconds]);
+        let mut command = cluster.kubectl_process(&["exec", "web", "--", "sleep", seconds]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let mut clients: Vec<_> = (0..50).map(|_| sleeping("1234")).collect();
@@ -109,7 +104,7 @@ fn kubectl_forwards_ports_and_attaches_to_a_container() {
     run(&cluster, "web", "mkdir /www; echo through the tunnel >/www/index.html; exec httpd -f -p 8080 -h /www");
     cluster.wait_until_pod_is_ready("web");
     let mut forward =
-        cluster.command(&["port-forward", "pod/web", "18080:8080"]).stdout(Stdio::null()).spawn().unwrap();
+        cluster.kubectl_process(&["port-forward", "pod/web", "18080:8080"]).stdout(Stdio::null()).spawn().unwrap();
     for _ in 0..3 {
         let page = wait_for("the page", LONGEST, || cluster.node.fetch("127.0.0.1", 18080));
         assert!(page.ends_with("through the tunnel\n"), "{page}");
@@ -119,7 +114,7 @@ fn kubectl_forwards_ports_and_attaches_to_a_container() {
 
     run(&cluster, "talker", "i=0; while :; do i=$((i+1)); echo word $i; sleep 0.2; done");
     cluster.wait_until_pod_is_ready("talker");
-    let mut attached = cluster.command(&["attach", "talker"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut attached = cluster.kubectl_process(&["attach", "talker"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut heard = [0; 64];
     let read = attached.stdout.take().unwrap().read(&mut heard).unwrap();
     assert!(String::from_utf8_lossy(&heard[..read]).contains("word "), "{heard:?}");
