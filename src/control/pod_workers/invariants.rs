@@ -83,7 +83,7 @@ impl Kind {
             WorkResult::Refreshed { .. } => self == Self::Refresh,
             WorkResult::Collected { .. } => self == Self::Collect,
             WorkResult::Stopped => self == Self::Stop,
-            WorkResult::Cleaned { .. } => self == Self::CleanUp,
+            WorkResult::Cleaned { .. } | WorkResult::NotPurged { .. } => self == Self::CleanUp,
             WorkResult::Failed { .. } => true,
         }
     }
