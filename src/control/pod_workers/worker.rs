@@ -358,7 +358,7 @@ impl Worker {
 
     /// The pod has ended, but its containers could not be removed from the runtime.
     pub(crate) fn not_purged(&mut self, failure: String, now: Instant, stretch: impl Fn(Duration) -> Duration) {
-        self.state = self.state.next(Input::Cleaned);
+        self.enter(Input::Cleaned);
         self.failed(failure, now, stretch);
     }
 
