@@ -176,7 +176,7 @@ impl Plan {
 
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
 /// may be large.
-pub(super) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<Box<Csi>> {
+pub(super) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<Csi> {
     let is_meant = |volume: &&Volume| {
         let source = with.objects.claimed_of_driver(pod, volume);
         source.is_some_and(|source| meant(&source.driver))
@@ -188,7 +188,7 @@ pub(super) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) 
     let uses = VolumeUses::of(&pod.spec);
     let used = volumes.into_iter().filter(|volume| uses.is_used(&volume.name));
     let planned = used.filter_map(|volume| match claimed(pod, volume, &uses, with) {
-        Ok(Source::Csi(csi)) => Some(csi),
+        Ok(Source::Csi(csi)) => Some(*csi),
         _ => None,
     });
     planned.collect()
