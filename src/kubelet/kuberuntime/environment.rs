@@ -10,7 +10,7 @@ use super::service_links::service_variables;
 use crate::kubelet::node::NodeSettings;
 use crate::state::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
 use crate::types::api::{
-    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Pod, expand_bytes,
+    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Pod, Texts, expand_bytes,
     metadata_field, resource_field,
 };
 use crate::types::error::ErrorChain;
@@ -106,8 +106,8 @@ impl Environment {
     }
 
     /// Expands variable references in `texts`; `bytes` counts the size of the program's arguments.
-    pub(crate) fn expand_all(&self, texts: &[String], bytes: &mut usize) -> Result<Vec<String>, ConfigError> {
-        let expand = |text: &String| {
+    pub(crate) fn expand_all(&self, texts: &Texts, bytes: &mut usize) -> Result<Vec<String>, ConfigError> {
+        let expand = |text: &str| {
             let expanded = expand_bytes(text, |name| self.get(name));
             *bytes += expanded.len();
             if expanded.len() >= LONGEST_STRING || *bytes > MOST_BYTES {

@@ -67,8 +67,8 @@ impl PodRuntime {
     }
 
     async fn run_command(&self, hook: &Hook<'_>, action: &ExecAction) -> Result<(), HookFailure> {
-        let command = &action.command;
-        let (error, output) = match self.cri.exec_hook(hook.pod.uid.as_str(), hook.id, command, hook.limit).await {
+        let command = action.command.to_vec();
+        let (error, output) = match self.cri.exec_hook(hook.pod.uid.as_str(), hook.id, &command, hook.limit).await {
             Ok(answer) if answer.exit_code == 0 => return Ok(()),
             Ok(answer) => {
                 let stderr = String::from_utf8_lossy(&answer.stderr).into_owned();

@@ -33,7 +33,7 @@ fn push_aliases(text: &mut String, aliases: &[HostAlias]) {
     }
     for alias in aliases {
         text.push_str(&alias.ip);
-        for name in &alias.hostnames {
+        for name in alias.hostnames.iter() {
             text.push('\t');
             text.push_str(name);
         }
@@ -70,7 +70,7 @@ mod tests {
         let mut pod = pod("dns-hosts");
         pod.spec.hostname = "little".to_owned();
         pod.spec.subdomain = "boat".to_owned();
-        let hostnames = vec!["one".to_owned(), "two".to_owned()];
+        let hostnames = ["one", "two"].into_iter().collect();
         pod.spec.host_aliases = vec![HostAlias { ip: "127.0.0.9".to_owned(), hostnames }];
         let ips = ["10.88.1.95".parse().unwrap()];
         assert_eq!(hosts_file(&pod, &ips, "cluster.local", ""), recorded);
@@ -80,7 +80,7 @@ mod tests {
     fn host_network_pod_has_the_nodes_file_and_its_aliases() {
         let mut pod = pod("web");
         pod.spec.host_network = true;
-        let hostnames = vec!["one".to_owned()];
+        let hostnames = ["one"].into_iter().collect();
         pod.spec.host_aliases = vec![HostAlias { ip: "::1".to_owned(), hostnames }];
         let expected = "# Kubernetes-managed hosts file (host network).\n1.2.3.4 board\n\n\
                         # Entries added by HostAliases.\n::1\tone\n";

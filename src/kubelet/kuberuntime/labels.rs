@@ -174,7 +174,7 @@ mod tests {
         pod.metadata.namespace = "default".to_owned();
         pod.metadata.uid = PodUid::from("u1");
         pod.spec.termination_grace_period_seconds = Some(30);
-        let command = ["sh", "-c", "a && b > c"].map(str::to_owned).to_vec();
+        let command = ["sh", "-c", "a && b > c"].into_iter().collect();
         let handler = LifecycleHandler { action: LifecycleAction::Exec(ExecAction { command }) };
         let lifecycle = Lifecycle { pre_stop: Some(handler), ..Lifecycle::default() };
         let port = ContainerPort { container_port: 53, protocol: Protocol::Udp, ..ContainerPort::default() };

@@ -185,8 +185,8 @@ fn apparmor(profile: Option<&SecurityProfile>) -> (Option<v1::SecurityProfile>, 
 
 fn capabilities(capabilities: &Capabilities) -> v1::Capability {
     v1::Capability {
-        add_capabilities: capabilities.add.clone(),
-        drop_capabilities: capabilities.drop.clone(),
+        add_capabilities: capabilities.add.to_vec(),
+        drop_capabilities: capabilities.drop.to_vec(),
         add_ambient_capabilities: Vec::new(),
     }
 }

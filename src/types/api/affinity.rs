@@ -1,21 +1,20 @@
 //! Node selectors and label selectors. Pure.
 
-use serde_json::Value;
-
 use super::map::Map;
+use super::texts::{Unread, UnreadList};
 
 object! {
     pub struct Affinity {
         node_affinity: Option<Box<NodeAffinity>>,
-        pod_affinity: Option<Box<Value>>,
-        pod_anti_affinity: Option<Box<Value>>,
+        pod_affinity: Option<Unread>,
+        pod_anti_affinity: Option<Unread>,
     }
 }
 
 object! {
     pub struct NodeAffinity {
         required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
-        preferred_during_scheduling_ignored_during_execution: Vec<Value>,
+        preferred_during_scheduling_ignored_during_execution: UnreadList,
     }
 }
 
@@ -114,7 +113,7 @@ impl NodeSelectorRequirement {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::types::api::decode;

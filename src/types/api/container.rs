@@ -5,6 +5,7 @@ use super::probe::{Lifecycle, Probe};
 use super::quantity::Quantity;
 use super::resources::ResourceRequirements;
 use super::security::SecurityContext;
+use super::texts::Texts;
 
 object! {
     pub struct Container {
@@ -13,8 +14,8 @@ object! {
             resources: ResourceRequirements,
         }
         image: String,
-        command: Vec<String>,
-        args: Vec<String>,
+        command: Texts,
+        args: Texts,
         working_dir: String,
         ports: Vec<ContainerPort>,
         env_from: Vec<EnvFromSource>,

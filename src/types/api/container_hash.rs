@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn only_name_and_image_change_the_hash() {
         let mut container = Container { name: "main".to_owned(), image: "busybox".to_owned(), ..Container::default() };
-        container.command.push("sleep".to_owned());
+        container.command = ["sleep"].into_iter().collect();
         container.stdin = true;
         assert_eq!(container_hash(&container), 0xb34e_1a14);
     }

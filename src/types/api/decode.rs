@@ -209,7 +209,7 @@ fn entries(value: Value) -> Result<Map<String, Value>, DecodeError> {
     }
 }
 
-fn elements(value: Value) -> Result<Vec<Value>, DecodeError> {
+pub(super) fn elements(value: Value) -> Result<Vec<Value>, DecodeError> {
     match value {
         Value::Array(array) => Ok(array),
         Value::Null => Ok(Vec::new()),
@@ -304,6 +304,14 @@ impl<T: Decode> Decode for Vec<T> {
             list.push(T::decode(value, DecodeContext { path, ..place }).map_err(|error| error.at(&path))?);
         }
         Ok(list)
+    }
+}
+
+impl Decode for super::Texts {
+    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let texts = elements(value)?.into_iter().enumerate();
+        let texts = texts.map(|(index, value)| text(value).map_err(|error| error.at(&Path::Index(&place.path, index))));
+        texts.collect()
     }
 }
 

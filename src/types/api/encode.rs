@@ -103,6 +103,17 @@ impl Json {
         self.text.push('"');
     }
 
+    pub(super) fn list<T>(&mut self, values: impl Iterator<Item = T>, write: impl Fn(T, &mut Self)) {
+        self.text.push('[');
+        self.first = true;
+        for value in values {
+            self.comma();
+            write(value, self);
+        }
+        self.text.push(']');
+        self.first = false;
+    }
+
     /// Writes a value whose `Display` is valid JSON.
     pub(super) fn raw(&mut self, json: impl fmt::Display) {
         let _ = write!(self.text, "{json}");
@@ -186,14 +197,7 @@ impl<T: Encode> Encode for Option<T> {
 
 impl<T: Encode> Encode for Vec<T> {
     fn write(&self, json: &mut Json) {
-        json.text.push('[');
-        json.first = true;
-        for value in self {
-            json.comma();
-            value.write(json);
-        }
-        json.text.push(']');
-        json.first = false;
+        json.list(self.iter(), |value, json| value.write(json));
     }
 
     fn omit(&self) -> bool {

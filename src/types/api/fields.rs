@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped,
-    IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, Time,
+    IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, Texts, Time, Unread, UnreadList,
 };
 
 /// The type of a field.
@@ -128,6 +128,7 @@ plain! {
     Reason = Text;
     StorageMedium = Text;
     Time = Time;
+    Unread = Any;
     Value = Any;
 }
 
@@ -147,6 +148,18 @@ impl<T: KnownFields> KnownFields for Vec<T> {
     fn visit(fields: &mut Fields) {
         fields.note(Kind::List);
         fields.step(Step::First, T::visit);
+    }
+}
+
+impl KnownFields for Texts {
+    fn visit(fields: &mut Fields) {
+        Vec::<String>::visit(fields);
+    }
+}
+
+impl KnownFields for UnreadList {
+    fn visit(fields: &mut Fields) {
+        Vec::<Value>::visit(fields);
     }
 }
 

@@ -12,6 +12,7 @@ use super::pod_status::PodStatus;
 use super::quantity::Quantity;
 use super::resources::ResourceRequirements;
 use super::security::PodSecurityContext;
+use super::texts::{Texts, Unread, UnreadList};
 use super::volume::Volume;
 use crate::types::sorted::SortedMap;
 
@@ -88,10 +89,10 @@ object! {
         os: Option<PodOs>,
         scheduler_name: String,
         affinity: Option<Box<Affinity>>,
-        topology_spread_constraints: Vec<Value>,
+        topology_spread_constraints: UnreadList,
         scheduling_gates: Vec<Value>,
-        scheduling_group: Option<Box<Value>>,
-        workload_ref: Option<Box<Value>>,
+        scheduling_group: Option<Unread>,
+        workload_ref: Option<Unread>,
         deprecated_service_account: Dropped,
     }
 }
@@ -136,7 +137,7 @@ object! {
 object! {
     pub struct HostAlias {
         ip: String,
-        hostnames: Vec<String>,
+        hostnames: Texts,
     }
 }
 

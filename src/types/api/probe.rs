@@ -1,6 +1,7 @@
 //! Probes and lifecycle hooks. Pure.
 
 use super::int_or_string::IntOrString;
+use super::texts::Texts;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
@@ -59,7 +60,7 @@ one_of_object!(LifecycleHandler { @one action: LifecycleAction, default None });
 
 object! {
     pub struct ExecAction {
-        command: Vec<String>,
+        command: Texts,
     }
 }
 

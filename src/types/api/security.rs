@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::texts::Texts;
+
 object! {
     pub struct PodSecurityContext {
         se_linux_options: Option<Box<SeLinuxOptions>>,
@@ -39,8 +41,8 @@ object! {
 
 object! {
     pub struct Capabilities {
-        add: Vec<String>,
-        drop: Vec<String>,
+        add: Texts,
+        drop: Texts,
     }
 }
 

@@ -226,7 +226,7 @@ fn service_variables_may_be_referred_to_and_overridden() {
     assert_eq!(value("API").as_deref(), Some("10.96.0.1"));
     assert_eq!(value("KUBERNETES_PORT").as_deref(), Some("x"));
     assert_eq!(value("KUBERNETES_SERVICE_PORT").as_deref(), Some("443"));
-    let expanded = found.expand_all(&["$(KUBERNETES_SERVICE_HOST)".to_owned()], &mut 0).unwrap();
+    let expanded = found.expand_all(&Texts::from_iter(["$(KUBERNETES_SERVICE_HOST)"]), &mut 0).unwrap();
     assert_eq!(expanded, ["10.96.0.1"]);
 }
 
@@ -240,9 +240,9 @@ fn exponentially_growing_variables_are_refused() {
     let found = environment(json!({"name": "main", "env": env(11)}), &[]).unwrap();
     let mut bytes = found.bytes();
     let most = vec!["$(V10)".to_owned(); 100];
-    let error = found.expand_all(&most, &mut bytes).unwrap_err().to_string();
+    let error = found.expand_all(&most.iter().collect(), &mut bytes).unwrap_err().to_string();
     assert_eq!(error, "command and args exceed the kernel's size limit");
-    let error = found.expand_all(&["$(V10)$(V10)".to_owned()], &mut 0).unwrap_err().to_string();
+    let error = found.expand_all(&Texts::from_iter(["$(V10)$(V10)"]), &mut 0).unwrap_err().to_string();
     assert_eq!(error, "command and args exceed the kernel's size limit");
 }
 

@@ -104,8 +104,8 @@ pub(super) fn check_container(context: &SecurityContext, scope: &Scope<'_>, path
         if context.privileged == Some(true) {
             faults.other(&path, "must not be false when privileged is true");
         }
-        let added = context.capabilities.as_ref().map_or(&[][..], |capabilities| &capabilities.add);
-        if added.iter().any(|capability| capability == "CAP_SYS_ADMIN") {
+        let mut added = context.capabilities.iter().flat_map(|capabilities| capabilities.add.iter());
+        if added.any(|capability| capability == "CAP_SYS_ADMIN") {
             faults.other(&path, "must not be false when the capability CAP_SYS_ADMIN is added");
         }
     }
