@@ -17,7 +17,7 @@ use crate::kubelet::kuberuntime::{PodRuntime, Process};
 use crate::platform::rt;
 use crate::state::pods::{ObservedPod, SandboxState, SyncEvent};
 use crate::types::api::PodUid;
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Watches the runtime's pods. Dropping it ends every watch.
 pub(crate) struct Pleg {
@@ -44,7 +44,8 @@ impl Pleg {
     /// Watches exactly the running processes of this pod.
     pub(crate) fn watch(&mut self, pod: &ObservedPod) {
         let running = processes(pod);
-        self.watches.retain(|id, watch| watch.pod != pod.uid || running.iter().any(|(running, _)| running.id() == id));
+        let ids: SortedSet<&str> = running.iter().map(|(running, _)| running.id()).collect();
+        self.watches.retain(|id, watch| watch.pod != pod.uid || ids.contains(id.as_str()));
         for (process, pid) in running {
             let id = process.id().to_owned();
             if self.watches.contains_key(&id) {

@@ -6,6 +6,8 @@
 
 mod entry;
 mod error;
+#[cfg(test)]
+mod hostile_pods;
 mod invariants;
 mod refresh_volumes;
 mod relist_pod;
@@ -291,7 +293,8 @@ impl PodWorkers {
         match result {
             WorkResult::Synced { containers, failure, resize_failure, .. } => {
                 // Containers that were not reached because of an earlier failure were not tried.
-                let tried = |key: &Key| containers.iter().any(|(name, _)| *name == key.container);
+                let names: SortedSet<&str> = containers.iter().map(|(name, _)| name.as_str()).collect();
+                let tried = |key: &Key| names.contains(key.container.as_str());
                 for key in std::mem::take(&mut entry.restarts).into_iter().filter(tried) {
                     self.backoff.restarts(key, now);
                 }

@@ -15,6 +15,7 @@ use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent};
 use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::types::metrics::{self, Count};
+use crate::types::sorted::SortedSet;
 
 impl PodWorkers {
     /// Starts the next work of every worker that was touched or is due. Returns the pods whose workers have ended, each
@@ -107,9 +108,11 @@ impl PodWorkers {
     /// The next work of the pod's worker. Records the containers that enter crash-loop back-off.
     fn next(&mut self, uid: &PodUid, observed: Option<&ObservedPod>, probes: &Probes, now: Instant) -> Option<Next> {
         let entry = self.workers.get_mut(uid)?;
-        if let Some(observed) = observed {
+        if let Some(observed) = observed.filter(|_| !entry.to_restart.is_empty()) {
             // Instances that no longer run need no restart.
-            entry.to_restart.retain(|id| observed.containers.iter().any(|one| one.id == *id && one.is_running()));
+            let running = observed.containers.iter().filter(|one| one.is_running());
+            let running: SortedSet<&str> = running.map(|one| one.id.as_str()).collect();
+            entry.to_restart.retain(|id| running.contains(id.as_str()));
         }
         let pod = entry.worker.pod.clone();
         let backoff = &mut self.backoff;
@@ -150,6 +153,7 @@ impl PodWorkers {
     fn record_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
         let Some(entry) = self.workers.get(uid) else { return };
         let Identity { namespace, name, .. } = &entry.worker.identity;
+        let before: SortedSet<&(String, Duration)> = before.iter().collect();
         for wait in entry.backing_off.iter().filter(|wait| !before.contains(wait)) {
             let container = &wait.0;
             let message = format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})");

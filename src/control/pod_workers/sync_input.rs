@@ -4,11 +4,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use crate::control::pod_workers::restart_backoff::{Key, RestartBackoff};
-use crate::kubelet::kuberuntime::{self, Action, ActionInputs, Plan, ProbedHealth, Resize, WantedContainer};
+use crate::kubelet::kuberuntime::{
+    self, Action, ActionInputs, KillReason, Plan, ProbedHealth, Resize, WantedContainer,
+};
 use crate::kubelet::probes::ContainerProbeState;
 use crate::state::pods::{ObservedContainer, ObservedPod};
 use crate::types::api::{self, Container, Pod};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The inputs of the plan besides the spec.
 pub(crate) struct SyncInput<'a> {
@@ -100,7 +102,7 @@ fn not_before(
 }
 
 fn newest_exited<'a>(observed: &'a ObservedPod, name: &str) -> Option<&'a ObservedContainer> {
-    observed.containers.iter().find(|instance| instance.name == name && instance.exit().is_some())
+    observed.containers.named(name).find(|instance| instance.exit().is_some())
 }
 
 /// The containers that the plan starts after an earlier run. Each of these starts, once tried, counts for the back-off.
@@ -117,7 +119,14 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
         | Action::StartCreated { .. } => None,
     });
     // A requested restart is not a crash.
-    let is_requested = |name: &str| observed.container(name).is_some_and(|newest| plan.kills_on_request(&newest.id));
+    // A plan kills them first.
+    let requested: &[String] = match plan.actions.first() {
+        Some(Action::KillContainers { ids, why: KillReason::Requested }) => ids,
+        _ => &[],
+    };
+    let requested: SortedSet<&str> = requested.iter().map(String::as_str).collect();
+    let is_requested =
+        |name: &str| observed.container(name).is_some_and(|newest| requested.contains(newest.id.as_str()));
     let again =
         starts.filter(|container| newest_exited(observed, &container.name).is_some() && !is_requested(&container.name));
     again.map(|container| key(pod, container)).collect()

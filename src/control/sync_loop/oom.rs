@@ -15,6 +15,7 @@ use crate::platform::rt;
 use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, ObservedPod, OomKill, SyncEvent};
 use crate::types::api::{EventKind, Reason};
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedSet;
 
 /// The exit code after SIGKILL: 128 + 9.
 const KILLED: i32 = 137;
@@ -74,10 +75,10 @@ impl OomWatcher {
 
     /// `counted` takes the kills counted by the pod's cgroup.
     fn set_reasons(&mut self, pod: &mut ObservedPod, known: Option<&ObservedPod>, counted: impl Fn() -> bool) {
-        let is_news = |container: &ObservedContainer| {
-            let before = known.and_then(|pod| pod.containers.iter().find(|known| known.id == container.id));
-            container.exit().is_some() && before.is_none_or(|before| before.exit().is_none())
-        };
+        let ended = known.iter().flat_map(|known| &known.containers).filter(|known| known.exit().is_some());
+        let ended: SortedSet<&str> = ended.map(|known| known.id.as_str()).collect();
+        let is_news =
+            |container: &ObservedContainer| container.exit().is_some() && !ended.contains(container.id.as_str());
         let of_pod: Vec<String> = pod.containers.iter().map(|container| container.id.clone()).collect();
         let of = |id: &str, kill: &String| !id.is_empty() && kill.contains(id);
         let kills: Vec<String> = self.kills.iter().cloned().collect();

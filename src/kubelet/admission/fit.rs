@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::state::objects::is_backed_by_claim;
+use crate::state::objects::claimed_resources;
 use crate::types::api::{
     CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, Pod, Quantity, Reason, ResourceList, is_extended_resource,
     pod_requests,
@@ -47,7 +47,8 @@ pub(super) fn lacking(
     let used: Vec<ResourceList> = others.iter().map(|other| pod_requests(&other.spec)).collect();
     let huge_pages = wanted.iter().map(|(name, _)| name).filter(|name| name.starts_with(HUGE_PAGES_PREFIX));
     let names = wanted.iter().map(|(name, _)| name);
-    let is_claimed = |name: &str| pod.spec.all_containers().any(|one| is_backed_by_claim(pod, &one.name, name));
+    let claimed = claimed_resources(pod);
+    let is_claimed = |name: &str| claimed.contains(name);
     let extended = names.filter(|name| is_extended_resource(name) && !is_device(name) && !is_claimed(name));
     for resource in [CPU, MEMORY, EPHEMERAL_STORAGE].into_iter().chain(huge_pages).chain(extended) {
         let requested = amount(&wanted, resource);

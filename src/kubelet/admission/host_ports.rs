@@ -6,8 +6,19 @@ use crate::types::api::{Pod, Protocol};
 
 /// Whether a host port of `pod` is used by one of `others`.
 pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> bool {
-    let taken = || others.iter().copied().flat_map(host_ports);
-    host_ports(pod).any(|wanted| taken().any(|taken| wanted.meets(taken)))
+    let mut wanted: Vec<HostPort<'_>> = host_ports(pod).collect();
+    if wanted.is_empty() {
+        return false;
+    }
+    wanted.sort_unstable_by_key(HostPort::key);
+    others.iter().copied().flat_map(host_ports).any(|taken| {
+        let of = |ip| wanted.binary_search_by_key(&HostPort { ip, ..taken }.key(), HostPort::key).is_ok();
+        // With all addresses taken, any address of the same port conflicts.
+        let first = wanted.partition_point(|port| (port.protocol, port.port) < (taken.protocol, taken.port));
+        let has_port =
+            || wanted.get(first).is_some_and(|port| (port.protocol, port.port) == (taken.protocol, taken.port));
+        of(ANY) || if taken.ip == ANY { has_port() } else { of(taken.ip) }
+    })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +42,9 @@ fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
     })
 }
 
-impl HostPort<'_> {
-    fn meets(self, other: HostPort<'_>) -> bool {
-        let same_ip = self.ip == other.ip || self.ip == ANY || other.ip == ANY;
-        same_ip && self.protocol == other.protocol && self.port == other.port
+impl<'a> HostPort<'a> {
+    fn key(&self) -> (Protocol, i32, &'a str) {
+        (self.protocol, self.port, self.ip)
     }
 }
 

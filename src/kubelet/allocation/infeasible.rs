@@ -3,6 +3,7 @@
 //! `podResizesAdmitHandler` in pkg/kubelet/allocation.
 
 use crate::types::api::{CPU, Container, MEMORY, Pod, QosClass, ResizeRestartPolicy, qos_class};
+use crate::types::sorted::SortedMap;
 
 /// Why a resize is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,8 @@ pub(crate) fn infeasible(allocated: &Pod, wanted: &Pod, terms: ResizeTerms<'_>) 
 /// The containers of both pods, by name.
 fn pairs<'a>(allocated: &'a Pod, wanted: &'a Pod) -> impl Iterator<Item = (&'a Container, &'a Container)> {
     let all = |pod: &'a Pod| pod.spec.init_containers.iter().chain(&pod.spec.containers);
-    all(allocated).filter_map(move |old| Some((old, all(wanted).find(|new| new.name == old.name)?)))
+    let wanted: SortedMap<&str, &Container> = all(wanted).map(|new| (new.name.as_str(), new)).collect();
+    all(allocated).filter_map(move |old| Some((old, *wanted.get(old.name.as_str())?)))
 }
 
 fn restarts_for_memory(container: &Container) -> bool {

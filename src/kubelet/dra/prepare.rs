@@ -1,6 +1,7 @@
 //! Prepares the claims of a pod.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::DraManager;
@@ -157,6 +158,10 @@ pub(super) fn container_claims(
     pod: &Pod,
     container: &Container,
 ) -> Result<Vec<(String, ClaimName, Vec<String>)>, DraError> {
+    let mut of_entries: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for one in &container.resources.claims {
+        of_entries.entry(&one.name).or_default().push(one.request.clone());
+    }
     let mut used = Vec::new();
     for claim in pod_claims(pod) {
         let claim = claim.map_err(DraError::ClaimNotCreated)?;
@@ -168,8 +173,7 @@ pub(super) fn container_claims(
             let requests = extended_requests(pod, &container.name).filter(|(resource, _)| has(resource));
             requests.map(|(_, request)| request.to_owned()).collect()
         } else {
-            let of_entry = container.resources.claims.iter().filter(|one| one.name == claim.entry);
-            of_entry.map(|one| one.request.clone()).collect()
+            of_entries.get(claim.entry).cloned().unwrap_or_default()
         };
         if let (Some(name), false) = (claim.claim, requests.is_empty()) {
             used.push((claim.entry.to_owned(), (pod.metadata.namespace.clone(), name.to_owned()), requests));

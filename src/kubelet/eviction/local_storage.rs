@@ -1,7 +1,8 @@
 //! Ephemeral storage limits of pods. Pure.
 
 use super::usage::{Disk, PodUsage};
-use crate::types::api::{EPHEMERAL_STORAGE, Pod, Quantity, VolumeSource, pod_limits};
+use crate::types::api::{Container, EPHEMERAL_STORAGE, Pod, Quantity, VolumeSource, pod_limits};
+use crate::types::sorted::SortedMap;
 
 /// Whether the pod must be measured for its storage limits at all.
 pub(crate) fn has_limits(pod: &Pod) -> bool {
@@ -37,10 +38,11 @@ pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Optio
 }
 
 fn exceeded_volume(pod: &Pod, usage: &PodUsage) -> Option<String> {
+    let disks: SortedMap<&str, Disk> = usage.volumes.iter().map(|seen| (seen.name.as_str(), seen.disk)).collect();
     pod.spec.volumes.iter().find_map(|volume| {
         let VolumeSource::EmptyDir(source) = &volume.source else { return None };
         let limit = source.size_limit.filter(|limit| is_positive(*limit))?;
-        let used = usage.volumes.iter().find(|seen| seen.name == volume.name)?.disk;
+        let used = *disks.get(volume.name.as_str())?;
         let name = &volume.name;
         is_over(used.bytes, limit).then(|| format!("Usage of EmptyDir volume {name:?} exceeds the limit \"{limit}\". "))
     })
@@ -54,9 +56,11 @@ fn exceeded_by_pod(pod: &Pod, usage: &PodUsage) -> Option<String> {
 }
 
 fn exceeded_by_container(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<String> {
+    let containers = pod.spec.containers.iter().map(|container| (container.name.as_str(), container));
+    let containers: SortedMap<&str, &Container> = containers.collect();
     usage.containers.iter().find_map(|seen| {
         let name = &seen.name;
-        let container = pod.spec.containers.iter().find(|container| container.name == *name)?;
+        let container = containers.get(name.as_str())?;
         let limit = *container.resources.limits.get(EPHEMERAL_STORAGE).filter(|limit| !limit.is_zero())?;
         let layer = seen.layer.filter(|_| !layers_apart).unwrap_or_default();
         let used = seen.logs.unwrap_or(Disk::default()).plus(layer);

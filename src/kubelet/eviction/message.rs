@@ -6,6 +6,7 @@ use super::signals::{Observations, Starved};
 use super::usage::MeasuredPod;
 use crate::platform::config::Threshold;
 use crate::types::api::{Container, MEMORY, Quantity};
+use crate::types::sorted::SortedMap;
 
 /// Why the pod is evicted: the starved resource, and the containers that use more than their requests.
 pub(crate) fn node_was_low(
@@ -26,9 +27,10 @@ pub(crate) fn node_was_low(
     if let (Starved::Memory, Some(request), Some(used)) = (starved, of_pod, usage.memory) {
         blame(&mut message, "Pod", &pod.metadata.name, starved.quantity(used), *request, resource);
     }
-    let spec: Vec<&Container> = pod.spec.containers.iter().chain(&pod.spec.init_containers).collect();
+    let spec = pod.spec.containers.iter().chain(&pod.spec.init_containers);
+    let spec: SortedMap<&str, &Container> = spec.map(|container| (container.name.as_str(), container)).collect();
     for seen in &usage.containers {
-        let Some(container) = spec.iter().find(|container| container.name == seen.name) else { continue };
+        let Some(container) = spec.get(seen.name.as_str()) else { continue };
         let used = match starved {
             Starved::Memory => seen.memory,
             Starved::Storage => seen.layer.zip(seen.logs).map(|(layer, logs)| layer.bytes.saturating_add(logs.bytes)),

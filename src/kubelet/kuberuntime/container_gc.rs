@@ -40,10 +40,7 @@ impl Garbage {
 /// The dead instances except the newest `kept` of each container.
 fn dead_beyond(pod: &ObservedPod, kept: usize) -> Vec<&ObservedContainer> {
     let names: SortedSet<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
-    let dead = |name| {
-        let of_name = pod.containers.iter().filter(move |container| container.name == name);
-        of_name.filter(|container| container.exit().is_some()).skip(kept)
-    };
+    let dead = |name| pod.containers.named(name).filter(|container| container.exit().is_some()).skip(kept);
     names.into_iter().flat_map(dead).collect()
 }
 
@@ -88,7 +85,7 @@ mod tests {
     fn newest_dead_instance_of_each_container_is_kept() {
         let dead = || ContainerState::Exited(Box::default());
         let mut pod = pod();
-        pod.containers = vec![
+        *pod.containers = vec![
             container("a3", "a", ContainerState::Running { started_at: 0 }),
             container("a2", "a", dead()),
             container("b1", "b", dead()),
@@ -110,7 +107,7 @@ mod tests {
             sandbox("s1", SandboxState::NotReady),
             sandbox("s0", SandboxState::NotReady),
         ];
-        pod.containers = vec![container("a", "a", ContainerState::Exited(Box::default()))];
+        *pod.containers = vec![container("a", "a", ContainerState::Exited(Box::default()))];
         let ids: Vec<&str> = old_sandboxes(&pod).into_iter().map(|sandbox| sandbox.id.as_str()).collect();
         assert_eq!(ids, ["s0"]);
     }
@@ -121,7 +118,7 @@ mod tests {
         pod.sandboxes = vec![sandbox("s2", SandboxState::Ready), sandbox("s1", SandboxState::NotReady)];
         let mut created = container("new", "a", ContainerState::Created);
         created.sandbox_id = "s2".to_owned();
-        pod.containers = vec![created, container("old", "a", ContainerState::Created)];
+        *pod.containers = vec![created, container("old", "a", ContainerState::Created)];
         assert_eq!(garbage(&pod), [Garbage::Container { id: "old".to_owned(), log: "a/0.log".to_owned() }]);
     }
 }

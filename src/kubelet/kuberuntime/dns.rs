@@ -1,10 +1,11 @@
 //! Resolver configuration of pods. Pure.
 
 use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::DnsConfig;
-use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, Reason};
+use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, PodDnsConfigOption, Reason};
 
 /// Resolver configuration of a pod, and warnings about it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,29 +123,30 @@ fn host_settings(node: &NodeSettings, host: &DnsConfig) -> DnsConfig {
 fn add_own(config: &mut DnsConfig, own: &PodDnsConfig) {
     add_new(&mut config.servers, &own.nameservers);
     add_new(&mut config.searches, &own.searches);
-    for option in &own.options {
-        let text = match option.value.as_deref() {
-            None | Some("") => option.name.clone(),
-            Some(value) => [&option.name, ":", value].concat(),
-        };
-        set_option(&mut config.options, text);
-    }
+    let text = |option: &PodDnsConfigOption| match option.value.as_deref() {
+        None | Some("") => option.name.clone(),
+        Some(value) => [&option.name, ":", value].concat(),
+    };
+    set_options(&mut config.options, own.options.iter().map(text));
 }
 
 fn add_new(list: &mut Vec<String>, more: &[String]) {
-    for item in more {
-        if !list.contains(item) {
-            list.push(item.clone());
-        }
-    }
+    let mut known: BTreeSet<String> = list.iter().cloned().collect();
+    list.extend(more.iter().filter(|item| known.insert((*item).clone())).cloned());
 }
 
-/// Replaces an option with the same name in place.
-fn set_option(options: &mut Vec<String>, option: String) {
+/// Adds options; one with the name of another replaces that in place.
+fn set_options(options: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
-    match options.iter_mut().find(|other| name(other) == name(&option)) {
-        Some(other) => *other = option,
-        None => options.push(option),
+    // Of two options with one name in the file, the first is replaced.
+    let mut places: BTreeMap<String, usize> =
+        options.iter().enumerate().rev().map(|(place, option)| (name(option), place)).collect();
+    for option in more {
+        let place = *places.entry(name(&option)).or_insert(options.len());
+        match options.get_mut(place) {
+            Some(other) => *other = option,
+            None => options.push(option),
+        }
     }
 }
 
@@ -196,7 +198,7 @@ pub(crate) fn parse_resolv_conf(text: &str) -> DnsConfig {
         match words.next() {
             Some("nameserver") => config.servers.extend(words.next().map(str::to_owned)),
             Some("search") => config.searches = words.map(without_last_dot).collect(),
-            Some("options") => words.for_each(|option| set_option(&mut config.options, option.to_owned())),
+            Some("options") => set_options(&mut config.options, words.map(str::to_owned)),
             _ => {}
         }
     }

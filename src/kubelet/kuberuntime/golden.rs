@@ -62,19 +62,24 @@ pub(crate) fn node_with_memory(bytes: u64) -> NodeSettings {
 
 /// Creates all configurations of a pod, valid or not; used to test that this terminates.
 pub(crate) fn tell_everything(pod: &Pod) {
+    tell_of_some(pod, usize::MAX);
+}
+
+/// As [`tell_everything`], with the configurations of the first `containers`: each is made in a turn of its own.
+pub(crate) fn tell_of_some(pod: &Pod, containers: usize) {
     let (node, objects) = (node(), objects(pod));
     let dns = pod_dns(pod, &node, &DnsConfig::default());
     let _ = sandbox_config(pod, 0, &node, &dns.config);
     let ips = ["10.0.0.2".parse().unwrap()];
     let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "");
     let _ = crate::types::api::qos_class(pod);
-    for container in pod.spec.all_containers() {
+    for (number, container) in pod.spec.all_containers().enumerate().take(containers) {
         let inputs = EnvironmentInputs { pod, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
         let Ok(environment) = Environment::new(container, inputs) else { continue };
         let _ = container_config(ContainerInput {
             pod,
             container,
-            is_init: pod.spec.init_containers.iter().any(|init| init.name == container.name),
+            is_init: number < pod.spec.init_containers.len(),
             restart_count: u32::MAX,
             image_ref: "sha256:1",
             image_user: &ImageUser::Uid(0),

@@ -71,7 +71,7 @@ use error::SandboxError;
 pub(crate) use execute::{BoxFuture, ExecuteResult, VolumeError, VolumesFor};
 pub(crate) use known_images::KnownImage;
 pub(crate) use pod_actions::{
-    Action, ActionInputs, ContainerIndex, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
+    Action, ActionInputs, ContainerIndex, KillReason, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
 };
 pub(crate) use pod_cache::Process;
 

@@ -340,7 +340,7 @@ mod tests {
         for first in CLOCKS {
             for second in CLOCKS {
                 let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
-                pod.containers = vec![container(1, first), container(2, second)];
+                *pod.containers = vec![container(1, first), container(2, second)];
                 pod.sandboxes = vec![sandbox(1, first), sandbox(2, second)];
                 sort(&mut pod);
                 assert_eq!((pod.containers[0].restart_count, pod.sandboxes[0].attempt), (2, 2), "{first} {second}");
@@ -360,7 +360,7 @@ mod tests {
             ([v1::ContainerState::Exited, v1::ContainerState::Running], "later"),
         ] {
             let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
-            pod.containers = vec![made("earlier", 1, states[0]), made("later", 9, states[1])];
+            *pod.containers = vec![made("earlier", 1, states[0]), made("later", 9, states[1])];
             sort(&mut pod);
             assert_eq!(pod.containers[0].id, newest, "{states:?}");
         }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use crate::kubelet::kuberuntime::container_gc::{Garbage, garbage};
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
 use crate::types::api::{AfterExit, ContainerRestartRule, RestartPolicy};
+use crate::types::sorted::SortedSet;
 
 /// The inputs of the plan.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ pub(crate) enum Resize {
 }
 
 /// A container's position in the spec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ContainerIndex {
     Init(usize),
     Main(usize),
@@ -340,8 +341,8 @@ fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: 
     if !ids.is_empty() {
         plan.actions.push(Action::KillContainers { ids, why: KillReason::RestartsAll });
     }
-    let is_named = |container: &&ObservedContainer| instances.iter().any(|(_, other)| other.name == container.name);
-    let all = pod.observed.containers.iter().filter(is_named).filter(|container| container.id != asking.id);
+    let names: SortedSet<&str> = instances.iter().map(|(_, other)| other.name.as_str()).collect();
+    let all = pod.observed.containers.iter().filter(|one| names.contains(&*one.name) && one.id != asking.id);
     let remove = |container: &ObservedContainer| Action::RemoveContainer { id: container.id.clone() };
     plan.actions.extend(all.map(remove));
     plan.actions.push(remove(asking));
@@ -493,21 +494,15 @@ impl Plan {
         })
     }
 
-    /// Whether this instance is killed for a requested restart.
-    pub(crate) fn kills_on_request(&self, id: &str) -> bool {
-        self.actions.iter().any(|action| match action {
-            Action::KillContainers { ids, why: KillReason::Requested } => ids.iter().any(|one| one == id),
-            _ => false,
-        })
-    }
-
     /// The running instances that the plan replaces: it kills them and starts their containers.
     pub(crate) fn replaced(&self) -> Vec<String> {
-        let starts = |wanted: ContainerIndex| {
-            self.actions.iter().any(|action| matches!(action, Action::StartContainer { place, .. } if *place == wanted))
+        let started = |action: &Action| match action {
+            Action::StartContainer { place, .. } => Some(*place),
+            _ => None,
         };
+        let starts: SortedSet<ContainerIndex> = self.actions.iter().filter_map(started).collect();
         let ids = self.actions.iter().flat_map(|action| match action {
-            Action::KillContainer { id, place, .. } if starts(*place) => std::slice::from_ref(id),
+            Action::KillContainer { id, place, .. } if starts.contains(place) => std::slice::from_ref(id),
             Action::KillContainers { ids, why: KillReason::Requested } => ids,
             _ => &[],
         });

@@ -15,7 +15,7 @@ use crate::platform::rt;
 use crate::state::pods::{Observation, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState};
 use crate::types::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
 use crate::types::error::ErrorChain;
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Timeout for the statuses of all pods in a relist.
 const RELIST: Duration = Duration::from_secs(5);
@@ -186,8 +186,10 @@ impl PodRuntime {
                 None => pod.sandboxes.extend(self.sandbox(&listed).await?),
             }
         }
+        let old = known.iter().flat_map(|pod| &pod.containers).map(|old| (old.id.as_str(), old));
+        let old: SortedMap<&str, &ObservedContainer> = old.collect();
         for listed in containers {
-            let before = known.and_then(|pod| pod.containers.iter().find(|old| old.id == listed.id));
+            let before = old.get(listed.id.as_str()).copied();
             match before.filter(|before| observe::container_unchanged(before, &listed)) {
                 Some(before) => pod.containers.push(before.clone()),
                 None => pod.containers.extend(self.container(&listed).await?),

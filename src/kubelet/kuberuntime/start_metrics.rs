@@ -4,6 +4,7 @@ use super::pod_actions::ContainerIndex;
 use crate::state::pods::Waiting;
 use crate::types::api::{Container, Pod, Reason, VolumeSource};
 use crate::types::metrics::{self, Count};
+use crate::types::sorted::SortedSet;
 
 /// The message of a runtime that could not mount an image volume starts with this (cri-api: `ErrImageVolumeMountFailed`).
 const MOUNT_FAILED: &str = "ImageVolumeMountFailed";
@@ -46,11 +47,9 @@ pub(super) fn container_started(place: ContainerIndex, failure: Option<&Waiting>
 
 /// The result of creating a container, with the message of a failure.
 pub(super) fn container_created(pod: &Pod, container: &Container, failure: Option<&str>) {
-    let is_image = |name: &str| {
-        let volume = pod.spec.volumes.iter().find(|volume| volume.name == name);
-        volume.is_some_and(|volume| matches!(volume.source, VolumeSource::Image(_)))
-    };
-    for _ in container.volume_mounts.iter().filter(|mount| is_image(&mount.name)) {
+    let images = pod.spec.volumes.iter().filter(|volume| matches!(volume.source, VolumeSource::Image(_)));
+    let images: SortedSet<&str> = images.map(|volume| volume.name.as_str()).collect();
+    for _ in container.volume_mounts.iter().filter(|mount| images.contains(mount.name.as_str())) {
         metrics::count(Count::ImageVolumesRequested, &[]);
         match failure {
             None => metrics::count(Count::ImageVolumesMounted, &[]),

@@ -1,23 +1,26 @@
 //! The order in which a pod's containers are stopped. Pure.
 
 use crate::types::api::PodSpec;
+use crate::types::sorted::SortedMap;
 
 /// For each running container, by its index in `running`: the containers that must stop before it.
 ///
 /// Sidecars stop after the main containers, in reverse order of their start (kubelet: `newTerminationOrdering`).
 pub(super) fn waits_for(spec: Option<&PodSpec>, running: &[&str]) -> Vec<Vec<usize>> {
-    let rank = |name: &str| spec.map_or(0, |spec| rank(spec, name));
-    let ranks: Vec<usize> = running.iter().map(|name| rank(name)).collect();
+    let sidecars = spec.map(sidecar_ranks).unwrap_or_default();
+    // Other containers stop at once.
+    let ranks: Vec<usize> = running.iter().map(|name| sidecars.get(name).copied().unwrap_or(0)).collect();
     let before =
         |own: usize| (0..ranks.len()).filter(|other| ranks.get(*other).is_some_and(|rank| *rank < own)).collect();
     ranks.iter().map(|rank| before(*rank)).collect()
 }
 
-/// 0 for containers that stop at once; higher for sidecars that were started earlier.
-fn rank(spec: &PodSpec, name: &str) -> usize {
-    let init = &spec.init_containers;
-    let place = init.iter().position(|container| container.name == name && container.is_sidecar());
-    place.map_or(0, |place| init.len() - place)
+/// Higher for sidecars that were started earlier.
+fn sidecar_ranks(spec: &PodSpec) -> SortedMap<&str, usize> {
+    let init = spec.init_containers.iter().rev().zip(1..);
+    init.filter(|(container, _)| container.is_sidecar())
+        .map(|(container, rank)| (container.name.as_str(), rank))
+        .collect()
 }
 
 #[cfg(test)]

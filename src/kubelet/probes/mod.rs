@@ -30,7 +30,7 @@ use crate::platform::rt;
 use crate::state::pods::{ContainerState, HostIps, ObservedContainer, ObservedPod, ProbeKind, ProbeResult, SyncEvent};
 use crate::types::api::{Container, Pod, PodUid};
 use crate::types::metrics;
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use results::ContainerProbeState;
 
@@ -94,9 +94,10 @@ impl Probes {
             .probe_results
             .on_observation(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
         entry.drop_tasks(ending);
+        let under_way: SortedSet<(usize, ProbeKind)> = entry.tasks.iter().map(|one| (one.place, one.kind)).collect();
         for (place, container) in with_probes(&pod.spec) {
             for kind in ProbeKind::ALL {
-                if !entry.probe_results.is_due(container, kind, ending) || entry.is_running(place, kind) {
+                if !entry.probe_results.is_due(container, kind, ending) || under_way.contains(&(place, kind)) {
                     continue;
                 }
                 let Some(running) = observed.container(&container.name) else { continue };
@@ -151,10 +152,6 @@ impl PodProbes {
             let same = probe_results.instance(container) == Some(&*running.container_id);
             same && probe_results.is_due(container, running.kind, ending)
         });
-    }
-
-    fn is_running(&self, place: usize, kind: ProbeKind) -> bool {
-        self.tasks.iter().any(|running| (running.place, running.kind) == (place, kind))
     }
 
     /// The first attempt. Readiness probes run as soon as possible, so that a container becomes ready soon; others wait

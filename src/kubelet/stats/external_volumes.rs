@@ -6,7 +6,8 @@ use crate::kubelet::csi::{handle_of_inline, target};
 use crate::state::objects::{Lookup, Objects, PersistentSource, Topic};
 use crate::state::pods::PodDirs;
 use crate::state::pods::volume_paths::{CSI, LOCAL, NFS};
-use crate::types::api::{Pod, PodUid, Volume, VolumeSource};
+use crate::types::api::{Container, Pod, PodUid, Volume, VolumeSource};
+use crate::types::sorted::SortedSet;
 
 /// A CSI, NFS or persistent volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,13 +60,13 @@ pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: 
         }
         _ => None,
     };
-    let is_used = |name: &str| pod.spec.all_containers().any(|container| container.uses(name));
+    let used: SortedSet<&str> = pod.spec.all_containers().flat_map(Container::used_volumes).collect();
     let volumes = pod.spec.volumes.iter().filter_map(|volume| {
         let (path, teller, claim) = place(volume)?;
         let (namespace, name) = (pod.metadata.namespace.clone(), volume.name.clone());
         Some(ForeignVolume { pod: uid.as_str().to_owned(), namespace, name, claim, path, teller })
     });
-    volumes.filter(|volume| is_used(&volume.name)).collect()
+    volumes.filter(|volume| used.contains(volume.name.as_str())).collect()
 }
 
 #[cfg(test)]

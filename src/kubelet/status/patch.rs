@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::generate::is_own;
 use crate::types::api::{PodStatus, encode};
+use crate::types::sorted::SortedMap;
 
 /// The `status` of the patch; `None` if nothing differs. Lists that the server merges by key have only the entries
 /// that differ; conditions of other controllers stay.
@@ -51,19 +52,28 @@ fn object(status: &PodStatus) -> Map<String, Value> {
 
 fn condition_patch(old: &[Value], new: &[Value]) -> Vec<Value> {
     let kind = |condition: &Value| condition.get("type").cloned().unwrap_or_default();
-    let find = |list: &[Value], wanted: &Value| list.iter().find(|condition| kind(condition) == *wanted).cloned();
-    let changed = new.iter().filter_map(|condition| match find(old, &kind(condition)) {
+    let (shown, wanted) = (by_kind(old), by_kind(new));
+    let changed = new.iter().filter_map(|condition| match kind_of(condition).and_then(|kind| shown.get(kind)) {
         None => Some(condition.clone()),
-        Some(known) if known == *condition => None,
+        Some(known) if *known == condition => None,
         Some(known) => {
             let (Value::Object(known), Value::Object(wanted)) = (known, condition.clone()) else { return None };
-            let mut changes = difference(&known, wanted);
+            let mut changes = difference(known, wanted);
             changes.insert("type".to_owned(), kind(condition));
             Some(Value::Object(changes))
         }
     });
-    let gone = old.iter().map(kind).filter(|kind| kind.as_str().is_some_and(is_own) && find(new, kind).is_none());
+    let gone = old.iter().filter_map(kind_of).filter(|kind| is_own(kind) && !wanted.contains_key(kind));
     changed.chain(gone.map(|kind| json!({"type": kind, "$patch": "delete"}))).collect()
+}
+
+fn kind_of(condition: &Value) -> Option<&str> {
+    condition.get("type").and_then(Value::as_str)
+}
+
+/// Of two of a type, the first one counts.
+fn by_kind(conditions: &[Value]) -> SortedMap<&str, &Value> {
+    conditions.iter().rev().filter_map(|condition| Some((kind_of(condition)?, condition))).collect()
 }
 
 /// The merge patch from `old` to `new`: objects key by key, other values whole, `null` for removed keys.

@@ -4,6 +4,7 @@
 //! for its restart is shown as waiting at once, so its last state counts too.
 
 use crate::types::api::{ContainerState, ContainerStateTerminated, ContainerStatus, PodStatus};
+use crate::types::sorted::SortedMap;
 
 /// Each new termination, with the type of its container as in upstream's metrics.
 pub(crate) fn new_terminations<'a>(
@@ -16,9 +17,10 @@ pub(crate) fn new_terminations<'a>(
         ("ephemeral_container", &old.ephemeral_container_statuses, &new.ephemeral_container_statuses),
     ];
     lists.into_iter().flat_map(|(kind, old, new)| {
+        let old: SortedMap<&str, &ContainerStatus> = old.iter().map(|known| (known.name.as_str(), known)).collect();
         new.iter().filter_map(move |status| {
             let latest = termination(status)?;
-            let known = old.iter().find(|known| known.name == status.name).and_then(termination);
+            let known = old.get(status.name.as_str()).copied().and_then(termination);
             known.is_none_or(|known| known.container_id != latest.container_id).then_some((kind, latest))
         })
     })

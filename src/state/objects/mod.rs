@@ -38,7 +38,7 @@ use required_objects::TopicStates;
 pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
 pub(crate) use resource_claim::{
     AllocatedFile, ClaimNotCreated, ClaimRefusal, DEVICE_FILES_DRIVER, ResourceClaim, ResourceClaimKey,
-    extended_requests, is_backed_by_claim, pod_claims,
+    claimed_resources, extended_requests, is_backed_by_claim, pod_claims,
 };
 pub(crate) use service::Service;
 #[cfg(test)]

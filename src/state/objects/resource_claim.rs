@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::is_controlled_by;
 use crate::types::api::{Pod, PodUid};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// An allocated `resource.k8s.io/v1` ResourceClaim that a pod may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +134,10 @@ pub(crate) fn pod_claims(pod: &Pod) -> impl Iterator<Item = Result<PodClaim<'_>,
     let extended = pod.status.extended_resource_claim_status.as_deref();
     let extended = extended.and_then(|status| status.get("resourceClaimName")?.as_str());
     let extended = extended.map(|name| Ok(PodClaim { entry: "", claim: Some(name), is_generated: false }));
-    pod.spec.resource_claims.iter().map(move |entry| named(pod, entry)).chain(extended)
+    let statuses = pod.status.resource_claim_statuses.iter().rev();
+    let statuses: SortedMap<&str, &Value> =
+        statuses.filter_map(|status| Some((status.get("name")?.as_str()?, status))).collect();
+    pod.spec.resource_claims.iter().map(move |entry| named(pod, entry, &statuses)).chain(extended)
 }
 
 /// Requests of a container's extended resources in the claim that the scheduler made for them.
@@ -147,19 +150,35 @@ pub(crate) fn extended_requests<'a>(pod: &'a Pod, container: &'a str) -> impl It
     })
 }
 
+/// The extended resources of the pod's containers that are served by a claim.
+pub(crate) fn claimed_resources(pod: &Pod) -> SortedSet<&str> {
+    let containers = pod.spec.containers_by_name();
+    let mappings = pod.status.extended_resource_claim_status.as_deref();
+    let mappings = mappings.and_then(|status| status.get("requestMappings")?.as_array()).into_iter().flatten();
+    let resources = mappings.filter_map(|mapping| {
+        let text = |key: &str| mapping.get(key).and_then(Value::as_str);
+        let is_there = containers.contains_key(text("containerName")?) && text("requestName").is_some();
+        text("resourceName").filter(|_| is_there)
+    });
+    resources.collect()
+}
+
 /// Whether a container's extended resource is served by a claim, and by no device plugin.
 pub(crate) fn is_backed_by_claim(pod: &Pod, container: &str, resource: &str) -> bool {
     extended_requests(pod, container).any(|(mapped, _)| mapped == resource)
 }
 
-fn named<'a>(pod: &'a Pod, entry: &'a Value) -> Result<PodClaim<'a>, ClaimNotCreated> {
+fn named<'a>(
+    pod: &'a Pod,
+    entry: &'a Value,
+    statuses: &SortedMap<&'a str, &'a Value>,
+) -> Result<PodClaim<'a>, ClaimNotCreated> {
     let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str);
     let name = text(entry, "name").unwrap_or_default();
     if let Some(claim) = text(entry, "resourceClaimName") {
         return Ok(PodClaim { entry: name, claim: Some(claim), is_generated: false });
     }
-    let status = pod.status.resource_claim_statuses.iter().find(|status| text(status, "name") == Some(name));
-    let Some(status) = status else {
+    let Some(status) = statuses.get(name).copied() else {
         let (namespace, pod_name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         return Err(ClaimNotCreated { namespace, pod_name });
     };

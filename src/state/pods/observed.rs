@@ -1,9 +1,12 @@
 //! A pod's observed state in the runtime. Pure.
 
 use core::net::IpAddr;
+use std::cell::OnceCell;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::types::api::PodUid;
+use crate::types::sorted::SortedSet;
 
 /// All sandboxes and containers of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +19,90 @@ pub(crate) struct ObservedPod {
     /// Newest first.
     pub(crate) sandboxes: Vec<ObservedSandbox>,
     /// Newest first, of all sandboxes.
-    pub(crate) containers: Vec<ObservedContainer>,
+    pub(crate) containers: ContainerInstances,
+}
+
+/// The instances of all containers, newest first. A pod may have thousands, and each is looked up by its name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ContainerInstances {
+    all: Vec<ObservedContainer>,
+    /// Positions in the order of names, then newest first. Made by the first lookup after a change.
+    by_name: OnceCell<Box<[u32]>>,
+}
+
+impl ContainerInstances {
+    /// The newest instance of container `name`.
+    pub(crate) fn newest(&self, name: &str) -> Option<&ObservedContainer> {
+        self.named(name).next()
+    }
+
+    /// The instances of container `name`, newest first.
+    pub(crate) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a ObservedContainer> {
+        let by_name = self.by_name.get_or_init(|| {
+            let mut places: Vec<u32> = (0..u32::try_from(self.all.len()).unwrap_or(u32::MAX)).collect();
+            places.sort_by_key(|place| self.name_at(*place));
+            places.into()
+        });
+        let first = by_name.partition_point(|place| self.name_at(*place) < Some(name));
+        let places = by_name.get(first..).unwrap_or_default();
+        places.iter().map_while(move |place| self.at(*place).filter(|instance| instance.name == name))
+    }
+
+    fn at(&self, place: u32) -> Option<&ObservedContainer> {
+        self.all.get(usize::try_from(place).ok()?)
+    }
+
+    fn name_at(&self, place: u32) -> Option<&str> {
+        self.at(place).map(|instance| instance.name.as_str())
+    }
+}
+
+impl Deref for ContainerInstances {
+    type Target = Vec<ObservedContainer>;
+
+    fn deref(&self) -> &Vec<ObservedContainer> {
+        &self.all
+    }
+}
+
+impl DerefMut for ContainerInstances {
+    fn deref_mut(&mut self) -> &mut Vec<ObservedContainer> {
+        self.by_name.take();
+        &mut self.all
+    }
+}
+
+impl PartialEq for ContainerInstances {
+    fn eq(&self, other: &Self) -> bool {
+        self.all == other.all
+    }
+}
+
+impl Eq for ContainerInstances {}
+
+impl FromIterator<ObservedContainer> for ContainerInstances {
+    fn from_iter<I: IntoIterator<Item = ObservedContainer>>(instances: I) -> Self {
+        Self { all: instances.into_iter().collect(), by_name: OnceCell::new() }
+    }
+}
+
+impl<'a> IntoIterator for &'a ContainerInstances {
+    type Item = &'a ObservedContainer;
+    type IntoIter = std::slice::Iter<'a, ObservedContainer>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut ContainerInstances {
+    type Item = &'a mut ObservedContainer;
+    type IntoIter = std::slice::IterMut<'a, ObservedContainer>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.by_name.take();
+        self.all.iter_mut()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,13 +200,13 @@ impl ObservedPod {
             name: name.to_owned(),
             source: None,
             sandboxes: Vec::new(),
-            containers: Vec::new(),
+            containers: ContainerInstances::default(),
         }
     }
 
     /// The newest instance of container `name`.
     pub(crate) fn container(&self, name: &str) -> Option<&ObservedContainer> {
-        self.containers.iter().find(|container| container.name == name)
+        self.containers.newest(name)
     }
 
     pub(crate) fn newest_sandbox(&self) -> Option<&ObservedSandbox> {
@@ -157,11 +243,11 @@ impl ObservedPod {
     /// A copy in which the newest instances of these containers are created but not running.
     pub(crate) fn without_running(&self, names: &[String]) -> Self {
         let mut pod = self.clone();
-        for name in names {
-            let newest = pod.containers.iter_mut().find(|container| container.name == *name);
-            if let Some(container) = newest.filter(|container| container.is_running()) {
-                container.state = ContainerState::Created;
-            }
+        let names: SortedSet<&str> = names.iter().map(String::as_str).collect();
+        let newest = names.iter().filter_map(|name| self.container(name)).filter(|newest| newest.is_running());
+        let newest: SortedSet<&str> = newest.map(|newest| newest.id.as_str()).collect();
+        for container in pod.containers.iter_mut().filter(|container| newest.contains(container.id.as_str())) {
+            container.state = ContainerState::Created;
         }
         pod
     }
@@ -222,7 +308,7 @@ mod tests {
             ips: Vec::new(),
             pid: None,
         };
-        pod.containers = vec![ObservedContainer::seen("c", "main", "s", ContainerState::Created)];
+        pod.containers.push(ObservedContainer::seen("c", "main", "s", ContainerState::Created));
         assert!(pod.is_stopped(), "its sandbox is gone");
         pod.sandboxes = vec![sandbox(SandboxState::Ready)];
         assert!(!pod.is_stopped());
@@ -230,5 +316,35 @@ mod tests {
         assert!(pod.is_stopped());
         pod.containers[0].state = ContainerState::Unknown;
         assert!(!pod.is_stopped(), "an unknown container may be running");
+    }
+
+    fn seen(id: &str, name: &str) -> ObservedContainer {
+        ObservedContainer::seen(id, name, "s", ContainerState::Created)
+    }
+
+    #[track_caller]
+    fn check(instances: &ContainerInstances, name: &str, expected: &[&str]) {
+        let found: Vec<&str> = instances.named(name).map(|instance| instance.id.as_str()).collect();
+        assert_eq!(found, expected);
+        assert_eq!(instances.newest(name).map(|instance| instance.id.as_str()), expected.first().copied());
+    }
+
+    #[test]
+    fn instances_of_a_name_keep_their_order() {
+        let mut all: ContainerInstances =
+            [seen("3", "b"), seen("2", "a"), seen("1", "b"), seen("0", "c")].into_iter().collect();
+        check(&all, "b", &["3", "1"]);
+        check(&all, "c", &["0"]);
+        for unknown in ["", "aa", "d"] {
+            check(&all, unknown, &[]);
+        }
+        all.insert(0, seen("4", "b"));
+        check(&all, "b", &["4", "3", "1"]);
+        for instance in &mut all {
+            instance.name.push('x');
+        }
+        check(&all, "bx", &["4", "3", "1"]);
+        assert_eq!(all, all.iter().cloned().collect());
+        check(&ContainerInstances::default(), "a", &[]);
     }
 }

@@ -69,7 +69,7 @@ object! {
 }
 
 words! {
-    #[derive(Default, Hash)]
+    #[derive(Default, Hash, PartialOrd, Ord)]
     pub enum Protocol {
         Sctp = "SCTP",
         #[default]
@@ -286,10 +286,10 @@ impl Container {
         AfterExit::of(self.restart_policy, &self.restart_policy_rules, pod, code)
     }
 
-    /// Whether the container mounts the volume, or has it as a block device.
-    pub fn uses(&self, volume: &str) -> bool {
-        self.volume_mounts.iter().any(|mount| mount.name == volume)
-            || self.volume_devices.iter().any(|device| device.name == volume)
+    /// The names of the volumes that the container mounts, or has as block devices.
+    pub fn used_volumes(&self) -> impl Iterator<Item = &str> {
+        let mounts = self.volume_mounts.iter().map(|mount| mount.name.as_str());
+        mounts.chain(self.volume_devices.iter().map(|device| device.name.as_str()))
     }
 
     /// An init container that keeps running beside the main containers.

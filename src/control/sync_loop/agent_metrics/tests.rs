@@ -132,7 +132,7 @@ fn metrics_match_upstreams_names_help_and_labels() {
     let mut seen = ObservedCache::default();
     let look = seen.begin();
     let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
-    pod.containers = vec![ObservedContainer::seen("c", "main", "s", ContainerState::Running { started_at: 1 })];
+    *pod.containers = vec![ObservedContainer::seen("c", "main", "s", ContainerState::Running { started_at: 1 })];
     pod.sandboxes = vec![ObservedSandbox {
         id: "s".to_owned(),
         attempt: 0,

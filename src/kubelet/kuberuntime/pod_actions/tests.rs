@@ -204,9 +204,9 @@ fn init_containers_run_in_sequence() {
         compute_pod_actions(&situation(pod, RestartPolicy::Always, init(), vec![wanted("a")])).actions
     };
 
-    pod.containers = vec![container("i", "s", running())];
+    *pod.containers = vec![container("i", "s", running())];
     assert_eq!(plan(&pod), []);
-    pod.containers = vec![container("i", "s", exited(0))];
+    *pod.containers = vec![container("i", "s", exited(0))];
     assert_eq!(plan(&pod), [start(ContainerIndex::Init(1), 0)]);
     pod.containers.insert(0, container("j", "s", exited(0)));
     assert_eq!(plan(&pod), [start(ContainerIndex::Main(0), 0)]);
@@ -216,7 +216,7 @@ fn init_containers_run_in_sequence() {
 fn failed_init_container_is_retried_unless_never() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
-    pod.containers = vec![container("i", "s", exited(9))];
+    *pod.containers = vec![container("i", "s", exited(9))];
     let plan = |policy| compute_pod_actions(&situation(&pod, policy, vec![wanted("i")], vec![wanted("a")]));
     assert_eq!(plan(RestartPolicy::OnFailure).actions, [start(ContainerIndex::Init(0), 1)]);
     assert_eq!(plan(RestartPolicy::Never), Plan { completed: true, ..Plan::default() });
@@ -237,9 +237,9 @@ fn sidecar_blocks_the_next_until_running_and_always_restarts() {
         compute_pod_actions(&situation(pod, RestartPolicy::Never, vec![sidecar("i")], vec![wanted("a")])).actions
     };
     assert_eq!(plan(&pod), [start(ContainerIndex::Init(0), 0)]);
-    pod.containers = vec![container("i", "s", running())];
+    *pod.containers = vec![container("i", "s", running())];
     assert_eq!(plan(&pod), [start(ContainerIndex::Main(0), 0)]);
-    pod.containers = vec![container("i", "s", exited(0)), container("a", "s", running())];
+    *pod.containers = vec![container("i", "s", exited(0)), container("a", "s", running())];
     assert_eq!(plan(&pod), [start(ContainerIndex::Init(0), 1)]);
 }
 
@@ -315,7 +315,7 @@ fn pod_with_never_starts_after_a_failed_first_sandbox() {
 fn succeeded_container_with_on_failure_does_not_run_in_a_new_sandbox() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
-    pod.containers = vec![container("a", "s", exited(0)), container("b", "s", exited(1))];
+    *pod.containers = vec![container("a", "s", exited(0)), container("b", "s", exited(1))];
     let main = || vec![wanted("a"), wanted("b")];
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::OnFailure, Vec::new(), main()));
     let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(ContainerIndex::Main(1), 1)];
@@ -475,7 +475,7 @@ fn restart_of_all_kills_running_and_removes_the_cause_last() {
 fn new_sandbox_runs_only_containers_that_would_restart() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
-    pod.containers = vec![container("a", "s", exited(137)), container("b", "s", exited(137))];
+    *pod.containers = vec![container("a", "s", exited(137)), container("b", "s", exited(137))];
     let b = WantedContainer { restart_policy: Some(RestartPolicy::Always), ..wanted("b") };
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), vec![wanted("a"), b]));
     let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(ContainerIndex::Main(1), 1)];
@@ -573,7 +573,6 @@ fn requested_restarts_kill_together_and_start_in_order() {
         ];
         assert_eq!(plan.actions, expected);
         assert!(!plan.completed && !plan.remakes());
-        assert!(plan.kills_on_request("a-id") && !plan.kills_on_request("b-id"));
     }
 }
 
@@ -607,7 +606,7 @@ fn sidecar_does_not_keep_a_finished_pod() {
 #[test]
 fn sidecar_does_not_keep_a_pod_whose_init_container_failed() {
     let (mut pod, _) = with_states(&[]);
-    pod.containers = vec![container("i", "s", exited(3)), container("side", "s", exited(1))];
+    *pod.containers = vec![container("i", "s", exited(3)), container("side", "s", exited(1))];
     let init = vec![sidecar("side"), wanted("i")];
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, init, vec![wanted("a")]));
     assert_eq!(plan, Plan { completed: true, ..Plan::default() });

@@ -10,15 +10,16 @@ use crate::types::api::{
     RestartRuleAction, Time, conditions,
 };
 
-use super::{PodFailure, Resize, ResizeProgress, restarts_all};
+use super::{PodFailure, Resize, ResizeProgress, StatusesByName, restarts_all};
+use crate::types::sorted::SortedMap;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConditionInputs<'a> {
     pub(super) pod: &'a Pod,
     pub(super) observed: &'a ObservedPod,
     pub(super) phase: PodPhase,
-    pub(super) init: &'a [ContainerStatus],
-    pub(super) main: &'a [ContainerStatus],
+    pub(super) init: &'a StatusesByName<'a>,
+    pub(super) main: &'a StatusesByName<'a>,
     pub(super) previous: &'a PodStatus,
     pub(super) now: Time,
     pub(super) resize: Resize<'a>,
@@ -180,7 +181,7 @@ fn initialized(facts: &ConditionInputs<'_>) -> ConditionResult {
     let has_started = |status: &ContainerStatus| {
         matches!(status.state, Some(ContainerState::Running(_) | ContainerState::Terminated(_)))
     };
-    if facts.main.iter().any(has_started) {
+    if facts.main.values().any(|status| has_started(status)) {
         return ConditionResult::plain(true);
     }
     match lists.message("incomplete") {
@@ -211,10 +212,12 @@ fn ready(facts: &ConditionInputs<'_>, containers_ready: &ConditionResult, others
     if !containers_ready.holds {
         return containers_ready.clone();
     }
+    let by_kind = others.iter().rev().map(|condition| (&*condition.kind, condition));
+    let by_kind: SortedMap<&str, &PodCondition> = by_kind.collect();
     let mut closed = Vec::new();
     for gate in &facts.pod.spec.readiness_gates {
         let kind = &gate.condition_type;
-        match find(others, kind) {
+        match by_kind.get(kind.as_str()) {
             None => closed.push(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
             Some(condition) if condition.status != ConditionStatus::True => {
                 let status = condition.status;
@@ -240,12 +243,12 @@ struct Lists<'a> {
 impl<'a> Lists<'a> {
     fn of(
         containers: impl Iterator<Item = &'a Container>,
-        statuses: &[ContainerStatus],
+        statuses: &StatusesByName<'_>,
         holds: fn(&Container, &ContainerStatus) -> bool,
     ) -> Self {
         let mut lists = Self::default();
         for container in containers {
-            match statuses.iter().find(|status| status.name == container.name) {
+            match statuses.get(container.name.as_str()) {
                 None => lists.unknown.push(&container.name),
                 Some(status) if !holds(container, status) => lists.lacking.push(&container.name),
                 Some(_) => {}

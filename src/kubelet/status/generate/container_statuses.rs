@@ -4,15 +4,18 @@
 //! runtime, the last reported status, and the reason for which the last start failed.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::state::pods::{self, AllocatedDevice, ObservedContainer, ObservedUser, Waiting};
+use crate::state::pods::{self, AllocatedDevice, AllocatedDevices, ObservedContainer, ObservedUser, Waiting};
 use crate::types::api::{
     CPU, Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
     ContainerStatus, ContainerUser, LinuxContainerUser, MEMORY, ObjectMeta, Reason, RecursiveReadOnlyMode,
     ResourceList, ResourceRequirements, Time, VolumeMount, VolumeMountStatus,
 };
+use crate::types::sorted::{SortedMap, SortedSet};
 use crate::types::text;
 
 use super::phase::restarts;
@@ -38,16 +41,50 @@ pub(super) fn container_statuses(
         List::Main => &spec.containers,
         List::Ephemeral => &spec.ephemeral_containers,
     };
+    let shared = PodFacts::of(input, before);
+    let restarting_all = restarting_all && list != List::Ephemeral;
     let of = |container: &Container| {
-        let before = before.iter().find(|status| status.name == container.name);
-        ContainerInput { input, list, container, before, restarting_all: restarting_all && list != List::Ephemeral }
-            .status()
+        let before = shared.before.get(container.name.as_str()).copied();
+        ContainerInput { input, shared: &shared, list, container, before, restarting_all }.status()
     };
     let mut statuses: Vec<ContainerStatus> = containers.iter().map(of).collect();
     if list != List::Init {
         statuses.sort_by(|one, other| one.name.cmp(&other.name));
     }
     statuses
+}
+
+/// What the statuses of all containers of a list need, found by name.
+struct PodFacts<'a> {
+    before: SortedMap<&'a str, &'a ContainerStatus>,
+    backing_off: SortedMap<&'a str, Duration>,
+    /// Sorted by container.
+    devices: Vec<&'a AllocatedDevices>,
+    replaced: SortedSet<&'a str>,
+    /// The termination messages of a pod share a fixed size.
+    message_limit: usize,
+    has_main_instance: OnceCell<bool>,
+}
+
+impl<'a> PodFacts<'a> {
+    fn of(input: &StatusInput<'a>, before: &'a [ContainerStatus]) -> Self {
+        let mut devices: Vec<&AllocatedDevices> = input.devices.iter().collect();
+        devices.sort_by(|one, other| one.container.cmp(&other.container));
+        Self {
+            before: before.iter().map(|status| (status.name.as_str(), status)).collect(),
+            backing_off: input.backing_off.iter().map(|(name, wait)| (name.as_str(), *wait)).collect(),
+            devices,
+            replaced: input.replaced.iter().map(String::as_str).collect(),
+            message_limit: POD_MESSAGE_BYTES / input.pod.spec.all_containers().count().max(1),
+            has_main_instance: OnceCell::new(),
+        }
+    }
+
+    fn devices(&self, container: &'a str) -> impl Iterator<Item = &'a AllocatedDevices> {
+        let first = self.devices.partition_point(|given| given.container.as_str() < container);
+        let from = self.devices.get(first..).unwrap_or_default();
+        from.iter().copied().take_while(move |given| given.container == container)
+    }
 }
 
 fn user(seen: &ObservedUser) -> Box<ContainerUser> {
@@ -79,6 +116,7 @@ const LOST_EXIT_CODE: i32 = 137;
 /// One container and the inputs of its status.
 struct ContainerInput<'a> {
     input: &'a StatusInput<'a>,
+    shared: &'a PodFacts<'a>,
     list: List,
     container: &'a Container,
     before: Option<&'a ContainerStatus>,
@@ -88,7 +126,7 @@ struct ContainerInput<'a> {
 
 impl ContainerInput<'_> {
     fn status(&self) -> ContainerStatus {
-        let mut instances = self.input.observed.containers.iter().filter(|seen| seen.name == self.container.name);
+        let mut instances = self.input.observed.containers.named(&self.container.name);
         let newest = instances.next();
         let mut status = match newest {
             None => self.without_instance(),
@@ -186,7 +224,7 @@ impl ContainerInput<'_> {
             }
             pods::ContainerState::Exited(exit) => {
                 let mut message = exit.message.clone();
-                text::cut(&mut message, self.message_limit());
+                text::cut(&mut message, self.shared.message_limit);
                 ContainerState::Terminated(Box::new(ContainerStateTerminated {
                     exit_code: exit.code,
                     started_at: Some(Time::from_unix_nanos(exit.started_at)),
@@ -212,7 +250,7 @@ impl ContainerInput<'_> {
     /// the API server accepts no other state after it, and the phase would be terminal.
     fn is_replaced(&self, seen: &ObservedContainer) -> bool {
         let is_final = seen.exit().is_some_and(|exit| !restarts(self.input.pod, self.container, exit.code));
-        is_final && self.input.replaced.contains(&seen.id)
+        is_final && self.shared.replaced.contains(seen.id.as_str())
     }
 
     /// The container's current resources. Until a resize has taken effect, these are the resources last sent to the
@@ -259,7 +297,9 @@ impl ContainerInput<'_> {
         if !self.shall_start(newest) {
             return;
         }
-        let Some(Waiting { reason, message, .. }) = self.input.waiting_of(&self.container.name) else { return };
+        let backing_off = self.shared.backing_off.get(self.container.name.as_str()).copied();
+        let waiting = self.input.waiting_of(&self.container.name, backing_off);
+        let Some(Waiting { reason, message, .. }) = waiting else { return };
         if matches!(status.state, Some(ContainerState::Terminated(_))) {
             status.last_state = status.state.take();
         }
@@ -277,8 +317,7 @@ impl ContainerInput<'_> {
 
     /// Each allocated resource with the health of its devices (`UpdateAllocatedResourcesStatus`).
     fn devices(&self) -> Vec<Value> {
-        let own = self.input.devices.iter().filter(|given| given.container == self.container.name);
-        let shown = own.map(|given| {
+        let shown = self.shared.devices(&self.container.name).map(|given| {
             let health = |device: &AllocatedDevice| {
                 let mut shown = json!({"resourceID": device.id, "health": device.health.name()});
                 if let Some(fields) = shown.as_object_mut().filter(|_| !device.message.is_empty()) {
@@ -326,28 +365,29 @@ impl ContainerInput<'_> {
     }
 
     fn volume_mounts(&self) -> Vec<VolumeMountStatus> {
-        let of = |mount: &VolumeMount| VolumeMountStatus {
-            name: mount.name.clone(),
-            mount_path: mount.mount_path.clone(),
-            read_only: mount.read_only,
-            recursive_read_only: mount.read_only.then(|| self.recursive_read_only(mount)),
+        // In the order of the spec, which does not change.
+        let mut before = self.before.map(|before| before.volume_mounts.iter()).unwrap_or_default();
+        let of = |mount: &VolumeMount| {
+            let before = before.next().filter(|before| before.mount_path == mount.mount_path);
+            VolumeMountStatus {
+                name: mount.name.clone(),
+                mount_path: mount.mount_path.clone(),
+                read_only: mount.read_only,
+                recursive_read_only: mount.read_only.then(|| self.recursive_read_only(mount, before)),
+            }
         };
         self.container.volume_mounts.iter().map(of).collect()
     }
 
     /// The mode that the runtime was asked for: a required mode that it cannot provide starts no container.
-    fn recursive_read_only(&self, mount: &VolumeMount) -> RecursiveReadOnlyMode {
+    fn recursive_read_only(&self, mount: &VolumeMount, before: Option<&VolumeMountStatus>) -> RecursiveReadOnlyMode {
         if matches!(mount.recursive_read_only, None | Some(RecursiveReadOnlyMode::Disabled)) {
             return RecursiveReadOnlyMode::Disabled;
         }
-        let before = || {
-            let before = self.before?.volume_mounts.iter().find(|before| before.mount_path == mount.mount_path)?;
-            before.recursive_read_only
-        };
         match self.input.recursive_read_only {
             Some(true) => RecursiveReadOnlyMode::Enabled,
             Some(false) => RecursiveReadOnlyMode::Disabled,
-            None => before().unwrap_or(RecursiveReadOnlyMode::Disabled),
+            None => before.and_then(|before| before.recursive_read_only).unwrap_or(RecursiveReadOnlyMode::Disabled),
         }
     }
 
@@ -357,13 +397,10 @@ impl ContainerInput<'_> {
     }
 
     fn has_main_instance(&self) -> bool {
-        let main = &self.input.pod.spec.containers;
-        self.input.observed.containers.iter().any(|seen| main.iter().any(|container| container.name == seen.name))
-    }
-
-    /// The termination messages of a pod share a fixed size.
-    fn message_limit(&self) -> usize {
-        POD_MESSAGE_BYTES / self.input.pod.spec.all_containers().count().max(1)
+        *self.shared.has_main_instance.get_or_init(|| {
+            let (main, observed) = (&self.input.pod.spec.containers, self.input.observed);
+            main.iter().any(|container| observed.container(&container.name).is_some())
+        })
     }
 }
 

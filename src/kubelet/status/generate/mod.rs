@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::probes::ContainerProbeState;
 use crate::state::pods::{AllocatedDevices, MOST_MESSAGE, ObservedPod, Waiting};
-use crate::types::api::{self, AfterExit, Pod, PodPhase, PodStatus, Reason, Time};
+use crate::types::api::{self, AfterExit, Container, ContainerStatus, Pod, PodPhase, PodStatus, Reason, Time};
 use crate::types::sorted::SortedMap;
 use crate::types::text;
 
@@ -94,9 +94,10 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let main = statuses(List::Main, &previous.container_statuses);
     let init = statuses(List::Init, &previous.init_container_statuses);
     let ephemeral = statuses(List::Ephemeral, &previous.ephemeral_container_statuses);
+    let (init_by_name, main_by_name) = (by_name(&init), by_name(&main));
     let progress = Progress {
-        init: &init,
-        main: &main,
+        init: &init_by_name,
+        main: &main_by_name,
         initialized: has_active_main(input),
         ended: input.ended,
         restarting_all: restarts_all(pod, input.observed),
@@ -107,8 +108,8 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         pod,
         observed: input.observed,
         phase,
-        init: &init,
-        main: &main,
+        init: &init_by_name,
+        main: &main_by_name,
         previous,
         now: input.now,
         resize: input.resize,
@@ -139,6 +140,13 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         resources: Some(Box::new(resources::pod_resources(input, previous))),
         ..PodStatus::default()
     }
+}
+
+/// Statuses by the names of their containers.
+type StatusesByName<'a> = SortedMap<&'a str, &'a ContainerStatus>;
+
+fn by_name(statuses: &[ContainerStatus]) -> StatusesByName<'_> {
+    statuses.iter().map(|status| (status.name.as_str(), status)).collect()
 }
 
 /// The reported phase with its reason and message. A terminal phase never changes, except that the exits of the containers
@@ -184,9 +192,11 @@ fn restarts_all(pod: &Pod, observed: &ObservedPod) -> bool {
 /// A main container exists in the current sandbox.
 fn has_active_main(input: &StatusInput<'_>) -> bool {
     let Some(sandbox) = input.observed.newest_sandbox() else { return false };
-    let is_main = |name: &str| input.pod.spec.containers.iter().any(|container| container.name == name);
-    sandbox.state == crate::state::pods::SandboxState::Ready
-        && input.observed.containers.iter().any(|seen| seen.sandbox_id == sandbox.id && is_main(&seen.name))
+    let is_active = |container: &Container| {
+        let mut instances = input.observed.containers.named(&container.name);
+        instances.any(|seen| seen.sandbox_id == sandbox.id)
+    };
+    sandbox.state == crate::state::pods::SandboxState::Ready && input.pod.spec.containers.iter().any(is_active)
 }
 
 impl StatusInput<'_> {
@@ -197,9 +207,9 @@ impl StatusInput<'_> {
             || restarts_all(self.pod, self.observed)
     }
 
-    fn waiting_of(&self, container: &str) -> Option<Waiting> {
-        match self.backing_off.iter().find(|(name, _)| name == container) {
-            Some((_, wait)) => Some(self.crash_loop(container, *wait)),
+    fn waiting_of(&self, container: &str, backing_off: Option<Duration>) -> Option<Waiting> {
+        match backing_off {
+            Some(wait) => Some(self.crash_loop(container, wait)),
             None => self.waiting.get(container).cloned(),
         }
     }

@@ -2,12 +2,13 @@
 //!
 //! As `getPhase` in pkg/kubelet/kubelet_pods.go.
 
+use super::StatusesByName;
 use crate::types::api::{AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase, Reason};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress<'a> {
-    pub(super) init: &'a [ContainerStatus],
-    pub(super) main: &'a [ContainerStatus],
+    pub(super) init: &'a StatusesByName<'a>,
+    pub(super) main: &'a StatusesByName<'a>,
     /// A main container exists in the current sandbox, so the init containers are done.
     pub(super) initialized: bool,
     /// No container will start again, whatever the restart policy.
@@ -63,7 +64,7 @@ enum Initialization {
 }
 
 impl Initialization {
-    fn of(pod: &Pod, statuses: &[ContainerStatus], restarts: impl Fn(&Container, ExitedRun) -> bool) -> Self {
+    fn of(pod: &Pod, statuses: &StatusesByName<'_>, restarts: impl Fn(&Container, ExitedRun) -> bool) -> Self {
         let mut all = Self::Done;
         for container in pod.spec.init_containers.iter().filter(|container| !container.is_sidecar()) {
             let one = match status_of(statuses, container).and_then(LastRun::of) {
@@ -167,6 +168,6 @@ impl LastRun {
     }
 }
 
-fn status_of<'a>(statuses: &'a [ContainerStatus], container: &Container) -> Option<&'a ContainerStatus> {
-    statuses.iter().find(|status| status.name == container.name)
+fn status_of<'a>(statuses: &StatusesByName<'a>, container: &Container) -> Option<&'a ContainerStatus> {
+    statuses.get(container.name.as_str()).copied()
 }

@@ -111,7 +111,7 @@ fn exits_decide_the_phase_of_a_preempted_pod() {
         };
         let see = |node: &mut Node, state| {
             let mut seen = ObservedPod::new(uid.clone(), "default", "a");
-            seen.containers = vec![ObservedContainer::seen("c", "main", "s", state)];
+            *seen.containers = vec![ObservedContainer::seen("c", "main", "s", state)];
             let look = node.pods.runtime().seen().borrow_mut().begin();
             node.pods.observe(seen, &look);
         };
