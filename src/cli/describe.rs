@@ -111,7 +111,7 @@ fn describe_container(page: &mut Page, container: &Container, status: Option<&Co
     page.field(4, "Ports", ports.collect::<Vec<_>>().join(", "));
     for (name, words) in [("Command", &container.command), ("Args", &container.args)] {
         if !words.is_empty() {
-            page.list(4, name, words.iter().map(|word| in_one_line(word)));
+            page.list(4, name, words.iter().map(in_one_line));
         }
     }
     describe_state(page, "State", status.and_then(|status| status.state.as_ref()));

@@ -209,7 +209,7 @@ fn output_of_a_command_is_cut_as_it_arrives() {
     rt::block_on(async {
         let Running { fake, runtime, container, .. } = running().await;
         fake.set_exec(3, &"x".repeat(12 << 20));
-        let answer = runtime.exec_sync(&container, &["yes".to_owned()], Duration::from_secs(60)).await.unwrap();
+        let answer = runtime.exec_sync("pod", &container, &["yes".to_owned()], Duration::from_secs(60)).await.unwrap();
         assert_eq!((answer.exit_code, answer.stdout.len()), (3, 10 << 10));
         assert!(answer.stdout.capacity() < 64 << 10);
     });
@@ -221,15 +221,16 @@ fn messages_have_a_largest_size() {
         let Running { fake, runtime, container, .. } = running().await;
         // containerd cuts the output, and cannot send what remains.
         fake.set_exec(0, &"x".repeat(17 << 20));
-        let refused = runtime.exec_sync(&container, &["yes".to_owned()], Duration::from_secs(60)).await.unwrap_err();
+        let refused =
+            runtime.exec_sync("pod", &container, &["yes".to_owned()], Duration::from_secs(60)).await.unwrap_err();
         assert_eq!(code(&refused), Some(Code::ResourceExhausted), "{}", chain(&refused));
         assert!(chain(&refused).contains("trying to send message larger than max"), "{}", chain(&refused));
         let large = ["x".repeat(17 << 20)];
-        let refused = runtime.exec_sync(&container, &large, Duration::from_secs(60)).await.unwrap_err();
+        let refused = runtime.exec_sync("pod", &container, &large, Duration::from_secs(60)).await.unwrap_err();
         assert!(chain(&refused).contains("received message larger than max"), "{}", chain(&refused));
         // The connection remains.
         fake.set_exec(0, "ok");
-        let answer = runtime.exec_sync(&container, &["cat".to_owned()], Duration::from_secs(60)).await.unwrap();
+        let answer = runtime.exec_sync("pod", &container, &["cat".to_owned()], Duration::from_secs(60)).await.unwrap();
         assert_eq!(answer.stdout, b"ok");
     });
 }
@@ -240,7 +241,7 @@ fn exec_and_statistics_return_what_was_set() {
         let Running { fake, runtime, sandbox, container } = running().await;
         fake.set_exec(3, "hello\n");
         let cmd = ["cat".to_owned(), "/etc/motd".to_owned()];
-        let answer = runtime.exec_sync(&container, &cmd, Duration::from_millis(1500)).await.unwrap();
+        let answer = runtime.exec_sync("pod", &container, &cmd, Duration::from_millis(1500)).await.unwrap();
         assert_eq!((answer.exit_code, answer.stdout.as_slice()), (3, b"hello\n".as_slice()));
         let requests: Vec<ExecSyncRequest> = fake.requests("ExecSync");
         assert_eq!((requests[0].cmd.as_slice(), requests[0].timeout), (cmd.as_slice(), 2));

@@ -263,7 +263,7 @@ fn each_call_has_its_own_deadline() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         let minutes = |count: u64| Duration::from_secs(60 * count);
-        runtime.exec_sync(&container, &["true".to_owned()], minutes(3)).await.unwrap();
+        runtime.exec_sync("pod", &container, &["true".to_owned()], minutes(3)).await.unwrap();
         runtime.stop_container(&container, minutes(30)).await.unwrap();
         runtime.stop_pod_sandbox(&sandbox).await.unwrap();
         images(&fake).pull_image(&image("busybox"), None, None, minutes(90)).await.unwrap();
