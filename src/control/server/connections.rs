@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::http::{AfterResponse, Response, chunk, stream_head};
+use super::http::{AfterResponse, Response, Status, chunk, stream_head};
 use super::relay::relay;
 use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
 use super::unread_responses::{SMALL, UnreadResponses};
@@ -153,7 +153,15 @@ where
     loop {
         let request = match next_request(stream, &mut unread, wait, answers).await? {
             Ok(request) => request,
-            Err(response) => return refuse(stream, &response, answers).await,
+            Err(refused) => match refuse(stream, &refused, answers).await? {
+                AfterResponse::Close => return Ok(()),
+                AfterResponse::Keep => {
+                    answers.on_idle();
+                    wait = IDLE;
+                    rt::yield_now().await;
+                    continue;
+                }
+            },
         };
         let after = if request.keeps && answers.keeps_alive() { AfterResponse::Keep } else { AfterResponse::Close };
         let head_only = request.method == "HEAD";
@@ -216,15 +224,44 @@ where
     }
 }
 
-/// Sends the response to a request that is invalid or not allowed, whose body is not read, and closes the connection.
-async fn refuse<S>(stream: &mut S, response: &Response, answers: &impl RequestHandler) -> io::Result<()>
+/// A request that is invalid or not allowed, and whose body is not read.
+struct RefusedRequest {
+    response: Response,
+    head_only: bool,
+    after: AfterResponse,
+}
+
+impl RefusedRequest {
+    /// The connection is closed after a request that cannot be read.
+    fn unreadable(response: Response) -> Self {
+        Self { response, head_only: false, after: AfterResponse::Close }
+    }
+
+    /// The connection stays open for a known client, if there is no body to skip.
+    fn forbidden(request: &Request, response: Response, answers: &impl RequestHandler) -> Self {
+        let keeps =
+            request.keeps && request.body == 0 && answers.keeps_alive() && response.status != Status::Unauthorized;
+        let after = if keeps { AfterResponse::Keep } else { AfterResponse::Close };
+        Self { response, head_only: request.method == "HEAD", after }
+    }
+}
+
+/// Sends the response to a refused request, and closes the connection unless it is kept.
+async fn refuse<S>(
+    stream: &mut S,
+    RefusedRequest { response, head_only, after }: &RefusedRequest,
+    answers: &impl RequestHandler,
+) -> io::Result<AfterResponse>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    write(stream, &response.bytes(false, AfterResponse::Close, answers.headers())).await?;
-    stream.close().await?;
-    // Closing with unread data causes a reset, in which the response may be lost.
-    rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()))
+    write(stream, &response.bytes(*head_only, *after, answers.headers())).await?;
+    if *after == AfterResponse::Close {
+        stream.close().await?;
+        // Closing with unread data causes a reset, in which the response may be lost.
+        rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()))?;
+    }
+    Ok(*after)
 }
 
 /// Sends a response, and counts it until its reader has taken it.
@@ -265,7 +302,7 @@ async fn next_request<S>(
     unread: &mut Vec<u8>,
     wait: Duration,
     answers: &impl RequestHandler,
-) -> io::Result<Result<Request, Response>>
+) -> io::Result<Result<Request, RefusedRequest>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -277,11 +314,11 @@ where
                 unread.drain(..used);
                 let takes = match answers.admit(&request).await {
                     Ok(takes) => takes,
-                    Err(response) => return Ok(Err(response)),
+                    Err(response) => return Ok(Err(RefusedRequest::forbidden(&request, response, answers))),
                 };
                 let most = takes.unwrap_or(if request.has_form() { MOST_FORM } else { MOST_BODY });
                 if request.body > most {
-                    return Ok(Err(Response::too_large()));
+                    return Ok(Err(RefusedRequest::unreadable(Response::too_large())));
                 }
                 if request.body > 0 && request.header("expect").is_some() {
                     write(stream, b"HTTP/1.1 100 Continue\r\n\r\n").await?;
@@ -296,7 +333,7 @@ where
                 return Ok(Ok(request));
             }
             Ok(None) => {}
-            Err(refusal) => return Ok(Err(Response::refusal(refusal))),
+            Err(refusal) => return Ok(Err(RefusedRequest::unreadable(Response::refusal(refusal)))),
         }
         let was_empty = unread.is_empty();
         searched = unread.len();
@@ -308,7 +345,7 @@ where
             end = rt::now() + PATIENCE;
         }
         if unread.len() > MOST_HEAD + READ {
-            return Ok(Err(Response::refusal(Refusal::TooLong)));
+            return Ok(Err(RefusedRequest::unreadable(Response::refusal(Refusal::TooLong))));
         }
     }
 }
