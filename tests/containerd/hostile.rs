@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -104,11 +104,36 @@ fn local(node: &Path, request: &str) -> std::io::Result<UnixStream> {
 fn timed(mut stream: impl std::io::Read, begun: Instant) -> (String, Duration) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let took = begun.elapsed();
+    (body_of(&answer), begun.elapsed())
+}
+
+#[track_caller]
+fn body_of(answer: &str) -> String {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
     assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
-    (body.to_owned(), took)
+    body.to_owned()
 }
+
+/// The pods at the local socket, and the time until they are known. The flood comes from the same process, whose oldest
+/// connections give way to newer ones: a request that is turned away is repeated.
+fn pods_page(folder: &Path) -> (String, Duration) {
+    let begun = Instant::now();
+    loop {
+        let asked = local(folder, "GET /pods HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answered = asked.and_then(|mut stream| {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).map(|_| answer)
+        });
+        match answered {
+            Ok(answer) if !answer.is_empty() => return (body_of(&answer), begun.elapsed()),
+            Err(error) if !TURNED_AWAY.contains(&error.kind()) => panic!("{error}"),
+            _ => assert!(begun.elapsed() < SLOWEST, "no answer at the local socket"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const TURNED_AWAY: [ErrorKind; 2] = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
 
 /// Clients that keep connections half open, follow logs without reading, and run commands all the time.
 fn flood(node: &Node, ends: &AtomicBool) {
@@ -170,9 +195,7 @@ struct Sample {
 impl Sample {
     /// Asks the agent. Panics if it does not answer or an honest pod is not ready.
     fn take(node: &Node, begun: Instant) -> Self {
-        let ask = Instant::now();
-        let stream = local(node.folder(), "GET /pods HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let (body, pods) = timed(stream, ask);
+        let (body, pods) = pods_page(node.folder());
         let answer: Value = serde_json::from_str(&body).unwrap();
         let entries = answer["pods"].as_array().into_iter().flatten();
         let items: Vec<&Value> = entries.map(|entry| &entry["pod"]).collect();
