@@ -67,7 +67,9 @@ impl ObjectWatcher {
             if self.watches.contains_key(&topic) {
                 continue;
             }
-            if can_be_watched(&topic) && budget.take(&pod) {
+            // A stored copy that was not used yet stays with its request.
+            let may_move = !self.requests.has_stored_copy(&topic);
+            if can_be_watched(&topic) && may_move && budget.take(&pod) {
                 self.watch(topic, pod);
             } else if !self.requests.contains(&topic) {
                 // Taken even if it is not used: records that stay in the store are removed as garbage.

@@ -91,6 +91,11 @@ impl TopicRequests {
         self.shared.state.borrow().topics.contains_key(topic)
     }
 
+    /// Whether the topic still needs its stored copy.
+    pub(super) fn has_stored_copy(&self, topic: &Topic) -> bool {
+        self.shared.state.borrow().topics.get(topic).is_some_and(|entry| entry.work.has_stored_copy())
+    }
+
     /// Requests a topic from now on. Its stored copy is used if there is no answer.
     pub(super) fn follow(&mut self, topic: Arc<Topic>, pod: PodUid, stored: Option<Value>) {
         let now = rt::now();
