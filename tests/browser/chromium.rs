@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 
-use crate::node::{Node, PATIENCE, Process, find_program};
+use super::node::{Node, PATIENCE, Process, find_program};
 
 pub(crate) struct Chromium {
     process: Option<Process>,

@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::fake_api::Options;
 use super::joined::{Joined, NODES};
 use super::pods::{PODS, is_ready, pod};
+use crate::fake_api::Options;
 
 const PODS_THERE: usize = 20;
 const EVENTS: usize = 10_000;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::fake_api::certificates::Validity;
-use super::fake_api::identity::Identity;
-use super::fake_api::kubeconfig::Credentials;
-use super::fake_api::{FakeApi, Options};
 use super::joined::{Joined, LEASE};
 use super::node::{Manifest, NODE_NAME, Node};
+use crate::fake_api::certificates::Validity;
+use crate::fake_api::identity::Identity;
+use crate::fake_api::kubeconfig::Credentials;
+use crate::fake_api::{FakeApi, Options};
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

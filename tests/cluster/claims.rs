@@ -5,10 +5,10 @@ use std::fs;
 use coracle::platform::cri::v1::RuntimeHandler;
 use serde_json::{Value, json};
 
-use super::fake_api::world::Network;
-use super::fake_cri::Sandbox;
 use super::joined::Joined;
 use super::pods::{WEB, is_ready, pod};
+use crate::fake_api::world::Network;
+use crate::fake_cri::Sandbox;
 
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 const ANCHOR: &str = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";

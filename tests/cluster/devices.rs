@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::device_plugin::Plugin;
-use super::fake_cri::State;
 use super::joined::{Joined, NODE, STATUS};
 use super::pods::{WEB, pod};
+use crate::device_plugin::Plugin;
+use crate::fake_cri::State;
 
 const CAMERA: &str = "example.com/camera";
 

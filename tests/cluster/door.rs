@@ -12,7 +12,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
-use super::fake_api::certificates::Certified;
+use crate::fake_api::certificates::Certified;
 
 /// The address of one test's server; unique to that test.
 #[derive(Clone, Copy, Debug)]

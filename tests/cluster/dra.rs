@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::dra_driver::{Driver, NAME, PREPARE, UNPREPARE, Version};
-use super::fake_api::world::Network;
-use super::fake_cri::State;
 use super::joined::Joined;
 use super::pods::{WEB, is_ready, pod};
+use crate::dra_driver::{Driver, NAME, PREPARE, UNPREPARE, Version};
+use crate::fake_api::world::Network;
+use crate::fake_cri::State;
 
 pub(super) const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 pub(super) const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";

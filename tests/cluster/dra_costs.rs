@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::dra::{all, claiming};
-use super::dra_driver::Driver;
 use super::joined::Joined;
 use super::pods::{WEB, is_ready, pod};
+use crate::dra_driver::Driver;
 
 const PODS: u64 = 10;
 const QUIET: Duration = Duration::from_secs(10);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::dra::{SHORT, all, claiming};
-use super::dra_driver::{Driver, UNPREPARE};
-use super::fake_cri::World;
 use super::joined::Joined;
 use super::pods::{WEB, pod};
+use crate::dra_driver::{Driver, UNPREPARE};
+use crate::fake_cri::World;
 
 const OTHER: &str = "/api/v1/namespaces/default/pods/other";
 /// The runtime is called again within this time after a call that did not answer.

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::dra::{all, claiming};
-use super::dra_driver::{Driver, Version};
 use super::joined::Joined;
 use super::pods::WEB;
+use crate::dra_driver::{Driver, Version};
 
 impl Joined {
     /// Waits for the health of the two devices of claim `c`.

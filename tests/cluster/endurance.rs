@@ -6,9 +6,9 @@ use std::time::Duration;
 use coracle::platform::cri::v1::ContainerState;
 use serde_json::{Value, json};
 
-use super::fake_api::world::Network;
 use super::joined::{Joined, LEASE};
 use super::pods::{is_ready, pod};
+use crate::fake_api::world::Network;
 
 /// The promised amount in an endurance run, else the shorter one.
 fn as_promised<T>(promised: T, shorter: T) -> T {

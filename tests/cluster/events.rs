@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::fake_api::FakeApi;
-use super::fake_api::world::Network;
 use super::joined::Joined;
 use super::node::{Manifest, NODE_NAME};
+use crate::fake_api::FakeApi;
+use crate::fake_api::world::Network;
 
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 

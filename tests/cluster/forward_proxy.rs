@@ -11,7 +11,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::fake_api::certificates::Certified;
+use crate::fake_api::certificates::Certified;
 
 /// The protocol towards the client.
 pub(crate) enum Speaks {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use coracle::protocol::grpc::Code;
 use serde_json::{Value, json};
 
-use super::fake_api::Options;
 use super::joined::{Joined, LEASE, NODE};
+use crate::fake_api::Options;
 
 /// Recorded pods that a runtime without real processes can bring to the recorded state.
 const PODS: [&str; 17] = [

@@ -9,10 +9,10 @@ use coracle::protocol::protobuf::encode;
 use serde_json::Value;
 
 use super::door::{Door, get_plain, say_plain};
-use super::fake_api::Options;
-use super::fake_api::identity::Identity;
 use super::node::Manifest;
 use super::serving::{ALLOWS_ALL, Served};
+use crate::fake_api::Options;
+use crate::fake_api::identity::Identity;
 
 fn post(door: &mut Door, path: &str, headers: &str, body: &str) -> (u16, String) {
     let length = body.len();

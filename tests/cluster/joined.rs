@@ -4,10 +4,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::fake_api::kubeconfig::Credentials;
-use super::fake_api::request_log::Request;
-use super::fake_api::{FakeApi, Options};
 use super::node::{NODE_NAME, Node};
+use crate::fake_api::kubeconfig::Credentials;
+use crate::fake_api::request_log::Request;
+use crate::fake_api::{FakeApi, Options};
 
 /// The agent on its machine, and its API server.
 pub(crate) struct Joined {

@@ -12,13 +12,13 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::json;
 
-use super::fake_api::certificates::Authority;
-use super::fake_api::identity::Identity;
-use super::fake_api::world::Network;
-use super::fake_api::{FakeApi, Options};
 use super::forward_proxy::{ForwardProxy, Speaks};
 use super::joined::{LEASE, NODE};
 use super::node::{Manifest, NODE_NAME, Node};
+use crate::fake_api::certificates::Authority;
+use crate::fake_api::identity::Identity;
+use crate::fake_api::world::Network;
+use crate::fake_api::{FakeApi, Options};
 
 const TOKEN: &str = "abcdef.0123456789abcdef";
 const INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";

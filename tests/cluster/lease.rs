@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::fake_api::world::Network;
 use super::joined::{Joined, LEASE, LEASES, NODE};
+use crate::fake_api::world::Network;
 
 /// A lease of four seconds, renewed each second.
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\n";

@@ -11,12 +11,12 @@ use jiff::SignedDuration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::fake_api::kubeconfig::Credentials;
-use super::fake_api::world::Network;
-use super::fake_api::{FakeApi, Options};
 use super::joined::{Joined, LEASE, NODE, condition};
 use super::node::NODE_NAME;
 use super::pods::{WEB, is_ready, mounted, pod};
+use crate::fake_api::kubeconfig::Credentials;
+use crate::fake_api::world::Network;
+use crate::fake_api::{FakeApi, Options};
 
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 const PROJECTED: &str = "kubernetes.io~projected";

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::fake_api::faults::WatchFault;
-use super::fake_api::request_log::Request;
-use super::fake_api::world::{Network, WatchOrder};
 use super::joined::{Joined, LEASE, NODES};
 use super::pods::{PODS, WEB, is_ready, mounted, pod};
+use crate::fake_api::faults::WatchFault;
+use crate::fake_api::request_log::Request;
+use crate::fake_api::world::{Network, WatchOrder};
 
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fake_api::faults::WatchFault;
-use super::fake_api::world::Network;
 use super::joined::Joined;
+use crate::fake_api::faults::WatchFault;
+use crate::fake_api::world::Network;
 use coracle::platform::cri::v1::ContainerState;
 
 pub(crate) const PODS: &str = "/api/v1/pods";

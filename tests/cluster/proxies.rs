@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use super::fake_api::kubeconfig::Credentials;
 use super::forward_proxy::{ForwardProxy, Speaks};
 use super::joined::{Joined, NODE};
 use super::node::NODE_NAME;
+use crate::fake_api::kubeconfig::Credentials;
 
 /// A name that the server's certificate has and only the proxy can find.
 const NAME: &str = "kubernetes.default.svc.cluster.local";

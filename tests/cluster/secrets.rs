@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::certificates::{Newcomer, TOKEN};
-use super::fake_api::faults::WatchFault;
 use super::pods::{PODS, mounted, pod};
+use crate::fake_api::faults::WatchFault;
 
 const VALUE: &str = "hidden-value";
 const PASSWORD: &str = "hidden-password";

@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::door::{Door, Place, wait};
-use super::fake_api::certificates::{Certified, Validity};
-use super::fake_api::identity::Identity;
-use super::fake_api::{FakeApi, Options};
 use super::joined::{Joined, STATUS};
 use super::node::{Manifest, NODE_NAME};
+use crate::fake_api::certificates::{Certified, Validity};
+use crate::fake_api::identity::Identity;
+use crate::fake_api::{FakeApi, Options};
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 pub(crate) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";

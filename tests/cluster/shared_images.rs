@@ -14,10 +14,10 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::door::Place;
-use super::fake_api::kubeconfig::Credentials;
-use super::fake_api::{FakeApi, Options};
 use super::node::{BUSYBOX, Manifest, Node};
 use super::serving::{ALLOWS_ALL, Served};
+use crate::fake_api::kubeconfig::Credentials;
+use crate::fake_api::{FakeApi, Options};
 
 const CONTENT: &str = "content of a layer";
 

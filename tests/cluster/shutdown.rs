@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::fake_cri::State;
-use super::fake_logind::FakeLogind;
 use super::joined::{Joined, NODE, condition};
+use crate::fake_cri::State;
+use crate::fake_logind::FakeLogind;
 
 const WEB: &str = "/api/v1/namespaces/default/pods/web";
 const LATE: &str = "/api/v1/namespaces/default/pods/late";

@@ -4,9 +4,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::door::{Door, wait};
-use super::fake_api::Options;
-use super::fake_api::identity::Identity;
 use super::serving::{ALLOWS_ALL, Served, TOKEN_REVIEWS};
+use crate::fake_api::Options;
+use crate::fake_api::identity::Identity;
 
 /// The agent's resident memory in KiB.
 fn resident(served: &Served) -> u64 {

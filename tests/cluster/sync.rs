@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::fake_api::request_log::Request;
-use super::fake_api::world::Network;
 use super::joined::{Joined, LEASE, LEASES, NODES, STATUS};
 use super::pods::{PODS, WEB, is_ready, mounted, pod};
+use crate::fake_api::request_log::Request;
+use crate::fake_api::world::Network;
 
 const SHORT: &str = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::node::{Manifest, Node, STAY};
-use crate::security::check_rejected;
+use super::node::{Manifest, Node, STAY};
+use super::security::check_rejected;
 
 /// Allocatable CPU of the node, in millicores.
 fn all_cpu() -> usize {

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 /// The manifest with a uid that another kubelet assigned.
 fn with_foreign_uid(manifest: &Manifest) -> String {
@@ -24,7 +24,7 @@ fn an_adopted_pod_keeps_its_containers_and_its_uid() {
     node.start_agent();
     let after = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
     assert_eq!(after.get("web").unwrap().uid(), FOREIGN);
-    let id = |pods: &crate::node::Pods| pods.get("web").unwrap().container("main").id().to_owned();
+    let id = |pods: &super::node::Pods| pods.get("web").unwrap().container("main").id().to_owned();
     assert_eq!(id(&after), id(&before), "the container was restarted");
     assert_eq!(after.get("web").unwrap().container("main").restarts(), 0);
 

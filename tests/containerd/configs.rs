@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 /// A script that prints the file whenever its content changes.
 fn follow(file: &str) -> String {

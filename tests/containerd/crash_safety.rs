@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, Task, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, Task, wait_for};
 
 /// Delay in milliseconds between writing the manifest and killing the agent. A pod takes about 200 ms to start.
 const MOMENTS: [u64; 10] = [0, 20, 40, 70, 100, 130, 160, 200, 300, 600];

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::endurance::{joined, path, pod};
+use super::node::STAY;
 use crate::csi_driver::{Driver, NAME, STAGE_UNSTAGE_VOLUME};
-use crate::endurance::{joined, path, pod};
 use crate::fake_api::FakeApi;
-use crate::node::STAY;
 
 fn create_driver(api: &FakeApi) {
     api.create(&json!({

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::node::{BUSYBOX, Manifest, Node, STAY, coracle, images};
-use crate::registry::{Proxy, Registry, Way, remove_image};
+use super::node::{BUSYBOX, Manifest, Node, STAY, coracle, images};
+use super::registry::{Proxy, Registry, Way, remove_image};
 
 /// Writes a docker-archive with busybox's layer and one of `content` in a file.
 fn archive(node: &Node, image: &str, content: &[u8]) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::node::{Manifest, Node, STAY};
+use super::node::{Manifest, Node, STAY};
 
 /// Creates a device node like /dev/zero under a name that no container has by default.
 fn plug_in(node: &Node, name: &str, minor: &str) {

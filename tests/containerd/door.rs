@@ -9,7 +9,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
-use crate::node::{Node, PATIENCE, wait_for};
+use super::node::{Node, PATIENCE, wait_for};
 
 /// Agent configuration that allows every request from the node's network.
 pub(crate) const OPEN: &str = "authentication: {anonymous: {enabled: true}}\nauthorization: {mode: AlwaysAllow}\n";

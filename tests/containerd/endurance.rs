@@ -7,10 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::node::{BUSYBOX, NODE_NAME, Node, PATIENCE, Pod, Pods, STAY, wait_for};
 use crate::fake_api::kubeconfig::Credentials;
 use crate::fake_api::world::Network;
 use crate::fake_api::{FakeApi, Options};
-use crate::node::{BUSYBOX, NODE_NAME, Node, PATIENCE, Pod, Pods, STAY, wait_for};
 
 /// The promised number of power cuts if CORACLE_ENDURANCE is set, otherwise a few.
 fn rounds() -> u64 {

@@ -1,6 +1,6 @@
 //! Events of pods on a real runtime.
 
-use crate::node::{Events, Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::{Events, Manifest, Node, PATIENCE, STAY, wait_for};
 
 impl Node {
     pub(crate) fn events(&self, pod: &str) -> Events {

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::node::{Manifest, Node, PATIENCE, Pods, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, Pods, STAY, wait_for};
 
 /// A node with short eviction intervals, evictable static pods and these lines of configuration.
 fn node_with(more: &str) -> Node {

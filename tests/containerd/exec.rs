@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
 
 impl Node {
     /// A `coracle` command that talks to this node's agent.

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
-use crate::registry::{PASSWORD, Proxy, Registry, Way, make_image, remove_image, secret};
+use super::node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
+use super::registry::{PASSWORD, Proxy, Registry, Way, make_image, remove_image, secret};
 
 const BYTES: usize = 6 << 20;
 

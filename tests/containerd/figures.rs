@@ -5,8 +5,8 @@ mod parsed;
 
 use serde_json::Value;
 
-use crate::door::{self, OPEN};
-use crate::node::{Manifest, Node, PATIENCE, STAY, page, wait_for};
+use super::door::{self, OPEN};
+use super::node::{Manifest, Node, PATIENCE, STAY, page, wait_for};
 
 impl Node {
     /// The body of a response on the local socket.

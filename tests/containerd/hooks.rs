@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::node::{Events, Manifest, Node, PATIENCE, STAY, wait_for};
-use crate::tls_server::{SELF_SIGNED, Server};
+use super::node::{Events, Manifest, Node, PATIENCE, STAY, wait_for};
+use super::tls_server::{SELF_SIGNED, Server};
 
 /// Applies a pod `web` whose container mounts the returned folder at `/host`.
 fn apply(node: &Node, script: &str, lifecycle: &str) -> PathBuf {

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::node::activity::Memory;
-use crate::node::{Manifest, Node, Pods, STAY};
+use super::node::activity::Memory;
+use super::node::{Manifest, Node, Pods, STAY};
 
 const HONEST: [&str; 3] = ["honest-a", "honest-b", "honest-c"];
 /// Most memory of the agent that is not backed by a file, in KiB. It is built without optimization here.

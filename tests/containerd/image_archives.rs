@@ -6,8 +6,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, Pod, STAY, images, wait_for};
-use crate::registry::{make_image, remove_image};
+use super::node::{BUSYBOX, Manifest, Node, PATIENCE, Pod, STAY, images, wait_for};
+use super::registry::{make_image, remove_image};
 
 /// Writes an image as an OCI layout archive and removes it from the runtime.
 fn archive(node: &Node, name: &str) -> (String, PathBuf) {

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
-use crate::registry::{PASSWORD, Proxy, Registry, Way, docker_config, make_image, remove_image, secret, write_program};
+use super::node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
+use super::registry::{PASSWORD, Proxy, Registry, Way, docker_config, make_image, remove_image, secret, write_program};
 
 /// A pod that runs `image`; `spec` is an additional line of its spec.
 fn manifest(name: &str, image: &str, policy: &str, spec: &str) -> String {
@@ -89,7 +89,7 @@ fn a_credential_providers_answer_is_cached() {
     let answer = serde_json::json!({
         "kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
         "cacheKeyType": "Registry", "cacheDuration": "1h",
-        "auth": {&registry.address: {"username": crate::registry::USER, "password": PASSWORD}}
+        "auth": {&registry.address: {"username": super::registry::USER, "password": PASSWORD}}
     });
     let script = format!("cat >>{folder}/asked; echo \" $* $PLACE\" >>{folder}/asked; echo '{answer}'\n");
     write_program(&node.folder().join("providers/login"), &script);

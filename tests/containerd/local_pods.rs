@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
 
 /// Runs a command and returns its exit code, stdout and stderr.
 fn said(node: &Node, line: &[&str], input: &str) -> (Option<i32>, String, String) {

@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt as _;
 
 use serde_json::{Value, json};
 
-use crate::csi::{Loop, create_volume};
-use crate::endurance::{joined, path, pod};
-use crate::node::{Node, STAY};
+use super::csi::{Loop, create_volume};
+use super::endurance::{joined, path, pod};
+use super::node::{Node, STAY};
 
 /// An unprivileged pod that mounts the claim `data` at /v.
 fn user(name: &str, group: u32, script: &str) -> Value {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
 
 impl Node {
     fn logs(&self, line: &[&str]) -> String {

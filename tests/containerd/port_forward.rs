@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::node::{Manifest, Node, PATIENCE, wait_for};
+use super::node::{Manifest, Node, PATIENCE, wait_for};
 
 /// A running `coracle port-forward`, killed with the test.
 struct Forward {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::node::{Manifest, Node, STAY};
+use super::node::{Manifest, Node, STAY};
 
 /// A pod on the bridge network with a volume on disk and one in memory.
 fn manifest(more: &str) -> Manifest {

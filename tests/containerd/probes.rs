@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
-use crate::tls_server::{EXPIRED, SELF_SIGNED, Server};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::tls_server::{EXPIRED, SELF_SIGNED, Server};
 
 /// Applies a pod `web` with one container that runs `script` and has these fields.
 fn apply(node: &Node, script: &str, fields: &str) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 /// A machine with one CPU for exclusive use; all lower CPUs are reserved for the system.
 struct Machine {
@@ -147,7 +147,7 @@ fn numa_memory_assignments_survive_the_loss_of_the_state_file() {
     assert_eq!(node.running_containers("own"), before);
     // The memory assignment of a running container does not change.
     node.apply(&exclusive_with("own", "64Mi"));
-    let pending = |pod: &crate::node::Pod| {
+    let pending = |pod: &super::node::Pod| {
         let conditions = pod.json()["status"]["conditions"].as_array().unwrap().clone();
         conditions.into_iter().find(|condition| condition["type"] == "PodResizePending")
     };

@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 
-use crate::node::{BUSYBOX, Node, PATIENCE, Process, find_program, images, wait_for};
+use super::node::{BUSYBOX, Node, PATIENCE, Process, find_program, images, wait_for};
 
 /// A registry inside a node's network, which containerd accesses without TLS.
 pub(crate) struct Registry {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::node::activity::{Activity, Memory};
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::activity::{Activity, Memory};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 /// Duration of the measurement. The shortest timer of an idle agent is the re-list of the manifests, every twenty
 /// seconds.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
 fn a_killed_container_is_restarted_and_counted() {

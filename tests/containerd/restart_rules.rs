@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::node::{Manifest, Node, PATIENCE, wait_for};
+use super::node::{Manifest, Node, PATIENCE, wait_for};
 
 /// A script that runs `first` in its first run and `then` in later runs.
 fn ends_with(first: &str, then: &str) -> String {
@@ -70,7 +70,7 @@ fn containers_restarted_for_another_get_no_grace() {
     node.apply(&pod.container_with("other", other, &format!("{MOUNT}, {hook}")));
     let pods = node.wait_until("both run again", |pods| {
         let again =
-            |pod: &crate::node::Pod, name| pod.container(name).restarts() == 1 && pod.container(name).is_running();
+            |pod: &super::node::Pod, name| pod.container(name).restarts() == 1 && pod.container(name).is_running();
         pods.has("hasty", |pod| again(pod, "main") && again(pod, "other"))
     });
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());

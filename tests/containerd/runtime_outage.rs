@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
 fn the_agent_waits_for_the_runtime_and_then_starts_pods() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 /// The output of a script in a container with these security contexts of container and pod.
 #[track_caller]

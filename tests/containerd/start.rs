@@ -1,6 +1,6 @@
 //! Starting a pod from a manifest.
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, Task, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, Task, wait_for};
 
 #[test]
 fn a_manifest_becomes_one_sandbox_and_one_running_container() {

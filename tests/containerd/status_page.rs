@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::node::activity::Activity;
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::activity::Activity;
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 const PORT: u16 = 4194;
 

@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::node::{Node, PATIENCE};
+use super::node::{Node, PATIENCE};
 
 /// Created with `openssl req -x509`; the second one expired in 2001.
 pub(crate) const SELF_SIGNED: &[u8] = include_bytes!("../data/tls/self-signed.der");

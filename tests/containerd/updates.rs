@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, wait_for};
-use crate::registry::{Proxy, Registry, Way};
+use super::node::{BUSYBOX, Manifest, Node, PATIENCE, wait_for};
+use super::registry::{Proxy, Registry, Way};
 
 const PORT: u16 = 8080;
 

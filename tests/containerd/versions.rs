@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::node::{Manifest, Node, PATIENCE, Pods, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, Pods, STAY, wait_for};
 
 /// A version of the pod `web` that prints its version. Unless `is_ever_ready`, its probe waits for a file that never
 /// appears.

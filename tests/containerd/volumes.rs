@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
 fn a_container_has_its_host_names_resolver_and_variables() {

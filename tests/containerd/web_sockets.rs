@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 
 use serde_json::{Value, json};
 
-use crate::door::{OPEN, Tls, ask, connect};
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use super::door::{OPEN, Tls, ask, connect};
+use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;

@@ -23,7 +23,7 @@ pub(crate) mod certificates;
 mod collections;
 mod connection;
 mod deletion;
-mod der;
+pub(crate) mod der;
 mod events;
 mod exchange;
 pub(crate) mod faults;

@@ -9,11 +9,11 @@ use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::fake_api::certificates::Validity;
-use super::fake_api::identity::Identity;
-use super::fake_api::kubeconfig::Credentials;
-use super::fake_api::network::ServerCertificate;
 use super::{FakeApi, Options, PODS, pod, start};
+use crate::fake_api::certificates::Validity;
+use crate::fake_api::identity::Identity;
+use crate::fake_api::kubeconfig::Credentials;
+use crate::fake_api::network::ServerCertificate;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::client::Client;
-use super::fake_api::faults::WatchFault;
-use super::fake_api::world::Network;
 use super::{WEB, config_map, pod, start};
+use crate::fake_api::faults::WatchFault;
+use crate::fake_api::world::Network;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

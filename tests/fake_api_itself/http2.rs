@@ -8,10 +8,10 @@ use coracle::protocol::http2::{Connection, Ending, ErrorCode, Event, StreamId};
 use serde_json::{Value, json};
 
 use super::client::{self, Stream};
-use super::fake_api::certificates::Validity;
-use super::fake_api::identity::Identity;
-use super::fake_api::world::WatchOrder;
 use super::{FakeApi, Options, PODS, WEB, config_map, pod, start};
+use crate::fake_api::certificates::Validity;
+use crate::fake_api::identity::Identity;
+use crate::fake_api::world::WatchOrder;
 
 pub(super) struct Client {
     stream: Box<dyn Stream>,

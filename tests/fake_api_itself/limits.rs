@@ -6,12 +6,12 @@ use coracle::protocol::http2::{Ending, Event};
 use serde_json::{Value, json};
 
 use super::client;
-use super::fake_api::handle::Reply;
-use super::fake_api::http::Message;
-use super::fake_api::identity::Identity;
-use super::fake_api::in_process::Server;
 use super::http2::Client;
 use super::{FakeApi, Options, WEB, config_map, start};
+use crate::fake_api::handle::Reply;
+use crate::fake_api::http::Message;
+use crate::fake_api::identity::Identity;
+use crate::fake_api::in_process::Server;
 
 const WATCH: &str = "/api/v1/pods?watch=true";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -6,8 +6,8 @@ use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::fake_api::identity::Identity;
 use super::{FakeApi, Options, start};
+use crate::fake_api::identity::Identity;
 
 const TOKENS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESSES: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

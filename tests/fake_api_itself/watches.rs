@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::client::Client;
-use super::fake_api::world::WatchOrder;
 use super::{FakeApi, Options, WEB, pod, start};
+use crate::fake_api::world::WatchOrder;
 
 /// The next event's type and the name of its object.
 fn next(client: &mut Client) -> (String, String) {

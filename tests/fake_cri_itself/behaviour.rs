@@ -8,8 +8,8 @@ use coracle::platform::cri::v1::*;
 use coracle::platform::rt;
 use coracle::protocol::grpc::Code;
 
-use super::fake_cri::{FakeCri, State};
 use super::{Running, TIMEOUT, chain, code, container_config, image, images, running, runtime, sandbox_config, until};
+use crate::fake_cri::{FakeCri, State};
 
 fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()

@@ -10,8 +10,8 @@ use coracle::platform::rt;
 use coracle::protocol::grpc::Code;
 use coracle::protocol::protobuf::encode;
 
-use super::fake_cri::{FakeCri, State};
 use super::{Running, TIMEOUT, chain, code, container_config, image, images, running, runtime, sandbox_config, until};
+use crate::fake_cri::{FakeCri, State};
 
 async fn run_pod(runtime: &RuntimeService) -> Result<String, Error> {
     runtime.run_pod_sandbox(&sandbox_config("pod"), "").await

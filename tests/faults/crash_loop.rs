@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::node::{Manifest, Node};
+use super::node::{Manifest, Node};
 
 #[test]
 fn a_second_exit_backs_off_with_upstreams_reason() {
@@ -44,7 +44,7 @@ fn a_crash_loop_costs_few_calls() {
     for restarts in 1..=4 {
         node.fake.exit("web-node-a/main", 1);
         node.fake.wait_for("the container to run again", |world| {
-            crate::node::Seen::of(world, "web").is_exactly(&[("main", restarts)])
+            super::node::Seen::of(world, "web").is_exactly(&[("main", restarts)])
         });
     }
     // Relist the exit, start the next instance, relist it, remove the oldest instance, relist that.

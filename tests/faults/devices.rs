@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
-use super::device_plugin::messages::*;
-use super::device_plugin::{Plugin, ask};
 use super::node::{Manifest, Node};
+use crate::device_plugin::messages::*;
+use crate::device_plugin::{Plugin, ask};
 
 pub(crate) const CAMERA: &str = "example.com/camera";
 

@@ -2,7 +2,7 @@
 
 use coracle::protocol::grpc::Code;
 
-use crate::node::{BUSYBOX, Events, Manifest, Node, PATIENCE};
+use super::node::{BUSYBOX, Events, Manifest, Node, PATIENCE};
 
 const APP: &str = "registry.example/app:1";
 

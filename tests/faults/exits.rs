@@ -2,7 +2,7 @@
 
 use coracle::protocol::grpc::Code;
 
-use crate::node::{Manifest, Node};
+use super::node::{Manifest, Node};
 
 /// A node with a pod whose container has exited once.
 fn after_an_exit(arrange: impl Fn(&Node)) -> Node {

@@ -6,7 +6,7 @@ use coracle::platform::cri::v1::{ContainerState, ExecSyncResponse, StopContainer
 use coracle::protocol::grpc::Code;
 use coracle::protocol::protobuf::{decode, encode};
 
-use crate::node::{Manifest, Node, Seen};
+use super::node::{Manifest, Node, Seen};
 
 /// A node with a pod `web` that has this hook, and a pod `other` without one.
 fn node_with(hook: &str, grace: u32, arrange: impl Fn(&Node)) -> Node {

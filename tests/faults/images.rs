@@ -2,7 +2,7 @@
 
 use coracle::protocol::grpc::Code;
 
-use crate::node::{BUSYBOX, Manifest, Node};
+use super::node::{BUSYBOX, Manifest, Node};
 
 const APP: &str = "registry.example/app:1";
 

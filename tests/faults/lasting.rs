@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use coracle::protocol::grpc::Code;
 
-use crate::life::{Case, Moment, UID, check_repeated, in_each};
-use crate::node::{Node, Seen};
+use super::life::{Case, Moment, UID, check_repeated, in_each};
+use super::node::{Node, Seen};
 
 /// Calls whose requests identify the pod, and `PodSandboxStatus`, which no other pod needs meanwhile.
 const CASES: &[(Moment, &[&str])] = &[

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
 
+use super::node::{BUSYBOX, Manifest, Node, Seen};
 use crate::fake_cri::Call;
-use crate::node::{BUSYBOX, Manifest, Node, Seen};
 
 /// A moment in the pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::node::{Manifest, Node};
+use super::node::{Manifest, Node};
 
 #[test]
 fn a_blocked_log_delays_nothing_and_lost_lines_are_counted() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use coracle::protocol::grpc::Code;
 
-use crate::node::{Manifest, Node, PATIENCE};
+use super::node::{Manifest, Node, PATIENCE};
 
 #[track_caller]
 fn wait_for(what: &str, claim: impl Fn() -> bool) {

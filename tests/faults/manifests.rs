@@ -3,7 +3,7 @@
 use coracle::platform::cri::v1::{RemovePodSandboxRequest, RunPodSandboxRequest};
 use coracle::protocol::grpc::Code;
 
-use crate::node::{Manifest, Node, Seen, page};
+use super::node::{Manifest, Node, Seen, page};
 
 fn web(image_is: &str) -> Manifest {
     Manifest::new("web").container("main", image_is).spec("terminationGracePeriodSeconds: 2")

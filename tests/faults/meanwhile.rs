@@ -1,7 +1,7 @@
 //! A slow call after a cut connection does not delay pods. The simulation has the slow calls of the other moments.
 
-use crate::life::{Case, Moment, check_repeated, in_each};
-use crate::node::{Manifest, Node};
+use super::life::{Case, Moment, check_repeated, in_each};
+use super::node::{Manifest, Node};
 
 const CALLS: [&str; 4] = ["Version", "Status", "ListPodSandbox", "ListContainers"];
 

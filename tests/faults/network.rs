@@ -1,6 +1,6 @@
 //! The runtime's network is not ready.
 
-use crate::node::{Manifest, Node};
+use super::node::{Manifest, Node};
 
 #[test]
 fn only_host_network_pods_start_before_the_network_is_ready() {

@@ -1,18 +1,5 @@
 //! A node under test: the agent with a folder and a fake runtime of its own. Needs no root.
 
-#[path = "../containerd/node/events.rs"]
-mod events;
-#[path = "../containerd/node/manifest.rs"]
-#[expect(dead_code, reason = "other tests write other manifests")]
-mod manifest;
-#[path = "../containerd/node/page.rs"]
-mod page;
-#[path = "../containerd/node/pods.rs"]
-#[expect(dead_code, reason = "other tests ask for other things")]
-mod pods;
-#[path = "../containerd/node/settings.rs"]
-mod settings;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -23,12 +10,10 @@ use coracle::platform::cri::v1::{ContainerConfig, ContainerState, CreateContaine
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::fake_cri::{FakeCri, World};
+use crate::containerd::node::settings;
+use crate::fake_cri::{FakeCri, World};
 
-pub(crate) use events::Events;
-pub(crate) use manifest::{BUSYBOX, Manifest};
-pub(crate) use page::page;
-pub(crate) use pods::{NODE_NAME, Pods};
+pub(crate) use crate::containerd::node::{BUSYBOX, Events, Manifest, NODE_NAME, Pods, page};
 
 /// Long enough for a busy machine. A test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,9 +1,9 @@
 //! The pod resources API.
 
-use super::device_plugin::ask;
-use super::device_plugin::messages::*;
 use super::devices::{CAMERA, one_with_a_camera};
 use super::node::{Manifest, NODE_NAME, Node, Pods};
+use crate::device_plugin::ask;
+use crate::device_plugin::messages::*;
 
 #[test]
 fn pod_resources_list_the_devices_of_each_pod() {

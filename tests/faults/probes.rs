@@ -4,7 +4,7 @@ use coracle::platform::cri::v1::ExecSyncResponse;
 use coracle::protocol::grpc::Code;
 use coracle::protocol::protobuf::encode;
 
-use crate::node::{Manifest, Node};
+use super::node::{Manifest, Node};
 
 /// A node with a pod `web` whose container has these fields, such as `livenessProbe: {…}`.
 fn node_with(fields: &str) -> Node {

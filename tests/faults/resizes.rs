@@ -4,7 +4,7 @@ use coracle::platform::cri::v1::UpdateContainerResourcesRequest;
 use coracle::protocol::grpc::Code;
 use serde_json::Value;
 
-use crate::node::{Manifest, Node};
+use super::node::{Manifest, Node};
 
 fn sized(cpu: &str, more: &str) -> Manifest {
     let resources = format!("resources: {{requests: {{cpu: {cpu}}}}}{more}");
@@ -78,7 +78,7 @@ fn restart_container_policy_restarts_only_the_resized_container() {
     node.wait_until_ready("web");
     node.apply(&sized("200m", policy));
     node.fake.wait_for("the container to run again", |world| {
-        crate::node::Seen::of(world, "web").is_exactly(&[("main", 1), ("side", 0)])
+        super::node::Seen::of(world, "web").is_exactly(&[("main", 1), ("side", 0)])
     });
     assert!(told(&node).is_empty());
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use coracle::platform::cri::v1::CgroupDriver;
 use coracle::protocol::grpc::Code;
 
+use super::node::{Manifest, Node};
 use crate::fake_cri::State;
-use crate::node::{Manifest, Node};
 
 /// The calls that change the runtime's state.
 const ACTS: [&str; 6] =
@@ -39,7 +39,7 @@ fn a_restarted_runtime_with_its_pods_causes_only_a_relist() {
         node.wait_until("the runtime is known to be ready", |_| node.says_that_the_runtime_is_ready());
         let now = node.pods();
         for name in ["one", "two"] {
-            let ids = |pods: &crate::node::Pods| pods.get(name).unwrap().container("main").id();
+            let ids = |pods: &super::node::Pods| pods.get(name).unwrap().container("main").id();
             assert_eq!((ids(&now), now.has(name, |pod| pod.is_ready())), (ids(&pods), true), "round {round}");
         }
     }
@@ -56,7 +56,7 @@ fn pods_lost_in_a_runtime_restart_are_recreated() {
     for name in ["one", "two"] {
         // The logs of the earlier instance remain, so it counts as an attempt.
         node.fake.wait_for("the pod to run again", |world| {
-            crate::node::Seen::of(world, name).is_exactly(&[("main", 1), ("side", 1)])
+            super::node::Seen::of(world, name).is_exactly(&[("main", 1), ("side", 1)])
         });
         node.wait_until_ready(name);
     }
@@ -75,7 +75,7 @@ fn runtime_failures_after_a_reboot_cause_no_crash_loop_back_off() {
         node.start_agent();
         let begun = Instant::now();
         node.fake.wait_for("the pod to run again", |world| {
-            crate::node::Seen::of(world, "one").running() == [("main", 1), ("side", 1)]
+            super::node::Seen::of(world, "one").running() == [("main", 1), ("side", 1)]
         });
         // Two runtime failures back off for at most 4.5 s. Two crashes would back off for 20 s.
         let took = begun.elapsed();
@@ -181,6 +181,6 @@ fn pods_removed_during_an_outage_stop_afterwards() {
     node.apply(&Manifest::new("later").container("main", ""));
     node.wait_until("the later manifest was read, and so the removal", |pods| pods.get("later").is_some());
     node.fake.start_again();
-    node.fake.wait_for("the pod to go", |world| crate::node::Seen::of(world, "one").sandboxes.is_empty());
+    node.fake.wait_for("the pod to go", |world| super::node::Seen::of(world, "one").sandboxes.is_empty());
     assert_eq!(node.seen("two").running(), [("main", 0), ("side", 0)]);
 }

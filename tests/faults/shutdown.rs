@@ -6,9 +6,9 @@ use coracle::platform::cri::v1::StopContainerRequest;
 use coracle::protocol::protobuf::decode;
 use serde_json::Value;
 
+use super::node::{Manifest, Node};
 use crate::fake_cri::State;
 use crate::fake_logind::FakeLogind;
-use crate::node::{Manifest, Node};
 
 const PHASES: &str = "runtimeRequestTimeout: 60s\nshutdownGracePeriodByPodPriority:\n\
                       - {priority: 0, shutdownGracePeriodSeconds: 20}\n\

@@ -2,7 +2,7 @@
 
 use coracle::protocol::grpc::Code;
 
-use crate::node::{Manifest, Node, Seen, page};
+use super::node::{Manifest, Node, Seen, page};
 
 const DATA: &str = "registry.example/data:1";
 

@@ -14,7 +14,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
-use crate::node::{Manifest, Node};
+use super::node::{Manifest, Node};
 
 /// Starts a local server that sends these bytes to each client and closes the connection.
 fn server(answer: &Arc<Mutex<Vec<u8>>>) -> u16 {

@@ -5,7 +5,7 @@ use coracle::platform::cri::v1::{
 };
 use coracle::protocol::grpc::Code;
 
-use crate::node::{Manifest, Node};
+use super::node::{Manifest, Node};
 
 const DATA: &str = "registry.example/data:1";
 

@@ -16,7 +16,7 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, mkfifo};
 
-use crate::node::{Manifest, Node, PATIENCE};
+use super::node::{Manifest, Node, PATIENCE};
 
 /// Short, but long enough for a busy machine.
 const INTERVAL: Duration = Duration::from_secs(4);

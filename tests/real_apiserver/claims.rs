@@ -5,9 +5,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::control_plane::Assets;
-use crate::node::{BUSYBOX, STAY};
+use super::cluster::Cluster;
+use super::control_plane::Assets;
+use super::node::{BUSYBOX, STAY};
 
 /// Two cameras of the node, like /dev/zero and /dev/urandom. Returns the path of the first.
 fn plug_in_cameras(cluster: &mut Cluster) -> String {

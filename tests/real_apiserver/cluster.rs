@@ -10,10 +10,10 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::certificates::{Validity, from_pem};
-use crate::control_plane::{ADDRESS, Assets, ControlPlane, User};
-use crate::der;
-use crate::node::{NODE_NAME, Node};
+use super::certificates::{Validity, from_pem};
+use super::control_plane::{ADDRESS, Assets, ControlPlane, User};
+use super::der;
+use super::node::{NODE_NAME, Node};
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
 /// Long enough for a busy machine.

@@ -10,9 +10,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 
-use crate::certificates::{Authority, Certified, Validity};
-use crate::identity::Identity;
-use crate::node::{Node, Process, wait_for};
+use super::certificates::{Authority, Certified, Validity};
+use super::identity::Identity;
+use super::node::{Node, Process, wait_for};
 
 /// The node's address in its network namespace.
 pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);

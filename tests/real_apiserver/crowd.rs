@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::node::activity::{Activity, Done, Memory};
-use crate::node::{BUSYBOX, NODE_NAME, Node, wait_for};
+use super::cluster::Cluster;
+use super::node::activity::{Activity, Done, Memory};
+use super::node::{BUSYBOX, NODE_NAME, Node, wait_for};
 
 /// The default maximum of pods on a node.
 pub(crate) const PODS: usize = 110;

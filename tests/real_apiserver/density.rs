@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cluster::{Cluster, condition};
-use crate::control_plane::Assets;
-use crate::crowd::{Crowd, LeaseWatch, PODS, Rest};
+use super::cluster::{Cluster, condition};
+use super::control_plane::Assets;
+use super::crowd::{Crowd, LeaseWatch, PODS, Rest};
 
 /// The controller that evicts pods waits for 50 seconds without a renewal.
 const OLDEST_LEASE: Duration = Duration::from_secs(15);

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::cluster::{Cluster, TOKEN, condition, mode};
-use crate::control_plane::{ADDRESS, Assets};
-use crate::node::{NODE_NAME, find_program};
+use super::cluster::{Cluster, TOKEN, condition, mode};
+use super::control_plane::{ADDRESS, Assets};
+use super::node::{NODE_NAME, find_program};
 
 #[test]
 fn a_node_behind_a_proxy_joins() {

@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, LONGEST};
-use crate::control_plane::Assets;
-use crate::node::{BUSYBOX, NODE_NAME, STAY, wait_for};
+use super::cluster::{Cluster, LONGEST};
+use super::control_plane::Assets;
+use super::node::{BUSYBOX, NODE_NAME, STAY, wait_for};
 
 /// Runs a pod bound to the node, because no scheduler exists.
 pub(crate) fn run(cluster: &Cluster, name: &str, script: &str) {

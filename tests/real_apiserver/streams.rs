@@ -7,10 +7,10 @@ use std::process::{Output, Stdio};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::cluster::{Cluster, LONGEST};
-use crate::control_plane::Assets;
-use crate::node::{STAY, wait_for};
-use crate::pods::run;
+use super::cluster::{Cluster, LONGEST};
+use super::control_plane::Assets;
+use super::node::{STAY, wait_for};
+use super::pods::run;
 
 impl Cluster {
     fn exec(&self, script: &str) -> Output {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
-use crate::control_plane::Assets;
-use crate::node::{BUSYBOX, NODE_NAME, STAY};
+use super::cluster::Cluster;
+use super::control_plane::Assets;
+use super::node::{BUSYBOX, NODE_NAME, STAY};
 
 impl Cluster {
     /// The pods of the Deployment, by name, with the value of their variable.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{CSI_NODE, SHORT, claiming};
+use crate::cluster::joined::{Joined, NODE, STATUS};
+use crate::cluster::pods::WEB;
 use crate::csi_driver::{Call, Driver, NAME, STAGE_UNSTAGE_VOLUME};
 use crate::fake_api::world::Network;
-use crate::joined::{Joined, NODE, STATUS};
-use crate::pods::WEB;
 
 /// The volume's name in the node status, and the name of its VolumeAttachment.
 fn attached_names() -> (String, String) {

@@ -5,10 +5,10 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{SHORT, claiming, with_device};
+use crate::cluster::joined::Joined;
+use crate::cluster::pods::{WEB, is_ready};
 use crate::csi_driver::messages::AccessType;
 use crate::csi_driver::{Call, Driver, NAME, STAGE_UNSTAGE_VOLUME};
-use crate::joined::Joined;
-use crate::pods::{WEB, is_ready};
 
 #[test]
 fn block_volumes_are_published_linked_and_removed_in_order() {

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::{ALL_IN_ORDER, SHORT, claiming};
+use crate::cluster::joined::Joined;
+use crate::cluster::pods::{WEB, is_ready, pod};
 use crate::csi_driver::{Driver, NAME, STAGE_UNSTAGE_VOLUME};
 use crate::fake_api::world::Network;
-use crate::joined::Joined;
-use crate::pods::{WEB, is_ready, pod};
 
 const PUBLISH: [&str; 2] = ["NodeStageVolume", "NodePublishVolume"];
 const UNPUBLISH: [&str; 2] = ["NodeUnpublishVolume", "NodeUnstageVolume"];

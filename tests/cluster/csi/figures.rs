@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{SHORT, claiming, with_device};
+use crate::cluster::door::{Place, get_plain};
+use crate::cluster::joined::Joined;
+use crate::cluster::pods::{mounted, pod};
 use crate::csi_driver::{Call, Driver, GET_VOLUME_STATS, NAME, STAGE_UNSTAGE_VOLUME};
-use crate::door::{Place, get_plain};
-use crate::joined::Joined;
-use crate::pods::{mounted, pod};
 
 impl Joined {
     /// A node with a mounted volume and an open stats endpoint, and the endpoint's address.

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use super::{SHORT, claiming};
+use crate::cluster::joined::Joined;
+use crate::cluster::pods::{WEB, is_ready, mounted, pod};
 use crate::csi_driver::{Call, Driver, EXPAND_VOLUME, STAGE_UNSTAGE_VOLUME};
 use crate::fake_api::request_log::Request;
-use crate::joined::Joined;
-use crate::pods::{WEB, is_ready, mounted, pod};
 
 const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
 

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::csi_driver::{Driver, NAME};
 use super::joined::Joined;
 use super::pods::{WEB, mounted, pod};
+use crate::csi_driver::{Driver, NAME};
 
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 const CSI_NODE: &str = "/apis/storage.k8s.io/v1/csinodes/node-a";

@@ -9,10 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{ALL_IN_ORDER, CSI_NODE, SHORT, claiming};
+use crate::cluster::joined::{Joined, NODE};
+use crate::cluster::pods::{WEB, is_ready, mounted, pod};
 use crate::csi_driver::messages::AccessType;
 use crate::csi_driver::{Call, Driver, NAME, STAGE_UNSTAGE_VOLUME, VOLUME_MOUNT_GROUP};
-use crate::joined::{Joined, NODE};
-use crate::pods::{WEB, is_ready, mounted, pod};
 
 #[test]
 fn a_volume_is_staged_published_and_removed_in_order() {

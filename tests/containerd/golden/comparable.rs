@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::recording::Recording;
 use super::{Configuration, NODE_IP};
-use crate::node::{Event, Events, Pod};
+use crate::containerd::node::{Event, Events, Pod};
 
 /// Timestamps.
 const MOMENTS: [&str; 6] =

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::recording::seen_inside;
-use crate::node::Node;
+use crate::containerd::node::Node;
 
 /// The pods with a recording of their inside.
 pub(super) const RECORDED: [&str; 4] = ["dns-hosts", "env", "running", "volumes"];

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::node::{BUSYBOX, Node, POLL};
+use super::node::{BUSYBOX, Node, POLL};
 use comparable::differences;
 use recording::{PODS, Recording};
 

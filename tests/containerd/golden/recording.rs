@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::node::{Event, Events};
+use crate::containerd::node::{Event, Events};
 
 /// Every recorded pod.
 pub(super) const PODS: [&str; 27] = [

@@ -1,5 +1,5 @@
-//! CRI-O instead of containerd: `CORACLE_CRIO=DIR cargo test --test containerd`, with `crio` and `pinns` in DIR, and
-//! conmon, runc and skopeo installed.
+//! CRI-O instead of containerd: `CORACLE_CRIO=DIR cargo test --test integration containerd::`, with `crio` and `pinns`
+//! in DIR, and conmon, runc and skopeo installed.
 //!
 //! Tests that talk to containerd itself fail on CRI-O with a message that says so.
 

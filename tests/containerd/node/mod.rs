@@ -12,7 +12,7 @@ mod page;
 mod pods;
 mod process;
 mod runtime;
-mod settings;
+pub(crate) mod settings;
 
 use std::fs;
 use std::io::{Read, Write};

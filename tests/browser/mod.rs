@@ -1,24 +1,13 @@
 //! The status page in a real Chromium beside a real containerd.
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test: a panic here is its failure"
-)]
 
 mod chromium;
-#[path = "../containerd/node/mod.rs"]
-#[expect(dead_code, unused_imports, reason = "other tests ask for other things")]
-mod node;
-#[path = "../containerd/registry.rs"]
-#[expect(dead_code, reason = "other tests ask for other things")]
-mod registry;
 
 use std::path::Path;
 
 use chromium::Chromium;
 use nix::sys::signal::Signal;
+
+use crate::containerd::{node, registry};
 use node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
 use registry::{Proxy, Registry, Way, make_image, remove_image};
 

@@ -1,5 +1,4 @@
 //! The binary's responses to command lines: exit codes, and one line for an error.
-#![expect(clippy::unwrap_used, reason = "a test: a panic here is its failure")]
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};

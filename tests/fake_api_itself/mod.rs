@@ -1,18 +1,8 @@
 //! Tests of the fake API server against the behaviour of kube-apiserver.
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test: a panic here is its failure"
-)]
 
 mod client;
 mod credentials;
 mod deletions;
-#[path = "../fake_api/mod.rs"]
-#[expect(dead_code, reason = "parts of it are for simulations")]
-mod fake_api;
 mod faults;
 mod furniture;
 mod http2;
@@ -27,7 +17,7 @@ mod wire;
 
 use serde_json::{Value, json};
 
-use fake_api::{FakeApi, Options};
+use crate::fake_api::{FakeApi, Options};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const WEB: &str = "/api/v1/namespaces/default/pods/web";

@@ -1,16 +1,6 @@
 //! Tests the fake runtime through this crate's client, so the client is tested too.
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test: a panic here is its failure"
-)]
 
 mod behaviour;
-#[path = "../fake_cri/mod.rs"]
-#[expect(dead_code, reason = "parts of it are for simulations")]
-mod fake_cri;
 mod faults;
 
 use std::error::Error as _;
@@ -23,7 +13,7 @@ use coracle::platform::rpc;
 use coracle::platform::rt;
 use coracle::protocol::grpc::Code;
 
-use fake_cri::{FakeCri, World};
+use crate::fake_cri::{FakeCri, World};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

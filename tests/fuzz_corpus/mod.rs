@@ -1,51 +1,13 @@
 //! Runs the fuzz targets on their corpora and on deterministic mutations of them. `fuzz/run` searches further.
 
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test: a panic here is its failure"
-)]
-
-#[path = "../fuzz/checks/archive.rs"]
-mod archive;
-#[path = "../fuzz/checks/container_files.rs"]
-mod container_files;
-#[path = "../fuzz/checks/grpc_framing.rs"]
-mod grpc_framing;
-#[path = "../fuzz/checks/gzip.rs"]
-mod gzip;
-#[path = "../fuzz/checks/hpack.rs"]
-mod hpack;
-#[path = "../fuzz/checks/http1.rs"]
-mod http1;
-#[path = "../fuzz/checks/http1_request.rs"]
-mod http1_request;
-#[path = "../fuzz/checks/http2.rs"]
-mod http2;
-#[path = "../fuzz/checks/manifest.rs"]
-mod manifest;
-#[path = "../fuzz/checks/offline_record.rs"]
-mod offline_record;
-#[path = "../fuzz/checks/patch.rs"]
-mod patch;
-#[path = "../fuzz/checks/plugin_answers.rs"]
-mod plugin_answers;
-#[path = "../fuzz/checks/pod_fields.rs"]
-mod pod_fields;
-#[path = "../fuzz/checks/protobuf.rs"]
-mod protobuf;
-#[path = "../fuzz/checks/registry_answers.rs"]
-mod registry_answers;
-#[path = "../fuzz/checks/spdy.rs"]
-mod spdy;
-#[path = "../fuzz/checks/x509.rs"]
-mod x509;
+#[path = "../../fuzz/checks/mod.rs"]
+mod checks;
 
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
+
+use checks::*;
 
 /// Mutated inputs per target.
 const MUTATIONS: u64 = 2000;

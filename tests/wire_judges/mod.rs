@@ -1,5 +1,4 @@
 //! Independent implementations judge the wire protocols in both directions: h2 for HTTP/2, tonic for gRPC calls.
-#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "tests: a panic here is a failure")]
 
 mod grpc;
 mod http2;

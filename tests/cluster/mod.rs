@@ -1,0 +1,42 @@
+//! The agent as a node of a cluster: the real program beside a fake runtime and a fake API server.
+
+mod burst;
+mod certificates;
+mod claims;
+mod credential_tokens;
+mod csi;
+mod devices;
+mod door;
+mod dra;
+mod dra_costs;
+mod dra_device_files;
+mod dra_endings;
+mod dra_health;
+mod endings;
+mod endurance;
+mod events;
+mod forward_proxy;
+mod golden;
+mod histories;
+mod inside;
+mod joined;
+mod joining;
+mod large_pods;
+mod lease;
+mod offline;
+mod outages;
+mod pods;
+mod proxies;
+mod registration;
+mod resizes;
+mod secrets;
+mod serving;
+mod shared_images;
+mod shutdown;
+mod status;
+mod strangers;
+mod sync;
+mod tracing;
+mod trust_bundles;
+
+use crate::faults::node;

@@ -1,0 +1,19 @@
+//! A node of a real cluster: the real program and containerd beside a real kube-apiserver and etcd. Each test has its
+//! own in its own namespaces.
+//!
+//! `KUBEBUILDER_ASSETS` names a directory with `kube-apiserver`, `etcd` and `kubectl`, like envtest's. A
+//! `kube-controller-manager` in it is used, and a `kube-scheduler` by the tests that need it. Without the variable, each
+//! test prints one line that says why it did not run.
+
+mod claims;
+mod cluster;
+mod control_plane;
+mod crowd;
+mod density;
+mod nodes;
+mod pods;
+mod streams;
+mod workloads;
+
+use crate::containerd::node;
+use crate::fake_api::{certificates, der, identity};
