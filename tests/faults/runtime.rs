@@ -184,3 +184,27 @@ fn pods_removed_during_an_outage_stop_afterwards() {
     node.fake.wait_for("the pod to go", |world| super::node::Seen::of(world, "one").sandboxes.is_empty());
     assert_eq!(node.seen("two").running(), [("main", 0), ("side", 0)]);
 }
+
+/// The fake runtime accepts 100 calls on a connection.
+#[test]
+fn hanging_calls_of_many_pods_delay_neither_relists_nor_other_pods() {
+    let mut node = Node::new();
+    node.configure("maxPods: 150\nsyncFrequency: 1s\n");
+    node.fake.on("RunPodSandbox").about("slow").hang();
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    for number in 0..110 {
+        node.apply(&Manifest::new(&format!("slow-{number}")).container("main", ""));
+    }
+    node.fake.wait_for_calls("RunPodSandbox", 111);
+    let relists = node.fake.look(|world| world.calls_of("ListContainers"));
+    node.fake.exit("web-node-a/main", 1);
+    node.wait_until("the container runs again", |pods| {
+        pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
+    });
+    node.apply(&Manifest::new("later").container("main", ""));
+    node.wait_until_ready("later");
+    node.fake.wait_for_calls("ListContainers", relists + 3);
+    assert!(node.says_that_the_runtime_is_ready());
+}

@@ -64,7 +64,7 @@ async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option
 }
 
 async fn observe(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Result<Option<Observation>, cri::Error> {
-    if runtime.is_running(process).await? {
+    if runtime.is_running(pod, process).await? {
         return Ok(None);
     }
     runtime.observe_pod(pod).await.map(Some)

@@ -126,6 +126,7 @@ impl StreamKind {
 
     /// Requests the URL of the stream from the runtime.
     async fn url(self, cri: &RuntimeService, id: String) -> Result<String, cri::Error> {
+        let cri = cri.of_pod(&id);
         match self {
             Self::Exec { command: cmd, streams: Streams { stdin, stdout, stderr, tty }, .. } => {
                 cri.exec(&ExecRequest { container_id: id, cmd, tty, stdin, stdout, stderr }).await

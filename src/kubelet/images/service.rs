@@ -32,7 +32,7 @@ pub(crate) trait Service {
 
 impl Service for ImageService {
     async fn status(&self, image: &ImageSpec) -> Result<Option<Image>, ImageError> {
-        Ok(self.image_status(image).await?)
+        Ok(self.for_pods(&image.image).image_status(image).await?)
     }
 
     async fn pull(
@@ -41,7 +41,7 @@ impl Service for ImageService {
         auth: Option<&AuthConfig>,
         sandbox: &PodSandboxConfig,
     ) -> Result<String, ImageError> {
-        Ok(self.pull_image(image, auth, Some(sandbox), PULL_LIMIT).await?)
+        Ok(self.for_pods(&image.image).pull_image(image, auth, Some(sandbox), PULL_LIMIT).await?)
     }
 
     async fn list(&self) -> Result<Vec<Image>, ImageError> {

@@ -127,7 +127,8 @@ impl PodRuntime {
                     self.kill_containers(pod, observed, (ids, *why), cancel).await.map_err(|error| one_line(&error))
                 }
                 Action::RemoveContainer { id } => {
-                    gone_is_fine(self.cri.remove_container(id).await).map_err(|error| one_line(&error))
+                    gone_is_fine(self.cri_for(&pod.metadata.uid).remove_container(id).await)
+                        .map_err(|error| one_line(&error))
                 }
                 Action::ResizePod => Ok(()),
                 Action::ResizeContainer { id, place, .. } => {
@@ -223,7 +224,7 @@ impl PodRuntime {
         }
         let handler = self.handler(pod)?;
         let begun = rt::now();
-        let made = self.cri.run_pod_sandbox(&config, &handler).await;
+        let made = self.cri_for(&pod.metadata.uid).run_pod_sandbox(&config, &handler).await;
         let id = made.map_err(|error| {
             metrics::count(Count::SandboxErrors, &[&handler]);
             SandboxError::Run(error)
@@ -232,13 +233,13 @@ impl PodRuntime {
         let ips = if pod.spec.host_network {
             self.node.node_ips.current().clone()
         } else {
-            self.sandbox_ips(&id).await.map_err(SandboxError::Status)?
+            self.sandbox_ips(&pod.metadata.uid, &id).await.map_err(SandboxError::Status)?
         };
         Ok(Sandbox { id, config, ips })
     }
 
-    async fn sandbox_ips(&self, id: &str) -> Result<Vec<IpAddr>, cri::Error> {
-        let answer = self.cri.pod_sandbox_status(id, false).await?;
+    async fn sandbox_ips(&self, pod: &PodUid, id: &str) -> Result<Vec<IpAddr>, cri::Error> {
+        let answer = self.cri_for(pod).pod_sandbox_status(id, false).await?;
         Ok(answer.status.map_or_else(Vec::new, |status| super::observe::sandbox(status, None).ips))
     }
 
@@ -293,7 +294,7 @@ impl PodRuntime {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
         self.record_actuated(pod, container).await;
-        let created = self.cri.create_container(&sandbox.id, &config, &sandbox.config).await;
+        let created = self.cri_for(&pod.metadata.uid).create_container(&sandbox.id, &config, &sandbox.config).await;
         let created = created.map_err(|error| words(&error));
         start_metrics::container_created(pod, container, created.as_ref().err().map(String::as_str));
         let id = created.map_err(|failure| Waiting::new(Reason::CREATE_CONTAINER_ERROR, failure))?;
@@ -365,7 +366,7 @@ impl PodRuntime {
     }
 
     async fn start_created(&self, started: &StartedContainer<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
-        if let Err(error) = self.cri.start_container(started.id).await {
+        if let Err(error) = self.cri_for(&started.pod.metadata.uid).start_container(started.id).await {
             return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, words(&error)));
         }
         let (uid, name) = (&started.pod.metadata.uid, &started.container.name);

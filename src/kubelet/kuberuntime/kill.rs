@@ -15,7 +15,7 @@ use crate::kubelet::kuberuntime::{CancelWatch, ContainerIndex, PodRuntime, label
 use crate::platform::cri;
 use crate::platform::rt;
 use crate::state::pods::{ObservedContainer, ObservedPod, SandboxState};
-use crate::types::api::{Container, EventKind, Pod, Reason};
+use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
 
 /// The minimum time left for a container after its hook (kubelet: `minimumGracePeriodInSeconds`).
 const LEAST: Duration = Duration::from_secs(2);
@@ -70,7 +70,7 @@ impl PodRuntime {
         // Also those that are not ready: their network may still be set up, and StopPodSandbox is idempotent.
         for sandbox in &observed.sandboxes {
             if sandbox.state == SandboxState::Ready || observed.newest_sandbox() == Some(sandbox) {
-                self.stop_sandbox(&sandbox.id).await?;
+                self.stop_sandbox(&observed.uid, &sandbox.id).await?;
             }
         }
         Ok(())
@@ -170,7 +170,7 @@ impl PodRuntime {
                 }
             }
             let left = end.saturating_duration_since(rt::now()).max(LEAST);
-            gone_is_fine(self.cri.stop_container(kill.id, left).await)
+            gone_is_fine(self.cri_for(kill.pod.uid).stop_container(kill.id, left).await)
         };
         let Some(hook) = hook else { return stop.await };
         let hook = async {
@@ -186,7 +186,7 @@ impl PodRuntime {
         let container = match kill.spec {
             Some(container) => container,
             None => {
-                written = self.as_written(id).await.unwrap_or_default();
+                written = self.as_written(pod.uid, id).await.unwrap_or_default();
                 &written
             }
         };
@@ -207,8 +207,8 @@ impl PodRuntime {
     }
 
     /// The container from its annotations, if its pod is unknown.
-    async fn as_written(&self, id: &str) -> Option<Container> {
-        let status = self.cri.container_status(id, false).await.ok()?.status?;
+    async fn as_written(&self, pod: &PodUid, id: &str) -> Option<Container> {
+        let status = self.cri_for(pod).container_status(id, false).await.ok()?.status?;
         Some(labels::restored_container(&status.labels, &status.annotations))
     }
 }

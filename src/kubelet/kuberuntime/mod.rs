@@ -59,7 +59,7 @@ use crate::platform::rpc;
 use crate::platform::rt;
 use crate::state::objects::{Lookup, Objects};
 use crate::state::pods::{ObservedCache, Placements, PodDirs, SyncEvent};
-use crate::types::api::Pod;
+use crate::types::api::{Pod, PodUid};
 use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
 
@@ -168,6 +168,11 @@ impl PodRuntime {
     /// The CRI client, for other requests about containers.
     pub(crate) fn cri(&self) -> RuntimeService {
         self.cri.clone()
+    }
+
+    /// The runtime for calls that are made for this pod.
+    fn cri_for(&self, pod: &PodUid) -> RuntimeService {
+        self.cri.of_pod(pod.as_str())
     }
 
     /// Whether the pod's runtime handler supports recursive read-only mounts; `None` while that is not known.

@@ -14,19 +14,22 @@ use crate::kubelet::kuberuntime::kill::gone_is_fine;
 use crate::platform::cri;
 use crate::platform::host::file;
 use crate::platform::rt;
+use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 
 impl PodRuntime {
-    pub(super) async fn stop_sandbox(&self, id: &str) -> Result<(), cri::Error> {
-        match gone_is_fine(self.cri.stop_pod_sandbox(id).await) {
-            Err(error) if mends(&error, id).await => gone_is_fine(self.cri.stop_pod_sandbox(id).await),
+    pub(super) async fn stop_sandbox(&self, pod: &PodUid, id: &str) -> Result<(), cri::Error> {
+        let cri = self.cri_for(pod);
+        match gone_is_fine(cri.stop_pod_sandbox(id).await) {
+            Err(error) if mends(&error, id).await => gone_is_fine(cri.stop_pod_sandbox(id).await),
             result => result,
         }
     }
 
-    pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), cri::Error> {
-        match gone_is_fine(self.cri.remove_pod_sandbox(id).await) {
-            Err(error) if mends(&error, id).await => gone_is_fine(self.cri.remove_pod_sandbox(id).await),
+    pub(super) async fn remove_sandbox(&self, pod: &PodUid, id: &str) -> Result<(), cri::Error> {
+        let cri = self.cri_for(pod);
+        match gone_is_fine(cri.remove_pod_sandbox(id).await) {
+            Err(error) if mends(&error, id).await => gone_is_fine(cri.remove_pod_sandbox(id).await),
             result => result,
         }
     }

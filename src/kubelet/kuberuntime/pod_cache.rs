@@ -10,7 +10,7 @@ use crate::kubelet::kuberuntime::labels::{LabeledPodInfo, POD_UID};
 use crate::kubelet::kuberuntime::termination_message::last_words;
 use crate::kubelet::kuberuntime::{PodRuntime, observe};
 use crate::platform::config::CgroupDriver;
-use crate::platform::cri::{self, v1};
+use crate::platform::cri::{self, RuntimeService, v1};
 use crate::platform::rt;
 use crate::state::pods::{Observation, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState};
 use crate::types::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
@@ -143,8 +143,9 @@ impl PodRuntime {
         let selector = [(POD_UID.to_owned(), uid.as_str().to_owned())];
         let sandboxes = v1::PodSandboxFilter { label_selector: selector.clone().into(), ..Default::default() };
         let containers = v1::ContainerFilter { label_selector: selector.into(), ..Default::default() };
-        let sandboxes = self.cri.list_pod_sandbox(Some(&sandboxes)).await?;
-        Ok((sandboxes, self.cri.list_containers(Some(&containers)).await?))
+        let cri = self.cri_for(uid);
+        let sandboxes = cri.list_pod_sandbox(Some(&sandboxes)).await?;
+        Ok((sandboxes, cri.list_containers(Some(&containers)).await?))
     }
 
     /// The runtime's event stream, as uids of pods.
@@ -153,14 +154,14 @@ impl PodRuntime {
     }
 
     /// Whether the runtime still reports it as running; false if it is missing.
-    pub(crate) async fn is_running(&self, process: &Process) -> Result<bool, cri::Error> {
+    pub(crate) async fn is_running(&self, pod: &PodUid, process: &Process) -> Result<bool, cri::Error> {
         let running = match process {
             Process::Container(id) => {
-                let answer = self.cri.container_status(id, false).await;
+                let answer = self.cri_for(pod).container_status(id, false).await;
                 answer.map(|answer| answer.status.is_some_and(|s| s.state == v1::ContainerState::Running))
             }
             Process::Sandbox(id) => {
-                let answer = self.cri.pod_sandbox_status(id, false).await;
+                let answer = self.cri_for(pod).pod_sandbox_status(id, false).await;
                 answer.map(|answer| answer.status.is_some_and(|s| s.state == v1::PodSandboxState::Ready))
             }
         };
@@ -176,6 +177,7 @@ impl PodRuntime {
         sandboxes: Vec<v1::PodSandbox>,
         containers: Vec<v1::Container>,
     ) -> Result<ObservedPod, cri::Error> {
+        let cri = self.cri_for(uid);
         let known = self.seen.borrow().pod(uid).cloned();
         let known = known.as_deref();
         let mut pod = observe::named(uid, &sandboxes, &containers);
@@ -183,7 +185,7 @@ impl PodRuntime {
             let before = known.and_then(|pod| pod.sandboxes.iter().find(|old| old.id == listed.id));
             match before.filter(|before| observe::sandbox_unchanged(before, &listed)) {
                 Some(before) => pod.sandboxes.push(before.clone()),
-                None => pod.sandboxes.extend(self.sandbox(&listed).await?),
+                None => pod.sandboxes.extend(sandbox(&cri, &listed).await?),
             }
         }
         let old = known.iter().flat_map(|pod| &pod.containers).map(|old| (old.id.as_str(), old));
@@ -192,42 +194,42 @@ impl PodRuntime {
             let before = old.get(listed.id.as_str()).copied();
             match before.filter(|before| observe::container_unchanged(before, &listed)) {
                 Some(before) => pod.containers.push(before.clone()),
-                None => pod.containers.extend(self.container(&listed).await?),
+                None => pod.containers.extend(container(&cri, &listed).await?),
             }
         }
         observe::sort(&mut pod);
         Ok(pod)
     }
+}
 
-    /// `None` if it was removed meanwhile.
-    async fn sandbox(&self, listed: &v1::PodSandbox) -> Result<Option<ObservedSandbox>, cri::Error> {
-        let ready = listed.state == v1::PodSandboxState::Ready;
-        match self.cri.pod_sandbox_status(&listed.id, ready).await {
-            Ok(answer) => {
-                let pid = answer.init_pid();
-                Ok(answer.status.map(|status| observe::sandbox(status, pid)))
-            }
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
+/// `None` if it was removed meanwhile.
+async fn sandbox(cri: &RuntimeService, listed: &v1::PodSandbox) -> Result<Option<ObservedSandbox>, cri::Error> {
+    let ready = listed.state == v1::PodSandboxState::Ready;
+    match cri.pod_sandbox_status(&listed.id, ready).await {
+        Ok(answer) => {
+            let pid = answer.init_pid();
+            Ok(answer.status.map(|status| observe::sandbox(status, pid)))
         }
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
+}
 
-    /// `None` if it was removed meanwhile.
-    async fn container(&self, listed: &v1::Container) -> Result<Option<ObservedContainer>, cri::Error> {
-        let running = listed.state == v1::ContainerState::Running;
-        let answer = match self.cri.container_status(&listed.id, running).await {
-            Ok(answer) => answer,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let pid = answer.init_pid();
-        let Some(status) = answer.status else { return Ok(None) };
-        let message = match status.state {
-            v1::ContainerState::Exited => last_words(&status).await,
-            _ => String::new(),
-        };
-        Ok(Some(observe::container(status, &listed.pod_sandbox_id, pid, &message)))
-    }
+/// `None` if it was removed meanwhile.
+async fn container(cri: &RuntimeService, listed: &v1::Container) -> Result<Option<ObservedContainer>, cri::Error> {
+    let running = listed.state == v1::ContainerState::Running;
+    let answer = match cri.container_status(&listed.id, running).await {
+        Ok(answer) => answer,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let pid = answer.init_pid();
+    let Some(status) = answer.status else { return Ok(None) };
+    let message = match status.state {
+        v1::ContainerState::Exited => last_words(&status).await,
+        _ => String::new(),
+    };
+    Ok(Some(observe::container(status, &listed.pod_sandbox_id, pid, &message)))
 }
 
 /// A false or missing runtime condition in upstream's format; empty if it holds.

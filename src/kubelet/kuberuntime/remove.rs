@@ -16,7 +16,7 @@ impl PodRuntime {
         for garbage in garbage {
             let (id, removed) = match garbage {
                 Garbage::Container { id, log } => (id, self.remove_container(pod, id, log).await),
-                Garbage::Sandbox { id } => (id, self.remove_sandbox(id).await),
+                Garbage::Sandbox { id } => (id, self.remove_sandbox(&pod.uid, id).await),
             };
             if let Err(error) = removed {
                 let message = format!("remove {id} of {}/{}: {}", pod.namespace, pod.name, ErrorChain(&error));
@@ -32,18 +32,18 @@ impl PodRuntime {
     /// Removes all sandboxes and containers of a terminated pod.
     pub(crate) async fn remove_pod(&self, pod: &ObservedPod) -> Result<(), cri::Error> {
         for sandbox in &pod.sandboxes {
-            self.remove_sandbox(&sandbox.id).await?;
+            self.remove_sandbox(&pod.uid, &sandbox.id).await?;
         }
         // RemovePodSandbox removes the sandbox's containers; these containers have no sandbox any more.
         let orphaned = |container: &&ObservedContainer| pod.sandboxes.iter().all(|s| s.id != container.sandbox_id);
         for container in pod.containers.iter().filter(orphaned) {
-            gone_is_fine(self.cri.remove_container(&container.id).await)?;
+            gone_is_fine(self.cri_for(&pod.uid).remove_container(&container.id).await)?;
         }
         Ok(())
     }
 
     async fn remove_container(&self, pod: &ObservedPod, id: &str, log: &str) -> Result<(), cri::Error> {
-        gone_is_fine(self.cri.remove_container(id).await)?;
+        gone_is_fine(self.cri_for(&pod.uid).remove_container(id).await)?;
         let log = self.dirs.logs(&pod.namespace, &pod.name, &pod.uid).join(log);
         let links = self.dirs.log_links();
         rt::blocking_for(pod.uid.as_str(), move || {

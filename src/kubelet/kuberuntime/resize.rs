@@ -223,7 +223,7 @@ impl PodRuntime {
             }
         }
         self.set_uncertain(&running.id, true);
-        if let Err(error) = self.cri.update_container_resources(&running.id, &request).await {
+        if let Err(error) = self.cri_for(&pod.metadata.uid).update_container_resources(&running.id, &request).await {
             // A runtime without this call has changed nothing, and never will.
             if error.is_unimplemented() {
                 self.set_uncertain(&running.id, false);
@@ -275,7 +275,7 @@ impl PodRuntime {
         if let Some(limits) = limits {
             put_limits(&mut resources, limits, &overhead);
         }
-        match self.cri.update_pod_sandbox_resources(sandbox_id, &overhead, &resources).await {
+        match self.cri_for(&pod.metadata.uid).update_pod_sandbox_resources(sandbox_id, &overhead, &resources).await {
             Err(error) if error.is_unimplemented() => Ok(()),
             // containerd 2.2 reports an unimplemented call with another code.
             Err(error) if error.status().is_some_and(|status| status.message.contains("not implemented")) => Ok(()),

@@ -29,6 +29,12 @@ impl ImageService {
         Self { client, timeout }
     }
 
+    /// A handle whose calls are made for pods that need the image. All others are the node's own: they have a share of
+    /// the connection that no pod can take.
+    pub fn for_pods(&self, image: &str) -> Self {
+        Self { client: self.client.of(image), timeout: self.timeout }
+    }
+
     /// All images, or those that `image` refers to.
     pub async fn list_images(&self, image: Option<&ImageSpec>) -> Result<Vec<Image>, Error> {
         let filter = image.map(|image| ImageFilter { image: Some(image.clone()) });

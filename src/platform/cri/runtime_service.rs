@@ -20,8 +20,7 @@ pub struct RuntimeService {
     execs: Rc<Turns>,
 }
 
-/// Most commands that run at the same time, and those of one pod. Each occupies a stream of the connection, of which
-/// servers usually allow at least 100.
+/// Most commands that run at the same time, and those of one pod.
 const EXECS: usize = 96;
 const EXECS_OF_ONE: usize = 4;
 
@@ -40,6 +39,12 @@ impl RuntimeService {
     /// `timeout` is the kubelet's `runtimeRequestTimeout`.
     pub fn new(client: rpc::Client, timeout: Duration) -> Self {
         Self { client, timeout, execs: Turns::new(EXECS, EXECS_OF_ONE) }
+    }
+
+    /// A handle whose calls are made for the pod with this uid. All others are the node's own: they have a share of the
+    /// connection that no pod can take.
+    pub fn of_pod(&self, uid: &str) -> Self {
+        Self { client: self.client.of(uid), ..self.clone() }
     }
 
     /// Watches the connection being made and lost.
@@ -297,7 +302,7 @@ impl RuntimeService {
     ) -> Result<ExecSyncResponse, Error> {
         let turn = self.execs.take(owner).await;
         // 0 would mean no timeout.
-        self.exec_for(turn, id, cmd, whole_seconds(limit).max(1), limit).await
+        self.of_pod(owner).exec_for(turn, id, cmd, whole_seconds(limit).max(1), limit).await
     }
 
     /// Runs `cmd` and waits for its exit, for `longest` at most. Until then the runtime kills it only with its
@@ -313,7 +318,7 @@ impl RuntimeService {
             let late = Status::new(Code::DeadlineExceeded, "too many other commands run in the pod");
             return Err(Error::rpc(path!("ExecSync"), id, rpc::Error::Status(late)));
         };
-        self.exec_for(turn, id, cmd, 0, longest).await
+        self.of_pod(owner).exec_for(turn, id, cmd, 0, longest).await
     }
 
     async fn exec_for(

@@ -34,6 +34,8 @@ pub(super) struct Call {
     answers: ResponseMode,
     /// Longest message.
     limit: u32,
+    /// Whether it was caused by a tenant, not by the node itself.
+    pub(super) is_of_tenant: bool,
     cut: Option<CutAnswer>,
     /// Content that was not taken yet.
     buf: Vec<u8>,
@@ -122,7 +124,7 @@ impl Call {
             ResponseMode::Cut { most } => Some(CutAnswer::new(most)),
             ResponseMode::Many | ResponseMode::One => None,
         };
-        Self { answers, limit, cut, buf: Vec::new(), held: 0 }
+        Self { answers, limit, is_of_tenant: false, cut, buf: Vec::new(), held: 0 }
     }
 
     /// Takes the next complete message from the buffer.

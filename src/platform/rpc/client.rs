@@ -1,37 +1,35 @@
-//! The client: calls to one Unix socket over a connection that is made on demand.
+//! The client: calls to one Unix socket over connections that are made on demand.
 
-use std::cell::Cell;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::rc::{Rc, Weak};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::Duration;
 
 use super::Error;
-use super::call::{Call, Caller, ResponseMode};
-use super::connector::{Attempt, Connector, live};
-use super::link::{Link, Ongoing};
-use super::socket_watch::{self, Identity};
-use crate::platform::rt::{self, UnixStream};
+use super::call::{Call, ResponseMode};
+use super::client_connections::Connections;
+use super::link::Ongoing;
+use crate::platform::rt::{self, Turn, Turns};
 use crate::protocol::grpc;
-use crate::types::time::Backoff;
 
-/// A handle on the connection to one endpoint. Clones share it.
+/// A handle on the connections to one endpoint. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Rc<Inner>,
+    /// The tenant whose calls these are, such as a pod's uid; `None`: the node's own.
+    owner: Option<Rc<str>>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    path: PathBuf,
-    endpoint: Arc<str>,
+    connections: Connections,
     /// Longest message of a response.
     limit: u32,
-    connector: Rc<Connector<Call>>,
-    /// The socket at the last attempt to connect.
-    tried: Rc<Cell<Option<Identity>>>,
+    /// For calls of tenants.
+    turns: Rc<Turns>,
 }
+
+/// Most calls of tenants at a time, and those of one.
+const TENANT_CALLS: usize = 512;
+const OF_ONE: usize = 128;
 
 impl Client {
     /// `endpoint` is `unix:///path` or a path. Connects on the first call. Responses have gRPC's usual limit.
@@ -41,15 +39,14 @@ impl Client {
 
     /// As [`Client::new`], with responses of up to `limit` bytes.
     pub fn with_limit(endpoint: &str, limit: u32) -> Self {
-        let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
-        let inner = Inner {
-            path: PathBuf::from(path),
-            endpoint: Arc::from(endpoint),
-            limit,
-            connector: Rc::new(Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), 0.0)),
-            tried: Rc::default(),
-        };
-        Self { inner: Rc::new(inner) }
+        let inner = Inner { connections: Connections::new(endpoint), limit, turns: Turns::new(TENANT_CALLS, OF_ONE) };
+        Self { inner: Rc::new(inner), owner: None }
+    }
+
+    /// A handle whose unary calls are those of a tenant. They leave a share of the connection to the node's own calls,
+    /// and wait for their turn, at most as long as the call may take, if the tenant or all of them have too many.
+    pub fn of(&self, tenant: &str) -> Self {
+        Self { inner: Rc::clone(&self.inner), owner: Some(tenant.into()) }
     }
 
     /// A unary call. `method` is the path, such as `/runtime.v1.RuntimeService/Version`. The call ends within
@@ -78,6 +75,7 @@ impl Client {
         answers: ResponseMode,
     ) -> Result<Vec<u8>, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
+        let _turn = self.turn(timeout).await?;
         let begun = rt::now();
         match self.unary_once(method, request.clone(), timeout, answers).await {
             // The peer was closing the connection when the call began: try the next connection once.
@@ -88,6 +86,13 @@ impl Client {
         }
     }
 
+    /// The wait for other calls of tenants does not count against the call's own time.
+    async fn turn(&self, longest: Duration) -> Result<Option<Turn>, Error> {
+        let Some(owner) = &self.owner else { return Ok(None) };
+        let turn = rt::deadline(longest, self.inner.turns.take(owner)).await;
+        turn.map(Some).map_err(|rt::Elapsed| Error::NeverSent)
+    }
+
     async fn unary_once(
         &self,
         method: &'static str,
@@ -96,12 +101,14 @@ impl Client {
         answers: ResponseMode,
     ) -> Result<Vec<u8>, Error> {
         let begun = rt::now();
-        let Ok(link) = rt::deadline(timeout, self.inner.link()).await else {
-            let timed_out = || connect_error(&self.inner.endpoint, io::ErrorKind::TimedOut.into());
-            return Err(self.inner.connector.failure().unwrap_or_else(timed_out));
+        let connections = &self.inner.connections;
+        let Ok(link) = rt::deadline(timeout, connections.link(self.owner.is_some())).await else {
+            return Err(connections.failure());
         };
         let left = timeout.saturating_sub(rt::elapsed(begun));
-        let mut ongoing = link?.call(method, request, Some(left), Call::new(answers, self.inner.limit))?;
+        let mut call = Call::new(answers, self.inner.limit);
+        call.is_of_tenant = self.owner.is_some();
+        let mut ongoing = link?.call(method, request, Some(left), call)?;
         match rt::deadline(left, ongoing.only()).await {
             Ok(answer) => answer,
             Err(rt::Elapsed) => Err(ongoing.give_up()),
@@ -111,14 +118,19 @@ impl Client {
     /// A server-streaming call. Returns once the request is queued.
     pub async fn server_streaming(&self, method: &'static str, request: Vec<u8>) -> Result<Streaming, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
-        let link = self.inner.link().await?;
+        let link = self.inner.connections.link(false).await?;
         let ongoing = link.call(method, request, None, Call::new(ResponseMode::Many, self.inner.limit))?;
         Ok(Streaming { ongoing, _client: self.clone() })
     }
 
-    /// Watches the connection being made and lost from now on.
+    /// Watches the first connection being made and lost from now on.
     pub fn watch(&self) -> Watch {
-        Watch { client: self.clone(), seen: self.inner.connector.changed.changes() }
+        Watch { client: self.clone(), seen: self.inner.connections.first.changed.changes() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> &Connections {
+        &self.inner.connections
     }
 }
 
@@ -126,7 +138,7 @@ impl Client {
 #[derive(Debug)]
 pub struct Streaming {
     ongoing: Ongoing<Call>,
-    /// Keeps the connection open.
+    /// Keeps the connections open.
     _client: Client,
 }
 
@@ -148,74 +160,21 @@ pub struct Watch {
 impl Watch {
     /// Waits for the next change: `true` if the connection was made, `false` if it was lost.
     pub async fn changed(&mut self) -> bool {
-        self.client.inner.connector.changed.beyond(self.seen).await;
+        self.client.inner.connections.first.changed.beyond(self.seen).await;
         self.seen += 1;
         // Starts disconnected, and each change toggles the state.
         self.seen % 2 == 1
     }
 }
 
-impl Inner {
-    async fn link(&self) -> Result<Rc<Link<Call>>, Error> {
-        let connect = |attempt| {
-            let (connector, tried) = (Rc::downgrade(&self.connector), Rc::clone(&self.tried));
-            rt::spawn(run(connector, attempt, Arc::clone(&self.endpoint), self.path.clone(), tried))
-        };
-        self.connector.link(connect).await
-    }
-}
-
-fn connect_error(endpoint: &Arc<str>, cause: io::Error) -> Error {
-    Error::Connect { endpoint: Arc::clone(endpoint), cause: Arc::new(cause) }
-}
-
-/// The life of one connection, from the attempt to the loss.
-async fn run(
-    connector: Weak<Connector<Call>>,
-    attempt: Rc<Attempt<Call>>,
-    endpoint: Arc<str>,
-    path: PathBuf,
-    tried: Rc<Cell<Option<Identity>>>,
-) {
-    if let Some(moment) = attempt.not_before {
-        wait(&connector, &path, tried.get(), moment).await;
-    }
-    tried.set(Identity::of(&path));
-    let connected = rt::deadline(CONNECT, UnixStream::connect(&path)).await;
-    match connected.unwrap_or_else(|rt::Elapsed| Err(io::ErrorKind::TimedOut.into())) {
-        Ok(stream) => {
-            let unreachable = |cause| connect_error(&endpoint, cause);
-            live(&connector, &attempt, Caller::to_local(), stream, CONNECT, unreachable).await;
-        }
-        Err(cause) => {
-            if let Some(connector) = connector.upgrade() {
-                connector.failed(&attempt, connect_error(&endpoint, cause));
-            }
-        }
-    }
-}
-
-/// Waits until `moment`, or until the socket is recreated.
-async fn wait(connector: &Weak<Connector<Call>>, path: &Path, tried: Option<Identity>, moment: Instant) {
-    let renewed = async {
-        socket_watch::renewed(path, tried).await;
-        if let Some(connector) = connector.upgrade() {
-            connector.renewed();
-        }
-    };
-    rt::either(rt::sleep_until(moment), renewed).await;
-}
-
-const BACKOFF_FIRST: Duration = Duration::from_millis(100);
-const BACKOFF_MOST: Duration = Duration::from_secs(5);
-
-/// For connecting the socket, and again for the peer's first bytes.
-const CONNECT: Duration = Duration::from_secs(5);
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::path::PathBuf;
+
     use super::*;
-    use crate::platform::rpc::{Reply, Server, handler};
+    use crate::platform::rpc::{Connector, Reply, Server, handler};
+    use crate::types::time::Backoff;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -224,7 +183,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("coracle-client-{name}-{}", std::process::id()));
         let mut client = Client::new(&folder.join("s").to_string_lossy());
         let inner = Rc::get_mut(&mut client.inner).unwrap();
-        inner.connector = Rc::new(Connector::new(Backoff::new(HOUR, HOUR), 0.0));
+        inner.connections.first = Rc::new(Connector::new(Backoff::new(HOUR, HOUR), 0.0));
         (client, folder)
     }
 

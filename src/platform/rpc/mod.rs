@@ -1,6 +1,7 @@
 //! gRPC over Unix sockets: a client, and a server for plugins and tests. Also single calls over TCP.
 //!
-//! A [`Client`] multiplexes its calls over one connection. It connects on the first call, and reconnects on the next
+//! A [`Client`] multiplexes its calls over one connection; calls of tenants, such as pods, use further ones if the server
+//! limits the calls of each. It connects on the first call, and reconnects on the next
 //! call after a loss, with back-off; an idle client has no timer and no large buffer. A call with an unknown outcome is
 //! never repeated here.
 //!
@@ -8,6 +9,7 @@
 
 mod call;
 mod client;
+mod client_connections;
 mod connector;
 mod cut_answer;
 mod drive;

@@ -95,7 +95,7 @@ pub(super) fn checkpoint(
             return failed(&ErrorChain(&error));
         }
         let location = file.display().to_string();
-        match cri.checkpoint_container(&id, &location, limit).await {
+        match cri.of_pod(&id).checkpoint_container(&id, &location, limit).await {
             Ok(()) => Response::json(json!({ "items": [location] }).to_string().into_bytes()),
             Err(error) => failed(&ErrorChain(&error)),
         }
