@@ -52,7 +52,8 @@ fn two_pods_cannot_share_a_host_port() {
     };
     node.apply(&with_port("one", ""));
     wait_ready(&node, "one");
-    let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+    let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports: \
+                   TCP port 18080 is used by default/one-node-a";
     check_rejected(&node, with_port("two", ", hostIP: 127.0.0.1"), "NodePorts", message);
     node.apply(&with_port("three", ", protocol: UDP"));
     wait_ready(&node, "three");

@@ -154,11 +154,10 @@ pub(super) fn preempt(uid: &PodUid) -> EndPod {
 }
 
 fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
-    let status = format!("Pod was rejected: {message}");
     Effect::End(EndPod {
         uid: uid.clone(),
         cause: EndCause::Rejected,
-        failed: PodFailure { reason: reason.clone(), message: status.into(), disruption: None },
+        failed: PodFailure::rejection(reason.clone(), &message),
         grace: Duration::MAX,
         event: Some(PodEvent::of_pod(uid, EventKind::Warning, reason, message)),
     })

@@ -4,20 +4,24 @@
 
 use crate::types::api::{Pod, Protocol};
 
-/// Whether a host port of `pod` is used by one of `others`.
-pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> bool {
+/// A host port of `pod` that one of `others` uses, such as `TCP port 80 is used by default/web`.
+pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> Option<String> {
     let mut wanted: Vec<HostPort<'_>> = host_ports(pod).collect();
     if wanted.is_empty() {
-        return false;
+        return None;
     }
     wanted.sort_unstable_by_key(HostPort::key);
-    others.iter().copied().flat_map(host_ports).any(|taken| {
-        let of = |ip| wanted.binary_search_by_key(&HostPort { ip, ..taken }.key(), HostPort::key).is_ok();
+    let is_wanted = |taken: &HostPort<'_>| {
+        let of = |ip| wanted.binary_search_by_key(&HostPort { ip, ..*taken }.key(), HostPort::key).is_ok();
         // With all addresses taken, any address of the same port conflicts.
         let first = wanted.partition_point(|port| (port.protocol, port.port) < (taken.protocol, taken.port));
         let has_port =
             || wanted.get(first).is_some_and(|port| (port.protocol, port.port) == (taken.protocol, taken.port));
         of(ANY) || if taken.ip == ANY { has_port() } else { of(taken.ip) }
+    };
+    others.iter().find_map(|other| {
+        let HostPort { protocol, port, .. } = host_ports(other).find(is_wanted)?;
+        Some(format!("{protocol} port {port} is used by {}/{}", other.metadata.namespace, other.metadata.name))
     })
 }
 
@@ -78,10 +82,18 @@ mod tests {
             (("", Tcp, 0), ("", Tcp, 0), false),
         ] {
             let [one, other] = [one, other].map(|(ip, protocol, port)| pod(ip, protocol, port));
-            assert_eq!(conflict(&one, &[&other]), expected, "{:?}", one.spec.containers);
-            assert_eq!(conflict(&other, &[&Pod::default(), &one]), expected, "{:?}", one.spec.containers);
+            assert_eq!(conflict(&one, &[&other]).is_some(), expected, "{:?}", one.spec.containers);
+            assert_eq!(conflict(&other, &[&Pod::default(), &one]).is_some(), expected, "{:?}", one.spec.containers);
         }
-        assert!(!conflict(&pod("", Tcp, 80), &[]));
+        assert_eq!(conflict(&pod("", Tcp, 80), &[]), None);
+    }
+
+    #[test]
+    fn conflict_names_port_and_holder() {
+        let mut holder = pod("", Protocol::Udp, 53);
+        (holder.metadata.namespace, holder.metadata.name) = ("default".to_owned(), "dns".to_owned());
+        let why = conflict(&pod("", Protocol::Udp, 53), &[&holder]);
+        assert_eq!(why.as_deref(), Some("UDP port 53 is used by default/dns"));
     }
 
     #[test]
@@ -89,8 +101,8 @@ mod tests {
         let mut init = Pod::default();
         init.spec.init_containers = vec![container("", Protocol::Tcp, 80)];
         let main = pod("", Protocol::Tcp, 80);
-        assert!(!conflict(&main, &[&init]));
+        assert_eq!(conflict(&main, &[&init]), None);
         init.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
-        assert!(conflict(&main, &[&init]));
+        assert!(conflict(&main, &[&init]).is_some());
     }
 }

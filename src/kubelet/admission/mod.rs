@@ -115,18 +115,21 @@ impl Admission {
     }
 
     fn misplaced(&self, pod: &Pod, others: &[&Pod]) -> Option<Rejection> {
+        let mut detail = String::new();
         let (reason, why) = if !self.node.is_selected(pod) {
             (Reason::NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
         } else if !self.node.is_named(pod) {
             (Reason::NODE_NAME, "node(s) didn't match the requested node name")
-        } else if host_ports::conflict(pod, others) {
+        } else if let Some(conflict) = host_ports::conflict(pod, others) {
+            // Upstream does not say which port and pod.
+            detail = [": ", &conflict].concat();
             (Reason::NODE_PORTS, "node(s) didn't have free ports for the requested pod ports")
         } else if !self.node.is_tolerated(pod) {
             (Reason::TAINT_TOLERATION, "node(s) had taints that the pod didn't tolerate")
         } else {
             return None;
         };
-        let message = format!("Predicate {reason} failed: {why}");
+        let message = format!("Predicate {reason} failed: {why}{detail}");
         Some(Rejection { reason, message })
     }
 }
@@ -196,8 +199,11 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    const PORTS: (&str, &str) =
-        ("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports");
+    const PORTS: (&str, &str) = (
+        "NodePorts",
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports: \
+                       TCP port 80 is used by /",
+    );
     const AFFINITY: (&str, &str) =
         ("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector");
     const NAME: (&str, &str) = ("NodeName", "Predicate NodeName failed: node(s) didn't match the requested node name");

@@ -17,7 +17,9 @@ use std::time::Duration;
 use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::probes::ContainerProbeState;
 use crate::state::pods::{AllocatedDevices, MOST_MESSAGE, ObservedPod, Waiting};
-use crate::types::api::{self, AfterExit, Container, ContainerStatus, Pod, PodPhase, PodStatus, Reason, Time};
+use crate::types::api::{
+    self, AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase, PodStatus, Reason, Time,
+};
 use crate::types::sorted::SortedMap;
 use crate::types::text;
 
@@ -91,8 +93,12 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let previous = input.previous.unwrap_or(&pod.status);
     let restarting_all = input.is_restarting_all(previous);
     let statuses = |list, before| container_statuses(input, list, restarting_all, before);
-    let main = statuses(List::Main, &previous.container_statuses);
-    let init = statuses(List::Init, &previous.init_container_statuses);
+    let mut main = statuses(List::Main, &previous.container_statuses);
+    let mut init = statuses(List::Init, &previous.init_container_statuses);
+    if input.failed.is_some_and(PodFailure::is_rejection) {
+        // As upstream's rejectPod: a container that will never be created is not shown as waiting.
+        [&mut init, &mut main].into_iter().for_each(|list| list.retain(|status| !never_existed(status)));
+    }
     let ephemeral = statuses(List::Ephemeral, &previous.ephemeral_container_statuses);
     let (init_by_name, main_by_name) = (by_name(&init), by_name(&main));
     let progress = Progress {
@@ -170,7 +176,25 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
     (phase, reason.cloned().unwrap_or_default(), message.cloned().unwrap_or_default())
 }
 
+fn never_existed(status: &ContainerStatus) -> bool {
+    status.container_id.is_empty()
+        && status.last_state.is_none()
+        && matches!(status.state, None | Some(ContainerState::Waiting(_)))
+}
+
+/// Begins the message of a rejected pod, as upstream.
+const REJECTED: &str = "Pod was rejected: ";
+
 impl PodFailure {
+    /// A pod that admission rejected.
+    pub(crate) fn rejection(reason: Reason, message: &str) -> Self {
+        Self { reason, message: [REJECTED, message].concat().into(), disruption: None }
+    }
+
+    fn is_rejection(&self) -> bool {
+        self.message.starts_with(REJECTED)
+    }
+
     /// Whether the pod has failed even if its containers all exit with 0 (upstream's `PodSyncHandlers`).
     fn overrides_exits(&self) -> bool {
         self.reason == Reason::DEADLINE_EXCEEDED
