@@ -1,26 +1,29 @@
 //! `coracle describe`: details of one pod, in the format of `kubectl describe`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::commands::Describe;
 use super::events::{self, in_one_line, last_seen};
-use super::find_pod::find_pod;
+use super::find_pod::find_entry;
 use super::local_api::get;
+use super::logs::last_lines;
 use super::pod_name::PodName;
 use super::pod_row::PodRow;
 use super::table::table;
 use super::{failed, print};
-use crate::control::server::{NodeStatus, VersionStatus};
+use crate::control::server::{NodeStatus, PodEntry, VersionStatus};
 use crate::platform::host::clock;
 use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{
     Container, ContainerState, ContainerStatus, Event, Map, Pod, QosClass, Quantity, Time, Volume, encode, qos_class,
 };
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Describe) -> ExitCode {
     let namespace = command.namespace.as_deref();
-    let (pod, source) = match find_pod(&command.local_socket, &command.pod, namespace) {
+    let (pod, entry) = match find_entry(&command.local_socket, &command.pod, namespace) {
         Ok(found) => found,
         Err(line) => return failed(&line),
     };
@@ -36,12 +39,27 @@ pub(super) fn run(command: &Describe) -> ExitCode {
     let versions = versions.into_iter().find(|versions| versions.pod == full_name).unwrap_or_default();
     let wanted = PodName::new(&pod.metadata.name, Some(&pod.metadata.namespace));
     let events: Vec<Event> = events.filter(|event| events::is_about(event, &wanted)).collect();
-    print(&text(&pod, &source, &versions, &events, clock::now().unix_seconds()))
+    let logs = crash_logs(&command.local_socket, &pod);
+    print(&text(&pod, &entry, &versions, &events, &logs, clock::now().unix_seconds()))
 }
 
-fn text(pod: &Pod, source: &str, versions: &VersionStatus, events: &[Event], now: i64) -> String {
+/// The last log lines of crashed containers, by name.
+type CrashLogs = SortedMap<String, Vec<String>>;
+
+fn crash_logs(socket: &Path, pod: &Pod) -> CrashLogs {
+    let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    let crashed = statuses.filter_map(|status| {
+        let is_running = matches!(status.state, Some(ContainerState::Running(_)));
+        let ends = [&status.state, &status.last_state].into_iter().flatten();
+        let failed = |state: &ContainerState| matches!(state, ContainerState::Terminated(end) if end.exit_code != 0);
+        ends.into_iter().any(failed).then_some((&status.name, is_running))
+    });
+    crashed.map(|(name, is_running)| (name.clone(), last_lines(socket, pod, name, is_running))).collect()
+}
+
+fn text(pod: &Pod, entry: &PodEntry, versions: &VersionStatus, events: &[Event], logs: &CrashLogs, now: i64) -> String {
     let mut page = Page::default();
-    head(&mut page, pod, source, versions, now);
+    head(&mut page, pod, entry, versions, now);
     for (title, containers, statuses) in [
         ("Init Containers", &pod.spec.init_containers, &pod.status.init_container_statuses),
         ("Containers", &pod.spec.containers, &pod.status.container_statuses),
@@ -51,7 +69,9 @@ fn text(pod: &Pod, source: &str, versions: &VersionStatus, events: &[Event], now
             page.title(title);
         }
         for container in containers {
-            describe_container(&mut page, container, statuses.iter().find(|status| status.name == container.name));
+            let status = statuses.iter().find(|status| status.name == container.name);
+            let log = logs.get(&container.name).map(Vec::as_slice).unwrap_or_default();
+            describe_container(&mut page, container, status, log);
         }
     }
     conditions(&mut page, pod);
@@ -73,12 +93,12 @@ fn text(pod: &Pod, source: &str, versions: &VersionStatus, events: &[Event], now
     page.0
 }
 
-fn head(page: &mut Page, pod: &Pod, source: &str, versions: &VersionStatus, now: i64) {
+fn head(page: &mut Page, pod: &Pod, entry: &PodEntry, versions: &VersionStatus, now: i64) {
     let (meta, status) = (&pod.metadata, &pod.status);
     page.field(0, "Name", &meta.name);
     page.field(0, "Namespace", &meta.namespace);
     page.field(0, "UID", meta.uid.as_str());
-    page.field(0, "Source", source);
+    page.field(0, "Source", &entry.source);
     if !versions.state.is_empty() {
         page.field(0, "Version", format!("{}: {}", versions.state, versions.message));
     }
@@ -99,10 +119,17 @@ fn head(page: &mut Page, pod: &Pod, source: &str, versions: &VersionStatus, now:
     if !status.message.is_empty() {
         page.field(0, "Message", in_one_line(&status.message));
     }
+    if let Some(problem) = &entry.problem {
+        page.field(0, "Problem", in_one_line(&problem.cause));
+        page.field_unless_empty(0, "Advice", &problem.advice);
+        page.field_unless_empty(0, "Detail", &in_one_line(&problem.detail));
+        page.field_unless_empty(0, "Since", &problem.since);
+        page.field_unless_empty(0, "Next Retry", &problem.next_retry);
+    }
     page.list(0, "IPs", status.pod_ips.iter().map(|ip| ip.ip.clone()));
 }
 
-fn describe_container(page: &mut Page, container: &Container, status: Option<&ContainerStatus>) {
+fn describe_container(page: &mut Page, container: &Container, status: Option<&ContainerStatus>, log: &[String]) {
     page.line(2, &format!("{}:", container.name));
     page.field(4, "Container ID", status.map_or("", |status| &status.container_id));
     page.field(4, "Image", &container.image);
@@ -117,6 +144,9 @@ fn describe_container(page: &mut Page, container: &Container, status: Option<&Co
     describe_state(page, "State", status.and_then(|status| status.state.as_ref()));
     if let Some(last) = status.and_then(|status| status.last_state.as_ref()) {
         describe_state(page, "Last State", Some(last));
+    }
+    if !log.is_empty() {
+        page.list(4, "Last Log Lines", log.iter().map(|line| in_one_line(line)));
     }
     page.field(4, "Ready", if status.is_some_and(|status| status.ready) { "True" } else { "False" });
     page.field(4, "Restart Count", status.map_or(0, |status| status.restart_count).to_string());
@@ -246,6 +276,7 @@ const VALUES: usize = 18;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubelet::status::PodProblem;
     use crate::types::api::decode;
 
     #[test]
@@ -276,7 +307,16 @@ mod tests {
             "firstTimestamp": "2027-01-15T07:58:00Z", "lastTimestamp": "2027-01-15T07:59:55Z",
         }));
         let versions = VersionStatus::default();
-        let shown = text(&pod.unwrap().value, "file:/m/web.yaml", &versions, &[event.unwrap().value], 1_800_000_000);
+        let problem = PodProblem {
+            cause: "container main exits with code 1 (3 restarts)".to_owned(),
+            advice: "see its log".to_owned(),
+            detail: "out of\nlight".to_owned(),
+            since: "2027-01-15T07:59:00Z".to_owned(),
+            ..PodProblem::default()
+        };
+        let entry = PodEntry { source: "file:/m/web.yaml".to_owned(), problem: Some(problem), ..PodEntry::default() };
+        let logs = CrashLogs::from_iter([("main".to_owned(), vec!["starting".to_owned(), "no light".to_owned()])]);
+        let shown = text(&pod.unwrap().value, &entry, &versions, &[event.unwrap().value], &logs, 1_800_000_000);
         let expected = "\
 Name:              web-n1
 Namespace:         default
@@ -288,6 +328,10 @@ Labels:            a=1
                    b=2
 Annotations:       <none>
 Status:            CrashLoopBackOff
+Problem:           container main exits with code 1 (3 restarts)
+Advice:            see its log
+Detail:            out of light
+Since:             2027-01-15T07:59:00Z
 IPs:               10.0.0.7
 Containers:
   main:
@@ -305,6 +349,8 @@ Containers:
       Exit Code:   1
       Started:     <none>
       Finished:    <none>
+    Last Log Lines: starting
+                   no light
     Ready:         False
     Restart Count: 3
     Limits:        memory: 64Mi

@@ -18,9 +18,17 @@ pub(super) struct PodListResponse {
 
 /// The pod with this name and its source, or one line about why there is none.
 pub(super) fn find_pod(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(Pod, String), String> {
+    find_entry(socket, name, namespace).map(|(pod, entry)| (pod, entry.source))
+}
+
+/// As [`find_pod`], with everything that the agent says of the pod; the entry's own `pod` is empty.
+pub(super) fn find_entry(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(Pod, PodEntry), String> {
     let answer = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
-    // The same binary wrote them.
-    let read = answer.pods.into_iter().filter_map(|entry| Some((decode::<Pod>(entry.pod).ok()?.value, entry.source)));
+    let read = answer.pods.into_iter().filter_map(|mut entry| {
+        // The same binary wrote it.
+        let pod = decode::<Pod>(entry.pod.take()).ok()?.value;
+        Some((pod, entry))
+    });
     choose(read.collect(), name, namespace)
 }
 
@@ -31,7 +39,7 @@ pub(super) fn name_in_manifest(pod: &Pod) -> &str {
     own.filter(|_| pod.is_static()).unwrap_or(name)
 }
 
-fn choose(pods: Vec<(Pod, String)>, name: &str, namespace: Option<&str>) -> Result<(Pod, String), String> {
+fn choose<T>(pods: Vec<(Pod, T)>, name: &str, namespace: Option<&str>) -> Result<(Pod, T), String> {
     let wanted = PodName::new(name, namespace);
     let is_it = |pod: &Pod| wanted.is(&pod.metadata.namespace, &pod.metadata.name, &pod.spec.node_name);
     let (mut found, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(pod, _)| is_it(pod));

@@ -20,7 +20,7 @@ pub(super) fn run(command: &Logs) -> ExitCode {
         Ok(container) => container,
         Err(line) => return failed(&line),
     };
-    match copy(&command.local_socket, &path(&pod, container, command)) {
+    match copy(&command.local_socket, &path(&pod, container, command), &mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has closed the pipe, like head(1).
         Err(CopyError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
@@ -48,6 +48,21 @@ fn path(pod: &Pod, container: &str, command: &Logs) -> String {
     format!("/containerLogs/{}/{}/{container}?{}", meta.namespace, meta.name, query.join("&"))
 }
 
+/// The last lines of a container's log; none if the agent cannot read it.
+pub(super) fn last_lines(socket: &Path, pod: &Pod, container: &str, previous: bool) -> Vec<String> {
+    let meta = &pod.metadata;
+    let query = format!("tailLines={LAST_LINES}&limitBytes={LAST_BYTES}&previous={previous}");
+    let path = format!("/containerLogs/{}/{}/{container}?{query}", meta.namespace, meta.name);
+    let mut log = Vec::new();
+    match copy(socket, &path, &mut log) {
+        Ok(()) => String::from_utf8_lossy(&log).lines().map(str::to_owned).collect(),
+        Err(CopyError::Input(_) | CopyError::Output(_) | CopyError::Refused(_)) => Vec::new(),
+    }
+}
+
+const LAST_LINES: u32 = 5;
+const LAST_BYTES: u32 = 2048;
+
 enum CopyError {
     Input(io::Error),
     Output(io::Error),
@@ -55,12 +70,11 @@ enum CopyError {
     Refused(String),
 }
 
-/// Copies the log to stdout as it arrives.
-fn copy(socket: &Path, path: &str) -> Result<(), CopyError> {
+/// Copies the log as it arrives.
+fn copy(socket: &Path, path: &str, out: &mut impl Write) -> Result<(), CopyError> {
     let mut stream = UnixStream::connect(socket).map_err(CopyError::Input)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").map_err(CopyError::Input)?;
-    let mut stdout = io::stdout().lock();
-    copy_answer(&mut BufReader::new(stream), &mut stdout)
+    copy_answer(&mut BufReader::new(stream), out)
 }
 
 fn copy_answer(answer: &mut impl BufRead, out: &mut impl Write) -> Result<(), CopyError> {

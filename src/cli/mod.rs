@@ -28,6 +28,7 @@ mod pod_name;
 mod pod_row;
 mod pods;
 mod ports;
+mod problem_lines;
 mod restart;
 mod service;
 mod status;
@@ -109,6 +110,10 @@ fn misused(line: &str) -> ExitCode {
     complain(line);
     ExitCode::from(2)
 }
+
+/// Exit statuses of `coracle status` beside success.
+const DEGRADED: u8 = 3;
+const DOWN: u8 = 4;
 
 /// Prints one line to stderr, with error priority for the journal. A failed write is ignored.
 fn complain(line: &str) {

@@ -8,9 +8,10 @@ use super::commands::{Pods, PodsOutput};
 use super::find_pod::PodListResponse;
 use super::local_api::get;
 use super::pod_row::PodRow;
+use super::problem_lines::problem_lines;
 use super::table::table;
 use super::{failed, print};
-use crate::control::server::PodEntry;
+use crate::control::server::{NodeProblem, PodEntry};
 use crate::platform::host::clock;
 use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{Pod, decode, to_yaml};
@@ -56,6 +57,7 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
     let more: &[&str] = if wide { &["IP", "UID", "SOURCE"] } else { &[] };
     let head = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"].iter().chain(more);
     let mut rows = vec![head.map(|&name| name.to_owned()).collect()];
+    let mut problems = Vec::new();
     for entry in entries {
         // The same binary wrote it. A pod that fails to decode is shown with default values.
         let pod = decode::<Pod>(entry.pod).map(|pod| pod.value).unwrap_or_default();
@@ -64,6 +66,10 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
             Some(next) => format!("{status} (next version: {})", next.split(" (").next().unwrap_or_default()),
             None => status,
         };
+        if let Some(problem) = entry.problem {
+            let name = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
+            problems.extend(problem_lines(&NodeProblem::of_pod(&name, String::new(), problem), now));
+        }
         let mut row = vec![pod.metadata.namespace, pod.metadata.name, ready, status, restarts, age];
         if wide {
             let ip = if pod.status.pod_ip.is_empty() { "<none>".to_owned() } else { pod.status.pod_ip };
@@ -71,12 +77,18 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
         }
         rows.push(row);
     }
-    table(&rows)
+    let mut text = table(&rows);
+    if !problems.is_empty() {
+        text.push('\n');
+        problems.iter().for_each(|line| text.extend([line, "\n"]));
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubelet::status::PodProblem;
 
     const NOW: i64 = 1_800_000_000;
 
@@ -89,6 +101,7 @@ mod tests {
                 "spec": { "containers": [{ "name": "c" }] },
                 "status": { "phase": "Pending", "startTime": "2027-01-15T07:59:00Z" },
             }),
+            problem: None,
         };
         vec![pod("x", "b"), pod("x", "a"), pod("default", "c")]
     }
@@ -102,6 +115,21 @@ x           a      0/1     Pending   0          60s
 x           b      0/1     Pending   0          60s
 ";
         assert_eq!(shown(entries(), PodsOutput::Table, None, NOW), text);
+    }
+
+    #[test]
+    fn problems_follow_the_table() {
+        let mut entries = entries();
+        entries.truncate(1);
+        entries[0].problem = Some(PodProblem {
+            reason: "NodePorts".to_owned(),
+            cause: "port 80 is in use".to_owned(),
+            advice: "choose another hostPort".to_owned(),
+            ..PodProblem::default()
+        });
+        let text = shown(entries, PodsOutput::Table, None, NOW);
+        let problems = "\npod x/b: NodePorts: port 80 is in use\n  -> choose another hostPort\n";
+        assert!(text.ends_with(&["60s\n", problems].concat()), "{text}");
     }
 
     #[test]

@@ -2,44 +2,65 @@
 
 use std::process::ExitCode;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::commands::{Status, StatusOutput};
 use super::images::size;
 use super::local_api::get;
 use super::pod_row::age;
-use super::{failed, print};
+use super::problem_lines::problem_lines;
+use super::{DEGRADED, DOWN, complain, failed, print};
 use crate::control::server::{
-    ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus,
-    PanicRecord, PullBudgetStatus, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
+    ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeHealth, NodeStatus,
+    OfflineStatus, PanicRecord, PodCounts, PullBudgetStatus, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
 };
+use crate::platform::host::clock;
 use crate::types::api::to_yaml;
 use crate::types::error::ErrorChain;
 
+/// Ends with 0 if all is well, 3 if something is wrong, 4 if no pod can be started or the agent does not answer.
 pub(super) fn run(command: &Status) -> ExitCode {
-    let status = match command.output {
-        StatusOutput::Text => get(&command.local_socket, "/status").map(|status| text(&status)),
-        // As the agent sent it, with fields that this version may not know.
-        StatusOutput::Json => get(&command.local_socket, "/status").map(|status: Value| format!("{status:#}\n")),
-        StatusOutput::Yaml => get(&command.local_socket, "/status").map(|status| to_yaml(&status)),
+    // As the agent sent it, with fields that this version may not know.
+    let answer: Value = match get(&command.local_socket, "/status") {
+        Ok(answer) => answer,
+        Err(error) => {
+            complain(&ErrorChain(&error).to_string());
+            return ExitCode::from(DOWN);
+        }
     };
-    match status {
-        Ok(status) => print(&status),
-        Err(error) => failed(&ErrorChain(&error).to_string()),
+    let status = match NodeStatus::deserialize(&answer) {
+        Ok(status) => status,
+        Err(error) => return failed(&format!("decode the agent's status: {error}")),
+    };
+    let shown = match command.output {
+        StatusOutput::Text => text(&status, clock::now().unix_seconds()),
+        StatusOutput::Json => format!("{answer:#}\n"),
+        StatusOutput::Yaml => to_yaml(&answer),
+    };
+    let printed = print(&shown);
+    match status.health {
+        NodeHealth::Ok => printed,
+        NodeHealth::Degraded => ExitCode::from(DEGRADED),
+        NodeHealth::Down => ExitCode::from(DOWN),
     }
 }
 
-fn text(status: &NodeStatus) -> String {
+fn text(status: &NodeStatus, now: i64) -> String {
     let mut lines = vec![
         format!("Node:     {} ({})", status.node, or_none(&status.addresses.join(", "))),
         format!("Coracle:  {}, up {}", status.version, age(i64::try_from(status.uptime_seconds).unwrap_or(i64::MAX))),
-        format!("Health:   {}", if status.healthy { "ok" } else { "the sync loop does not move" }),
+        format!("Health:   {}", health(status)),
+    ];
+    lines
+        .extend(status.problems.iter().flat_map(|problem| problem_lines(problem, now)).map(|line| format!("  {line}")));
+    lines.extend([
         format!("Watchdog: {}", watchdog(&status.watchdog)),
         format!("Runtime:  {}", runtime(&status.runtime)),
         format!("Network:  {}", if status.runtime.network_ready { "ready" } else { "not ready" }),
         format!("Pressure: {}", pressure(&status.conditions)),
-        format!("Pods:     {}", status.pods),
-    ];
+        format!("Pods:     {}", pods(status)),
+    ]);
     lines.extend(status.api_server.as_ref().map(|server| format!("Cluster:  {}", api_server(server))));
     lines.extend(status.sync.as_ref().map(|sync| format!("Sync:     {}", sync_line(sync))));
     lines.extend(status.offline.as_ref().map(|offline| format!("Offline:  {}", offline_store(offline))));
@@ -95,6 +116,28 @@ fn text(status: &NodeStatus) -> String {
         lines.push("  <none>".to_owned());
     }
     lines.join("\n") + "\n"
+}
+
+/// Such as `degraded, 2 problems`.
+fn health(status: &NodeStatus) -> String {
+    let health = match status.health {
+        NodeHealth::Ok => return "ok".to_owned(),
+        NodeHealth::Degraded => "degraded",
+        NodeHealth::Down => "down",
+    };
+    let count = status.problems.len();
+    format!("{health}, {count} {}", if count == 1 { "problem" } else { "problems" })
+}
+
+/// Such as `4 (2 running, 1 failing, 1 done)`.
+fn pods(status: &NodeStatus) -> String {
+    let PodCounts { running, failing, waiting, done } = status.pod_counts;
+    let counts = [(running, "running"), (failing, "failing"), (waiting, "waiting"), (done, "done")];
+    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    // With pods that no source has any more and that are still ending.
+    let all = running + failing + waiting + done;
+    if counts.is_empty() { status.pods.to_string() } else { format!("{all} ({counts})") }
 }
 
 /// Adds nothing if there are no archives.
@@ -262,8 +305,11 @@ fn pull_budget(budget: &PullBudgetStatus) -> String {
 mod tests {
     use super::*;
     use crate::control::server::{
-        ArchiveStatus, DeviceStatus, ExchangeStatus, MissingImage, PullStatus, RecentError, SourceStatus, VersionStatus,
+        ArchiveStatus, DeviceStatus, ExchangeStatus, MissingImage, NodeProblem, PullStatus, RecentError, SourceStatus,
+        VersionStatus,
     };
+
+    const NOW: i64 = 1_800_000_000;
 
     #[test]
     fn page_has_node_runtime_sources_and_errors() {
@@ -309,18 +355,29 @@ mod tests {
             sync: None,
             offline: None,
             certificates: Vec::new(),
+            health: NodeHealth::Degraded,
+            problems: vec![NodeProblem {
+                subject: "pod default/web".to_owned(),
+                cause: "NodePorts: port 80 is in use".to_owned(),
+                advice: "choose another hostPort".to_owned(),
+                since: "2027-01-15T07:55:00Z".to_owned(),
+                ..NodeProblem::default()
+            }],
+            pod_counts: PodCounts { running: 1, failing: 1, waiting: 0, done: 0 },
             leftovers: vec!["remove /var/log/pods/default_left_1: Operation not permitted".to_owned()],
             errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
         };
         let page = "\
 Node:     edge-7 (10.0.0.7)
 Coracle:  0.1.0, up 121m
-Health:   ok
+Health:   degraded, 1 problem
+  pod default/web: NodePorts: port 80 is in use, for 5m
+    -> choose another hostPort
 Watchdog: service manager (60 s)
 Runtime:  containerd 1.6.20 at /run/containerd/containerd.sock, ready
 Network:  not ready
 Pressure: MemoryPressure since 2026-11-20T20:20:00Z
-Pods:     2
+Pods:     2 (1 running, 1 failing)
 Sources:
   file:/etc/kubernetes/manifests: 2 pods
     web.yaml: spec.containers[0].image: required
@@ -329,12 +386,12 @@ Left by former pods, cannot be removed:
 Last errors:
   2026-11-20T20:24:00Z pull failed
 ";
-        assert_eq!(text(&status), page);
+        assert_eq!(text(&status, NOW), page);
     }
 
     #[test]
     fn starting_node_shows_what_it_waits_for() {
-        let page = text(&NodeStatus::default());
+        let page = text(&NodeStatus::default(), NOW);
         assert!(page.contains("Runtime:  no answer yet at , not ready\n"), "{page}");
         assert!(page.ends_with("Sources:\n  <none>\nLast errors:\n  <none>\n"), "{page}");
     }
@@ -359,7 +416,7 @@ Last errors:
             bytes: begun.then_some((4_200_000, 12_345_678)),
         };
         let status = NodeStatus { pulls: vec![pull("a:1", true), pull("b:1", false)], ..NodeStatus::default() };
-        let page = text(&status);
+        let page = text(&status, NOW);
         let pulls = "Pulls:\n  a:1 for web_default: in progress for 75s, 4.2MB of 12.3MB\n  b:1 for web_default: waiting for its turn since 75s\n";
         assert!(page.contains(pulls), "{page}");
     }
@@ -373,7 +430,7 @@ Last errors:
             earlier: 1,
         };
         let versions = vec![version("x/a", ""), version("x/b", "held")];
-        let page = text(&NodeStatus { versions, ..NodeStatus::default() });
+        let page = text(&NodeStatus { versions, ..NodeStatus::default() }, NOW);
         assert!(page.contains("\nVersions:\n  x/b: held: why\nLast errors:"), "{page}");
     }
 
@@ -402,9 +459,9 @@ Image archives in /images:
 Missing images:
   z:1 for x/a, x/b
 ";
-        assert!(text(&status).contains(lines), "{}", text(&status));
+        assert!(text(&status, NOW).contains(lines), "{}", text(&status, NOW));
         status.image_archives.message = "Not a directory".to_owned();
-        assert!(text(&status).contains("Image archives in /images: cannot be read: Not a directory\n"));
+        assert!(text(&status, NOW).contains("Image archives in /images: cannot be read: Not a directory\n"));
     }
 
     #[test]
@@ -420,7 +477,7 @@ Missing images:
         assert_eq!(api_server(&server), "10.0.0.1:6443, connected; 950 B sent, 8.2 MB received over 1 connection");
         (server.connected, server.message) = (false, "connect to the API server: refused".to_owned());
         (server.connections, server.received_bytes) = (2, 123_456_000_000_000);
-        let page = text(&NodeStatus { api_server: Some(server), ..NodeStatus::default() });
+        let page = text(&NodeStatus { api_server: Some(server), ..NodeStatus::default() }, NOW);
         let line = "Cluster:  10.0.0.1:6443, not connected (connect to the API server: refused); \
                     950 B sent, 123 TB received over 2 connections\n";
         assert!(page.contains(line), "{page}");
@@ -439,7 +496,7 @@ Missing images:
         (sync.left_out, sync.pending_statuses, sync.pending_events) = (vec!["events".to_owned()], 2, 3);
         let line = "Sync:     poll every 15m0s; last heard 10m ago, last attempt failed (refused), next in 30s; \
                     7.8 kB today of 1.0 MB, left out: events; to report: 2 pods, 3 events\n";
-        let page = text(&NodeStatus { sync: Some(sync), ..NodeStatus::default() });
+        let page = text(&NodeStatus { sync: Some(sync), ..NodeStatus::default() }, NOW);
         assert!(page.contains(line), "{page}");
     }
 
@@ -452,7 +509,7 @@ Missing images:
         (offline.unopened, offline.left_out, offline.message) = (2, 3, "write: no space".to_owned());
         let line = "Offline:  34 objects, 210 kB, as of 2026-11-20T20:24:00Z, 1 set aside, 2 not decryptable, 3 too large (write: no \
                     space); secrets in plain; the pods are those of the store\n";
-        let page = text(&NodeStatus { offline: Some(offline), ..NodeStatus::default() });
+        let page = text(&NodeStatus { offline: Some(offline), ..NodeStatus::default() }, NOW);
         assert!(page.contains(line), "{page}");
     }
 
@@ -471,7 +528,7 @@ Missing images:
             certificate(CertificateState::Expired, end, "refused"),
             certificate(CertificateState::Missing, "", "refused"),
         ];
-        let page = text(&NodeStatus { certificates, ..NodeStatus::default() });
+        let page = text(&NodeStatus { certificates, ..NodeStatus::default() }, NOW);
         let lines = "\
 Certificates:
   client: good until 2026-11-20T20:24:00Z
@@ -491,7 +548,7 @@ Certificates:
             next_start: Some("2026-11-20T20:24:41Z".to_owned()),
             ..Stall::default()
         };
-        let page = |stall: &Stall| text(&NodeStatus { last_stall: Some(stall.clone()), ..NodeStatus::default() });
+        let page = |stall: &Stall| text(&NodeStatus { last_stall: Some(stall.clone()), ..NodeStatus::default() }, NOW);
         let head = "Last stall:\n  2026-11-20T20:24:00Z no answer for 37 s while taking in manifests\n";
         let ended = "  it was killed; the next start was at 2026-11-20T20:24:41Z\nLast errors:";
         assert!(page(&stall).contains(&format!("{head}{ended}")), "{}", page(&stall));
@@ -511,7 +568,7 @@ Certificates:
             next_start: Some("2026-11-20T20:24:01Z".to_owned()),
             ..PanicRecord::default()
         };
-        let page = text(&NodeStatus { last_panic: Some(panic), ..NodeStatus::default() });
+        let page = text(&NodeStatus { last_panic: Some(panic), ..NodeStatus::default() }, NOW);
         let lines = "Last panic:\n  2026-11-20T20:24:00Z 0.2.0, thread main, src/a.rs:7:9: left right\n  \
                      it ended the process; the next start was at 2026-11-20T20:24:01Z\nLast errors:";
         assert!(page.contains(lines), "{page}");

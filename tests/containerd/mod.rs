@@ -23,6 +23,7 @@ mod local_pods;
 mod local_volumes;
 mod logs;
 mod manifests;
+mod mistakes;
 pub(crate) mod node;
 mod port_forward;
 mod power_cut;

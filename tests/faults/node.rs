@@ -134,7 +134,9 @@ impl Node {
     pub(crate) fn ask(&self, line: &[&str]) -> Option<String> {
         let socket = self.folder.join("coracle.sock");
         let asked = Command::new(CORACLE).args(line).arg("--local-socket").arg(socket).output().unwrap();
-        asked.status.success().then(|| String::from_utf8_lossy(&asked.stdout).into_owned())
+        // `coracle status` ends with 3 or 4 if something is wrong with the node.
+        let has_answered = [Some(0), Some(3), Some(4)].contains(&asked.status.code());
+        (has_answered && !asked.stdout.is_empty()).then(|| String::from_utf8_lossy(&asked.stdout).into_owned())
     }
 
     /// Polls until the condition on the pods holds.

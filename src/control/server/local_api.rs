@@ -11,7 +11,7 @@ use super::log_query::LogQuery;
 use super::metrics_pages::Page;
 use super::node_status::NodeStatus;
 use super::sync_status::SyncStatus;
-use crate::kubelet::status::LogUnavailable;
+use crate::kubelet::status::{LogUnavailable, PodProblem};
 use crate::state::pods::{PodAnswer, PodChange};
 use crate::types::api::Event;
 
@@ -118,4 +118,7 @@ pub(crate) struct PodEntry {
     pub(crate) source: String,
     /// The v1.Pod object with its status.
     pub(crate) pod: serde_json::Value,
+    /// Why it does not run as wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<PodProblem>,
 }

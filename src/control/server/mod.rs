@@ -15,6 +15,8 @@ mod local_server;
 mod local_socket;
 mod log_query;
 mod metrics_pages;
+mod node_health;
+mod node_problems;
 mod node_status;
 mod open_connections;
 mod pod_changes;
@@ -40,6 +42,8 @@ pub(crate) use local_server::LocalServer;
 pub(crate) use local_socket::LocalError;
 pub(crate) use log_query::LogQuery;
 pub(crate) use metrics_pages::Page;
+pub(crate) use node_health::PodVerdict;
+pub(crate) use node_problems::{NodeHealth, NodeProblem, PodCounts};
 pub(crate) use node_status::{
     ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus, PullBudgetStatus,
     PullStatus, RecentError, RuntimeStatus, SourceStatus, VersionStatus,

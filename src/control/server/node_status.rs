@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::image_entries::{ArchivesStatus, MissingImage};
+use super::node_problems::{NodeHealth, NodeProblem, PodCounts};
 use super::sync_status::SyncStatus;
 use super::watchdog::{PanicRecord, Stall, WatchdogStatus};
 
@@ -18,6 +19,10 @@ pub(crate) struct NodeStatus {
     pub(crate) uptime_seconds: u64,
     /// The sync loop is not stalled.
     pub(crate) healthy: bool,
+    /// From the problems.
+    pub(crate) health: NodeHealth,
+    /// What is wrong, worst first.
+    pub(crate) problems: Vec<NodeProblem>,
     pub(crate) watchdog: WatchdogStatus,
     /// The most recent stall, of this process or an earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,6 +35,7 @@ pub(crate) struct NodeStatus {
     pub(crate) conditions: Vec<ConditionStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) pods: u64,
+    pub(crate) pod_counts: PodCounts,
     /// Versions of the node's own pods.
     pub(crate) versions: Vec<VersionStatus>,
     /// Queued and running pulls, in the order in which they were requested.

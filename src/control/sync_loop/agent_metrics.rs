@@ -5,6 +5,7 @@
 
 use super::NodeState;
 use super::node_stats::NodeStats;
+use crate::control::server::PodCounts;
 use crate::kubelet::certificates::{CertificateKind, CertificateStatuses};
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::stats::{ClaimUsage, write_claims};
@@ -301,7 +302,28 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     page.family("coracle_leftover_directories", Kind::Gauge, help);
     let leftovers = u64::try_from(sight.node_state.leftovers.errors().len()).unwrap_or(u64::MAX);
     page.sample(&Labels::default(), Number::Whole(leftovers));
+    of_health(sight.node_state, page);
     of_certificates(sight.certificates, page);
+}
+
+/// What `coracle status` counts.
+fn of_health(node_state: &NodeState, page: &mut Exposition) {
+    let mut counts = PodCounts::default();
+    node_state.each_pod(clock::now(), &mut |pod| counts.add(&pod.health));
+    page.family(
+        "coracle_pods",
+        Kind::Gauge,
+        "Pods by whether they run as wanted; coracle status names those that fail.",
+    );
+    let PodCounts { running, failing, waiting, done } = counts;
+    for (health, count) in [("running", running), ("failing", failing), ("waiting", waiting), ("done", done)] {
+        page.sample(&Labels::of(&[("health", health)]), Number::Whole(count));
+    }
+    page.family("coracle_manifest_errors", Kind::Gauge, "Errors in manifests; coracle status lists them.");
+    for source in node_state.sources.views() {
+        let errors = u64::try_from(source.problems.len()).unwrap_or(u64::MAX);
+        page.sample(&Labels::of(&[("source", source.name.as_str())]), Number::Whole(errors));
+    }
 }
 
 /// Upstream's remaining-seconds gauge, which existing alerts use, and the expiry date, which does not depend on the

@@ -17,10 +17,10 @@ use crate::control::pod_sources::versions::VersionView;
 use crate::control::server::{
     AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
     DeviceEntry, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, OfflineStatus, Page,
-    PodEntry, PodQuery, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus,
+    PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus,
     VersionStatus, Watchdog,
 };
-use crate::control::sync_loop::node_state::NodeState;
+use crate::control::sync_loop::node_state::{NodeState, ShownPod};
 use crate::control::sync_loop::node_stats::NodeStats;
 use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
 use crate::control::sync_loop::sync_status::sync_status;
@@ -32,6 +32,7 @@ use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::status::{LogUnavailable, NoLog, run_to_read};
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
+use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{
     ContainerState, HostIps, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
@@ -66,7 +67,7 @@ impl LocalApi for NodeLocalApi {
     fn status(&self) -> NodeStatus {
         let node_state = self.node_state.borrow();
         let runtime = &node_state.runtime;
-        NodeStatus {
+        let mut status = NodeStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.config.node.name.clone(),
             addresses: self.host_ips.current().iter().map(ToString::to_string).collect(),
@@ -98,17 +99,20 @@ impl LocalApi for NodeLocalApi {
             certificates: self.certificates.entries().map(certificate_status).collect(),
             leftovers: node_state.leftovers.errors().to_vec(),
             errors: node_state.errors.iter().cloned().collect(),
-        }
+            ..NodeStatus::default()
+        };
+        let mut verdicts = Vec::new();
+        node_state.each_pod(clock::now(), &mut |ShownPod { pod, uid, health, .. }| {
+            let name = format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
+            verdicts.push(PodVerdict { pod: name, uid: uid.to_string(), health });
+        });
+        status.judge(verdicts);
+        status
     }
 
     fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
         let node_state = self.node_state.borrow();
-        for pod in node_state.sources.pods() {
-            each(node_state.entry(&pod.pod, &pod.origin));
-        }
-        for pod in node_state.ending.values() {
-            each(node_state.entry(pod, ""));
-        }
+        node_state.each_pod(clock::now(), &mut |shown| each(node_state.entry(shown)));
     }
 
     fn running_pods(&self, each: &mut dyn FnMut(Value)) {

@@ -13,9 +13,9 @@ use crate::control::sync_loop::log_followers::Followers;
 use crate::control::sync_loop::next_version_pulls::NextVersionPulls;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::pod_resources::ListedPod;
-use crate::kubelet::status::PodStatuses;
+use crate::kubelet::status::{PodHealth, PodSituation, PodStatuses, pod_health};
 use crate::platform::rt;
-use crate::state::pods::{EventRing, NodePressures, RuntimeState};
+use crate::state::pods::{EventRing, NodePressures, PodWarning, RuntimeState};
 use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{self, Pod, PodStatus, PodUid, Time};
 use crate::types::sorted::SortedMap;
@@ -109,16 +109,48 @@ impl NodeState {
         pods.chain(self.ending.values()).chain(self.versions.kept()).cloned().collect()
     }
 
-    pub(super) fn entry(&self, pod: &Pod, origin: &str) -> PodEntry {
-        let uid = self.running_uid(&pod.metadata.uid);
-        let mut shown = pod.clone();
-        shown.metadata.uid = uid.clone();
-        if let Some(status) = self.statuses.status(uid) {
-            shown.status = PodStatus::clone(status);
+    /// Calls `each` with every wanted or ending pod.
+    pub(super) fn each_pod(&self, now: Time, each: &mut dyn FnMut(ShownPod<'_>)) {
+        let events = self.events.borrow();
+        let mut warnings: SortedMap<&PodUid, Vec<PodWarning<'_>>> = SortedMap::new();
+        for warning in events.pod_warnings() {
+            warnings.entry(warning.pod).or_default().push(warning);
         }
-        if let Some(next) = self.next_versions.line(uid, rt::now()) {
-            shown.metadata.annotations.insert(NEXT_VERSION, next);
+        let wanted = self.sources.pods().map(|source| (&source.pod, &*source.origin));
+        let none = Rc::default();
+        for (pod, origin) in wanted.chain(self.ending.values().map(|pod| (pod, ""))) {
+            let uid = self.running_uid(&pod.metadata.uid);
+            let status = self.statuses.status(uid).unwrap_or(&none);
+            let warnings = warnings.get(&uid).map(Vec::as_slice).unwrap_or_default();
+            let health = pod_health(PodSituation { pod, status, warnings, now });
+            each(ShownPod { pod, uid, status, origin, health });
         }
-        PodEntry { source: origin.to_owned(), pod: api::encode(&shown) }
     }
+
+    /// The pod as `/pods` has it.
+    pub(super) fn entry(&self, shown: ShownPod<'_>) -> PodEntry {
+        let ShownPod { pod, uid, status, origin, health } = shown;
+        let mut pod = pod.clone();
+        pod.metadata.uid = uid.clone();
+        pod.status = status.clone();
+        if let Some(next) = self.next_versions.line(uid, rt::now()) {
+            pod.metadata.annotations.insert(NEXT_VERSION, next);
+        }
+        let problem = match health {
+            PodHealth::Failing(problem) => Some(problem),
+            PodHealth::Running | PodHealth::Done | PodHealth::Waiting => None,
+        };
+        PodEntry { source: origin.to_owned(), pod: api::encode(&pod), problem }
+    }
+}
+
+/// A pod as clients see it.
+pub(super) struct ShownPod<'a> {
+    pub(super) pod: &'a Pod,
+    /// The running uid.
+    pub(super) uid: &'a PodUid,
+    pub(super) status: &'a PodStatus,
+    /// Empty for a pod that no source has any more.
+    pub(super) origin: &'a str,
+    pub(super) health: PodHealth,
 }

@@ -6,6 +6,7 @@ mod active_deadline;
 mod generate;
 mod log_source;
 mod patch;
+mod problem;
 mod reported;
 mod terminations;
 
@@ -18,6 +19,7 @@ pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
 pub(crate) use generate::{PodFailure, Resize, ResizeProgress, StatusInput, pod_status};
 pub(crate) use log_source::{LogUnavailable, NoLog, run_to_read};
 pub(crate) use patch::status_patch;
+pub(crate) use problem::{PodHealth, PodProblem, PodSituation, pod_health};
 pub(crate) use reported::{reported, terminated};
 pub(crate) use terminations::new_terminations;
 

@@ -83,6 +83,18 @@ pub(crate) struct EventRecord {
     posted: bool,
 }
 
+/// A warning about a pod, with its repetitions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PodWarning<'a> {
+    pub(crate) pod: &'a PodUid,
+    pub(crate) reason: &'a Reason,
+    pub(crate) message: &'a str,
+    /// As `spec.containers{main}`; empty if it is about the pod.
+    pub(crate) field_path: &'a str,
+    pub(crate) first: Time,
+    pub(crate) last: Time,
+}
+
 /// An event without its times and count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewEvent {
@@ -176,6 +188,21 @@ impl EventRing {
     /// Oldest first, as API objects; `node` is the source host.
     pub(crate) fn events(&self, node: &str) -> impl Iterator<Item = Event> {
         self.events.iter().map(move |record| record.event(node))
+    }
+
+    /// The warnings about pods, oldest first.
+    pub(crate) fn pod_warnings(&self) -> impl Iterator<Item = PodWarning<'_>> {
+        let warnings = self.events.iter().filter(|record| {
+            record.content.object.kind == ObjectKind::Pod && record.content.kind == EventKind::Warning
+        });
+        warnings.map(|record| PodWarning {
+            pod: &record.content.object.uid,
+            reason: &record.content.reason,
+            message: &record.content.message,
+            field_path: &record.content.field_path,
+            first: record.first,
+            last: record.last,
+        })
     }
 
     fn first(&mut self, new: NewEvent, now: Time, moment: Instant) -> EventRecord {

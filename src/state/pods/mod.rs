@@ -25,7 +25,7 @@ mod waiting_reason;
 pub(crate) use cpu_placements::{Assigned, AssignedMemory, MemoryBlock, Placements};
 pub(crate) use device_allocation::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 pub(crate) use event_object::EventObject;
-pub(crate) use event_ring::{EventRing, NewEvent, SendOutcome, UnsentChange, UnsentEvent};
+pub(crate) use event_ring::{EventRing, NewEvent, PodWarning, SendOutcome, UnsentChange, UnsentEvent};
 pub(crate) use host_ips::HostIps;
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedResources, ObservedSandbox, ObservedUser,

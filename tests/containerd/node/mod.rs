@@ -233,7 +233,9 @@ impl Node {
         let done =
             Command::new(coracle()).args(line).arg("--local-socket").arg(self.folder().join("coracle.sock")).output();
         let done = done.unwrap();
-        done.status.success().then(|| String::from_utf8_lossy(&done.stdout).into_owned())
+        // `coracle status` ends with 3 or 4 if something is wrong with the node.
+        let has_answered = [Some(0), Some(3), Some(4)].contains(&done.status.code());
+        (has_answered && !done.stdout.is_empty()).then(|| String::from_utf8_lossy(&done.stdout).into_owned())
     }
 
     pub(crate) fn pods(&self) -> Pods {

@@ -51,7 +51,11 @@ impl LocalApi for TwoPods {
 
     fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
         for name in ["a", "b"] {
-            each(PodEntry { source: format!("file:/m/{name}"), pod: serde_json::json!({ "kind": "Pod" }) });
+            each(PodEntry {
+                source: format!("file:/m/{name}"),
+                pod: serde_json::json!({ "kind": "Pod" }),
+                problem: None,
+            });
         }
     }
 

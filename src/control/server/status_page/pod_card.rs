@@ -7,12 +7,15 @@
 use serde_json::{Map, Value, json};
 
 use crate::control::server::PodEntry;
+use crate::kubelet::status::PodProblem;
 use crate::types::api::Reason;
 use crate::types::api::annotations::NEXT_VERSION;
 
 /// The pod with only these fields.
 pub(super) fn shown(entry: PodEntry) -> PodEntry {
-    let PodEntry { source, mut pod } = entry;
+    let PodEntry { source, mut pod, problem } = entry;
+    // `detail` may quote a container.
+    let problem = problem.map(|problem| PodProblem { detail: String::new(), ..problem });
     let mut part = |name: &str| pod.get_mut(name).map(Value::take).unwrap_or_default();
     let (mut metadata, mut spec, mut status) = (part("metadata"), part("spec"), part("status"));
     let next =
@@ -38,7 +41,7 @@ pub(super) fn shown(entry: PodEntry) -> PodEntry {
             shown.insert(name.to_owned(), part);
         }
     }
-    PodEntry { source, pod: shown }
+    PodEntry { source, pod: shown, problem }
 }
 
 const METADATA: [&str; 5] = ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"];
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     fn of(pod: Value) -> Value {
-        let entry = shown(PodEntry { source: "file:/m/web.yaml".to_owned(), pod });
+        let entry = shown(PodEntry { source: "file:/m/web.yaml".to_owned(), pod, problem: None });
         assert_eq!(entry.source, "file:/m/web.yaml");
         entry.pod
     }

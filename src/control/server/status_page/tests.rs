@@ -57,7 +57,7 @@ impl LocalApi for Asked {
         if self.has_next_version.load(Ordering::Relaxed) {
             pod["metadata"]["annotations"] = json!({ NEXT_VERSION: format!("pulling ({}s so far)", self.count()) });
         }
-        each(PodEntry { source: "file:/m/web.yaml".to_owned(), pod });
+        each(PodEntry { source: "file:/m/web.yaml".to_owned(), pod, problem: None });
     }
 
     fn running_pods(&self, _: &mut dyn FnMut(serde_json::Value)) {

@@ -1,0 +1,270 @@
+//! Problems of containers: failed starts, exits, failed pulls, containers that are not ready. Pure.
+
+use super::advice::{self, EXEC_FORMAT_ERROR};
+use super::warnings::latest_probe;
+use super::{PATIENCE_SECONDS, PodProblem, PodSituation, innermost, is_older};
+use crate::state::pods::PodWarning;
+use crate::types::api::{
+    ConditionStatus, Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod,
+    Reason, RestartPolicy, Time,
+};
+
+/// A container, as a sentence names it.
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    /// `container`, `init container` or `sidecar`.
+    kind: &'static str,
+    spec: &'a Container,
+    status: &'a ContainerStatus,
+}
+
+impl Named<'_> {
+    fn name(&self) -> String {
+        format!("{} {}", self.kind, self.spec.name)
+    }
+}
+
+/// A pod in phase Failed: rejected, ended by the node, or its containers failed.
+pub(super) fn failed_pod(situation: PodSituation<'_>) -> PodProblem {
+    let status = situation.status;
+    if status.reason.is_empty() {
+        let failed = all(situation).find_map(|one| match &one.status.state {
+            Some(ContainerState::Terminated(ended)) if ended.exit_code != 0 => Some(exited(one, ended)),
+            _ => None,
+        });
+        return failed.unwrap_or_else(|| PodProblem {
+            reason: "Failed".to_owned(),
+            cause: "the pod failed without a reason".to_owned(),
+            detail: status.message.clone(),
+            ..PodProblem::default()
+        });
+    }
+    let message = status.message.strip_prefix("Pod was rejected: ").unwrap_or(&status.message);
+    PodProblem {
+        reason: status.reason.as_str().to_owned(),
+        cause: if message.is_empty() {
+            format!("the node ended the pod ({})", status.reason)
+        } else {
+            innermost(message)
+        },
+        advice: advice::of_failed_pod(&status.reason).to_owned(),
+        ..PodProblem::default()
+    }
+}
+
+/// The first container whose start, image or exit is a problem.
+pub(super) fn problem(situation: PodSituation<'_>) -> Option<PodProblem> {
+    let PodSituation { pod, warnings, .. } = situation;
+    all(situation).find_map(|one| match &one.status.state {
+        Some(ContainerState::Waiting(waiting)) if is_a_problem(&waiting.reason) => {
+            Some(failing_to_run(one, waiting, pod, warnings))
+        }
+        Some(ContainerState::Terminated(ended)) if ended.exit_code != 0 && !restarts(pod, one.spec) => {
+            Some(exited(one, ended))
+        }
+        _ => None,
+    })
+}
+
+/// A running container that is not ready, once it runs for longer than the patience.
+pub(super) fn unready(situation: PodSituation<'_>) -> Option<PodProblem> {
+    let PodSituation { warnings, now, .. } = situation;
+    let unready = all(situation).find(|one| match &one.status.state {
+        Some(ContainerState::Running(running)) if !one.status.ready && one.kind != "init container" => {
+            is_older(PATIENCE_SECONDS, running.started_at, now)
+        }
+        _ => false,
+    });
+    if let Some(one) = unready {
+        let is_starting = one.status.started == Some(false) && one.spec.startup_probe.is_some();
+        let probe = if is_starting { "startup" } else { "readiness" };
+        let failed = latest_probe(warnings, &one.spec.name, if is_starting { "Startup" } else { "Readiness" });
+        return Some(PodProblem {
+            reason: "NotReady".to_owned(),
+            cause: format!("{} is not ready: its {probe} probe does not succeed", one.name()),
+            advice: format!("check the {probe} probe and the container's log"),
+            detail: failed.map(|warning| warning.message.to_owned()).unwrap_or_default(),
+            ..PodProblem::default()
+        });
+    }
+    missing_gate(situation)
+}
+
+/// A readiness gate that no controller has set.
+fn missing_gate(situation: PodSituation<'_>) -> Option<PodProblem> {
+    let PodSituation { pod, status, now, .. } = situation;
+    let are_ready = status.container_statuses.iter().all(|status| status.ready);
+    if !are_ready || !is_older(PATIENCE_SECONDS, status.start_time, now) {
+        return None;
+    }
+    let is_set = |kind: &str| {
+        let known = status.conditions.iter().find(|condition| condition.kind == kind);
+        known.is_some_and(|condition| condition.status == ConditionStatus::True)
+    };
+    let gate = pod.spec.readiness_gates.iter().find(|gate| !is_set(&gate.condition_type))?;
+    Some(PodProblem {
+        reason: "ReadinessGatesNotReady".to_owned(),
+        cause: format!("readiness gate {} is not True", gate.condition_type),
+        advice: "the controller that owns the condition has to set it".to_owned(),
+        ..PodProblem::default()
+    })
+}
+
+/// Reasons that a container has while nothing is wrong.
+fn is_a_problem(reason: &Reason) -> bool {
+    let on_its_way = [
+        Reason::CONTAINER_CREATING,
+        Reason::IMAGE_PULL_WAITING,
+        Reason::POD_INITIALIZING,
+        Reason::RESTARTING_ALL_CONTAINERS,
+    ];
+    !reason.is_empty() && !on_its_way.contains(reason)
+}
+
+fn failing_to_run(
+    one: Named<'_>,
+    waiting: &ContainerStateWaiting,
+    pod: &Pod,
+    warnings: &[PodWarning<'_>],
+) -> PodProblem {
+    let (reason, image) = (&waiting.reason, &one.spec.image);
+    let text = innermost(&waiting.message);
+    let mut problem = PodProblem { reason: reason.as_str().to_owned(), ..PodProblem::default() };
+    if *reason == Reason::CRASH_LOOP_BACK_OFF {
+        return crash_loop(problem, one, waiting, warnings);
+    }
+    let name = one.name();
+    match reason.as_str() {
+        "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "SignatureValidationFailed" => {
+            let why = advice::pull_error(&text).map_or_else(|| after_image(&text, image), str::to_owned);
+            problem.cause = format!("{name}: image {image} cannot be pulled: {why}");
+            problem.advice = advice::of_pull(&text, reason).to_owned();
+        }
+        "ErrImageNeverPull" => {
+            problem.cause = format!("{name}: image {image} is not on the node, and imagePullPolicy is Never");
+            problem.advice = advice::IMPORT_IMAGE.to_owned();
+        }
+        "InvalidImageName" => {
+            problem.cause = format!("{name}: image name {image:?} is malformed");
+            problem.advice = "write it as REGISTRY/NAME:TAG, in lower case".to_owned();
+        }
+        "CreateContainerConfigError" => {
+            problem.cause = format!("{name}: {text}");
+            problem.advice = advice::of_configuration(&text, pod).to_owned();
+        }
+        "PostStartHookError" => {
+            problem.cause = format!("{name}: its postStart hook fails");
+            problem.advice = "check lifecycle.postStart".to_owned();
+            problem.detail = waiting.message.clone();
+        }
+        _ => start_error(&mut problem, one, &waiting.message),
+    }
+    problem
+}
+
+/// The runtime could not create or start the container. Its message may quote the command, which may have secrets.
+fn start_error(problem: &mut PodProblem, one: Named<'_>, message: &str) {
+    let (why, advice) = advice::start_error(message);
+    problem.cause = format!("{}: {why}", one.name());
+    problem.advice = advice.to_owned();
+    problem.detail = innermost(message);
+}
+
+fn crash_loop(
+    mut problem: PodProblem,
+    one: Named<'_>,
+    waiting: &ContainerStateWaiting,
+    warnings: &[PodWarning<'_>],
+) -> PodProblem {
+    let restarts = match one.status.restart_count {
+        1 => "1 restart".to_owned(),
+        count => format!("{count} restarts"),
+    };
+    let Some(ContainerState::Terminated(ended)) = &one.status.last_state else {
+        problem.cause = format!("{} does not start ({restarts})", one.name());
+        return problem;
+    };
+    let ended = &**ended;
+    if let Some(failed) = latest_probe(warnings, &one.spec.name, "Liveness").filter(|_| is_killed(ended)) {
+        problem.cause = format!("{} is restarted because its liveness probe fails ({restarts})", one.name());
+        problem.advice = "check the liveness probe, its timeoutSeconds and the container's log".to_owned();
+        problem.detail = failed.message.to_owned();
+    } else if ended.exit_code == 0 {
+        problem.cause = format!("{} ends with success and is started again ({restarts})", one.name());
+        problem.advice = "use restartPolicy: OnFailure, or a command that keeps running".to_owned();
+    } else if EXEC_FORMAT_ERROR.iter().any(|text| ended.message.contains(text)) {
+        start_error(&mut problem, one, &ended.message);
+    } else {
+        let exit = exited(one, ended);
+        problem.cause = format!("{} ({restarts})", exit.cause);
+        (problem.advice, problem.detail) = (exit.advice, exit.detail);
+    }
+    problem.next_retry = next_retry(ended, waiting);
+    problem
+}
+
+/// `back-off 40s restarting failed container=...` counts from the exit.
+fn next_retry(ended: &ContainerStateTerminated, waiting: &ContainerStateWaiting) -> String {
+    let delay = waiting.message.strip_prefix("back-off ").and_then(|rest| seconds(rest.split(' ').next()?));
+    let at = delay.and_then(|delay| Some(ended.finished_at?.unix_seconds().saturating_add(delay)));
+    at.map(|at| Time::from_unix_nanos(at.saturating_mul(1_000_000_000)).to_string()).unwrap_or_default()
+}
+
+/// Seconds of a Go duration of minutes and seconds, such as `2m40s`.
+fn seconds(text: &str) -> Option<i64> {
+    let rest = text.strip_suffix('s')?;
+    match rest.split_once('m') {
+        Some((minutes, seconds)) => minutes.parse::<i64>().ok()?.checked_mul(60)?.checked_add(seconds.parse().ok()?),
+        None => rest.parse().ok(),
+    }
+}
+
+fn exited(one: Named<'_>, ended: &ContainerStateTerminated) -> PodProblem {
+    let is_out_of_memory = ended.reason == Reason::OOM_KILLED;
+    let how = match (is_out_of_memory, ended.exit_code, ended.reason.as_str()) {
+        (true, ..) => "is killed because it uses more memory than it may (OOMKilled)".to_owned(),
+        (_, code, "" | "Error") => format!("exits with code {code}"),
+        (_, code, reason) => format!("exits with code {code} ({reason})"),
+    };
+    let reason = if ended.reason.is_empty() { "Error" } else { ended.reason.as_str() };
+    PodProblem {
+        reason: reason.to_owned(),
+        cause: format!("{} {how}", one.name()),
+        advice: advice::of_exit(ended, &one.spec.name, has_memory_limit(one.spec)),
+        detail: ended.message.clone(),
+        since: ended.finished_at.map(|time| time.to_string()).unwrap_or_default(),
+        ..PodProblem::default()
+    }
+}
+
+fn has_memory_limit(container: &Container) -> bool {
+    container.resources.limits.iter().any(|(name, _)| name == "memory")
+}
+
+/// SIGKILL or SIGTERM, as after a failed probe.
+fn is_killed(ended: &ContainerStateTerminated) -> bool {
+    ended.reason != Reason::OOM_KILLED
+}
+
+/// The pull error without the image's name, which the sentence has already.
+fn after_image(text: &str, image: &str) -> String {
+    text.strip_prefix(image).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(text).to_owned()
+}
+
+fn restarts(pod: &Pod, container: &Container) -> bool {
+    container.restart_policy.unwrap_or(pod.spec.restart_policy) != RestartPolicy::Never
+}
+
+/// The containers of the pod that have a status, init containers first.
+fn all<'a>(situation: PodSituation<'a>) -> impl Iterator<Item = Named<'a>> {
+    let PodSituation { pod, status, .. } = situation;
+    let init = pod.spec.init_containers.iter().map(|spec| {
+        let kind = if spec.is_sidecar() { "sidecar" } else { "init container" };
+        (kind, spec, &status.init_container_statuses)
+    });
+    let main = pod.spec.containers.iter().map(|spec| ("container", spec, &status.container_statuses));
+    init.chain(main).filter_map(|(kind, spec, statuses)| {
+        let status = statuses.iter().find(|status| status.name == spec.name)?;
+        Some(Named { kind, spec, status })
+    })
+}

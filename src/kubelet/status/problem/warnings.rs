@@ -1,0 +1,114 @@
+//! Problems that only warnings tell: volumes, sandboxes, claims, and pods that do not end. Pure.
+
+use super::advice::{CREATE_IN_CLUSTER, CREATE_ON_NODE};
+use super::{PATIENCE_SECONDS, PodProblem, PodSituation, innermost, is_older};
+use crate::state::pods::PodWarning;
+use crate::types::api::{ContainerState, Pod, Reason, Time};
+
+/// A warning that was not repeated for this long is over. Upstream repeats failed mounts after at most 2m2s.
+const OVER_SECONDS: i64 = 180;
+
+/// The newest warning about a failed probe of the container. `kind`: `Liveness`, `Readiness` or `Startup`.
+pub(super) fn latest_probe<'a>(
+    warnings: &'a [PodWarning<'a>],
+    container: &str,
+    kind: &str,
+) -> Option<&'a PodWarning<'a>> {
+    let is_it = |warning: &&PodWarning<'_>| {
+        let rest = warning.field_path.split_once('{').map(|(_, rest)| rest);
+        *warning.reason == Reason::UNHEALTHY
+            && warning.message.starts_with(kind)
+            && rest.and_then(|rest| rest.strip_suffix('}')) == Some(container)
+    };
+    warnings.iter().rev().find(is_it)
+}
+
+fn is_current(warning: &PodWarning<'_>, now: Time) -> bool {
+    !is_older(OVER_SECONDS, Some(warning.last), now)
+}
+
+/// A step before the containers that fails again and again.
+pub(super) fn while_starting(situation: PodSituation<'_>) -> Option<PodProblem> {
+    let PodSituation { pod, status, warnings, now } = situation;
+    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let has_started = statuses
+        .into_iter()
+        .any(|status| matches!(&status.state, Some(ContainerState::Running(_) | ContainerState::Terminated(_))));
+    if has_started {
+        return None;
+    }
+    let warning = warnings.iter().rev().find(|warning| is_step(warning.reason) && is_current(warning, now))?;
+    if !is_older(PATIENCE_SECONDS, Some(warning.first), now) {
+        return None;
+    }
+    let cause = innermost(shortened(warning.message));
+    Some(PodProblem {
+        reason: warning.reason.as_str().to_owned(),
+        advice: advice(warning.reason, &cause, pod).to_owned(),
+        cause,
+        since: warning.first.to_string(),
+        ..PodProblem::default()
+    })
+}
+
+/// A pod that cannot be ended.
+pub(super) fn while_terminating(situation: PodSituation<'_>) -> Option<PodProblem> {
+    let PodSituation { warnings, now, .. } = situation;
+    let warning = warnings.iter().rev().find(|warning| {
+        [Reason::FAILED_KILL_POD, Reason::EXCEEDED_GRACE_PERIOD].contains(warning.reason) && is_current(warning, now)
+    })?;
+    is_older(PATIENCE_SECONDS, Some(warning.first), now).then(|| PodProblem {
+        reason: warning.reason.as_str().to_owned(),
+        cause: format!("the pod cannot be stopped: {}", innermost(warning.message)),
+        advice: "see `coracle status` for the state of the runtime".to_owned(),
+        since: warning.first.to_string(),
+        ..PodProblem::default()
+    })
+}
+
+/// Reasons of warnings about steps before the first container.
+fn is_step(reason: &Reason) -> bool {
+    [
+        Reason::FAILED_ATTACH_VOLUME,
+        Reason::FAILED_CREATE_POD_CONTAINER,
+        Reason::FAILED_CREATE_POD_SANDBOX,
+        Reason::FAILED_MAP_VOLUME,
+        Reason::FAILED_MOUNT,
+        Reason::FAILED_PREPARE_DYNAMIC_RESOURCES,
+        Reason::FAILED_SYNC,
+        Reason::FAILED_VALIDATION,
+        Reason::NETWORK_NOT_READY,
+    ]
+    .contains(reason)
+}
+
+/// `MountVolume.SetUp failed for volume "a" : secret "b" not found` without the step's name.
+fn shortened(message: &str) -> &str {
+    let Some(rest) = message.strip_prefix("MountVolume.SetUp failed for ") else { return message };
+    rest
+}
+
+fn advice(reason: &Reason, cause: &str, pod: &Pod) -> &'static str {
+    let has = |phrases: &[&str]| phrases.iter().any(|phrase| cause.contains(phrase));
+    match reason.as_str() {
+        "NetworkNotReady" => "install a CNI plugin and its configuration in /etc/cni/net.d",
+        "FailedCreatePodSandBox" if has(&["cni", "network", "plugin"]) => {
+            "check the CNI configuration in /etc/cni/net.d and the plugins in /opt/cni/bin"
+        }
+        "FailedCreatePodSandBox" if has(&["pause", "image", "pull"]) => {
+            "the runtime's sandbox image is missing: import it, or let the node reach its registry"
+        }
+        "FailedCreatePodSandBox" => "see the runtime's log",
+        "FailedPrepareDynamicResources" => "check the ResourceClaim and its DRA driver",
+        "FailedMount" if has(&["secret", "configmap", "Secret", "ConfigMap"]) => {
+            if pod.is_of_cluster() {
+                CREATE_IN_CLUSTER
+            } else {
+                CREATE_ON_NODE
+            }
+        }
+        "FailedMount" if has(&["hostPath"]) => "create the path on the node, or use type DirectoryOrCreate",
+        "FailedMount" | "FailedAttachVolume" | "FailedMapVolume" => "check the volume that the message names",
+        _ => "",
+    }
+}

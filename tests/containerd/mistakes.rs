@@ -1,0 +1,183 @@
+//! Usual mistakes: what `coracle pods` and `coracle status` say of each.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::node::{BUSYBOX, Node, STAY, coracle, wait_for};
+
+/// Name, spec (YAML in one line; IMAGE is the image, STAY a command that keeps running), and the sentence about it.
+const MISTAKES: [(&str, &str, &str); 22] = [
+    (
+        "secret",
+        "containers: [{name: main, image: IMAGE, command: STAY, env: [{name: A, valueFrom: {secretKeyRef: {name: gone, key: a}}}]}]",
+        "CreateContainerConfigError: container main: secret \"gone\" not found",
+    ),
+    (
+        "map-volume",
+        "containers: [{name: main, image: IMAGE, command: STAY, volumeMounts: [{name: v, mountPath: /v}]}], volumes: [{name: v, configMap: {name: gone}}]",
+        "FailedMount: volume \"v\" : configmap \"gone\" not found",
+    ),
+    (
+        "host-path",
+        "containers: [{name: main, image: IMAGE, command: STAY, volumeMounts: [{name: v, mountPath: /v}]}], volumes: [{name: v, hostPath: {path: /no/such, type: Directory}}]",
+        "FailedMount: volume \"v\" : hostPath type check failed: /no/such is not a directory",
+    ),
+    (
+        "command",
+        "containers: [{name: main, image: IMAGE, command: [/bin/absent]}]",
+        "container main: its command is not in the image",
+    ),
+    (
+        "not-executable",
+        "containers: [{name: main, image: IMAGE, command: [/etc]}]",
+        "container main: its command may not be executed",
+    ),
+    (
+        "crash",
+        "containers: [{name: main, image: IMAGE, command: [sh, -c, 'exit 3']}]",
+        "CrashLoopBackOff: container main exits with code 3 (",
+    ),
+    (
+        "shell-typo",
+        "containers: [{name: main, image: IMAGE, command: [sh, -c, abcent]}]",
+        "CrashLoopBackOff: container main exits with code 127 (",
+    ),
+    (
+        "ends",
+        "containers: [{name: main, image: IMAGE, command: ['true']}]",
+        "CrashLoopBackOff: container main ends with success and is started again (",
+    ),
+    (
+        "memory",
+        "containers: [{name: main, image: IMAGE, command: [sh, -c, 'x=a; while true; do x=$x$x; done'], resources: {limits: {memory: 8Mi}}}]",
+        "container main is killed because it uses more memory than it may (OOMKilled)",
+    ),
+    (
+        "init",
+        "initContainers: [{name: first, image: IMAGE, command: [sh, -c, 'exit 4']}], containers: [{name: main, image: IMAGE, command: STAY}]",
+        "CrashLoopBackOff: init container first exits with code 4 (",
+    ),
+    (
+        "once",
+        "restartPolicy: Never, containers: [{name: main, image: IMAGE, command: [sh, -c, 'exit 5']}]",
+        "Error: container main exits with code 5",
+    ),
+    (
+        "port-a",
+        "containers: [{name: main, image: IMAGE, command: STAY, ports: [{containerPort: 80, hostPort: 21480}]}]",
+        "",
+    ),
+    (
+        "port-b",
+        "containers: [{name: main, image: IMAGE, command: STAY, ports: [{containerPort: 80, hostPort: 21480}]}]",
+        "NodePorts: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports: TCP port 21480 \
+         is used by default/port-a-node-a",
+    ),
+    (
+        "hungry",
+        "containers: [{name: main, image: IMAGE, command: STAY, resources: {requests: {memory: 900Gi}}}]",
+        "OutOfmemory: Node didn't have enough resource: memory, requested: 966367641600",
+    ),
+    (
+        "selector",
+        "nodeSelector: {place: mast}, containers: [{name: main, image: IMAGE, command: STAY}]",
+        "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+    ),
+    (
+        "absent-image",
+        "containers: [{name: main, image: 'localhost/absent:1', imagePullPolicy: Never, command: STAY}]",
+        "ErrImageNeverPull: container main: image localhost/absent:1 is not on the node, and imagePullPolicy is Never",
+    ),
+    (
+        "no-registry",
+        "containers: [{name: main, image: '127.0.0.1:9/absent:1', command: STAY}]",
+        "container main: image 127.0.0.1:9/absent:1 cannot be pulled: the registry cannot be reached",
+    ),
+    (
+        "root",
+        "containers: [{name: main, image: IMAGE, command: STAY, securityContext: {runAsNonRoot: true}}]",
+        "CreateContainerConfigError: container main: container has runAsNonRoot and image will run as root",
+    ),
+    (
+        "liveness",
+        "containers: [{name: main, image: IMAGE, command: STAY, livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}}], \
+         terminationGracePeriodSeconds: 0",
+        "CrashLoopBackOff: container main is restarted because its liveness probe fails (",
+    ),
+    (
+        "readiness",
+        "containers: [{name: main, image: IMAGE, command: STAY, readinessProbe: {exec: {command: ['false']}, periodSeconds: 1}}]",
+        "NotReady: container main is not ready: its readiness probe does not succeed",
+    ),
+    (
+        "hook",
+        "containers: [{name: main, image: IMAGE, command: STAY, lifecycle: {postStart: {exec: {command: ['false']}}}}], \
+         terminationGracePeriodSeconds: 0",
+        "container main: its postStart hook fails",
+    ),
+    (
+        "file-on-directory",
+        "containers: [{name: main, image: IMAGE, command: STAY, volumeMounts: [{name: v, mountPath: /etc}]}], \
+         volumes: [{name: v, hostPath: {path: /etc/passwd, type: File}}]",
+        "container main: a mount's source and target are a file and a directory",
+    ),
+];
+
+/// Longer than the 30 s after which a failed mount or an unready container is a problem, and than the back-off of the
+/// first restarts.
+const FIRST_MINUTES: Duration = Duration::from_secs(150);
+
+#[test]
+fn each_mistake_is_named_by_pods_and_status() {
+    let node = Node::start();
+    for (name, spec, _) in MISTAKES {
+        let spec = spec.replace("IMAGE", BUSYBOX).replace("STAY", &format!("[sh, -c, {STAY:?}]"));
+        node.write_manifest(
+            name,
+            &format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{spec}}}}}\n"),
+        );
+        // The order decides who gets a port.
+        if name == "port-a" {
+            node.wait_until("port-a runs", |pods| pods.has("port-a", |pod| pod.is_ready()));
+        }
+    }
+    node.write_manifest("typo", "apiVersion: v1\nkind: Pod\nmetadata: {name: typo}\nspec: {container: []}\n");
+    wait_until_all_are_named(&node);
+    let status = node.ask(&["status"]).unwrap();
+    assert!(status.contains("manifest: ") && status.contains("typo.yaml"), "{status}");
+    assert!(status.contains("Health:   degraded, "), "{status}");
+    assert_eq!(exit_status(&node), Some(3));
+    for (name, ..) in MISTAKES.iter().filter(|(name, ..)| *name != "port-a") {
+        node.remove_manifest(name);
+    }
+    node.remove_manifest("typo");
+    wait_for("the other pods to end", FIRST_MINUTES, || {
+        node.ask(&["status"])?.contains("Pods:     1 (1 running)\n").then_some(())
+    });
+    let status = node.ask(&["status"]).unwrap();
+    assert!(status.contains("Health:   ok\n"), "{status}");
+    assert_eq!(exit_status(&node), Some(0));
+}
+
+/// A crash loop is named while it waits, not while its container runs, so each sentence counts once it was seen.
+#[track_caller]
+fn wait_until_all_are_named(node: &Node) {
+    let mut unseen: Vec<_> = MISTAKES.iter().filter(|(.., sentence)| !sentence.is_empty()).collect();
+    let until = Instant::now() + FIRST_MINUTES;
+    while !unseen.is_empty() {
+        let (pods, status) = (node.ask(&["pods"]).unwrap_or_default(), node.ask(&["status"]).unwrap_or_default());
+        unseen.retain(|(name, _, sentence)| {
+            let subject = format!("pod default/{name}-node-a: ");
+            let is_named = |text: &str| text.lines().any(|line| line.contains(&subject) && line.contains(sentence));
+            !(is_named(&pods) && is_named(&status))
+        });
+        let names: Vec<&str> = unseen.iter().map(|(name, ..)| *name).collect();
+        assert!(Instant::now() < until, "not named: {names:?}; status: {status}");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+fn exit_status(node: &Node) -> Option<i32> {
+    let socket = node.folder().join("coracle.sock");
+    Command::new(coracle()).arg("status").arg("--local-socket").arg(socket).output().unwrap().status.code()
+}
