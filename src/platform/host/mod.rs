@@ -14,6 +14,7 @@ pub(crate) mod link_state;
 pub(crate) mod memory_pressure;
 pub(crate) mod mounts;
 pub(crate) mod open_beneath;
+pub(crate) mod open_files;
 pub(crate) mod own_process;
 pub(crate) mod pidfd;
 pub(crate) mod process;

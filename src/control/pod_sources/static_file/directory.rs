@@ -1,19 +1,21 @@
 //! Lists a manifest directory and reads its files. Blocking: runs in the blocking pool.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use super::files::{Content, DirectoryId, Listing, Stamp};
+use super::files::{Content, DirectoryId, FileToRead, Listing, Stamp};
 use super::names::is_manifest;
 use crate::control::pod_sources::static_pod::{Origin, read_manifest};
 use crate::platform::host::clock;
+use crate::platform::host::open_files::{FileId, open_for_writing};
 use crate::state::pods::SourceName;
 use crate::types::api::yaml::MAX_BYTES;
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The manifests at `path`, which is a directory or a manifest file.
 ///
@@ -105,8 +107,31 @@ fn read_text(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
 }
 
 /// Reads manifests one after the other, so that their texts are not all in memory at once.
-pub(super) fn read_all<N>(files: Vec<(N, PathBuf)>, node_name: &str) -> Vec<(N, Content)> {
-    files.into_iter().map(|(name, path)| (name, read(&path, node_name))).collect()
+pub(super) fn read_all(files: Vec<FileToRead>, node_name: &str) -> Vec<(OsString, Content)> {
+    let half_written = half_written(&files);
+    let read_unless_open = |file: FileToRead| {
+        let is_open = || id_of(&file.path).is_some_and(|id| half_written.contains(&id));
+        let content = if is_open() { Content::HalfWritten } else { read(&file.path, node_name) };
+        (file.name, content)
+    };
+    files.into_iter().map(read_unless_open).collect()
+}
+
+/// The files that a process has open for writing. A file that its writer has closed is not asked for: the kernel reports
+/// the close a moment before the descriptor is gone.
+fn half_written(files: &[FileToRead]) -> SortedSet<FileId> {
+    // A simulated node's files are written by the test.
+    #[cfg(test)]
+    if crate::platform::rt::world().is_some() {
+        return SortedSet::new();
+    }
+    let asked: SortedSet<FileId> =
+        files.iter().filter(|file| !file.is_closed).filter_map(|file| id_of(&file.path)).collect();
+    if asked.is_empty() { asked } else { open_for_writing(Path::new("/proc"), &asked) }
+}
+
+fn id_of(path: &Path) -> Option<FileId> {
+    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// More files than any node has pods.

@@ -3,7 +3,8 @@
 //! ```text
 //!             closed, moved in            good
 //!   unknown ---------------------> read ------> its pods are wanted
-//!      |  otherwise: unchanged for a while        |       |
+//!      |  otherwise: unchanged for a while,       |       |
+//!      |  and no process writes it                |       |
 //!      +------------------------------>           |       | invalid, unreadable
 //!                                                 |       +-----------> its last good pods stay wanted
 //!                                    missing in two good listings, a moment apart
@@ -67,6 +68,7 @@ struct File {
     problems: Vec<SourceProblem>,
     /// The file may contain a pod that could not be parsed.
     broken: bool,
+    half_written: bool,
     missing_since: Option<Instant>,
     /// The file was deleted, so its pods end, even if it is written again at once.
     deleted: bool,
@@ -122,15 +124,24 @@ pub(super) enum FileEvent {
 /// The result of comparing a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ListingPlan {
-    /// The files to read: names and paths.
-    pub(super) read: Vec<(OsString, PathBuf)>,
+    pub(super) read: Vec<FileToRead>,
     /// When to list the directory again at the latest.
     pub(super) again: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileToRead {
+    pub(super) name: OsString,
+    pub(super) path: PathBuf,
+    /// Its writer has closed it. Another file is read only if no process has it open for writing.
+    pub(super) is_closed: bool,
 }
 
 /// The result of reading a file.
 #[derive(Debug)]
 pub(super) enum Content {
+    /// A process has it open for writing.
+    HalfWritten,
     /// The file no longer exists.
     Gone,
     Unreadable(Arc<io::Error>),
@@ -142,7 +153,7 @@ pub(super) enum Content {
 const SETTLED: Duration = Duration::from_millis(100);
 /// An empty file is usually about to be filled, or is vim's test of whether it can write.
 const EMPTY_SETTLED: Duration = Duration::from_secs(1);
-/// After this long, a writer that keeps its file open is no longer awaited.
+/// How often a file that a writer keeps open is checked again; its close is an event.
 const WRITER_PATIENCE: Duration = Duration::from_secs(20);
 /// A file missing for less than this was replaced: some editors rename the old one away first.
 const GONE: Duration = Duration::from_millis(50);
@@ -264,9 +275,11 @@ impl Files {
         }
         let new_and_empty = known.is_none() && stamp.size == 0;
         if !new_and_empty && (closed || first) {
-            return self.read(name, look);
+            return self.read(name, closed, look);
         }
-        let patience = if self.writing.get(name).is_some_and(|written| now < *written + WRITER_PATIENCE) {
+        let is_half_written = self.files.get(name).is_some_and(|file| file.half_written);
+        let is_writing = self.writing.get(name).is_some_and(|written| now < *written + WRITER_PATIENCE);
+        let patience = if is_half_written || is_writing {
             WRITER_PATIENCE
         } else if new_and_empty {
             EMPTY_SETTLED
@@ -281,13 +294,13 @@ impl Files {
         if now < settled {
             look.next_listing(settled);
         } else {
-            self.read(name, look);
+            self.read(name, false, look);
         }
     }
 
-    fn read(&mut self, name: &OsStr, look: &mut ListingPlan) {
+    fn read(&mut self, name: &OsStr, is_closed: bool, look: &mut ListingPlan) {
         self.settling.remove(name);
-        look.read.push((name.to_owned(), self.path_of(name)));
+        look.read.push(FileToRead { name: name.to_owned(), path: self.path_of(name), is_closed });
     }
 
     /// Removes files that have been missing from the listings for long enough.
@@ -324,9 +337,11 @@ impl Files {
 
     /// Handles the result of reading a file.
     pub(super) fn take(&mut self, name: &OsStr, content: Content, time: Time) {
+        let half_written = matches!(content, Content::HalfWritten);
         let (stamp, objects) = match content {
             // The next listing tells whether it comes back.
             Content::Gone => return,
+            Content::HalfWritten => (None, Err(HALF_WRITTEN.to_owned())),
             Content::Unreadable(error) => (None, Err(format!("cannot be read: {error}"))),
             Content::Read(stamp, Err(error)) => (Some(stamp), Err(error.to_string())),
             Content::Read(stamp, Ok(objects)) if objects.is_empty() => (Some(stamp), Err(EMPTY.to_owned())),
@@ -342,7 +357,7 @@ impl Files {
             SourceProblem { origin: Arc::clone(&origin), what, keeps_last_good, since }
         };
         let problems = problems.into_iter().take(MAX_PROBLEMS).map(problem).collect();
-        let file = File { origin, stamp, pods, objects, problems, broken, missing_since: None, deleted };
+        let file = File { origin, stamp, pods, objects, problems, broken, half_written, missing_since: None, deleted };
         self.files.insert(name.to_owned(), file);
     }
 
@@ -398,6 +413,7 @@ impl File {
             objects: Vec::new(),
             problems: Vec::new(),
             broken: false,
+            half_written: false,
             missing_since: None,
             deleted: false,
         }
@@ -492,6 +508,7 @@ pub(super) fn is_same_update(one: &SourceUpdate, other: &SourceUpdate) -> bool {
         && one.objects.iter().zip(&other.objects).all(|(one, other)| Arc::ptr_eq(&one.object, &other.object))
 }
 
+const HALF_WRITTEN: &str = "a program has it open for writing; it is read when it is closed";
 const EMPTY: &str = "there is nothing in the file; to remove its pods, delete it";
 
 impl ListingPlan {

@@ -1,6 +1,7 @@
 //! Static pods from manifest files: a directory or a single file, watched with inotify and checked periodically.
 //!
-//! A manifest is read as soon as its writer has closed it or moved it into place. A manifest that is unreadable or
+//! A manifest is read as soon as its writer has closed it or moved it into place, never while a process has it open for
+//! writing. A manifest that is unreadable or
 //! invalid keeps its last good pods. A file's pods are removed only if two good listings, a moment apart, lack the
 //! file. The pods of a file that is deleted and written again in between are restarted, as upstream. The pods of a file
 //! that is only renamed away are not. No pod is removed if the directory disappears, becomes unreadable or is suddenly
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use self::files::{Content, Files, Listing, ListingPlan, is_same_update};
+use self::files::{Content, FileToRead, Files, Listing, ListingPlan, is_same_update};
 use self::watch::{DirectoryEvent, Watch};
 use crate::platform::host::clock;
 use crate::platform::rt;
@@ -115,7 +116,7 @@ impl StaticFileSource {
         again
     }
 
-    async fn read(&self, files: Vec<(OsString, PathBuf)>) -> Vec<(OsString, Content)> {
+    async fn read(&self, files: Vec<FileToRead>) -> Vec<(OsString, Content)> {
         let node_name = self.node_name.clone();
         rt::blocking(move || directory::read_all(files, &node_name)).await
     }

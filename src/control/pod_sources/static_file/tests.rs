@@ -124,6 +124,26 @@ fn block_on(test: impl Future<Output = ()>) {
 }
 
 #[test]
+fn manifest_that_is_open_at_the_start_is_read_when_it_is_closed() {
+    block_on(async {
+        let mut writer = None;
+        let bench = Bench::new(|path| {
+            fs::write(path.join("a.yaml"), pod("web")).unwrap();
+            let mut file = fs::File::create(path.join("b.yaml")).unwrap();
+            std::io::Write::write_all(&mut file, pod("half").as_bytes()).unwrap();
+            writer = Some(file);
+        })
+        .await;
+        let update = bench.next().await;
+        assert_eq!((names(&update), update.complete), (vec!["web-n".to_owned()], false));
+        assert_eq!(update.problems.len(), 1, "{:?}", update.problems);
+        drop(writer);
+        let update = bench.pods(&["web-n", "half-n"]).await;
+        assert!(update.complete);
+    });
+}
+
+#[test]
 fn existing_manifests_are_in_the_first_update() {
     block_on(async {
         let bench = Bench::new(|path| {

@@ -41,7 +41,7 @@ impl Desk {
     /// The names of the files to read.
     fn look(&mut self) -> Vec<String> {
         let look = self.files.compare(&self.listing, self.now, time());
-        look.read.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
+        look.read.into_iter().map(|file| file.name.into_string().unwrap()).collect()
     }
 
     /// When to list again, in milliseconds from now.
@@ -131,13 +131,25 @@ fn file_being_written_is_not_read_before_it_is_closed() {
 }
 
 #[test]
-fn writer_that_never_closes_is_not_awaited_forever() {
+fn half_written_file_keeps_its_last_good_pods_until_it_is_closed() {
     let mut desk = Desk::with("a", &pod("web"));
-    desk.note("b", FileEvent::Written);
-    desk.put("b", 10);
+    desk.note("a", FileEvent::Written);
+    desk.put("a", 10);
     assert_eq!(desk.again(), Some(20_000));
     desk.pass(20_000);
-    assert_eq!(desk.look(), ["b"]);
+    assert_eq!(desk.look(), ["a"]);
+    desk.files.take(OsStr::new("a"), Content::HalfWritten, time());
+    assert_eq!(desk.pods(), ["web-n"]);
+    let problem = format!(
+        "/m/a: a program has it open for writing; it is read when it is closed ({SINCE}; its last good \
+                          state stays in use)"
+    );
+    assert_eq!(desk.problems(), [problem]);
+    assert_eq!(desk.again(), Some(20_000), "it is checked again after a while");
+    desk.note("a", FileEvent::Closed);
+    assert_eq!(desk.look(), ["a"]);
+    desk.read("a", 10, &pod("db"));
+    assert_eq!((desk.pods(), desk.problems()), (vec!["db-n".to_owned()], Vec::new()));
 }
 
 #[test]
