@@ -51,9 +51,13 @@ const ARROWS: &[(&str, &str)] = &[
     ("host", "rt"),
     ("http2", "hpack"),
     ("kuberuntime", "allocation"),
+    // A container gets the devices of plugins and claims, and the mounts of its volumes.
+    ("kuberuntime", "devices"),
+    ("kuberuntime", "dra"),
     ("kuberuntime", "images"),
     ("kuberuntime", "logs"),
     ("kuberuntime", "node"),
+    ("kuberuntime", "volumes"),
     ("net", "host"),
     ("net", "rt"),
     ("plugin_manager", "host"),

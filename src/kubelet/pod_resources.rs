@@ -19,6 +19,7 @@ use crate::state::pods::{MemoryBlock, Placements};
 use crate::types::api::{Container, Pod, PodUid};
 use crate::types::cpu_set::CpuSet;
 use crate::types::metrics::{self, Count};
+use crate::types::owned::View;
 use crate::types::sorted::SortedMap;
 use crate::types::time::TokenBucket;
 
@@ -107,7 +108,7 @@ pub(crate) struct PodResourcesServer {
     /// `List` returns the active pods only.
     pub(crate) lists_active: bool,
     /// CPUs and memory of containers.
-    pub(crate) placements: Rc<RefCell<Placements>>,
+    pub(crate) placements: View<Placements>,
     pub(crate) allocatable: Allocatable,
 }
 
@@ -198,7 +199,7 @@ impl PodResourcesServer {
     /// Only sidecars and main containers: resources of ended init containers have been given to others.
     fn of_pod(&self, ListedPod { uid, pod, .. }: &ListedPod) -> PodResources {
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
-        let placements = self.placements.borrow();
+        let placements = self.placements.read();
         let of_container = |container: &Container| ContainerResources {
             name: container.name.clone(),
             devices: self.devices.of_container(uid, &container.name).into_iter().flat_map(devices).collect(),

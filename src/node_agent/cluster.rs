@@ -1,6 +1,5 @@
 //! The API server client, and the tasks that exchange data with the API server.
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -39,11 +38,15 @@ impl Cluster {
         Some(Self { client, dialer, scheduler, store })
     }
 
-    /// Starts sending events. The ring queues them from now on.
+    /// A ring that queues its events for the API server.
+    pub(super) fn event_ring(&self) -> EventRing {
+        EventRing::with_queue(rt::random())
+    }
+
+    /// Starts sending events.
     pub(super) fn event_sender(&self, handles: &Handles) -> EventSender {
         let config = &handles.config;
-        let ring = Rc::new(RefCell::new(EventRing::with_queue(rt::random())));
-        handles.node_state.borrow_mut().events = Rc::clone(&ring);
+        let ring = Rc::clone(&handles.events);
         EventSender::start(self.client.clone(), &config.node.name, &config.cluster.reporting, ring)
     }
 

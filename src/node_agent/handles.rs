@@ -6,18 +6,21 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::control::server::SyncHealth;
-use crate::control::sync_loop::NodeState;
+use crate::control::sync_loop::{Followers, RecentErrors};
 use crate::kubelet::certificates::CertificateStatuses;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::config::Config;
-use crate::state::pods::SyncEvent;
+use crate::state::pods::{EventRing, SyncEvent};
 
 pub(super) struct Handles {
     pub(super) config: Rc<Config>,
     /// The sync loop's inbox.
     pub(super) inbox: Sender<SyncEvent>,
     pub(super) health: SyncHealth,
-    pub(super) node_state: Rc<RefCell<NodeState>>,
+    pub(super) events: Rc<RefCell<EventRing>>,
+    /// Of the local API.
+    pub(super) errors: RecentErrors,
+    pub(super) followers: Followers,
     pub(super) status_inputs: Rc<StatusInputs>,
     pub(super) certificates: Rc<CertificateStatuses>,
 }

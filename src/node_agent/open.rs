@@ -16,13 +16,13 @@ use super::sources::PodSources;
 use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_sources::versions::Versions;
 use crate::control::server::{LocalServer, SyncHealth, Watchdog};
-use crate::control::sync_loop::{self, NodeState, SyncLoop};
+use crate::control::sync_loop::{self, Followers, RecentErrors, SyncLoop};
 use crate::kubelet::node::NodeProfile;
 use crate::platform::config::Config;
 use crate::platform::host::time_mark::{LATEST_TIME, TimeMark};
 use crate::platform::net::ProxySettings;
 use crate::platform::rt;
-use crate::state::pods::{NodeEvent, SyncEvent};
+use crate::state::pods::{EventRing, NodeEvent, SyncEvent};
 use crate::types::api::{EventKind, Reason};
 
 /// The parts of the agent. Of these, only the watchdog and the event sender are already running.
@@ -50,7 +50,7 @@ impl Agent {
         let started = rt::now();
         let health = SyncHealth::new(config.pods.sync_frequency, started);
         let Node { processors, settings, profile, managers, groups } = Node::open(&config).await?;
-        let (inbox, events) = async_channel::bounded(sync_loop::INBOX);
+        let (inbox, received) = async_channel::bounded(sync_loop::INBOX);
         let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
         // The inbox is still empty.
         let _ = inbox.try_send(SyncEvent::NodeEvent(starting));
@@ -58,14 +58,18 @@ impl Agent {
         TimeMark::new(config.root_dir.join(LATEST_TIME)).load().await;
         let cluster = Cluster::open(&config, proxies.clone()).await;
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
-        let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone(), client).await;
+        let runtime = Runtime::open(&config, settings, &inbox, proxies.clone(), client).await;
         if let Some(cluster) = &cluster {
             runtime.pods.set_cluster(&cluster.client);
         }
         let sources = PodSources::open(&config, proxies)?;
-        let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;
+        let expected = Sources::new(&sources.names(&config, cluster.is_some()));
+        let directory = config.root_dir.join("coracle/versions");
+        let versions = rt::blocking(move || Versions::open(directory)).await;
         let (status_inputs, certificates) = (Rc::default(), Rc::default());
-        let handles = Handles { config, inbox, health, node_state, status_inputs, certificates };
+        let (errors, followers) = (RecentErrors::default(), Followers::default());
+        let events = Rc::new(RefCell::new(cluster.as_ref().map_or_else(EventRing::default, Cluster::event_ring)));
+        let handles = Handles { config, inbox, health, events, errors, followers, status_inputs, certificates };
         let (turn, turns) = async_channel::bounded(1);
         let watchdog = Watchdog::start(&handles.config, handles.health.pulse(), handles.inbox.clone(), turn);
         let plugins = Plugins::open(&handles, cluster.as_ref(), &managers).await;
@@ -76,10 +80,13 @@ impl Agent {
             devices: Rc::clone(&plugins.devices),
             csi: Rc::clone(&plugins.csi),
             dra: Rc::clone(&plugins.dra),
-            node_state: Rc::clone(&handles.node_state),
+            sources: expected,
+            versions,
+            errors: handles.errors.clone(),
+            followers: handles.followers.clone(),
             health: handles.health.clone(),
             sender: handles.inbox.clone(),
-            inbox: events,
+            inbox: received,
         };
         let sync_loop = handles.connect(SyncLoop::new(&handles.config, dependencies), cluster.as_ref());
         Ok(Self {
@@ -103,19 +110,10 @@ impl Handles {
     /// Connects the sync loop to the node status and, if there is one, to the cluster.
     fn connect(&self, sync_loop: SyncLoop, cluster: Option<&Cluster>) -> SyncLoop {
         let sync_loop = sync_loop.with_status_inputs(Rc::clone(&self.status_inputs));
-        let Some(cluster) = cluster else { return sync_loop };
+        let events = Rc::clone(&self.events);
+        let Some(cluster) = cluster else { return sync_loop.with_events(events, None) };
         let event_sender = cluster.event_sender(self);
         let sync_loop = sync_loop.in_cluster(&cluster.client, &cluster.store, &self.config.node.name);
-        sync_loop.sending_events(Some(event_sender))
+        sync_loop.with_events(events, Some(event_sender))
     }
-}
-
-/// The state of the sync loop, with the versions of pods from disk.
-async fn open_node_state(config: &Config, sources: &PodSources, cluster: Option<&Cluster>) -> Rc<RefCell<NodeState>> {
-    let directory = config.root_dir.join("coracle/versions");
-    let versions = rt::blocking(move || Versions::open(directory)).await;
-    let mut node_state = NodeState::new(Sources::new(&sources.names(config, cluster.is_some())));
-    node_state.versions = versions;
-    node_state.store = cluster.map(|cluster| cluster.store.clone());
-    Rc::new(RefCell::new(node_state))
 }

@@ -1,10 +1,10 @@
 //! Device plugins, CSI and DRA drivers, and the pod resources socket, which lists the containers' devices, CPUs and memory.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::cluster::Cluster;
 use super::handles::Handles;
+use crate::control::sync_loop::PodRecords;
 use crate::kubelet::csi::{Csi, CsiNodeRegistration};
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::{DraManager, SliceCleaner, SlicePublisher};
@@ -15,12 +15,13 @@ use crate::platform::config::Gate;
 use crate::platform::plugin_manager;
 use crate::platform::rt;
 use crate::state::pods::Placements;
+use crate::types::owned::View;
 
 pub(super) struct Plugins {
     pub(super) devices: Rc<Devices>,
     pub(super) csi: Rc<Csi>,
     pub(super) dra: Rc<DraManager>,
-    placements: Rc<RefCell<Placements>>,
+    placements: View<Placements>,
     allocatable: Allocatable,
 }
 
@@ -35,8 +36,13 @@ impl Plugins {
         Self { devices, csi, dra, placements: managers.placements(), allocatable: managers.allocatable() }
     }
 
-    /// `client`: for the CSINode object and ResourceSlices.
-    pub(super) fn spawn(self, handles: &Handles, client: Option<Client>) -> Vec<rt::Task<()>> {
+    /// `records`: the pods of the pod resources API. `client`: for the CSINode object and ResourceSlices.
+    pub(super) fn spawn(
+        self,
+        handles: &Handles,
+        records: View<PodRecords>,
+        client: Option<Client>,
+    ) -> Vec<rt::Task<()>> {
         let Self { devices, csi, dra, placements, allocatable } = self;
         let root = handles.config.root_dir.clone();
         let takers = vec![devices.taker(), csi.taker(), dra.taker()];
@@ -59,8 +65,7 @@ impl Plugins {
             let registration = CsiNodeRegistration { client, csi, status_inputs: Rc::clone(&handles.status_inputs) };
             tasks.push(rt::spawn(registration.run()));
         }
-        let node_state = Rc::clone(&handles.node_state);
-        let pods = Box::new(move || node_state.borrow().pods());
+        let pods = Box::new(move || records.read().listed());
         let lists_active = handles.config.gates.is_on(Gate::KubeletPodResourcesListUseActivePods);
         let devices_of_pods = Rc::clone(&devices);
         let server =

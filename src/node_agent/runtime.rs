@@ -1,6 +1,5 @@
 //! The container runtime: its clients, and the pods and images in it.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use async_channel::Sender;
@@ -18,7 +17,7 @@ use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::net::ProxySettings;
 use crate::platform::{rpc, rt};
 use crate::protocol::grpc;
-use crate::state::pods::{Placements, SyncEvent};
+use crate::state::pods::SyncEvent;
 
 pub(super) struct Runtime {
     pub(super) pods: Rc<PodRuntime>,
@@ -38,7 +37,6 @@ impl Runtime {
     pub(super) async fn open(
         config: &Config,
         settings: NodeSettings,
-        placements: Rc<RefCell<Placements>>,
         inbox: &Sender<SyncEvent>,
         proxies: ProxySettings,
         cluster: Option<Client>,
@@ -70,9 +68,9 @@ impl Runtime {
         let images = Images::new(services.images.clone(), config, inbox.clone());
         let images =
             images.with_archives(archives).with_fetcher(fetcher).with_budget(LinkBudget::open(config, cluster));
-        let pods = PodRuntime::new(services.runtime, images, settings, Rc::default(), inbox.clone());
+        let pods = PodRuntime::new(services.runtime, images, settings, inbox.clone());
         let allocations = Rc::new(Allocations::open(&config.root_dir).await);
-        let pods = pods.with_placements(placements).with_allocations(allocations);
+        let pods = pods.with_allocations(allocations);
         Self { pods: Rc::new(pods), image_service: services.images, importer, shared }
     }
 

@@ -32,6 +32,7 @@ impl Agent {
         let profile = profile.known_before(plugins.devices.is_known_node());
         let (streaming, images) = (runtime.streaming(), runtime.shared.clone());
         let servers = Servers { local, api, streaming, client: client.clone(), images };
+        let records = sync_loop.views().records;
         let sync_loop = rt::spawn(sync_loop.run());
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
         if let Some(settings) = &handles.config.tracing {
@@ -39,7 +40,7 @@ impl Agent {
         }
         tasks.push(rt::spawn(address_watch(&handles, &runtime.pods).run()));
         tasks.extend(servers.spawn(&handles));
-        tasks.extend(plugins.spawn(&handles, client));
+        tasks.extend(plugins.spawn(&handles, records, client));
         if let Some(cluster) = cluster {
             if handles.config.process.iptables_chains {
                 tasks.push(rt::spawn(keep_iptables_chains()));
@@ -57,8 +58,10 @@ impl Agent {
         let (handles, runtime) = (&self.handles, &self.runtime.pods);
         let client = self.cluster.as_ref().map(|cluster| cluster.client.clone());
         Rc::new(NodeLocalApi {
-            node_state: Rc::clone(&handles.node_state),
-            seen: runtime.seen(),
+            views: self.sync_loop.views(),
+            events: Rc::clone(&handles.events),
+            errors: handles.errors.clone(),
+            followers: handles.followers.clone(),
             dirs: runtime.dirs.clone(),
             config: Rc::clone(&handles.config),
             host_ips: runtime.node.node_ips.clone(),
@@ -68,6 +71,7 @@ impl Agent {
             pulls: runtime.pulls_under_way(),
             pull_budget: runtime.pull_budget(),
             cluster: client,
+            store: self.cluster.as_ref().map(|cluster| cluster.store.clone()),
             exchanges: self.cluster.as_ref().map(|cluster| cluster.scheduler.clone()),
             certificates: Rc::clone(&handles.certificates),
             figures: Rc::new(self.node_stats()),
@@ -87,11 +91,13 @@ impl Agent {
             csi: Rc::clone(&self.plugins.csi),
         };
         NodeStats {
-            node_state: Rc::clone(&handles.node_state),
+            views: self.sync_loop.views(),
+            events: Rc::clone(&handles.events),
             runtime: Rc::clone(runtime),
             stats: Stats::new(&runtime.node, sources),
             dra: Rc::clone(&self.plugins.dra),
             cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),
+            store: self.cluster.as_ref().map(|cluster| cluster.store.clone()),
             certificates: Rc::clone(&handles.certificates),
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod error;
 #[macro_use]
 pub(crate) mod log;
 pub(crate) mod metrics;
+pub(crate) mod owned;
 pub mod sorted;
 pub(crate) mod text;
 pub(crate) mod time;

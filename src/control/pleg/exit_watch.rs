@@ -1,11 +1,11 @@
 //! Watches one running process until it exits, without polling.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::kubelet::kuberuntime::{PodRuntime, Process};
+use crate::control::pleg::Observer;
+use crate::kubelet::kuberuntime::Process;
 use crate::platform::cri;
 use crate::platform::host::pidfd;
 use crate::platform::rt;
@@ -23,14 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits for the process `pid` to exit and for the runtime to report it, then sends the pod's new state to the sync
 /// loop.
-pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, process: Process, pid: u32) {
+pub(super) async fn run(observer: Observer, inbox: Sender<SyncEvent>, pod: PodUid, process: Process, pid: u32) {
     if let Err(error) = pidfd::exited(pid).await {
         // A different pid namespace than the runtime's, or an old kernel: the relist will notice the exit.
         log!(debug, "failed to watch process", pod = pod, pid = pid, error = ErrorChain(&error));
         return;
     }
     // Boxed, so that the observation's memory is not held for as long as the process runs.
-    match Box::pin(follow(&runtime, &pod, &process)).await {
+    match Box::pin(follow(&observer, &pod, &process)).await {
         Some(observation) => {
             // The loop is gone only when the process ends.
             let _ = inbox.send(SyncEvent::Observed(observation)).await;
@@ -43,13 +43,13 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: 
 
 /// The kernel notifies this process and the runtime's shim at the same time. The runtime reports the exit only after
 /// its cleanup.
-async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option<Observation> {
+async fn follow(observer: &Observer, pod: &PodUid, process: &Process) -> Option<Observation> {
     let mut later = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
     let mut began = rt::now();
     while rt::elapsed(began) < PATIENCE {
         rt::sleep(if rt::elapsed(began) < SOON { OFTEN } else { later.next_wait() }).await;
-        match observe(runtime, pod, process).await {
+        match observe(observer, pod, process).await {
             Ok(None) => {}
             Ok(Some(observation)) => return Some(observation),
             Err(error) => {
@@ -63,9 +63,9 @@ async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option
     None
 }
 
-async fn observe(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Result<Option<Observation>, cri::Error> {
-    if runtime.is_running(pod, process).await? {
+async fn observe(observer: &Observer, pod: &PodUid, process: &Process) -> Result<Option<Observation>, cri::Error> {
+    if observer.runtime.is_running(pod, process).await? {
         return Ok(None);
     }
-    runtime.observe_pod(pod).await.map(Some)
+    observer.observe_pod(pod).await.map(Some)
 }

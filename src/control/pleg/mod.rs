@@ -14,19 +14,28 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use crate::kubelet::kuberuntime::{PodRuntime, Process};
+use crate::platform::cri;
 use crate::platform::rt;
-use crate::state::pods::{ObservedPod, SandboxState, SyncEvent};
+use crate::state::pods::{Observation, ObservedCache, ObservedPod, SandboxState, SyncEvent};
 use crate::types::api::PodUid;
+use crate::types::owned::View;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Watches the runtime's pods. Dropping it ends every watch.
 pub(crate) struct Pleg {
-    runtime: Rc<PodRuntime>,
+    observer: Observer,
     inbox: Sender<SyncEvent>,
     /// The watched processes, by the id of their container or sandbox.
     watches: SortedMap<String, Watch>,
     #[expect(dead_code, reason = "dropping the task cancels it")]
     runtime_watch: rt::Task<()>,
+}
+
+/// Observes pods in the runtime. The sync loop stores the observations.
+#[derive(Clone)]
+pub(crate) struct Observer {
+    pub(crate) runtime: Rc<PodRuntime>,
+    pub(crate) observed: View<ObservedCache>,
 }
 
 struct Watch {
@@ -35,10 +44,16 @@ struct Watch {
     task: rt::Task<()>,
 }
 
+impl Observer {
+    async fn observe_pod(&self, uid: &PodUid) -> Result<Observation, cri::Error> {
+        self.runtime.observe_pod(uid, &self.observed).await
+    }
+}
+
 impl Pleg {
-    pub(crate) fn new(runtime: Rc<PodRuntime>, relist_period: Duration, inbox: Sender<SyncEvent>) -> Self {
-        let runtime_watch = rt::spawn(runtime_watch::run(Rc::clone(&runtime), relist_period, inbox.clone()));
-        Self { runtime, inbox, watches: SortedMap::new(), runtime_watch }
+    pub(crate) fn new(observer: Observer, relist_period: Duration, inbox: Sender<SyncEvent>) -> Self {
+        let runtime_watch = rt::spawn(runtime_watch::run(observer.clone(), relist_period, inbox.clone()));
+        Self { observer, inbox, watches: SortedMap::new(), runtime_watch }
     }
 
     /// Watches exactly the running processes of this pod.
@@ -52,7 +67,7 @@ impl Pleg {
                 continue;
             }
             let uid = pod.uid.clone();
-            let task = exit_watch::run(Rc::clone(&self.runtime), self.inbox.clone(), uid.clone(), process, pid);
+            let task = exit_watch::run(self.observer.clone(), self.inbox.clone(), uid.clone(), process, pid);
             self.watches.insert(id, Watch { pod: uid, task: rt::spawn(task) });
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::kubelet::kuberuntime::PodRuntime;
+use crate::control::pleg::Observer;
 use crate::platform::rt;
 use crate::state::pods::SyncEvent;
 use crate::types::api::PodUid;
@@ -17,8 +17,8 @@ use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
 /// Reads events until the stream ends. Without events, the exit watches and the relists notice the same changes later.
-pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
-    let mut events = match runtime.events().await {
+pub(super) async fn run(observer: Observer, inbox: Sender<SyncEvent>) {
+    let mut events = match observer.runtime.events().await {
         Ok(events) => events,
         Err(error) if error.is_unimplemented() => return wait_forever().await,
         Err(error) => {
@@ -26,7 +26,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
             return;
         }
     };
-    let mut looks = RunningObservations { runtime, inbox, under_way: SortedMap::new() };
+    let mut looks = RunningObservations { observer, inbox, under_way: SortedMap::new() };
     loop {
         let pod = match events.next_pod().await {
             Ok(Some(pod)) => pod,
@@ -48,7 +48,7 @@ async fn wait_forever() {
 
 /// The running observations. Dropping it ends them.
 struct RunningObservations {
-    runtime: Rc<PodRuntime>,
+    observer: Observer,
     inbox: Sender<SyncEvent>,
     under_way: SortedMap<PodUid, RunningObservation>,
 }
@@ -67,17 +67,17 @@ impl RunningObservations {
             return;
         }
         let again = Rc::new(Cell::new(false));
-        let task = observe_pod(Rc::clone(&self.runtime), self.inbox.clone(), pod.clone(), Rc::clone(&again));
+        let task = observe_pod(self.observer.clone(), self.inbox.clone(), pod.clone(), Rc::clone(&again));
         self.under_way.insert(pod, RunningObservation { again, task: rt::spawn(task) });
     }
 }
 
 /// Observes the pod until an observation started after its last event.
-async fn observe_pod(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
+async fn observe_pod(observer: Observer, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
     loop {
         again.set(false);
-        match runtime.observe_pod(&pod).await {
+        match observer.observe_pod(&pod).await {
             Ok(observation) => {
                 // The loop is gone only when the process ends.
                 let _ = inbox.send(SyncEvent::Observed(observation)).await;

@@ -1,12 +1,10 @@
 //! Watches the runtime's availability. Relists everything when the runtime becomes available, and then rarely.
 
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::control::pleg::runtime_events;
-use crate::kubelet::kuberuntime::PodRuntime;
+use crate::control::pleg::{Observer, runtime_events};
 use crate::platform::cri;
 use crate::platform::host::clock;
 use crate::platform::rpc;
@@ -37,7 +35,7 @@ struct ConnectionState {
 }
 
 /// `period` is the relist period when nothing happens: the safety net below the watches.
-pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender<SyncEvent>) {
+pub(super) async fn run(observer: Observer, period: Duration, inbox: Sender<SyncEvent>) {
     let mut retry = Backoff::new(Duration::from_millis(100), NOT_READY);
     let mut absent = Backoff::new(Duration::from_millis(100), MOST_ABSENT);
     let mut last = RuntimeState::default();
@@ -46,8 +44,8 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
     let mut reopen = Backoff::new(Duration::from_secs(1), period);
     let mut connected = ConnectionState::default();
     loop {
-        let mut connection = runtime.connection();
-        let looked = relist(&runtime, &inbox, &mut connected).await;
+        let mut connection = observer.runtime.connection();
+        let looked = relist(&observer, &inbox, &mut connected).await;
         let away = looked.as_ref().is_err_and(cri::Error::is_away);
         let (state, complete) = looked.unwrap_or_else(|error| {
             (RuntimeState { message: ErrorChain(&error).to_string(), ..RuntimeState::default() }, false)
@@ -104,18 +102,19 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
 
 /// The runtime's state, and whether everything was observed.
 async fn relist(
-    runtime: &Rc<PodRuntime>,
+    observer: &Observer,
     inbox: &Sender<SyncEvent>,
     connected: &mut ConnectionState,
 ) -> Result<(RuntimeState, bool), cri::Error> {
+    let Observer { runtime, observed } = observer;
     let state = runtime.state().await?;
     if !connected.cgroup_driver {
         connected.cgroup_driver = runtime.query_cgroup_driver().await;
     }
     // Subscribe before the relist, so that no event between the two is lost.
-    connected.events.get_or_insert_with(|| rt::spawn(runtime_events::run(Rc::clone(runtime), inbox.clone())));
+    connected.events.get_or_insert_with(|| rt::spawn(runtime_events::run(observer.clone(), inbox.clone())));
     let begun = rt::now();
-    let relist = runtime.relist().await?;
+    let relist = runtime.relist(observed).await?;
     metrics::took(Timed::PlegRelists, &[], rt::elapsed(begun));
     if let Some(last) = connected.relisted.replace(begun) {
         metrics::took(Timed::PlegIntervals, &[], begun.saturating_duration_since(last));
@@ -147,12 +146,15 @@ fn log_changes(last: &RuntimeState, state: &RuntimeState) {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::rc::Rc;
 
     use super::*;
     use crate::kubelet::images::Images;
+    use crate::kubelet::kuberuntime::PodRuntime;
     use crate::kubelet::node::{NodeInfo, NodeSettings};
     use crate::platform::config::Config;
     use crate::platform::cri::{ImageService, RuntimeService};
+    use crate::types::owned::Owned;
 
     #[test]
     fn absent_runtime_is_not_polled_without_a_pause() {
@@ -163,9 +165,10 @@ mod tests {
             let images = Images::new(ImageService::new(client.clone(), instant), &config, inbox.clone());
             let node = NodeSettings::new(&config, &NodeInfo::read(Path::new("/")));
             let cri = RuntimeService::new(client, instant);
-            let runtime = Rc::new(PodRuntime::new(cri, images, node, Rc::default(), inbox.clone()));
+            let runtime = Rc::new(PodRuntime::new(cri, images, node, inbox.clone()));
+            let observer = Observer { runtime, observed: Owned::default().view() };
             // Without a pause this would be 60 million rounds.
-            rt::deadline(Duration::from_millis(60), run(runtime, Duration::from_secs(60), inbox)).await
+            rt::deadline(Duration::from_millis(60), run(observer, Duration::from_secs(60), inbox)).await
         });
         assert_eq!(ended, Ok(Err(rt::Elapsed)));
     }

@@ -37,7 +37,7 @@ use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::DraManager;
-use crate::kubelet::kuberuntime::{PodRuntime, remains};
+use crate::kubelet::kuberuntime::{PodRuntime, WorkViews, remains};
 use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedPod, SyncEvent, WorkResult};
 use crate::types::api::{Pod, PodUid};
@@ -62,6 +62,7 @@ pub(crate) struct PodWorkers {
     devices: Rc<Devices>,
     csi: Rc<Csi>,
     dra: Rc<DraManager>,
+    views: WorkViews,
     inbox: Sender<SyncEvent>,
 }
 
@@ -72,13 +73,14 @@ pub(crate) struct Dependencies {
     pub(crate) devices: Rc<Devices>,
     pub(crate) csi: Rc<Csi>,
     pub(crate) dra: Rc<DraManager>,
+    pub(crate) views: WorkViews,
     /// The sync loop's inbox.
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
 impl PodWorkers {
     pub(crate) fn new(dependencies: Dependencies, longest_restart_wait: Duration) -> Self {
-        let Dependencies { runtime, groups, devices, csi, dra, inbox } = dependencies;
+        let Dependencies { runtime, groups, devices, csi, dra, views, inbox } = dependencies;
         for label in ["", "true"] {
             metrics::expose(Count::RestartedPods, &[label]);
         }
@@ -93,6 +95,7 @@ impl PodWorkers {
             devices,
             csi,
             dra,
+            views,
             inbox,
         }
     }
@@ -365,21 +368,29 @@ mod tests {
     use crate::platform::cri::{ImageService, RuntimeService};
     use crate::platform::net::Dialer;
     use crate::platform::rpc::Client;
-    use crate::state::objects::ObjectEvent;
+    use crate::state::objects::{ObjectEvent, Objects};
     use crate::state::pods::{HostIps, RuntimeState};
+    use crate::types::owned::Owned;
 
     /// Workers with a runtime that does not answer.
     async fn workers(inbox: Sender<SyncEvent>) -> PodWorkers {
+        workers_with(&Owned::default(), inbox).await
+    }
+
+    async fn workers_with(objects: &Owned<Objects>, inbox: Sender<SyncEvent>) -> PodWorkers {
         let client = Client::new("/nowhere");
         let cri = RuntimeService::new(client.clone(), Duration::from_secs(1));
         let images = ImageService::new(client, Duration::from_secs(1));
         let images = Images::new(images, &Config::default(), inbox.clone());
-        let runtime = Rc::new(PodRuntime::new(cri, images, golden::node(), Rc::default(), inbox.clone()));
+        let runtime = Rc::new(PodRuntime::new(cri, images, golden::node(), inbox.clone()));
         let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
         let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
         let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
         let dra = DraManager::open(Path::new("/nowhere"), Rc::clone(&devices), inbox.clone()).await;
-        PodWorkers::new(Dependencies { runtime, groups, devices, csi, dra, inbox }, Duration::from_secs(300))
+        let (observed, placements) = (Owned::default().view(), Owned::default().view());
+        let views = WorkViews { objects: objects.view(), observed, placements };
+        let dependencies = Dependencies { runtime, groups, devices, csi, dra, views, inbox };
+        PodWorkers::new(dependencies, Duration::from_secs(300))
     }
 
     fn pod(uid: &str) -> Arc<Pod> {
@@ -448,7 +459,8 @@ mod tests {
     fn images_of_a_waiting_cluster_pod_are_pulled_until_it_is_deleted() {
         let seen = rt::simulate(1, |_| async {
             let (inbox, _events) = async_channel::bounded(100);
-            let mut workers = workers(inbox.clone()).await;
+            let mut objects = Owned::default();
+            let mut workers = workers_with(&objects, inbox.clone()).await;
             let probes = Probes::new(workers.runtime.cri(), Dialer::new(), HostIps::default(), inbox);
             let ends = pod("ends");
             let annotated = |uid: &str, annotations: &[(&'static str, &str)]| {
@@ -474,9 +486,9 @@ mod tests {
                 };
                 [&api, &refused, &file].map(pulls)
             };
-            let topics = workers.runtime.objects.borrow().topics(&api);
+            let topics = objects.read().topics(&api);
             for topic in topics {
-                workers.runtime.objects.borrow_mut().on_event(ObjectEvent::Failed(topic, "away".to_owned()));
+                objects.write().on_event(ObjectEvent::Failed(topic, "away".to_owned()));
             }
             let before = start(&mut workers);
             workers.deleted(&api.metadata.uid, Duration::ZERO);

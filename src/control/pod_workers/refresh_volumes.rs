@@ -5,13 +5,21 @@ use std::rc::Rc;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
 use crate::kubelet::volumes::{self, SetUpInputs};
+use crate::state::objects::Objects;
 use crate::state::pods::{WorkDone, WorkResult};
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
+use crate::types::owned::View;
 
-pub(super) async fn refresh_volumes(runtime: &PodRuntime, csi: &Rc<Csi>, pod: &Pod, watch: CancelWatch) -> WorkDone {
+pub(super) async fn refresh_volumes(
+    runtime: &PodRuntime,
+    objects: &View<Objects>,
+    csi: &Rc<Csi>,
+    pod: &Pod,
+    watch: CancelWatch,
+) -> WorkDone {
     let refreshed = {
-        let objects = runtime.objects.borrow();
+        let objects = objects.read();
         let with = SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
         volumes::refresh(pod, with, csi, Box::pin(async move { watch.cancelled().await }))
     };

@@ -60,11 +60,11 @@ impl PodWorkers {
         }
         let pulls_first = |pod: &Pod| pod.annotation(PULL_FIRST).and_then(yes_or_no) != Some(false);
         let Some(pod) = entry.worker.pod.clone().filter(|pod| pod.is_of_cluster() && pulls_first(pod)) else { return };
-        if !self.runtime.objects.borrow().are_known(&pod) {
+        if !self.views.objects.read().are_known(&pod) {
             return;
         }
-        let runtime = Rc::clone(&self.runtime);
-        entry.early_pull = Some(rt::spawn(async move { runtime.pull_early(&pod).await }));
+        let (runtime, objects) = (Rc::clone(&self.runtime), self.views.objects.clone());
+        entry.early_pull = Some(rt::spawn(async move { runtime.pull_early(&pod, &objects).await }));
     }
 
     pub(super) fn touch_waiting(&mut self, uid: &PodUid) {

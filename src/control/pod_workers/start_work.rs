@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::entry::{Resizing, RunningWork};
+use super::sync_pod::SyncContext;
 use super::worker::{Identity, Next, Work};
 use super::{
     PodWorkers, State, refresh_volumes, relist_pod, sync_input, sync_pod, sync_terminated_pod, sync_terminating_pod,
@@ -85,7 +86,7 @@ impl PodWorkers {
             }
             // Waits until every object that the pod refers to has been fetched.
             Next::Work(Work::Sync(_) | Work::Refresh)
-                if !pod.is_none_or(|pod| self.runtime.objects.borrow().are_known(pod)) =>
+                if !pod.is_none_or(|pod| self.views.objects.read().are_known(pod)) =>
             {
                 false
             }
@@ -119,13 +120,13 @@ impl PodWorkers {
         let before = entry.backing_off.clone();
         let backing_off = &mut entry.backing_off;
         let worker = &entry.worker;
-        let runtime = &self.runtime;
+        let (runtime, placements) = (&self.runtime, self.views.placements.read());
         let mut is_in_order = false;
         let next = worker.next(now, || {
             let Some(pod) = &pod else { return Plan::default() };
             let held_until = |name: &str| worker.held_until(name);
             let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
-                runtime.resize_of(pod, container, is_init, running)
+                runtime.resize_of(pod, container, is_init, running, &placements)
             };
             let known = sync_input::SyncInput {
                 observed,
@@ -178,7 +179,7 @@ impl PodWorkers {
         let watch = cancel.watch();
         let runtime = Rc::clone(&self.runtime);
         let (groups, devices) = (Rc::clone(&self.groups), Rc::clone(&self.devices));
-        let (csi, dra) = (Rc::clone(&self.csi), Rc::clone(&self.dra));
+        let (csi, dra, views) = (Rc::clone(&self.csi), Rc::clone(&self.dra), self.views.clone());
         let inbox = self.inbox.clone();
         let pod = entry.worker.pod.clone();
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
@@ -193,21 +194,27 @@ impl PodWorkers {
         let task = rt::spawn(async move {
             let done = match (work, pod) {
                 (Work::Sync(plan), Some(pod)) => {
+                    let (runtime, groups, views) = (&runtime, &groups, &views);
                     let (devices, csi, dra) = (&devices, &csi, &dra);
-                    let with =
-                        sync_pod::SyncContext { runtime: &runtime, groups: &groups, devices, csi, dra, cancel: &watch };
+                    let with = SyncContext { runtime, groups, devices, csi, dra, views, cancel: &watch };
                     sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
                 }
                 // A pod without a spec never syncs: its worker starts in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,
-                (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &csi, &pod, watch).await,
-                (Work::Relist, _) => relist_pod::relist_pod(&runtime, &observed).await,
-                (Work::Collect(garbage), _) => relist_pod::collect(&runtime, &observed, &garbage).await,
+                (Work::Refresh, Some(pod)) => {
+                    refresh_volumes::refresh_volumes(&runtime, &views.objects, &csi, &pod, watch).await
+                }
+                (Work::Relist, _) => relist_pod::relist_pod(&runtime, &observed, &views.observed).await,
+                (Work::Collect(garbage), _) => {
+                    relist_pod::collect(&runtime, &observed, &garbage, &views.observed).await
+                }
                 (Work::Stop { grace, by_lists }, pod) => {
-                    sync_terminating_pod::stop_pod(&runtime, &dra, pod.as_deref(), &observed, grace, by_lists).await
+                    let pod = pod.as_deref();
+                    sync_terminating_pod::stop_pod(&runtime, &dra, &views, pod, &observed, grace, by_lists).await
                 }
                 (Work::CleanUp { purge }, _) => {
-                    sync_terminated_pod::clean_up_pod(&runtime, &groups, &csi, &observed, purge).await
+                    let cache = &views.observed;
+                    sync_terminated_pod::clean_up_pod(&runtime, &groups, &csi, &observed, cache, purge).await
                 }
             };
             begun.ended();

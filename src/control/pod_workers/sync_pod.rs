@@ -11,17 +11,14 @@ use crate::control::pod_workers::error::SyncError;
 use crate::control::pod_workers::resize_pod::PodResize;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
-use crate::kubelet::devices::{ContainerFile, DeviceError, Devices};
+use crate::kubelet::devices::{DeviceError, Devices};
 use crate::kubelet::dra::{DraError, DraManager};
-use crate::kubelet::kuberuntime::{
-    BoxFuture, CancelWatch, Environment, ExecuteResult, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
-};
+use crate::kubelet::kuberuntime::{CancelWatch, ExecuteResult, Plan, PodRuntime, PodSync, WorkViews};
 use crate::kubelet::volumes::{self, SetUpInputs};
-use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Device, Mount};
 use crate::platform::rt;
 use crate::platform::tracing::{self, SpanKind};
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
-use crate::types::api::{Container, Pod, Reason};
+use crate::types::api::{Pod, Reason};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
 
@@ -32,7 +29,8 @@ pub(super) struct SyncContext<'a> {
     pub(super) groups: &'a ContainerManager,
     pub(super) devices: &'a Rc<Devices>,
     pub(super) csi: &'a Rc<Csi>,
-    pub(super) dra: &'a Rc<DraManager>,
+    pub(super) dra: &'a DraManager,
+    pub(super) views: &'a WorkViews,
     pub(super) cancel: &'a CancelWatch,
 }
 
@@ -68,7 +66,7 @@ async fn sync_untraced(
     plan: &Plan,
     observed: &ObservedPod,
 ) -> WorkDone {
-    let SyncContext { runtime, cancel, .. } = with;
+    let SyncContext { runtime, cancel, views, .. } = with;
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
     let prepared = match prepare_claims(with, pod, plan).await {
@@ -94,7 +92,7 @@ async fn sync_untraced(
     if let Some(resize_failure) = &resize_failure {
         failure.get_or_insert_with(|| resize_failure.clone());
     }
-    let look = async { Some(runtime.observe_pod(&uid).await) };
+    let look = async { Some(runtime.observe_pod(&uid, &views.observed).await) };
     let cancelled = async {
         cancel.cancelled().await;
         None
@@ -122,7 +120,7 @@ async fn prepare_claims(with: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -> R
         with.cancel.cancelled().await;
         Err(DraError::PodEnds)
     };
-    rt::either(cancelled, with.dra.prepare(pod, &with.runtime.objects)).await.map_err(SyncError::Claims)
+    rt::either(cancelled, with.dra.prepare(pod, &with.views.objects)).await.map_err(SyncError::Claims)
 }
 
 /// Prepares the pod's devices. A pod does not start without them.
@@ -160,7 +158,7 @@ async fn set_up_and_execute(
     observed: &ObservedPod,
     warnings: &mut Vec<(Reason, String)>,
 ) -> ExecuteResult {
-    let SyncContext { runtime, groups, devices, csi, dra, cancel } = with;
+    let SyncContext { runtime, groups, devices, csi, dra, views, cancel } = with;
     if plan.starts() || plan.resizes() {
         // A restart must not admit the pod with other amounts than those that its containers have.
         runtime.allocations().allocated.flush().await;
@@ -189,7 +187,7 @@ async fn set_up_and_execute(
         Box::pin(async move { watch.cancelled().await })
     };
     let set_up = {
-        let objects = runtime.objects.borrow();
+        let objects = views.objects.read();
         volumes::set_up(pod, SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi, ends)
     };
     let volumes = match set_up.await {
@@ -202,46 +200,8 @@ async fn set_up_and_execute(
     };
     let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
     warnings.extend(kept);
-    let recursive_read_only = runtime.mounts_read_only_recursively(pod).unwrap_or(false);
-    let mounts = |container: &Container, environment: &Environment| -> BoxFuture<Result<Vec<Mount>, VolumeError>> {
-        let expand = |text: &str| environment.expand_strictly(text);
-        let mounts = volumes.container_mounts(container, &expand, recursive_read_only);
-        Box::pin(async move { Ok(mounts.await?) })
-    };
-    let file_values = |container: &Container| -> BoxFuture<Vec<FileValue>> {
-        let values = volumes.file_values(container);
-        Box::pin(async move {
-            let boxed = |found: volumes::FileValue| FileValue {
-                file: found.file,
-                value: found.value.map_err(VolumeError::from),
-            };
-            values.await.into_iter().map(boxed).collect()
-        })
-    };
-    let uid = &pod.metadata.uid;
-    let devices = |container: &Container| -> BoxFuture<Result<ContainerConfig, VolumeError>> {
-        let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
-        let of_volumes = volumes.container_devices(&container);
-        let of_claims = dra.cdi_devices(pod, &container);
-        let files_of_claims = dra.device_files(pod, &container);
-        Box::pin(async move {
-            let mut config = devices.container_config(&uid, &container).await?;
-            config.devices.extend(of_volumes?);
-            for ContainerFile { path, permissions } in files_of_claims? {
-                if !config.devices.iter().any(|known| known.container_path == path) {
-                    config.devices.push(Device { container_path: path.clone(), host_path: path, permissions });
-                }
-            }
-            for name in of_claims? {
-                if !config.cdi_devices.iter().any(|known| known.name == name) {
-                    config.cdi_devices.push(CdiDevice { name });
-                }
-            }
-            Ok(config)
-        })
-    };
-    let volumes = VolumesFor { mounts: &mounts, file_values: &file_values, devices: &devices };
-    let mut executed = runtime.execute(pod, &volumes, &plan, observed, cancel).await;
+    let sync = PodSync { pod, observed, volumes: &volumes, devices, dra, views, cancel };
+    let mut executed = runtime.execute(sync, &plan).await;
     if plan.creates_sandbox() {
         runtime.record_pod_resources(pod);
     }

@@ -8,8 +8,9 @@ use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::remove_dead_links;
 use crate::kubelet::volumes;
 use crate::platform::rt;
-use crate::state::pods::{Observation, ObservedPod, WorkDone, WorkResult};
+use crate::state::pods::{Observation, ObservedCache, ObservedPod, WorkDone, WorkResult};
 use crate::types::error::ErrorChain;
+use crate::types::owned::View;
 
 /// Always removes the volumes. With `purge`, when no source wants the pod, also removes its directories, logs,
 /// containers and sandboxes.
@@ -21,12 +22,13 @@ pub(super) async fn clean_up_pod(
     groups: &ContainerManager,
     csi: &Csi,
     observed: &ObservedPod,
+    cache: &View<ObservedCache>,
     purge: bool,
 ) -> WorkDone {
     let (observation, result) = match release(runtime, groups, csi, observed, purge).await {
         Err(error) => (None, WorkResult::Failed { failure: ErrorChain(&*error).to_string() }),
         Ok(left) if !purge => (None, WorkResult::Cleaned { purged: false, left }),
-        Ok(left) => match remove_containers(runtime, observed).await {
+        Ok(left) => match remove_containers(runtime, observed, cache).await {
             Ok(observation) => (Some(observation), WorkResult::Cleaned { purged: true, left }),
             Err(error) => (None, WorkResult::NotPurged { failure: ErrorChain(&*error).to_string() }),
         },
@@ -52,13 +54,17 @@ async fn release(
 }
 
 /// Removes the containers and sandboxes from the runtime, and dangling links to their logs.
-async fn remove_containers(runtime: &PodRuntime, observed: &ObservedPod) -> Result<Observation, Box<dyn Error>> {
+async fn remove_containers(
+    runtime: &PodRuntime,
+    observed: &ObservedPod,
+    cache: &View<ObservedCache>,
+) -> Result<Observation, Box<dyn Error>> {
     runtime.remove_pod(observed).await?;
-    let mut left = runtime.listed_pod(&observed.uid).await?;
+    let mut left = runtime.listed_pod(&observed.uid, cache).await?;
     if !left.pod.is_gone() {
         // The pod could never be observed.
         runtime.remove_pod(&left.pod).await?;
-        left = runtime.listed_pod(&observed.uid).await?;
+        left = runtime.listed_pod(&observed.uid, cache).await?;
     }
     let links = runtime.dirs.log_links();
     rt::blocking(move || remove_dead_links(&links)).await;

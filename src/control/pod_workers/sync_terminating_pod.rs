@@ -3,28 +3,30 @@
 use std::time::Duration;
 
 use crate::kubelet::dra::{DraError, DraManager};
-use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::{PodRuntime, WorkViews};
 use crate::platform::cri;
-use crate::state::pods::{Observation, ObservedPod, WorkDone, WorkResult};
+use crate::state::pods::{Observation, ObservedCache, ObservedPod, WorkDone, WorkResult};
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
+use crate::types::owned::View;
 
 /// With `by_lists`, relies on the runtime's lists and does not query how the containers exited: those queries have
 /// failed.
 pub(super) async fn stop_pod(
     runtime: &PodRuntime,
     dra: &DraManager,
+    views: &WorkViews,
     pod: Option<&Pod>,
     observed: &ObservedPod,
     grace: Duration,
     by_lists: bool,
 ) -> WorkDone {
     let uid = observed.uid.clone();
-    let (observation, still) = match try_stop(runtime, pod, observed, grace, by_lists).await {
+    let (observation, still) = match try_stop(runtime, &views.observed, pod, observed, grace, by_lists).await {
         Ok(after) => {
             let still = match after.pod.is_stopped() {
                 // Before the pod's status shows that it has ended, so that its devices are free by then.
-                true => dra.unprepare(&uid, pod, &runtime.objects).await.err().map(|error| unprepare_failed(&error)),
+                true => dra.unprepare(&uid, pod, &views.objects).await.err().map(|error| unprepare_failed(&error)),
                 false => Some(STILL_RUNS.to_owned()),
             };
             // The lists do not hold everything that an observation needs.
@@ -38,15 +40,20 @@ pub(super) async fn stop_pod(
 
 async fn try_stop(
     runtime: &PodRuntime,
+    cache: &View<ObservedCache>,
     pod: Option<&Pod>,
     observed: &ObservedPod,
     grace: Duration,
     by_lists: bool,
 ) -> Result<Observation, cri::Error> {
     // Work started before the termination may have completed unobserved. The lists show what runs.
-    let before = runtime.listed_pod(&observed.uid).await?;
+    let before = runtime.listed_pod(&observed.uid, cache).await?;
     runtime.kill_pod(pod, &before.pod, Some(grace)).await?;
-    if by_lists { runtime.listed_pod(&observed.uid).await } else { runtime.observe_pod(&observed.uid).await }
+    if by_lists {
+        runtime.listed_pod(&observed.uid, cache).await
+    } else {
+        runtime.observe_pod(&observed.uid, cache).await
+    }
 }
 
 /// Upstream's message.

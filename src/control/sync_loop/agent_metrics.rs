@@ -3,9 +3,10 @@
 //! Metrics use upstream's names where upstream has the same metric. `agent_metrics/tests.rs` lists the upstream metrics
 //! that are missing here, and why.
 
-use super::NodeState;
 use super::node_stats::NodeStats;
+use super::shown_pods::each_pod;
 use crate::control::server::PodCounts;
+use crate::control::sync_loop::pod_table::PodRecords;
 use crate::kubelet::certificates::{CertificateKind, CertificateStatuses};
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::stats::{ClaimUsage, write_claims};
@@ -21,7 +22,13 @@ use crate::types::sorted::SortedMap;
 pub(super) struct AgentMetrics<'a> {
     pub(super) node: &'a str,
     pub(super) cgroup_v2: bool,
-    pub(super) node_state: &'a NodeState,
+    pub(super) records: &'a PodRecords,
+    pub(super) pods: PodCounts,
+    /// Events that were dropped before they reached the API server.
+    pub(super) lost_events: u64,
+    pub(super) store: Option<&'a OfflineStore>,
+    /// Number of directories of former pods that cannot be removed.
+    pub(super) leftovers: usize,
     pub(super) seen: &'a ObservedCache,
     pub(super) cluster: Option<&'a Client>,
     pub(super) certificates: &'a CertificateStatuses,
@@ -33,13 +40,19 @@ pub(super) struct AgentMetrics<'a> {
 
 impl NodeStats {
     pub(super) fn agent_page(&self, claims: Vec<ClaimUsage>) -> Vec<u8> {
-        let (node_state, seen) = (self.node_state.borrow(), self.runtime.seen());
-        let node = &self.runtime.node;
+        let (records, seen) = (self.views.records.read(), self.views.observed.read());
+        let (node, events) = (&self.runtime.node, self.events.borrow());
+        let mut pods = PodCounts::default();
+        each_pod(&records, &events, clock::now(), &mut |pod| pods.add(&pod.health));
         page(&AgentMetrics {
             node: &node.node_name,
             cgroup_v2: node.cgroup_v2,
-            node_state: &node_state,
-            seen: &seen.borrow(),
+            records: &records,
+            pods,
+            lost_events: events.lost(),
+            store: self.store.as_ref(),
+            leftovers: self.views.leftovers.read().len(),
+            seen: &seen,
             cluster: self.cluster.as_ref(),
             certificates: &self.certificates,
             own: OwnProcess::read(),
@@ -60,7 +73,7 @@ pub(super) fn page(sight: &AgentMetrics<'_>) -> Vec<u8> {
     let mut page = Exposition::default();
     of_node(&mut page, sight);
     of_pods(&mut page, sight);
-    of_resizes(&mut page, sight.node_state);
+    of_resizes(&mut page, sight.records);
     of_containers(&mut page, sight.seen);
     metrics::write(&mut page);
     write_claims(&mut page, &sight.claims);
@@ -119,19 +132,19 @@ fn of_node(page: &mut Exposition, sight: &AgentMetrics<'_>) {
 }
 
 fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
-    let node_state = sight.node_state;
-    let is_over = |uid: &PodUid| node_state.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
+    let records = sight.records;
+    let is_over = |uid: &PodUid| records.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
     let (mut desired, mut active, mut working) = (SortedMap::new(), SortedMap::new(), SortedMap::new());
     let mut ephemeral = 0;
-    for pod in node_state.sources.pods().map(|source| &source.pod) {
-        let is_over = is_over(node_state.running_uid(&pod.metadata.uid));
+    for pod in records.sources.pods().map(|source| &source.pod) {
+        let is_over = is_over(records.running_uid(&pod.metadata.uid));
         let lifecycle = if is_over { "terminated" } else { "sync" };
         *desired.entry(pod.static_label()).or_default() += 1;
         *active.entry(pod.static_label()).or_default() += u64::from(!is_over);
         *working.entry(("desired", lifecycle, pod.static_label())).or_default() += 1;
         ephemeral += pod.spec.ephemeral_containers.len();
     }
-    for pod in node_state.ending.values() {
+    for pod in records.ending.values() {
         *working.entry(("orphan", "terminating", pod.static_label())).or_default() += 1;
     }
     let mut by_source = |name, help, counts: SortedMap<&str, u64>| {
@@ -160,7 +173,7 @@ fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
         Kind::Gauge,
         "[ALPHA] The number of mirror pods the kubelet will try to create (one per admitted static pod)",
     );
-    let mirrors = u64::try_from(node_state.sources.mirrors().len()).unwrap_or(u64::MAX);
+    let mirrors = u64::try_from(records.sources.mirrors().len()).unwrap_or(u64::MAX);
     page.sample(&Labels::default(), Number::Whole(mirrors));
     page.family(
         "kubelet_working_pods",
@@ -177,10 +190,10 @@ fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
 }
 
 /// Resizes as the pods' conditions show them.
-fn of_resizes(page: &mut Exposition, node_state: &NodeState) {
+fn of_resizes(page: &mut Exposition, records: &PodRecords) {
     let (mut pending, mut in_progress) = (SortedMap::new(), 0u64);
-    let uids = node_state.sources.pods().map(|source| node_state.running_uid(&source.pod.metadata.uid));
-    for condition in uids.filter_map(|uid| node_state.statuses.status(uid)).flat_map(|status| &status.conditions) {
+    let uids = records.sources.pods().map(|source| records.running_uid(&source.pod.metadata.uid));
+    for condition in uids.filter_map(|uid| records.statuses.status(uid)).flat_map(|status| &status.conditions) {
         match &*condition.kind {
             conditions::POD_RESIZE_PENDING => {
                 *pending.entry(condition.reason.as_str().to_ascii_lowercase()).or_default() += 1;
@@ -250,7 +263,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
     page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
     let traffic = sight.cluster.map(Client::traffic);
-    let store = sight.node_state.store.as_ref().map(OfflineStore::stored);
+    let store = sight.store.map(OfflineStore::stored);
     for (name, help, value) in [
         (
             "coracle_api_server_connections_total",
@@ -271,7 +284,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
         (
             "coracle_events_lost_total",
             "Events that were dropped before they reached the API server.",
-            sight.cluster.map(|_| sight.node_state.events.borrow().lost()),
+            sight.cluster.map(|_| sight.lost_events),
         ),
         (
             "coracle_offline_records_set_aside_total",
@@ -300,27 +313,25 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     }
     let help = "Directories of former pods that cannot be removed; coracle status lists them.";
     page.family("coracle_leftover_directories", Kind::Gauge, help);
-    let leftovers = u64::try_from(sight.node_state.leftovers.errors().len()).unwrap_or(u64::MAX);
+    let leftovers = u64::try_from(sight.leftovers).unwrap_or(u64::MAX);
     page.sample(&Labels::default(), Number::Whole(leftovers));
-    of_health(sight.node_state, page);
+    of_health(sight, page);
     of_certificates(sight.certificates, page);
 }
 
 /// What `coracle status` counts.
-fn of_health(node_state: &NodeState, page: &mut Exposition) {
-    let mut counts = PodCounts::default();
-    node_state.each_pod(clock::now(), &mut |pod| counts.add(&pod.health));
+fn of_health(sight: &AgentMetrics<'_>, page: &mut Exposition) {
     page.family(
         "coracle_pods",
         Kind::Gauge,
         "Pods by whether they run as wanted; coracle status names those that fail.",
     );
-    let PodCounts { running, failing, waiting, done } = counts;
+    let PodCounts { running, failing, waiting, done } = &sight.pods;
     for (health, count) in [("running", running), ("failing", failing), ("waiting", waiting), ("done", done)] {
-        page.sample(&Labels::of(&[("health", health)]), Number::Whole(count));
+        page.sample(&Labels::of(&[("health", health)]), Number::Whole(*count));
     }
     page.family("coracle_manifest_errors", Kind::Gauge, "Errors in manifests; coracle status lists them.");
-    for source in node_state.sources.views() {
+    for source in sight.records.sources.views() {
         let errors = u64::try_from(source.problems.len()).unwrap_or(u64::MAX);
         page.sample(&Labels::of(&[("source", source.name.as_str())]), Number::Whole(errors));
     }

@@ -7,7 +7,7 @@ use async_channel::Sender;
 
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::pod_table::PodTable;
-use crate::kubelet::kuberuntime::{MisplacedContainer, PodRuntime};
+use crate::kubelet::kuberuntime::{MisplacedContainer, PodRuntime, processes};
 use crate::kubelet::resource_managers::{InUse, PodAllocation, ResourceManagers, write_state};
 use crate::platform::cgroups::{cpuset_of, mems_of};
 use crate::platform::rt;
@@ -50,7 +50,7 @@ impl CpuAssignment {
     /// Without a state file, restores the assignments from the running containers. Runs before pods are admitted.
     pub(super) fn on_first_relist(&mut self, pods: &PodTable) {
         if self.managers.is_forgetful() {
-            let processes = pods.runtime().processes().into_iter();
+            let processes = processes(&pods.observed()).into_iter();
             let in_use = processes.map(|(pod, container, pid)| InUse {
                 pod,
                 container,
@@ -69,7 +69,7 @@ impl CpuAssignment {
             return;
         }
         self.due = false;
-        let misplaced = pods.runtime().misplaced();
+        let misplaced = pods.runtime().misplaced(&self.managers.placements().read(), &pods.observed());
         // The state file keeps its assignments as long as containers are still pinned.
         let is_free = self.managers.is_static() || misplaced.is_empty();
         let files = if is_free { self.managers.take_unwritten() } else { Vec::new() };

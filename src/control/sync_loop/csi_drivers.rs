@@ -8,19 +8,21 @@ use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::volumes::{self, SetUpInputs};
-use crate::state::objects::{Lookup, Topic};
+use crate::state::objects::{Lookup, Objects, Topic};
 use crate::types::api::{Pod, VolumeSource};
+use crate::types::owned::View;
 use crate::types::sorted::SortedSet;
 
 pub(super) struct CsiDrivers {
     csi: Rc<Csi>,
+    objects: View<Objects>,
     sync_frequency: Duration,
     in_cluster: bool,
 }
 
 impl CsiDrivers {
-    pub(super) fn new(csi: Rc<Csi>, sync_frequency: Duration) -> Self {
-        Self { csi, sync_frequency, in_cluster: false }
+    pub(super) fn new(csi: Rc<Csi>, objects: View<Objects>, sync_frequency: Duration) -> Self {
+        Self { csi, objects, sync_frequency, in_cluster: false }
     }
 
     pub(super) fn set_in_cluster(&mut self) {
@@ -29,7 +31,7 @@ impl CsiDrivers {
 
     /// A driver has registered.
     pub(super) fn on_changed(&self, pods: &PodTable) -> Vec<Effect> {
-        self.schedule_allocatable(pods);
+        self.schedule_allocatable();
         on_attached(pods)
     }
 
@@ -39,7 +41,7 @@ impl CsiDrivers {
             return;
         }
         let runtime = pods.runtime();
-        let objects = runtime.objects.borrow();
+        let objects = self.objects.read();
         let with = SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
         let running = pods.workers().iter().filter(|worker| worker.state == State::Sync);
         let running = running.filter_map(|worker| worker.pod.as_ref());
@@ -49,8 +51,8 @@ impl CsiDrivers {
     }
 
     /// Queries the allocatable volumes of each driver at the interval in its CSIDriver object.
-    pub(super) fn schedule_allocatable(&self, pods: &PodTable) {
-        let objects = pods.runtime().objects.borrow();
+    pub(super) fn schedule_allocatable(&self) {
+        let objects = self.objects.read();
         self.csi.refresh_periodically(|driver| match objects.csi_driver(driver) {
             Lookup::Found(driver) => driver.allocatable_period,
             Lookup::Missing | Lookup::Unknown(_) => None,
@@ -62,7 +64,7 @@ impl CsiDrivers {
         if !self.in_cluster {
             return None;
         }
-        let objects = pods.runtime().objects.borrow();
+        let objects = self.objects.read();
         let workers = pods.workers().iter().filter(|worker| worker.state != State::Finished);
         let pods = workers.filter_map(|worker| worker.pod.as_ref());
         let mut names: SortedSet<String> = pods.flat_map(|pod| objects.attachable(pod)).collect();
@@ -86,11 +88,12 @@ mod tests {
     use super::*;
     use crate::control::sync_loop::testing::{pod, with_node};
     use crate::platform::rt;
+    use crate::types::owned::Owned;
 
     #[test]
     fn volumes_in_use_are_reported_only_in_a_cluster() {
         with_node(|node| {
-            let mut drivers = CsiDrivers::new(node.csi, Duration::from_secs(60));
+            let mut drivers = CsiDrivers::new(node.csi, Owned::default().view(), Duration::from_secs(60));
             assert_eq!(drivers.round(&node.pods), None);
             drivers.set_in_cluster();
             let none = Effect::NodeStatus(NodeStatusChange::VolumesInUse(Vec::new()));

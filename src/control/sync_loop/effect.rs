@@ -30,7 +30,7 @@ pub(super) enum Effect {
     ReferencesChanged(Vec<PodUid>),
     /// Recomputes the pod's status in this round.
     MarkStatus(PodUid),
-    /// Reconciles the pods with their sources although no source changed.
+    /// Selects the versions to run again, and reconciles the pods with their sources, although no source changed.
     Reconcile,
     Record(PodEvent),
     RecordNode(NodeEvent),

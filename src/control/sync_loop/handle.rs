@@ -31,7 +31,7 @@ impl SyncLoop {
             SyncEvent::OverStorageLimits(evictions) => parts.eviction.on_evictions(evictions, pods, now),
             SyncEvent::Object(event) => parts.objects.on_object(event, pods, &parts.csi_drivers, now),
             SyncEvent::ImagesImported => {
-                parts.next_versions.retry(pods, now);
+                parts.next_versions.retry(now);
                 parts.image_garbage.on_images_imported(pods, now)
             }
             SyncEvent::DevicesChanged => parts.devices.on_changed(pods),
@@ -42,9 +42,11 @@ impl SyncLoop {
             SyncEvent::StatusesAdmitted => return parts.reporting.on_statuses_admitted(),
             SyncEvent::Mirrored(done) => return parts.reporting.on_mirrored(done, now),
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
-            SyncEvent::VersionRequest(request) => parts.versions.on_request(request, pods),
-            SyncEvent::NextVersionPulled { uid, pulled } => parts.next_versions.on_pulled(&uid, pulled, pods, now),
-            SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, pods, now),
+            SyncEvent::VersionRequest(request) => parts.versions.on_request(request),
+            SyncEvent::NextVersionPulled { uid, pulled } => {
+                parts.next_versions.on_pulled(&uid, pulled, &mut parts.versions, now)
+            }
+            SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, now),
             SyncEvent::CpusMoved(placed) => return parts.cpus.on_cpus_moved(placed),
             SyncEvent::NodeShutsDown(shuts_down) => return self.on_node_shuts_down(shuts_down, now),
             SyncEvent::Beat => return,
@@ -54,8 +56,11 @@ impl SyncLoop {
 
     pub(super) fn apply(&mut self, effects: Vec<Effect>, now: Instant) {
         self.pods.apply(effects, now);
-        if self.pods.take_reconcile() && self.pods.is_relisted() {
-            self.reconcile(now);
+        if self.pods.take_reconcile() {
+            self.select_versions();
+            if self.pods.is_relisted() {
+                self.reconcile(now);
+            }
         }
     }
 
@@ -68,7 +73,7 @@ impl SyncLoop {
 
     fn on_node_terms(&mut self, terms: NodeFields, now: Instant) {
         self.parts.reporting.on_node_terms(&terms);
-        let is_news = self.parts.objects.on_node_terms(&terms, &self.pods);
+        let is_news = self.parts.objects.on_node_terms(&terms);
         self.parts.admission.on_node_terms(terms);
         if is_news {
             self.parts.objects.follow(&self.pods);
@@ -87,6 +92,9 @@ impl SyncLoop {
         if let Some(observation) = observation {
             self.observe(observation.pod, &observation.look, now);
         }
+        if let WorkResult::Cleaned { purged: true, left } = &result {
+            self.parts.orphans.add_leftovers(left);
+        }
         let resizing = self.pods.work_done(&uid, is_observed, &result, now);
         if matches!(result, WorkResult::Stopped) {
             self.static_pod_ended(&uid, now);
@@ -102,8 +110,7 @@ impl SyncLoop {
 
     /// Deletes the mirror pod of a removed static pod, which has ended now.
     fn static_pod_ended(&mut self, uid: &PodUid, now: Instant) {
-        let is_former = self.pods.node_state().ending.get(uid).is_some_and(|pod| pod.is_static());
-        if is_former {
+        if self.pods.records().is_ending_static(uid) {
             let effects = self.parts.reporting.on_sources_changed(&self.pods);
             self.pods.apply(effects, now);
         }

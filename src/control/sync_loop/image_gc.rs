@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::sync_loop::versions::PodVersions;
 use crate::platform::rt;
 
 /// Upstream's period. Relists are frequent enough to check it without a timer.
@@ -34,7 +35,7 @@ impl ImageGarbage {
     }
 
     /// Starts a requested collection if no pod needs the runtime.
-    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
+    pub(super) fn round(&mut self, pods: &PodTable, versions: &PodVersions, now: Instant) {
         let runtime = pods.runtime();
         if runtime.has_pulled_images() {
             self.requested.get_or_insert(now);
@@ -50,7 +51,7 @@ impl ImageGarbage {
         }
         self.requested = None;
         self.last = Some(now);
-        let (runtime, pods) = (Rc::clone(runtime), pods.pods_with_images());
+        let (runtime, pods) = (Rc::clone(runtime), versions.pods_with_images(pods));
         self.task = Some(rt::spawn(async move { runtime.collect_images(&pods).await }));
     }
 }

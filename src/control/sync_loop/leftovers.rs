@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use crate::types::owned::{Owned, View};
 use crate::types::time::Backoff;
 
 /// Errors of directories of former pods that could not be removed. A removal of orphaned directories replaces them.
 #[derive(Debug)]
-pub(crate) struct Leftovers {
-    errors: Vec<String>,
+pub(super) struct Leftovers {
+    errors: Owned<Vec<String>>,
     retry: Backoff,
     /// When the removal is repeated; `None` if nothing is left.
     due: Option<Instant>,
@@ -23,27 +24,28 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Default for Leftovers {
     fn default() -> Self {
-        Self { errors: Vec::new(), retry: Backoff::new(FIRST, LONGEST), due: None, is_new: false }
+        Self { errors: Owned::default(), retry: Backoff::new(FIRST, LONGEST), due: None, is_new: false }
     }
 }
 
 impl Leftovers {
-    pub(crate) fn errors(&self) -> &[String] {
-        &self.errors
+    pub(super) fn view(&self) -> View<Vec<String>> {
+        self.errors.view()
     }
 
     /// A pod has ended that could not be removed completely.
-    pub(crate) fn add(&mut self, errors: &[String]) {
-        for error in errors.iter().filter(|error| !self.errors.contains(error)).cloned().collect::<Vec<_>>() {
+    pub(super) fn add(&mut self, errors: &[String]) {
+        let mut known = self.errors.write();
+        for error in errors.iter().filter(|error| !known.contains(error)).cloned().collect::<Vec<_>>() {
             self.is_new = true;
-            if self.errors.len() < MOST {
-                self.errors.push(error);
+            if known.len() < MOST {
+                known.push(error);
             }
         }
     }
 
     /// A removal of all orphaned directories has ended with these errors.
-    pub(crate) fn replace(&mut self, mut errors: Vec<String>, now: Instant) {
+    pub(super) fn replace(&mut self, mut errors: Vec<String>, now: Instant) {
         self.due = if errors.is_empty() {
             self.retry.reset();
             None
@@ -51,12 +53,12 @@ impl Leftovers {
             Some(now + self.retry.next_wait())
         };
         errors.truncate(MOST);
-        self.errors = errors;
+        *self.errors.write() = errors;
         self.is_new = false;
     }
 
     /// Whether orphaned directories are to be removed again.
-    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
         if std::mem::take(&mut self.is_new) && self.due.is_none() {
             self.due = Some(now + self.retry.next_wait());
         }
@@ -76,10 +78,10 @@ mod tests {
         assert!(!left.is_due(at(0)));
         left.add(&["a".to_owned()]);
         left.add(&["a".to_owned(), "b".to_owned()]);
-        assert_eq!(left.errors(), ["a", "b"]);
+        assert_eq!(*left.errors.read(), ["a", "b"]);
         assert!(!left.is_due(at(0)) && left.is_due(at(1)));
         left.replace(vec!["b".to_owned()], at(1));
-        assert_eq!(left.errors(), ["b"]);
+        assert_eq!(*left.errors.read(), ["b"]);
         // A further pod does not shorten the wait.
         left.add(&["c".to_owned()]);
         assert!(!left.is_due(at(2)) && left.is_due(at(3)));
@@ -90,7 +92,7 @@ mod tests {
             assert!(left.is_due(now));
         }
         left.replace(Vec::new(), now);
-        assert!(left.errors().is_empty() && !left.is_due(now + LONGEST * 24));
+        assert!(left.errors.read().is_empty() && !left.is_due(now + LONGEST * 24));
         left.add(&["d".to_owned()]);
         assert!(!left.is_due(now) && left.is_due(now + FIRST));
     }
@@ -100,8 +102,8 @@ mod tests {
         let errors: Vec<String> = (0..100).map(|number| number.to_string()).collect();
         let mut left = Leftovers::default();
         left.add(&errors);
-        assert_eq!(left.errors().len(), MOST);
+        assert_eq!(left.errors.read().len(), MOST);
         left.replace(errors, Instant::now());
-        assert_eq!(left.errors().len(), MOST);
+        assert_eq!(left.errors.read().len(), MOST);
     }
 }

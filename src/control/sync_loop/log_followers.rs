@@ -1,13 +1,16 @@
 //! Log followers of running containers: notified when their container stops.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use async_channel::{Receiver, Sender, bounded};
 
 use crate::state::pods::ObservedPod;
 use crate::types::api::PodUid;
 
 /// One entry per follower, until the container stops or the follower disconnects.
-#[derive(Debug, Default)]
-pub(super) struct Followers(Vec<Follower>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Followers(Rc<RefCell<Vec<Follower>>>);
 
 #[derive(Debug)]
 struct Follower {
@@ -20,25 +23,25 @@ struct Follower {
 
 impl Followers {
     /// A channel that closes as soon as the container is no longer observed running.
-    pub(super) fn add(&mut self, pod: &ObservedPod, container: &str) -> Receiver<()> {
+    pub(super) fn add(&self, pod: &ObservedPod, container: &str) -> Receiver<()> {
         self.forget_gone();
         let (running, ended) = bounded(1);
         if runs(pod, container) {
-            self.0.push(Follower { pod: pod.uid.clone(), container: container.to_owned(), running });
+            self.0.borrow_mut().push(Follower { pod: pod.uid.clone(), container: container.to_owned(), running });
         }
         ended
     }
 
     /// Drops the followers of stopped containers. `None`: the runtime no longer has the pod.
-    pub(super) fn on_observation(&mut self, uid: &PodUid, pod: Option<&ObservedPod>) {
+    pub(super) fn on_observation(&self, uid: &PodUid, pod: Option<&ObservedPod>) {
         let goes_on = |container: &str| pod.is_some_and(|pod| runs(pod, container));
-        self.0.retain(|follower| follower.pod != *uid || goes_on(&follower.container));
+        self.0.borrow_mut().retain(|follower| follower.pod != *uid || goes_on(&follower.container));
         self.forget_gone();
     }
 
     /// Drops followers that have disconnected.
-    fn forget_gone(&mut self) {
-        self.0.retain(|follower| !follower.running.is_closed());
+    fn forget_gone(&self) {
+        self.0.borrow_mut().retain(|follower| !follower.running.is_closed());
     }
 }
 
@@ -66,7 +69,7 @@ mod tests {
 
     #[test]
     fn follower_is_notified_only_when_its_own_container_stops() {
-        let mut followers = Followers::default();
+        let followers = Followers::default();
         let (one, other) = (pod("one", [true, true]), pod("other", [true, true]));
         let [a, b] = ["a", "b"].map(|id| followers.add(&one, id));
         followers.on_observation(&other.uid, None);
@@ -80,21 +83,21 @@ mod tests {
 
     #[test]
     fn follower_of_an_exited_container_is_notified_at_once() {
-        let mut followers = Followers::default();
+        let followers = Followers::default();
         let ended = pod("one", [false, false]);
         assert!(followers.add(&ended, "a").is_closed() && followers.add(&ended, "c").is_closed());
-        assert!(followers.0.is_empty());
+        assert!(followers.0.borrow().is_empty());
     }
 
     #[test]
     fn disconnected_follower_is_dropped() {
-        let mut followers = Followers::default();
+        let followers = Followers::default();
         let running = pod("one", [true, true]);
         drop(followers.add(&running, "a"));
         let b = followers.add(&running, "b");
-        assert_eq!(followers.0.len(), 1);
+        assert_eq!(followers.0.borrow().len(), 1);
         drop(b);
         followers.on_observation(&running.uid, Some(&running));
-        assert!(followers.0.is_empty());
+        assert!(followers.0.borrow().is_empty());
     }
 }

@@ -4,7 +4,6 @@
 
 mod activity;
 mod admission;
-mod adoption;
 mod agent_metrics;
 mod cpu_assignment;
 mod csi_drivers;
@@ -21,7 +20,6 @@ mod next_version_pulls;
 mod next_versions;
 mod node_cgroups;
 mod node_local_api;
-mod node_state;
 mod node_stats;
 mod object_watch;
 mod oom;
@@ -30,9 +28,11 @@ mod parts;
 mod pending_resizes;
 mod pod_requests;
 mod pod_table;
+mod recent_errors;
 mod relist;
 mod reporting;
 mod round;
+mod shown_pods;
 mod shutdown;
 mod sources;
 mod storage_limits;
@@ -40,6 +40,7 @@ mod sync_status;
 #[cfg(test)]
 mod testing;
 mod versions;
+mod views;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -48,30 +49,36 @@ use std::time::Instant;
 use async_channel::{Receiver, RecvError, Sender};
 
 use crate::control::cluster::EventSender;
+use crate::control::pod_sources::merge::Sources;
+use crate::control::pod_sources::versions::Versions;
 use crate::control::pod_workers::{self, PodWorkers};
 use crate::control::server::SyncHealth;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::DraManager;
-use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::{PodRuntime, WorkViews};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::resource_managers::ResourceManagers;
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::rt;
-use crate::state::pods::SyncEvent;
+use crate::state::pods::{EventRing, SyncEvent};
 use crate::types::metrics::{self, Count};
+use crate::types::owned::Owned;
 
 pub(crate) use due_times::Part;
+pub(crate) use log_followers::Followers;
 pub(crate) use node_local_api::NodeLocalApi;
-pub(crate) use node_state::NodeState;
 pub(crate) use node_stats::NodeStats;
+pub(crate) use pod_table::PodRecords;
+pub(crate) use recent_errors::RecentErrors;
+pub(crate) use views::NodeViews;
 
 use due_times::{Due, DueTimes, MOST_ROUNDS};
-use parts::Parts;
-use pod_table::PodTable;
+use parts::{PartInputs, Parts};
+use pod_table::{PodInputs, PodTable};
 
 /// Capacity of the inbox. Senders wait when it is full: no event may be lost.
 pub(crate) const INBOX: usize = 256;
@@ -96,6 +103,9 @@ pub(crate) struct SyncLoop {
     due_times: DueTimes,
     pods: PodTable,
     parts: Parts,
+    /// Of the local API.
+    errors: RecentErrors,
+    followers: Followers,
 }
 
 /// What the sync loop depends on.
@@ -106,7 +116,10 @@ pub(crate) struct Dependencies {
     pub(crate) devices: Rc<Devices>,
     pub(crate) csi: Rc<Csi>,
     pub(crate) dra: Rc<DraManager>,
-    pub(crate) node_state: Rc<RefCell<NodeState>>,
+    pub(crate) sources: Sources,
+    pub(crate) versions: Versions,
+    pub(crate) errors: RecentErrors,
+    pub(crate) followers: Followers,
     pub(crate) health: SyncHealth,
     /// Sends to the loop's own inbox.
     pub(crate) sender: Sender<SyncEvent>,
@@ -115,32 +128,38 @@ pub(crate) struct Dependencies {
 
 impl SyncLoop {
     pub(crate) fn new(config: &Config, dependencies: Dependencies) -> Self {
-        let Dependencies { runtime, groups, managers, devices, csi, dra, node_state, health, sender, inbox } =
-            dependencies;
+        let Dependencies { runtime, groups, managers, devices, csi, dra, .. } = dependencies;
+        let Dependencies { sources, versions, errors, followers, health, sender, inbox, .. } = dependencies;
+        let (objects, observed) = (Owned::default(), Owned::default());
+        let views = WorkViews { objects: objects.view(), observed: observed.view(), placements: managers.placements() };
         let of_workers = pod_workers::Dependencies {
             runtime: Rc::clone(&runtime),
             groups: Rc::clone(&groups),
             devices: Rc::clone(&devices),
             csi: Rc::clone(&csi),
             dra: Rc::clone(&dra),
+            views: views.clone(),
             inbox: sender.clone(),
         };
         let workers = PodWorkers::new(of_workers, config.pods.max_container_restart_period);
-        let drivers = parts::Drivers { managers, devices, csi, dra };
-        let parts = Parts::new(config, &runtime, groups, drivers, &sender);
+        let of_pods = PodInputs { sources, observed, objects: views.objects.clone() };
+        let of_parts = PartInputs { managers, devices, csi, dra, versions, objects, views };
+        let parts = Parts::new(config, &runtime, groups, of_parts, &sender);
         Self {
-            pods: PodTable::new(config, runtime, workers, node_state, sender.clone()),
+            pods: PodTable::new(config, runtime, workers, of_pods, sender.clone()),
             parts,
             inbox,
             sender,
             health,
             due_times: DueTimes::default(),
+            errors,
+            followers,
         }
     }
 
-    /// Sets the sender of events to the API server.
-    pub(crate) fn sending_events(mut self, event_sender: Option<EventSender>) -> Self {
-        self.pods.set_event_sender(event_sender);
+    /// Sets the ring of events, and their sender to the API server; `None` without a cluster.
+    pub(crate) fn with_events(mut self, ring: Rc<RefCell<EventRing>>, event_sender: Option<EventSender>) -> Self {
+        self.pods.set_events(ring, event_sender);
         self
     }
 
@@ -154,6 +173,19 @@ impl SyncLoop {
     pub(crate) fn with_status_inputs(mut self, inputs: Rc<StatusInputs>) -> Self {
         self.pods.set_status_inputs(inputs);
         self
+    }
+
+    pub(crate) fn views(&self) -> NodeViews {
+        NodeViews {
+            records: self.pods.view(),
+            observed: self.pods.observed_view(),
+            objects: self.parts.objects.view(),
+            versions: self.parts.versions.view(),
+            next_versions: self.parts.next_versions.view(),
+            pressures: self.parts.eviction.pressures(),
+            leftovers: self.parts.orphans.leftovers(),
+            unreported: self.parts.reporting.unreported(),
+        }
     }
 
     /// Runs until all event senders are gone, or until the loop spins: [`MOST_ROUNDS`](due_times::MOST_ROUNDS) rounds
@@ -212,9 +244,8 @@ impl SyncLoop {
     }
 
     fn versions_due(&self, works: bool) -> Option<Instant> {
-        let node_state = self.pods.node_state();
-        let pull = node_state.next_versions.due().filter(|_| works);
-        node_state.versions.due().into_iter().chain(pull).min()
+        let pull = self.parts.next_versions.next_due().filter(|_| works);
+        self.parts.versions.next_due().into_iter().chain(pull).min()
     }
 
     /// The next event, or `None` if a part is due, and whether the loop had to wait. Fails when all senders are gone.

@@ -17,16 +17,21 @@ use async_channel::Sender;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::next_version_pulls::{NextVersionPull, NextVersionPulls};
 use crate::control::sync_loop::pod_table::PodTable;
-use crate::control::sync_loop::versions::replace_pods;
+use crate::control::sync_loop::versions::PodVersions;
 use crate::platform::config::go_duration;
 use crate::platform::rt;
+use crate::state::objects::Objects;
 use crate::state::pods::{PodEvent, SyncEvent, Waiting};
 use crate::types::api::annotations::{KEEP_VERSIONS, keep_versions};
 use crate::types::api::{ContainerState, ContainerStatus, EventKind, Pod, PodStatus, PodUid, Reason};
+use crate::types::owned::{Owned, View};
 use crate::types::sorted::SortedMap;
 
 /// Starts and cancels the pulls.
 pub(super) struct NextVersions {
+    pulls: Owned<NextVersionPulls>,
+    /// For the Secrets of pulls.
+    objects: View<Objects>,
     inbox: Sender<SyncEvent>,
     /// By the uid of the next version.
     tasks: SortedMap<PodUid, rt::Task<()>>,
@@ -36,50 +41,54 @@ pub(super) struct NextVersions {
 const RETRY: Duration = Duration::from_secs(30);
 
 impl NextVersions {
-    pub(super) fn new(inbox: Sender<SyncEvent>) -> Self {
-        Self { inbox, tasks: SortedMap::new() }
+    pub(super) fn new(objects: View<Objects>, inbox: Sender<SyncEvent>) -> Self {
+        Self { pulls: Owned::default(), objects, inbox, tasks: SortedMap::new() }
+    }
+
+    pub(super) fn view(&self) -> View<NextVersionPulls> {
+        self.pulls.view()
+    }
+
+    /// When the next attempt is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.pulls.read().due()
     }
 
     /// Starts the pulls that are due, cancels those that are no longer needed, and takes the versions that need not
     /// wait.
-    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
-        let works = pods.can_work();
-        let mut node_state = pods.node_state_mut();
-        let state = &mut *node_state;
-        if state.next_versions.pulls.is_empty() && state.versions.nexts().next().is_none() {
+    pub(super) fn round(&mut self, versions: &mut PodVersions, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        if self.pulls.read().pulls.is_empty() && versions.read().nexts().next().is_none() {
             return Vec::new();
         }
+        let records = pods.records();
         let mut nexts = Vec::new();
         let mut ready = Vec::new();
-        for (present, next) in state.versions.nexts() {
-            let present = state.running_uid(present);
-            match state.statuses.status(present) {
+        for (present, next) in versions.read().nexts() {
+            let present = records.running_uid(present);
+            match records.statuses.status(present) {
                 Some(status) if does_not_serve(status) => ready.push(next.metadata.uid.clone()),
                 Some(_) | None => nexts.push((present.clone(), Arc::clone(next))),
             }
         }
         for uid in &ready {
-            state.versions.take_next(uid);
+            versions.take_next(uid);
         }
         let is_next = |uid: &PodUid| nexts.iter().any(|(_, next)| next.metadata.uid == *uid);
         self.tasks.retain(|uid, _| is_next(uid));
-        state.next_versions.pulls.retain(|uid, _| is_next(uid));
-        if works {
+        self.pulls.write().pulls.retain(|uid, _| is_next(uid));
+        if pods.can_work() {
             for (present, next) in nexts {
-                self.pull(pods, &mut state.next_versions, present, next, now);
+                self.pull(pods, present, next, now);
             }
         }
-        drop(node_state);
-        if ready.is_empty() {
-            return Vec::new();
-        }
-        replace_pods(pods);
-        vec![Effect::Reconcile]
+        ready.first().map(|_| Effect::Reconcile).into_iter().collect()
     }
 
-    fn pull(&mut self, pods: &PodTable, all: &mut NextVersionPulls, present: PodUid, next: Arc<Pod>, now: Instant) {
+    fn pull(&mut self, pods: &PodTable, present: PodUid, next: Arc<Pod>, now: Instant) {
         let runtime = Rc::clone(pods.runtime());
         let uid = next.metadata.uid.clone();
+        let mut all = self.pulls.write();
+        let all = &mut *all;
         let pull = all.pulls.entry(uid.clone()).or_insert_with(|| {
             log!(info, "pulling the images of the next version", pod = next.full_name());
             let pod = Arc::clone(&next);
@@ -99,9 +108,9 @@ impl NextVersions {
         pull.retry = None;
         pull.attempts = pull.attempts.saturating_add(1);
         all.under_way = runtime.pulls_under_way();
-        let inbox = self.inbox.clone();
+        let (objects, inbox) = (self.objects.clone(), self.inbox.clone());
         let task = rt::spawn(async move {
-            let pulled = runtime.pull_images(&next, &present).await;
+            let pulled = runtime.pull_images(&next, &present, &objects).await;
             // Fails only when the agent is ending.
             let _ = inbox.send(SyncEvent::NextVersionPulled { uid: next.metadata.uid.clone(), pulled }).await;
         });
@@ -113,21 +122,18 @@ impl NextVersions {
         &mut self,
         uid: &PodUid,
         pulled: Result<(), Waiting>,
-        pods: &PodTable,
+        versions: &mut PodVersions,
         now: Instant,
     ) -> Vec<Effect> {
-        let mut node_state = pods.node_state_mut();
-        let state = &mut *node_state;
+        let mut all = self.pulls.write();
         // An event of a cancelled pull may still have been queued.
-        let Some(pull) = state.next_versions.pulls.get_mut(uid) else { return Vec::new() };
+        let Some(pull) = all.pulls.get_mut(uid) else { return Vec::new() };
         self.tasks.remove(uid);
         let Err(waiting) = pulled else {
             let took = go_duration(now.saturating_duration_since(pull.begun));
             log!(info, "pulled the images of the next version", pod = pull.pod.full_name(), took = took);
-            state.next_versions.pulls.remove(uid);
-            state.versions.take_next(uid);
-            drop(node_state);
-            replace_pods(pods);
+            all.pulls.remove(uid);
+            versions.take_next(uid);
             return vec![Effect::Reconcile];
         };
         let failure = format!("{}: {}", waiting.reason, waiting.message);
@@ -147,19 +153,16 @@ impl NextVersions {
             effects.push(Effect::Record(event));
         }
         if goes_first {
-            state.next_versions.pulls.remove(uid);
-            state.versions.take_next(uid);
-            drop(node_state);
-            replace_pods(pods);
+            all.pulls.remove(uid);
+            versions.take_next(uid);
             effects.push(Effect::Reconcile);
         }
         effects
     }
 
     /// Retries failed pulls, after Secrets or images have arrived that they may have lacked.
-    pub(super) fn retry(&self, pods: &PodTable, now: Instant) {
-        let mut node_state = pods.node_state_mut();
-        for pull in node_state.next_versions.pulls.values_mut() {
+    pub(super) fn retry(&mut self, now: Instant) {
+        for pull in self.pulls.write().pulls.values_mut() {
             pull.retry = pull.retry.map(|_| now);
         }
     }

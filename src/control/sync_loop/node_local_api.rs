@@ -20,30 +20,37 @@ use crate::control::server::{
     PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus,
     VersionStatus, Watchdog,
 };
-use crate::control::sync_loop::node_state::{NodeState, ShownPod};
+use crate::control::sync_loop::log_followers::Followers;
 use crate::control::sync_loop::node_stats::NodeStats;
 use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
+use crate::control::sync_loop::pod_table::PodRecords;
+use crate::control::sync_loop::recent_errors::RecentErrors;
+use crate::control::sync_loop::shown_pods::{ShownPod, each_pod};
 use crate::control::sync_loop::sync_status::sync_status;
+use crate::control::sync_loop::views::NodeViews;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
 use crate::kubelet::devices::{DeviceRecord, Devices};
 use crate::kubelet::images::{ArchiveView, LinkBudget, PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
-use crate::kubelet::status::{LogUnavailable, NoLog, run_to_read};
+use crate::kubelet::status::{LogUnavailable, NoLog, PodHealth, run_to_read};
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{
-    ContainerState, HostIps, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
-    PressureCondition, RestartRequest, SourcePod, SyncEvent, VersionAction, VersionActionRequest,
+    ContainerState, EventRing, HostIps, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs, PressureCondition,
+    RestartRequest, SourcePod, SyncEvent, VersionAction, VersionActionRequest,
 };
-use crate::types::api::{Event, Pod, PodUid, Time};
+use crate::types::api::annotations::NEXT_VERSION;
+use crate::types::api::{self, Event, Pod, PodUid, Time};
 use crate::types::sorted::SortedMap;
 
 pub(crate) struct NodeLocalApi {
-    pub(crate) node_state: Rc<RefCell<NodeState>>,
-    pub(crate) seen: Rc<RefCell<ObservedCache>>,
+    pub(crate) views: NodeViews,
+    pub(crate) events: Rc<RefCell<EventRing>>,
+    pub(crate) errors: RecentErrors,
+    pub(crate) followers: Followers,
     pub(crate) dirs: PodDirs,
     pub(crate) config: Rc<Config>,
     pub(crate) host_ips: HostIps,
@@ -54,6 +61,7 @@ pub(crate) struct NodeLocalApi {
     pub(crate) pull_budget: Rc<LinkBudget>,
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
+    pub(crate) store: Option<OfflineStore>,
     pub(crate) exchanges: Option<SyncScheduler>,
     pub(crate) certificates: Rc<CertificateStatuses>,
     pub(crate) figures: Rc<NodeStats>,
@@ -65,8 +73,8 @@ pub(crate) struct NodeLocalApi {
 
 impl LocalApi for NodeLocalApi {
     fn status(&self) -> NodeStatus {
-        let node_state = self.node_state.borrow();
-        let runtime = &node_state.runtime;
+        let records = self.views.records.read();
+        let runtime = &records.runtime;
         let mut status = NodeStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.config.node.name.clone(),
@@ -85,24 +93,26 @@ impl LocalApi for NodeLocalApi {
                 network_ready: runtime.network_ready,
                 message: runtime.message.clone(),
             },
-            conditions: node_state.pressures.conditions().map(condition_status).collect(),
-            sources: node_state.sources.views().map(source_status).collect(),
-            pods: u64::try_from(node_state.sources.pods().count()).unwrap_or(u64::MAX),
-            versions: node_state.versions.views().map(version_status).collect(),
+            conditions: self.views.pressures.read().conditions().map(condition_status).collect(),
+            sources: records.sources.views().map(source_status).collect(),
+            pods: u64::try_from(records.sources.pods().count()).unwrap_or(u64::MAX),
+            versions: self.views.versions.read().views().map(version_status).collect(),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
             pull_budget: pull_budget(&self.pull_budget),
             image_archives: self.archives_status(),
             missing_images: None,
             api_server: self.cluster.as_ref().map(api_server_status),
-            sync: self.exchanges.as_ref().map(|exchanges| sync_status(exchanges, &self.config, &node_state)),
-            offline: node_state.store.as_ref().map(offline_status),
+            sync: self.exchanges.as_ref().map(|exchanges| {
+                sync_status(exchanges, &self.config, *self.views.unreported.read(), &self.events.borrow())
+            }),
+            offline: self.store.as_ref().map(offline_status),
             certificates: self.certificates.entries().map(certificate_status).collect(),
-            leftovers: node_state.leftovers.errors().to_vec(),
-            errors: node_state.errors.iter().cloned().collect(),
+            leftovers: self.views.leftovers.read().clone(),
+            errors: self.errors.list(),
             ..NodeStatus::default()
         };
         let mut verdicts = Vec::new();
-        node_state.each_pod(clock::now(), &mut |ShownPod { pod, uid, health, .. }| {
+        each_pod(&records, &self.events.borrow(), clock::now(), &mut |ShownPod { pod, uid, health, .. }| {
             let name = format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
             verdicts.push(PodVerdict { pod: name, uid: uid.to_string(), health });
         });
@@ -111,12 +121,12 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
-        let node_state = self.node_state.borrow();
-        node_state.each_pod(clock::now(), &mut |shown| each(node_state.entry(shown)));
+        let (records, events) = (self.views.records.read(), self.events.borrow());
+        each_pod(&records, &events, clock::now(), &mut |shown| each(self.entry(shown)));
     }
 
     fn running_pods(&self, each: &mut dyn FnMut(Value)) {
-        self.seen.borrow().iter().map(|pod| running_pod(pod)).for_each(each);
+        self.views.observed.read().iter().map(|pod| running_pod(pod)).for_each(each);
     }
 
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
@@ -129,7 +139,7 @@ impl LocalApi for NodeLocalApi {
 
     fn devices(&self) -> Vec<DeviceEntry> {
         let names: SortedMap<PodUid, String> = {
-            let pods = self.node_state.borrow().pods();
+            let pods = self.views.records.read().listed();
             let name = |pod: &Pod| format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
             pods.into_iter().map(|listed| (listed.uid, name(&listed.pod))).collect()
         };
@@ -150,7 +160,7 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {
-        let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.node_state.borrow().known_pods());
+        let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.known_pods());
         Box::pin(async move {
             let known = runtime.known_images(&pods).await.map_err(|error| error.to_string())?;
             Ok(known.into_iter().map(image_entry).collect())
@@ -158,11 +168,10 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>> {
-        let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
+        let (runtime, records) = (Rc::clone(&self.figures.runtime), self.views.records.read());
         // Pods in a terminal phase no longer need their images.
-        let is_over = |uid: &PodUid| node_state.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
-        let pods =
-            node_state.sources.pods().filter(|source| !is_over(node_state.running_uid(&source.pod.metadata.uid)));
+        let is_over = |uid: &PodUid| records.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
+        let pods = records.sources.pods().filter(|source| !is_over(records.running_uid(&source.pod.metadata.uid)));
         let pods: Vec<Arc<Pod>> = pods.map(|source| Arc::clone(&source.pod)).collect();
         Box::pin(async move {
             let missing = runtime.missing_images(&pods).await.map_err(|error| error.to_string())?;
@@ -171,8 +180,8 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn remove_image(&self, name: String) -> AnswerFuture<String> {
-        let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
-        let (pods, is_known) = (node_state.known_pods(), node_state.sources.all_ready());
+        let (runtime, records) = (Rc::clone(&self.figures.runtime), self.views.records.read());
+        let (pods, is_known) = (self.known_pods(), records.sources.all_ready());
         Box::pin(async move {
             // A source that is not ready may have a pod for any image.
             if !is_known {
@@ -186,39 +195,40 @@ impl LocalApi for NodeLocalApi {
         let Some(exchanges) = self.exchanges.clone() else {
             return Box::pin(ready(Err("this node has no cluster".to_owned())));
         };
-        let (config, node_state) = (Rc::clone(&self.config), Rc::clone(&self.node_state));
+        let (config, unreported, events) =
+            (Rc::clone(&self.config), self.views.unreported.clone(), Rc::clone(&self.events));
         Box::pin(async move {
             exchanges.request_exchange(wait).await;
-            Ok(sync_status(&exchanges, &config, &node_state.borrow()))
+            Ok(sync_status(&exchanges, &config, *unreported.read(), &events.borrow()))
         })
     }
 
     fn log(&self, query: &LogQuery) -> Result<LogSource, LogUnavailable> {
         let LogQuery { namespace, pod: name, container, previous, .. } = query;
         let unavailable = |why| LogUnavailable { pod: name.clone(), container: container.clone(), why };
-        let mut node_state = self.node_state.borrow_mut();
+        let records = self.views.records.read();
         let pod = PodQuery::new(namespace, name, None);
-        let Some(uid) = node_state.uid_of(&pod) else { return Err(unavailable(NoLog::NoPod)) };
+        let Some(uid) = uid_of(&records, &pod) else { return Err(unavailable(NoLog::NoPod)) };
         let nothing = Arc::default();
-        let status = node_state.statuses.status(uid).unwrap_or(&nothing);
+        let status = records.statuses.status(uid).unwrap_or(&nothing);
         let id = run_to_read(status, container, *previous).map_err(unavailable)?;
-        let seen = self.seen.borrow();
+        let seen = self.views.observed.read();
         let run = seen.pod(uid).and_then(|pod| Some((pod, pod.containers.iter().find(|run| run.id == id)?)));
         let Some((pod, run)) = run else { return Err(unavailable(NoLog::Removed)) };
         let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
-        Ok(LogSource { log, ended: node_state.followers.add(pod, &run.id) })
+        Ok(LogSource { log, ended: self.followers.add(pod, &run.id) })
     }
 
     fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, NotFound> {
-        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
-        let uid = node_state.uid_of(pod).ok_or(NotFound::Pod)?;
+        let (records, seen) = (self.views.records.read(), self.views.observed.read());
+        let uid = uid_of(&records, pod).ok_or(NotFound::Pod)?;
         let container = seen.pod(uid).and_then(|pod| pod.container(name)).filter(|container| container.is_running());
         container.map(|container| container.id.clone()).ok_or_else(|| NotFound::Container(name.to_owned()))
     }
 
     fn sandbox(&self, pod: &PodQuery) -> Result<String, NotFound> {
-        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
-        let sandbox = node_state.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
+        let (records, seen) = (self.views.records.read(), self.views.observed.read());
+        let sandbox = uid_of(&records, pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
         sandbox.map(|sandbox| sandbox.id.clone()).ok_or(NotFound::Pod)
     }
 
@@ -241,11 +251,11 @@ impl LocalApi for NodeLocalApi {
             return self.request_of_versions(&change, what);
         }
         let node = &self.config.node.name;
-        let node_state = self.node_state.borrow();
-        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, node_state.sources.pods())) {
+        let records = self.views.records.read();
+        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, records.sources.pods())) {
             return Box::pin(ready(PodAnswer::Conflict(why)));
         }
-        let elsewhere = elsewhere(&change, node, node_state.sources.pods());
+        let elsewhere = elsewhere(&change, node, records.sources.pods());
         let pods = self.local_pods.clone();
         Box::pin(async move {
             match (pods.request(change).await, elsewhere) {
@@ -256,7 +266,7 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {
-        self.node_state.borrow().events.borrow().events(&self.config.node.name).for_each(each);
+        self.events.borrow().events(&self.config.node.name).for_each(each);
     }
 }
 
@@ -278,11 +288,33 @@ impl NodeLocalApi {
         }
     }
 
+    /// The pods whose images are in use: those of the sources, ending pods, and the versions that may run again.
+    fn known_pods(&self) -> Vec<Arc<Pod>> {
+        let (records, versions) = (self.views.records.read(), self.views.versions.read());
+        records.pods().chain(versions.kept()).cloned().collect()
+    }
+
+    /// The pod as `/pods` has it.
+    fn entry(&self, shown: ShownPod<'_>) -> PodEntry {
+        let ShownPod { pod, uid, status, origin, health } = shown;
+        let mut pod = pod.clone();
+        pod.metadata.uid = uid.clone();
+        pod.status = status.clone();
+        if let Some(next) = self.views.next_versions.read().line(uid, rt::now()) {
+            pod.metadata.annotations.insert(NEXT_VERSION, next);
+        }
+        let problem = match health {
+            PodHealth::Failing(problem) => Some(problem),
+            PodHealth::Running | PodHealth::Done | PodHealth::Waiting => None,
+        };
+        PodEntry { source: origin.to_owned(), pod: api::encode(&pod), problem }
+    }
+
     /// The pod with that name, on the node or in its manifest.
-    fn find<'a>(&self, node_state: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
+    fn find<'a>(&self, records: &'a PodRecords, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
         let PodChange { namespace, name, .. } = change;
         let names = [name.clone(), name_on_node(name, &self.config.node.name)];
-        let source = node_state.sources.pods().find(|pod| {
+        let source = records.sources.pods().find(|pod| {
             let metadata = &pod.pod.metadata;
             metadata.namespace == *namespace && names.contains(&metadata.name)
         });
@@ -291,7 +323,7 @@ impl NodeLocalApi {
 
     /// Sends the request to the sync loop, which changes the version and answers once it is on disk.
     fn request_of_versions(&self, change: &PodChange, what: VersionAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        let pod = match self.find(&self.node_state.borrow(), change) {
+        let pod = match self.find(&self.views.records.read(), change) {
             Ok(source) => Arc::clone(&source.pod),
             Err(missing) => return Box::pin(ready(missing)),
         };
@@ -306,13 +338,25 @@ impl NodeLocalApi {
 
     /// Resolves a restart request to containers.
     fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartRequest, PodAnswer> {
-        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
-        let source = self.find(&node_state, change)?;
-        let uid = node_state.running_uid(&source.pod.metadata.uid);
-        let phase = node_state.statuses.status(uid).map_or(source.pod.status.phase, |status| status.phase);
+        let (records, seen) = (self.views.records.read(), self.views.observed.read());
+        let source = self.find(&records, change)?;
+        let uid = records.running_uid(&source.pod.metadata.uid);
+        let phase = records.statuses.status(uid).map_or(source.pod.status.phase, |status| status.phase);
         let request = pod_requests::restart(&source.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
         Ok(RestartRequest { uid: uid.clone(), ..request })
     }
+}
+
+/// The running uid of the named pod, which is wanted or ending.
+fn uid_of<'a>(records: &'a PodRecords, query: &PodQuery) -> Option<&'a PodUid> {
+    let pod = records.pods().find(|pod| {
+        let metadata = &pod.metadata;
+        let uid = query.uid.as_deref().is_none_or(|uid| {
+            [&metadata.uid, records.running_uid(&metadata.uid)].iter().any(|known| known.as_str() == uid)
+        });
+        metadata.namespace == query.namespace && metadata.name == query.name && uid
+    });
+    pod.map(|pod| records.running_uid(&pod.metadata.uid))
 }
 
 fn version_status(VersionView { pod, state, earlier }: VersionView) -> VersionStatus {

@@ -4,22 +4,26 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::NodeState;
 use crate::control::server::Page;
+use crate::control::sync_loop::views::NodeViews;
 use crate::kubelet::certificates::CertificateStatuses;
 use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::stats::{PodInputs, Stats, StatsEndpoint, foreign_volumes};
 use crate::platform::apiserver::Client;
+use crate::state::pods::EventRing;
 use crate::types::sorted::SortedSet;
 
 pub(crate) struct NodeStats {
-    pub(crate) node_state: Rc<RefCell<NodeState>>,
+    pub(crate) views: NodeViews,
+    pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) runtime: Rc<PodRuntime>,
     pub(crate) stats: Stats,
     pub(crate) dra: Rc<DraManager>,
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
+    pub(crate) store: Option<OfflineStore>,
     pub(crate) certificates: Rc<CertificateStatuses>,
 }
 
@@ -41,19 +45,17 @@ impl NodeStats {
     /// The pods that the runtime has. Of several pods with the same name, an ending pod is left out if another pod
     /// already has the name.
     fn subjects(&self) -> Vec<PodInputs> {
-        let (node_state, seen) = (self.node_state.borrow(), self.runtime.seen());
-        let objects = self.runtime.objects.borrow();
-        let seen = seen.borrow();
-        let wanted = node_state.sources.pods().map(|source| &source.pod);
+        let (records, seen) = (self.views.records.read(), self.views.observed.read());
+        let objects = self.views.objects.read();
         let mut shown = SortedSet::new();
         let subject = |pod: &Arc<crate::types::api::Pod>| {
-            let uid = node_state.running_uid(&pod.metadata.uid);
+            let uid = records.running_uid(&pod.metadata.uid);
             let observed = Rc::clone(seen.pod(uid)?);
             let is_new = shown.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
-            let started_at = node_state.statuses.status(uid).and_then(|status| status.start_time);
+            let started_at = records.statuses.status(uid).and_then(|status| status.start_time);
             let foreign = || foreign_volumes(pod, uid, &self.runtime.dirs, &objects);
             is_new.then(|| PodInputs { pod: Arc::clone(pod), observed, started_at, foreign: foreign() })
         };
-        wanted.chain(node_state.ending.values()).filter_map(subject).collect()
+        records.pods().filter_map(subject).collect()
     }
 }

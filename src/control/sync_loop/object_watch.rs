@@ -10,11 +10,14 @@ use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::offline::OfflineStore;
-use crate::state::objects::{AnswerEffect, ObjectEvent, Topic};
+use crate::state::objects::{AnswerEffect, ObjectChanges, ObjectEvent, Objects, SourceObject, Topic};
 use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, PodUid};
+use crate::types::owned::{Owned, View};
 
 pub(super) struct ObjectWatch {
+    /// The objects that pods refer to.
+    objects: Owned<Objects>,
     csi: Rc<Csi>,
     /// `None` without a cluster.
     watched: Option<WatchState>,
@@ -32,8 +35,17 @@ struct WatchState {
 }
 
 impl ObjectWatch {
-    pub(super) fn new(csi: Rc<Csi>) -> Self {
-        Self { csi, watched: None, store_is_tidy: false, drivers: Vec::new(), due: None }
+    pub(super) fn new(objects: Owned<Objects>, csi: Rc<Csi>) -> Self {
+        Self { objects, csi, watched: None, store_is_tidy: false, drivers: Vec::new(), due: None }
+    }
+
+    pub(super) fn view(&self) -> View<Objects> {
+        self.objects.view()
+    }
+
+    /// Replaces the objects of manifests. Returns those that changed or were refused.
+    pub(super) fn replace(&mut self, objects: &[SourceObject]) -> ObjectChanges {
+        self.objects.write().replace(objects)
     }
 
     pub(super) fn set_cluster(&mut self, follower: ObjectWatcher, store: OfflineStore) {
@@ -41,11 +53,11 @@ impl ObjectWatch {
     }
 
     /// The API server sent the Node object's terms. True if the attached volumes changed.
-    pub(super) fn on_node_terms(&self, terms: &NodeFields, pods: &PodTable) -> bool {
+    pub(super) fn on_node_terms(&mut self, terms: &NodeFields) -> bool {
         if let Some(watched) = &self.watched {
             watched.store.remember_node(terms);
         }
-        pods.runtime().objects.borrow_mut().set_attached(terms.attached.clone())
+        self.objects.write().set_attached(terms.attached.clone())
     }
 
     pub(super) fn on_object(
@@ -55,7 +67,7 @@ impl ObjectWatch {
         drivers: &CsiDrivers,
         now: Instant,
     ) -> Vec<Effect> {
-        let effect = pods.runtime().objects.borrow_mut().on_event(event);
+        let effect = self.objects.write().on_event(event);
         let Some(AnswerEffect { topic, stale_topics }) = effect else {
             self.tidy_store(pods);
             return Vec::new();
@@ -66,9 +78,9 @@ impl ObjectWatch {
             _ => drop(self.due.get_or_insert(now + LARGE_PODS)),
         }
         if matches!(*topic, Topic::CsiDriver(_)) {
-            drivers.schedule_allocatable(pods);
+            drivers.schedule_allocatable();
         }
-        vec![Effect::ReferencesChanged(pods.runtime().objects.borrow().complete_users(&topic))]
+        vec![Effect::ReferencesChanged(self.objects.read().complete_users(&topic))]
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
@@ -89,13 +101,13 @@ impl ObjectWatch {
         self.due = None;
         let Some(WatchState { follower, .. }) = &mut self.watched else { return };
         let of_cluster: Vec<Arc<Pod>> = {
-            let node_state = pods.node_state();
-            let pods = node_state.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_of_cluster());
+            let records = pods.records();
+            let pods = records.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_of_cluster());
             pods.filter(|pod| !pod.status.phase.is_terminal()).cloned().collect()
         };
         // The CSIDriver object sets how often the driver is queried, so it is needed even without volumes.
         let drivers = self.csi.registered();
-        let mut objects = pods.runtime().objects.borrow_mut();
+        let mut objects = self.objects.write();
         let has_changed = objects.set_pods(&of_cluster);
         if has_changed || drivers != self.drivers {
             let node = PodUid::default();
@@ -113,10 +125,7 @@ impl ObjectWatch {
     /// Once all pods and the objects that they refer to are known, the rest of the store is garbage.
     fn tidy_store(&mut self, pods: &PodTable) {
         let Some(WatchState { store, .. }) = &self.watched else { return };
-        if !self.store_is_tidy
-            && pods.runtime().objects.borrow().all_are_known()
-            && pods.node_state().sources.all_ready()
-        {
+        if !self.store_is_tidy && self.objects.read().all_are_known() && pods.all_sources_ready() {
             self.store_is_tidy = true;
             store.forget_what_is_left();
         }
@@ -140,8 +149,8 @@ mod tests {
             let mut of_cluster = Pod::clone(&pod("a"));
             of_cluster.spec.node_name = "node".to_owned();
             node.pods.apply([Effect::Update(of_cluster.into())], rt::now());
-            let mut watch = ObjectWatch::new(Rc::clone(&node.csi));
-            let drivers = CsiDrivers::new(node.csi, Duration::from_secs(60));
+            let mut watch = ObjectWatch::new(Owned::default(), Rc::clone(&node.csi));
+            let drivers = CsiDrivers::new(node.csi, watch.view(), Duration::from_secs(60));
             let event = ObjectEvent::Failed(Topic::CsiDriver("driver".to_owned()), String::new());
             let effects = watch.on_object(event, &node.pods, &drivers, rt::now());
             assert!(effects.iter().all(|effect| *effect == Effect::ReferencesChanged(Vec::new())), "{effects:?}");

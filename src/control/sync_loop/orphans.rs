@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::node_state::NodeState;
-use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::sync_loop::leftovers::Leftovers;
+use crate::control::sync_loop::pod_table::{PodRecords, PodTable};
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::remove_dead_links;
@@ -15,18 +15,29 @@ use crate::platform::rt;
 use crate::state::pods::ObservedPod;
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
+use crate::types::owned::View;
 
 pub(super) struct Orphans {
     csi: Rc<Csi>,
     /// Removes the directories of former pods. Runs once, when all pods are known, and again while something is left.
     removal: Option<rt::Task<()>>,
-    /// The errors of the last removal, until they are in the node state.
+    leftovers: Leftovers,
+    /// The errors of the last removal, until the next round.
     outcome: Rc<RefCell<Option<Vec<String>>>>,
 }
 
 impl Orphans {
     pub(super) fn new(csi: Rc<Csi>) -> Self {
-        Self { csi, removal: None, outcome: Rc::default() }
+        Self { csi, removal: None, leftovers: Leftovers::default(), outcome: Rc::default() }
+    }
+
+    pub(super) fn leftovers(&self) -> View<Vec<String>> {
+        self.leftovers.view()
+    }
+
+    /// A pod has ended that could not be removed completely.
+    pub(super) fn add_leftovers(&mut self, errors: &[String]) {
+        self.leftovers.add(errors);
     }
 
     /// Ends running pods that no source has, once all sources are ready. The previous pod of a changed manifest ends at
@@ -45,19 +56,15 @@ impl Orphans {
         if !pods.all_sources_ready() {
             return;
         }
-        let node_state = pods.shared_node_state();
-        let is_due = {
-            let leftovers = &mut node_state.borrow_mut().leftovers;
-            if let Some(errors) = self.outcome.take() {
-                leftovers.replace(errors, now);
-            }
-            // Also without a removal before, so that it is scheduled.
-            leftovers.is_due(now)
-        };
+        if let Some(errors) = self.outcome.take() {
+            self.leftovers.replace(errors, now);
+        }
+        // Also without a removal before, so that it is scheduled.
+        let is_due = self.leftovers.is_due(now);
         if self.removal.as_ref().is_none_or(|task| task.is_finished() && is_due) {
             let known = pods.workers().uids().cloned().collect();
             let (runtime, csi) = (Rc::clone(pods.runtime()), Rc::clone(&self.csi));
-            self.removal = Some(rt::spawn(remove(runtime, csi, known, node_state, Rc::clone(&self.outcome))));
+            self.removal = Some(rt::spawn(remove(runtime, csi, known, pods.view(), Rc::clone(&self.outcome))));
         }
     }
 }
@@ -67,14 +74,13 @@ async fn remove(
     runtime: Rc<PodRuntime>,
     csi: Rc<Csi>,
     known: Vec<PodUid>,
-    node_state: Rc<RefCell<NodeState>>,
+    records: View<PodRecords>,
     outcome: Rc<RefCell<Option<Vec<String>>>>,
 ) {
     // A directory may belong to a pod that was added since.
     let is_known = |uid: &str| {
-        let node_state = node_state.borrow();
-        let is_wanted =
-            node_state.sources.pods().any(|pod| node_state.running_uid(&pod.pod.metadata.uid).as_str() == uid);
+        let records = records.read();
+        let is_wanted = records.sources.pods().any(|pod| records.running_uid(&pod.pod.metadata.uid).as_str() == uid);
         is_wanted || known.iter().any(|known| known.as_str() == uid)
     };
     let failures = match volumes::find_pods(&runtime.dirs).await {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::control::cluster::{ObjectWatcher, StatusManager};
+use crate::control::pod_sources::versions::Versions;
 use crate::control::sync_loop::admission::PodAdmission;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
@@ -27,12 +28,14 @@ use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::DraManager;
-use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::{PodRuntime, WorkViews};
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::resource_managers::ResourceManagers;
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
+use crate::state::objects::Objects;
 use crate::state::pods::SyncEvent;
+use crate::types::owned::Owned;
 
 pub(super) struct Parts {
     pub(super) admission: PodAdmission,
@@ -54,12 +57,15 @@ pub(super) struct Parts {
     pub(super) versions: PodVersions,
 }
 
-/// Managers and drivers shared by the parts.
-pub(super) struct Drivers {
+/// What the parts own and read from the start.
+pub(super) struct PartInputs {
     pub(super) managers: ResourceManagers,
     pub(super) devices: Rc<Devices>,
     pub(super) csi: Rc<Csi>,
     pub(super) dra: Rc<DraManager>,
+    pub(super) versions: Versions,
+    pub(super) objects: Owned<Objects>,
+    pub(super) views: WorkViews,
 }
 
 impl Parts {
@@ -67,29 +73,29 @@ impl Parts {
         config: &Config,
         runtime: &PodRuntime,
         groups: Rc<ContainerManager>,
-        drivers: Drivers,
+        inputs: PartInputs,
         inbox: &Sender<SyncEvent>,
     ) -> Self {
-        let Drivers { managers, devices, csi, dra } = drivers;
+        let PartInputs { managers, devices, csi, dra, versions, objects, views } = inputs;
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
             admission: PodAdmission::new(admission, Rc::clone(&devices)),
             cpus: CpuAssignment::new(managers, inbox.clone()),
             cgroups: NodeCgroups::new(Rc::clone(&groups), inbox.clone()),
-            csi_drivers: CsiDrivers::new(Rc::clone(&csi), config.pods.sync_frequency),
+            csi_drivers: CsiDrivers::new(Rc::clone(&csi), views.objects.clone(), config.pods.sync_frequency),
             deadlines: Deadlines::default(),
             devices: DeviceAllocations::new(devices, dra),
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
             image_garbage: ImageGarbage::default(),
-            next_versions: NextVersions::new(inbox.clone()),
-            objects: ObjectWatch::new(Rc::clone(&csi)),
+            next_versions: NextVersions::new(views.objects, inbox.clone()),
+            objects: ObjectWatch::new(objects, Rc::clone(&csi)),
             oom: OomWatcher::new(groups, inbox),
             orphans: Orphans::new(csi),
             reporting: Reporting::default(),
             resizes: PendingResizes::default(),
             shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
             storage_limits: StorageLimits::new(inbox.clone()),
-            versions: PodVersions::new(inbox.clone()),
+            versions: PodVersions::new(versions, inbox.clone()),
         }
     }
 

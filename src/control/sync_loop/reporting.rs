@@ -10,16 +10,23 @@ use crate::control::sync_loop::pod_table::PodTable;
 use crate::platform::host::clock;
 use crate::state::pods::{MirrorDone, NodeFields, ReportDone, SourcePod};
 use crate::types::api::{Pod, PodUid};
+use crate::types::owned::{Owned, View};
 
 #[derive(Default)]
 pub(super) struct Reporting {
     /// `None` without a cluster.
     manager: Option<StatusManager>,
+    unreported: Owned<usize>,
 }
 
 impl Reporting {
     pub(super) fn set_manager(&mut self, manager: StatusManager) {
         self.manager = Some(manager);
+    }
+
+    /// Number of pods whose status has not been reported.
+    pub(super) fn unreported(&self) -> View<usize> {
+        self.unreported.view()
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
@@ -72,12 +79,12 @@ impl Reporting {
     /// Static pods or their mirror pods changed, or a static pod has ended.
     pub(super) fn on_sources_changed(&mut self, pods: &PodTable) -> Vec<Effect> {
         let Some(manager) = &mut self.manager else { return Vec::new() };
-        let node_state = pods.node_state();
-        let sources = &node_state.sources;
+        let records = pods.records();
+        let sources = &records.sources;
         let own = sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
-        let own = own.map(|pod| (node_state.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
+        let own = own.map(|pod| (records.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
         let own: Vec<(PodUid, Arc<Pod>)> = own.collect();
-        let ending = node_state.ending.iter().filter(|(uid, pod)| pod.is_static() && pods.may_run(uid));
+        let ending = records.ending.iter().filter(|(uid, pod)| pod.is_static() && pods.may_run(uid));
         let ending: Vec<(PodUid, Arc<Pod>)> = ending.map(|(uid, pod)| (uid.clone(), Arc::clone(pod))).collect();
         let effects = own.iter().chain(&ending).map(|(uid, _)| Effect::MarkStatus(uid.clone())).collect();
         manager.set_mirror_pods(StaticPods { own, ending }, sources.all_ready(), sources.mirrors().to_vec());
@@ -88,8 +95,8 @@ impl Reporting {
     pub(super) fn on_status(&mut self, uid: &PodUid, pods: &PodTable) {
         let Some(manager) = &mut self.manager else { return };
         let Some(worker) = pods.worker(uid) else { return };
-        let node_state = pods.node_state();
-        let Some(status) = node_state.statuses.status(uid) else { return };
+        let records = pods.records();
+        let Some(status) = records.statuses.status(uid) else { return };
         let may_run = matches!(worker.state, State::Sync | State::Terminating { .. });
         manager.set_pod_status(uid, status, may_run, clock::now());
         // A successor of the same uid: the API server was restored, and does not delete the pod in its present history.
@@ -107,10 +114,10 @@ impl Reporting {
     }
 
     /// Sends the statuses that are due.
-    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
+    pub(super) fn round(&mut self, now: Instant) {
         if let Some(manager) = &mut self.manager {
             manager.start(now);
-            pods.node_state_mut().unreported = manager.unreported();
+            *self.unreported.write() = manager.unreported();
         }
     }
 }

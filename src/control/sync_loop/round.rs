@@ -11,7 +11,7 @@ impl SyncLoop {
     /// Starts the next work of all pods, and updates the statuses.
     pub(super) fn round(&mut self, now: Instant) {
         self.health.begin(Activity::Versions);
-        let effects = self.parts.next_versions.round(&self.pods, now);
+        let effects = self.parts.next_versions.round(&mut self.parts.versions, &self.pods, now);
         self.apply(effects, now);
         self.health.begin(Activity::Deadlines);
         let effects = self.parts.deadlines.round(&self.pods, now);
@@ -34,22 +34,23 @@ impl SyncLoop {
         let effect = self.parts.csi_drivers.round(&self.pods);
         self.pods.apply(effect, now);
         self.health.begin(Activity::Images);
-        self.parts.image_garbage.round(&self.pods, now);
+        self.parts.image_garbage.round(&self.pods, &self.parts.versions, now);
         self.health.begin(Activity::NodePressure);
         if self.parts.eviction.is_settled() {
             self.parts.storage_limits.round(&self.pods, &self.parts.eviction);
         }
-        self.parts.eviction.round(&self.pods, now);
+        self.parts.eviction.round(&self.pods, &self.parts.versions, now);
         self.health.begin(Activity::Statuses);
         self.refresh_statuses(now);
         self.health.begin(Activity::Versions);
         let effects = self.parts.versions.round(&self.pods, now);
         self.apply(effects, now);
         self.health.begin(Activity::Reporting);
-        self.parts.reporting.round(&self.pods, now);
+        self.parts.reporting.round(now);
         self.health.begin(Activity::ShutdownEnd);
         let is_reporting = self.parts.reporting.is_reporting();
         self.parts.shutdown.release_inhibitor(is_reporting, now);
+        self.errors.note_all(self.pods.take_errors());
     }
 
     /// Starts the pods' work. Repeats while pods end or shrink that other pods wait for.
@@ -63,7 +64,7 @@ impl SyncLoop {
                 (true, false) => return,
             };
             for (uid, successor) in ended {
-                let was_static = self.pods.node_state().ending.get(&uid).is_some_and(|pod| pod.is_static());
+                let was_static = self.pods.records().is_ending_static(&uid);
                 self.forget(&uid);
                 if let Some(pod) = successor {
                     self.add(&pod, now);
@@ -105,7 +106,8 @@ impl SyncLoop {
         for uid in self.pods.take_dirty() {
             // Before its first observation, the pod's status would report its containers as lost.
             if !self.pods.is_unknown(&uid) {
-                let resize = self.parts.resizes.of(&uid, self.pods.workers().resizing(&uid));
+                let resizing = self.pods.workers().resizing(&uid).clone();
+                let resize = self.parts.resizes.of(&uid, &resizing);
                 let devices = self.parts.devices.shown(&uid, &self.pods);
                 self.pods.refresh_status(&uid, resize, &devices);
                 self.parts.reporting.on_status(&uid, &self.pods);

@@ -5,28 +5,29 @@ use std::time::Instant;
 
 use crate::control::pod_sources::static_pod::is_own_uid;
 use crate::control::pod_workers::State;
+use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::control::sync_loop::pod_table::PodTable;
-use crate::control::sync_loop::versions::PodVersions;
-use crate::control::sync_loop::{SyncLoop, adoption, versions};
-use crate::platform::host::clock;
 use crate::state::objects::{ObjectKey, references};
 use crate::state::pods::{SourceName, SourceProblem, SourceUpdate};
-use crate::types::api::{Pod, PodUid};
+use crate::types::api::Pod;
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
     /// Updates take effect after the first relist: until then it is unknown which pods already run.
     pub(super) fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
-        let update = PodVersions::on_sources(update, &self.pods);
+        let update = self.parts.versions.on_sources(update, &self.pods);
         let relisted = update.relisted.then(|| update.pods.clone());
         let has_objects = update.source != SourceName::Api;
-        receive(update, &self.pods);
+        self.pods.receive(update);
+        if self.pods.all_sources_ready() {
+            self.parts.versions.on_all_sources_ready();
+        }
         if has_objects {
-            self.parts.next_versions.retry(&self.pods, now);
-            let effects = take_objects(&self.pods);
+            self.parts.next_versions.retry(now);
+            let effects = self.take_objects();
             self.pods.apply(effects, now);
         }
         if let Some(relisted) = relisted {
@@ -39,21 +40,19 @@ impl SyncLoop {
     }
 
     pub(super) fn reconcile(&mut self, now: Instant) {
-        versions::take_started(&self.pods);
-        let changes = {
-            let observed = self.pods.observed();
-            let runs = |uid: &PodUid| observed.pod(uid).is_some() || self.pods.workers().is_unseen(uid);
-            self.pods.node_state_mut().sources.changes(runs)
-        };
+        if self.parts.versions.take_started(&self.pods) {
+            self.select_versions();
+        }
+        let changes = self.pods.take_changes();
         for (pod, problem) in &changes.ignored {
             self.pods.record_ignored(pod, problem, now);
         }
         for uid in changes.removed {
-            let taken_over = self.pods.node_state_mut().takeovers.remove(&uid);
-            self.pods.apply([Effect::Remove(taken_over.unwrap_or(uid))], now);
+            let uid = self.pods.take_running_uid(uid);
+            self.pods.apply([Effect::Remove(uid)], now);
         }
         for pod in &changes.updated {
-            let pod = under_running_uid(pod, &self.pods);
+            let pod = self.pods.under_running_uid(pod);
             self.update(&pod, now);
         }
         for pod in changes.reconciled {
@@ -61,7 +60,7 @@ impl SyncLoop {
             let effect = if is_over(&pod) { Effect::Delete(pod) } else { Effect::UpdateStatus(pod) };
             self.pods.apply([effect], now);
         }
-        let added: Vec<Arc<Pod>> = changes.added.iter().map(|pod| under_running_uid(pod, &self.pods)).collect();
+        let added: Vec<Arc<Pod>> = changes.added.iter().map(|pod| self.pods.under_running_uid(pod)).collect();
         let has_added = !added.is_empty();
         for pod in in_order_of_admission(added, &self.pods) {
             self.add(&pod, now);
@@ -76,6 +75,12 @@ impl SyncLoop {
         self.pods.apply(effects, now);
         self.parts.objects.follow(&self.pods);
         self.end_orphans(now);
+    }
+
+    /// Selects the versions to run again although no source changed.
+    pub(super) fn select_versions(&mut self) {
+        let versions = self.parts.versions.read();
+        self.pods.replace_pods(|source| versions.runs(source).map(Arc::clone));
     }
 
     /// The source changed the pod.
@@ -119,6 +124,25 @@ impl SyncLoop {
         self.parts.resizes.on_added(pod, &self.pods, now);
     }
 
+    /// Objects in manifests take effect before the pods that come with them.
+    fn take_objects(&mut self) -> Vec<Effect> {
+        let objects = self.pods.records().sources.objects();
+        let changes = self.parts.objects.replace(&objects);
+        let refused = changes.refused.into_iter().map(|(object, what)| SourceProblem {
+            origin: object.origin,
+            what,
+            keeps_last_good: false,
+            since: object.since,
+        });
+        let refused = self.pods.refuse(refused.collect());
+        for SourceProblem { origin, what, .. } in refused {
+            log!(warn, "manifest problem", file = origin, problem = what);
+        }
+        let changed: SortedSet<ObjectKey> = changes.keys;
+        let refers = |pod: &Pod| !pod.is_of_cluster() && references(pod).iter().any(|key| changed.contains(key));
+        vec![Effect::ReferencesChanged(self.pods.uids_where(refers))]
+    }
+
     /// The pod has ended and is created again.
     pub(super) fn recreate(&mut self, pod: &Arc<Pod>, now: Instant) {
         self.pods.apply([Effect::Supersede(pod.metadata.uid.clone())], now);
@@ -130,61 +154,6 @@ impl SyncLoop {
 /// agent stops the pod, as upstream.
 fn is_over(pod: &Pod) -> bool {
     !pod.is_static() && pod.status.phase.is_terminal()
-}
-
-fn receive(update: SourceUpdate, pods: &PodTable) {
-    let mut node_state = pods.node_state_mut();
-    for problem in &update.problems {
-        node_state.note_error(&problem.to_string(), clock::now());
-    }
-    node_state.sources.receive(update);
-    if node_state.sources.all_ready() {
-        node_state.versions.on_all_sources_ready();
-    }
-}
-
-/// Objects in manifests take effect before the pods that come with them.
-fn take_objects(pods: &PodTable) -> Vec<Effect> {
-    let objects = pods.node_state().sources.objects();
-    let changes = pods.runtime().objects.borrow_mut().replace(&objects);
-    let refused = changes.refused.into_iter().map(|(object, what)| SourceProblem {
-        origin: object.origin,
-        what,
-        keeps_last_good: false,
-        since: object.since,
-    });
-    let refused = pods.node_state_mut().sources.refuse(refused.collect());
-    for SourceProblem { origin, what, .. } in refused {
-        log!(warn, "manifest problem", file = origin, problem = what);
-    }
-    let changed: SortedSet<ObjectKey> = changes.keys;
-    let refers = |pod: &Pod| !pod.is_of_cluster() && references(pod).iter().any(|key| changed.contains(key));
-    vec![Effect::ReferencesChanged(pods.uids_where(refers))]
-}
-
-/// The pod, under its running uid if another kubelet started it.
-fn under_running_uid(pod: &Arc<Pod>, pods: &PodTable) -> Arc<Pod> {
-    let manifest_uid = &pod.metadata.uid;
-    let mut node_state = pods.node_state_mut();
-    let uid = match node_state.takeovers.get(manifest_uid) {
-        Some(uid) => uid.clone(),
-        None => {
-            let observed = pods.observed();
-            let all = observed.iter().map(|rc| &**rc).chain(pods.workers().all_unseen());
-            if all.clone().any(|observed| observed.uid == *manifest_uid) {
-                return Arc::clone(pod);
-            }
-            let free = all.filter(|observed| pods.worker(&observed.uid).is_none());
-            match adoption::running_uid(pod, free) {
-                Some(uid) => uid,
-                None => return Arc::clone(pod),
-            }
-        }
-    };
-    node_state.takeovers.insert(manifest_uid.clone(), uid.clone());
-    let mut taken = Pod::clone(pod);
-    taken.metadata.uid = uid;
-    Arc::new(taken)
 }
 
 /// Whether an ended static pod is created again because its manifest changed the resources. The uid does not cover what

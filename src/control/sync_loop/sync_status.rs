@@ -2,11 +2,16 @@
 
 use crate::control::cluster::{Exchange, SyncScheduler};
 use crate::control::server::{ExchangeStatus, SyncStatus};
-use crate::control::sync_loop::NodeState;
 use crate::platform::config::{Config, SyncMode, go_duration};
+use crate::state::pods::EventRing;
 use crate::types::api::Time;
 
-pub(super) fn sync_status(exchanges: &SyncScheduler, config: &Config, node_state: &NodeState) -> SyncStatus {
+pub(super) fn sync_status(
+    exchanges: &SyncScheduler,
+    config: &Config,
+    unreported: usize,
+    events: &EventRing,
+) -> SyncStatus {
     let state = exchanges.state();
     let mode = match &config.cluster.sync.mode {
         SyncMode::Watch => "watch".to_owned(),
@@ -23,8 +28,8 @@ pub(super) fn sync_status(exchanges: &SyncScheduler, config: &Config, node_state
         bytes_today: state.bytes_today,
         bytes_per_day: state.bytes_per_day,
         left_out: state.left_out.into_iter().map(str::to_owned).collect(),
-        pending_statuses: u64::try_from(node_state.unreported).unwrap_or(u64::MAX),
-        pending_events: u64::try_from(node_state.events.borrow().unsent_count()).unwrap_or(u64::MAX),
+        pending_statuses: u64::try_from(unreported).unwrap_or(u64::MAX),
+        pending_events: u64::try_from(events.unsent_count()).unwrap_or(u64::MAX),
     }
 }
 

@@ -10,20 +10,21 @@ use async_channel::Receiver;
 
 use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_workers::{self, PodWorkers};
-use crate::control::sync_loop::NodeState;
-use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::sync_loop::pod_table::{PodInputs, PodTable};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::DraManager;
 use crate::kubelet::images::Images;
-use crate::kubelet::kuberuntime::{PodRuntime, golden};
+use crate::kubelet::kuberuntime::{PodRuntime, WorkViews, golden};
 use crate::platform::config::Config;
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::rpc::Client;
 use crate::platform::rt;
-use crate::state::pods::{ObservedPod, Relist, SyncEvent};
+use crate::state::objects::Objects;
+use crate::state::pods::{EventRing, ObservedPod, Relist, SyncEvent};
 use crate::types::api::Pod;
+use crate::types::owned::Owned;
 
 pub(super) struct Node {
     pub(super) pods: PodTable,
@@ -31,6 +32,8 @@ pub(super) struct Node {
     pub(super) csi: Rc<Csi>,
     pub(super) dra: Rc<DraManager>,
     pub(super) groups: Rc<ContainerManager>,
+    /// The events that the table recorded.
+    pub(super) ring: Rc<RefCell<EventRing>>,
     pub(super) inbox: async_channel::Sender<SyncEvent>,
     #[expect(dead_code, reason = "the inbox stays open")]
     events: Receiver<SyncEvent>,
@@ -39,7 +42,7 @@ pub(super) struct Node {
 impl Node {
     /// Simulates a relist that lists these pods without their containers.
     pub(super) fn list(&mut self, unseen: Vec<ObservedPod>) {
-        let look = self.pods.runtime().seen().borrow_mut().begin();
+        let look = self.pods.observed().begin();
         self.pods.take_relist(Relist { pods: Vec::new(), unseen, look });
     }
 }
@@ -56,23 +59,27 @@ async fn node() -> Node {
     let client = Client::new("/nowhere");
     let cri = RuntimeService::new(client.clone(), Duration::from_secs(1));
     let images = Images::new(ImageService::new(client, Duration::from_secs(1)), &config, inbox.clone());
-    let runtime = Rc::new(PodRuntime::new(cri, images, golden::node(), Rc::default(), inbox.clone()));
+    let runtime = Rc::new(PodRuntime::new(cri, images, golden::node(), inbox.clone()));
     let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
     let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
     let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
     let dra = DraManager::open(Path::new("/nowhere"), Rc::clone(&devices), inbox.clone()).await;
+    let (objects, observed) = (Owned::<Objects>::default(), Owned::default());
     let of_workers = pod_workers::Dependencies {
         runtime: Rc::clone(&runtime),
         groups: Rc::clone(&groups),
         devices: Rc::clone(&devices),
         csi: Rc::clone(&csi),
         dra: Rc::clone(&dra),
+        views: WorkViews { objects: objects.view(), observed: observed.view(), placements: Owned::default().view() },
         inbox: inbox.clone(),
     };
     let workers = PodWorkers::new(of_workers, Duration::from_secs(300));
-    let node_state = Rc::new(RefCell::new(NodeState::new(Sources::new(&[]))));
-    let pods = PodTable::new(&config, runtime, workers, node_state, inbox.clone());
-    Node { pods, devices, csi, dra, groups, inbox, events }
+    let of_pods = PodInputs { sources: Sources::new(&[]), observed, objects: objects.view() };
+    let mut pods = PodTable::new(&config, runtime, workers, of_pods, inbox.clone());
+    let ring: Rc<RefCell<EventRing>> = Rc::default();
+    pods.set_events(Rc::clone(&ring), None);
+    Node { pods, devices, csi, dra, groups, ring, inbox, events }
 }
 
 pub(super) fn pod(uid: &str) -> Arc<Pod> {

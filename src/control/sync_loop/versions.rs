@@ -1,22 +1,24 @@
 //! Versions of the node's own pods: selects the version to run, judges versions on trial, and answers users' requests.
 
+use std::cell::Ref;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_channel::Sender;
 
-use crate::control::pod_sources::versions::{self, RecordAction, TrialResult, TrialState};
+use crate::control::pod_sources::versions::{self, RecordAction, TrialResult, TrialState, Versions};
 use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::node_state::NodeState;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest};
 use crate::types::api::conditions::READY;
-use crate::types::api::{ConditionStatus, EventKind, PodPhase, PodStatus, PodUid, Reason};
+use crate::types::api::{ConditionStatus, EventKind, Pod, PodPhase, PodStatus, PodUid, Reason};
 use crate::types::error::ErrorChain;
+use crate::types::owned::{Owned, View};
 
-/// Writes the versions, and answers the requests about them.
+/// Owns the versions, writes them to disk, and answers the requests about them.
 pub(super) struct PodVersions {
+    versions: Owned<Versions>,
     inbox: Sender<SyncEvent>,
     writer: Option<rt::Task<()>>,
     /// Why the last write failed.
@@ -26,39 +28,82 @@ pub(super) struct PodVersions {
 }
 
 impl PodVersions {
-    pub(super) fn new(inbox: Sender<SyncEvent>) -> Self {
-        Self { inbox, writer: None, fault: None, answers: Vec::new() }
+    pub(super) fn new(versions: Versions, inbox: Sender<SyncEvent>) -> Self {
+        Self { versions: Owned::new(versions), inbox, writer: None, fault: None, answers: Vec::new() }
+    }
+
+    pub(super) fn read(&self) -> Ref<'_, Versions> {
+        self.versions.read()
+    }
+
+    pub(super) fn view(&self) -> View<Versions> {
+        self.versions.view()
+    }
+
+    /// When a trial ends or a failed write is retried.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.versions.read().due()
+    }
+
+    /// The pods whose images are needed: all that exist, and the versions that may run again.
+    pub(super) fn pods_with_images(&self, pods: &PodTable) -> Vec<Arc<Pod>> {
+        let workers = pods.workers().iter().filter_map(|worker| worker.pod.as_ref());
+        workers.chain(self.versions.read().kept()).map(Arc::clone).collect()
     }
 
     /// Replaces the pods of the update with the versions to run.
-    pub(super) fn on_sources(mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
-        let mut node_state = pods.node_state_mut();
-        let NodeState { versions, sources, .. } = &mut *node_state;
-        versions.apply(&mut update, |pod| sources.has_namesake(pod));
+    pub(super) fn on_sources(&mut self, mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
+        let records = pods.records();
+        self.versions.write().apply(&mut update, |pod| records.sources.has_namesake(pod));
         update
+    }
+
+    pub(super) fn on_all_sources_ready(&mut self) {
+        self.versions.write().on_all_sources_ready();
+    }
+
+    /// The version with this uid no longer waits for its images: it replaces the present one.
+    pub(super) fn take_next(&mut self, uid: &PodUid) {
+        self.versions.write().take_next(uid);
+    }
+
+    /// Takes next versions that a former agent has started already: its record of that was not written. True if there
+    /// are any.
+    pub(super) fn take_started(&mut self, pods: &PodTable) -> bool {
+        let (records, observed, workers) = (pods.records(), pods.observed(), pods.workers());
+        let exists = |uid: &PodUid| observed.pod(uid).is_some() || workers.is_unseen(uid);
+        // A version that could not be observed may run.
+        let may_run =
+            |uid: &PodUid| workers.is_unseen(uid) || observed.pod(uid).is_some_and(|pod| pod.ready_sandbox().is_some());
+        let mut versions = self.versions.write();
+        let started = versions
+            .nexts()
+            .filter(|(present, next)| exists(&next.metadata.uid) && !may_run(records.running_uid(present)));
+        let started: Vec<PodUid> = started.map(|(_, next)| next.metadata.uid.clone()).collect();
+        for uid in &started {
+            log!(info, "next version has started already", uid = uid);
+            versions.take_next(uid);
+        }
+        !started.is_empty()
     }
 
     /// Accepts ready versions, rejects versions that were not ready in time, and writes the changes.
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let effects = self.judge(pods, now);
-        self.write(pods, now);
+        self.write(now);
         effects
     }
 
-    fn judge(&self, pods: &PodTable, now: Instant) -> Vec<Effect> {
-        let works = pods.can_work();
-        let mut node_state = pods.node_state_mut();
-        let NodeState { versions, statuses, takeovers, .. } = &mut *node_state;
-        let verdicts = versions.judge(works, now, |uid| {
-            let status = statuses.status(takeovers.get(uid).unwrap_or(uid));
+    fn judge(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        let records = pods.records();
+        let verdicts = self.versions.write().judge(pods.can_work(), now, |uid| {
+            let status = records.statuses.status(records.running_uid(uid));
             status.map_or(TrialState::NotReady, |status| doing(status))
         });
         let has_gone_back = verdicts.iter().any(|(_, verdict)| matches!(verdict, TrialResult::Rejected(_)));
-        let verdicts = verdicts.into_iter().map(|(uid, verdict)| (node_state.running_uid(&uid).clone(), verdict));
+        let verdicts = verdicts.into_iter().map(|(uid, verdict)| (records.running_uid(&uid).clone(), verdict));
         let mut effects: Vec<Effect> = verdicts.flat_map(|(uid, verdict)| judged(&uid, verdict)).collect();
-        drop(node_state);
         if has_gone_back {
-            replace_pods(pods);
             effects.push(Effect::Reconcile);
             // Triggers one more round. If the inbox is full, a round follows anyway.
             let _ = self.inbox.try_send(SyncEvent::Beat);
@@ -67,19 +112,18 @@ impl PodVersions {
     }
 
     /// A user asks to switch versions, or to hold or confirm the running version.
-    pub(super) fn on_request(&mut self, request: VersionActionRequest, pods: &PodTable) -> Vec<Effect> {
+    pub(super) fn on_request(&mut self, request: VersionActionRequest) -> Vec<Effect> {
         let VersionActionRequest { pod, what, answer } = request;
         let ask = match what {
             VersionAction::Rollback(back) => RecordAction::Rollback(usize::try_from(back).unwrap_or(usize::MAX)),
             VersionAction::Hold => RecordAction::Hold,
             VersionAction::Confirm => RecordAction::Confirm,
         };
-        let done = pods.node_state_mut().versions.apply_request(&pod, ask);
+        let done = self.versions.write().apply_request(&pod, ask);
         match done {
             Ok(done) => {
                 log!(info, "pod version changed", pod = pod.full_name(), done = done);
                 self.answers.push((answer, PodAnswer::Done(done)));
-                replace_pods(pods);
                 vec![Effect::Reconcile]
             }
             Err(error) => {
@@ -92,11 +136,11 @@ impl PodVersions {
     }
 
     /// Writes unsaved changes, one write at a time. Users are answered when their change is on disk.
-    fn write(&mut self, pods: &PodTable, now: Instant) {
+    fn write(&mut self, now: Instant) {
         if self.writer.is_some() {
             return;
         }
-        let written = pods.node_state_mut().versions.take_unwritten(now);
+        let written = self.versions.write().take_unwritten(now);
         if written.is_empty() && self.answers.is_empty() {
             return;
         }
@@ -116,45 +160,15 @@ impl PodVersions {
     }
 
     /// A write has ended. A failed write is retried, and its failure is recorded once.
-    pub(super) fn on_written(&mut self, fault: Option<String>, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(super) fn on_written(&mut self, fault: Option<String>, now: Instant) -> Vec<Effect> {
         self.writer = None;
-        pods.node_state_mut().versions.wrote(fault.is_none(), now);
+        self.versions.write().wrote(fault.is_none(), now);
         let new_fault = fault.clone().filter(|fault| self.fault.as_ref() != Some(fault));
         self.fault = fault;
         if let Some(fault) = &new_fault {
             log!(warn, fault);
         }
         new_fault.map(Effect::RecordError).into_iter().collect()
-    }
-}
-
-/// Selects the versions to run again although no source changed.
-pub(super) fn replace_pods(pods: &PodTable) {
-    let mut node_state = pods.node_state_mut();
-    let NodeState { versions, sources, .. } = &mut *node_state;
-    sources.replace_pods(|source| versions.runs(source).map(Arc::clone));
-}
-
-/// Takes next versions that a former agent has started already: its record of that was not written.
-pub(super) fn take_started(pods: &PodTable) {
-    let mut node_state = pods.node_state_mut();
-    let (observed, workers) = (pods.observed(), pods.workers());
-    let exists = |uid: &PodUid| observed.pod(uid).is_some() || workers.is_unseen(uid);
-    // A version that could not be observed may run.
-    let may_run =
-        |uid: &PodUid| workers.is_unseen(uid) || observed.pod(uid).is_some_and(|pod| pod.ready_sandbox().is_some());
-    let started = node_state
-        .versions
-        .nexts()
-        .filter(|(present, next)| exists(&next.metadata.uid) && !may_run(node_state.running_uid(present)));
-    let started: Vec<PodUid> = started.map(|(_, next)| next.metadata.uid.clone()).collect();
-    for uid in &started {
-        log!(info, "next version has started already", uid = uid);
-        node_state.versions.take_next(uid);
-    }
-    drop(node_state);
-    if !started.is_empty() {
-        replace_pods(pods);
     }
 }
 
@@ -186,17 +200,14 @@ fn doing(status: &PodStatus) -> TrialState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::with_node;
 
     #[test]
     fn failed_write_is_recorded_once_until_another_failure() {
-        with_node(|node| {
-            let mut versions = PodVersions::new(node.inbox);
-            let mut written =
-                |fault: Option<&str>| versions.on_written(fault.map(str::to_owned), &node.pods, rt::now()).len();
-            let recorded = [Some("full"), Some("full"), Some("read-only"), None, Some("full")].map(&mut written);
-            assert_eq!(recorded, [1, 0, 1, 0, 1]);
-        });
+        let (inbox, _events) = async_channel::bounded(1);
+        let mut versions = PodVersions::new(Versions::default(), inbox);
+        let mut written = |fault: Option<&str>| versions.on_written(fault.map(str::to_owned), rt::now()).len();
+        let recorded = [Some("full"), Some("full"), Some("read-only"), None, Some("full")].map(&mut written);
+        assert_eq!(recorded, [1, 0, 1, 0, 1]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::platform::rt;
 use crate::state::pods::{NodeEvent, Placements};
 use crate::types::api::{EventKind, Pod, PodUid, QosClass, Reason, qos_class};
 use crate::types::error::ErrorChain;
+use crate::types::owned::{Owned, View};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct ContainerManager {
     /// Pods whose cgroup this process has created.
     made: RefCell<SortedSet<PodUid>>,
     /// CPUs assigned exclusively.
-    placements: Rc<RefCell<Placements>>,
+    placements: View<Placements>,
     /// OOM kills already reported, by pod.
     kills: RefCell<SortedMap<PodUid, u64>>,
 }
@@ -52,13 +53,13 @@ impl ContainerManager {
             burstable: Cell::new(BEST_EFFORT_SHARES),
             enforcement: RefCell::default(),
             made: RefCell::default(),
-            placements: Rc::default(),
+            placements: Owned::default().view(),
             kills: RefCell::default(),
         }
     }
 
     /// Uses these CPU and memory placements.
-    pub(crate) fn with_placements(self, placements: Rc<RefCell<Placements>>) -> Self {
+    pub(crate) fn with_placements(self, placements: View<Placements>) -> Self {
         Self { placements, ..self }
     }
 
@@ -163,7 +164,7 @@ impl ContainerManager {
 
     fn values_of(&self, pod: &Pod, settings: &Settings) -> Values {
         let mut values = pod_values(pod, settings);
-        if self.placements.borrow().lifts_pod_quota(&pod.metadata.uid) {
+        if self.placements.read().lifts_pod_quota(&pod.metadata.uid) {
             values.cpu_max = values.cpu_max.map(|max| CpuMax { quota: Limit::Max, ..max });
         }
         values

@@ -32,6 +32,7 @@ use crate::platform::rt;
 use crate::state::objects::Objects;
 use crate::state::pods::{AllocatedDevice, AllocatedDevices, SyncEvent};
 use crate::types::api::{Container, Pod, PodUid};
+use crate::types::owned::View;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 use claim_info::{ClaimInfo, ClaimInfoCache, ClaimName, PreparedDevice};
@@ -147,11 +148,11 @@ impl DraManager {
     }
 
     /// After a lost checkpoint, the claims of all known pods count as prepared. Drivers accept repeated calls.
-    fn rebuild(&self, objects: &RefCell<Objects>) {
+    fn rebuild(&self, objects: &View<Objects>) {
         if !self.is_lost.get() {
             return;
         }
-        let (objects, mut cache) = (objects.borrow(), self.cache.borrow_mut());
+        let (objects, mut cache) = (objects.read(), self.cache.borrow_mut());
         for (key, claim) in objects.resource_claims() {
             let name = (key.namespace.clone(), key.name.clone());
             let info = cache.claims.entry(name).or_insert_with(|| ClaimInfo::new(claim));

@@ -1,6 +1,5 @@
 //! Prepares the claims of a pod.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -16,11 +15,12 @@ use crate::state::objects::{
 };
 use crate::types::api::{Container, Pod};
 use crate::types::metrics::{self, Timed};
+use crate::types::owned::View;
 use crate::types::sorted::SortedMap;
 
 impl DraManager {
     /// Prepares the pod's claims, before its sandbox is created. Skips claims that are already prepared.
-    pub(crate) async fn prepare(&self, pod: &Pod, objects: &RefCell<Objects>) -> Result<(), DraError> {
+    pub(crate) async fn prepare(&self, pod: &Pod, objects: &View<Objects>) -> Result<(), DraError> {
         if !self.concerns(pod) {
             return Ok(());
         }
@@ -42,12 +42,12 @@ impl DraManager {
         pod_claims(pod).flatten().filter_map(|claim| claim.claim).all(is_recorded)
     }
 
-    async fn prepare_claims(&self, pod: &Pod, objects: &RefCell<Objects>) -> Result<(), DraError> {
+    async fn prepare_claims(&self, pod: &Pod, objects: &View<Objects>) -> Result<(), DraError> {
         self.read().await.map_err(DraError::Checkpoint)?;
         self.rebuild(objects);
         // Nothing is recorded before all claims and drivers are known, so that a pod that cannot start can be deleted
         // without its drivers.
-        let claims = wanted(pod, &objects.borrow())?;
+        let claims = wanted(pod, &objects.read())?;
         let mut plugins: SortedMap<String, Rc<Plugin>> = SortedMap::new();
         let drivers = claims.iter().flat_map(|(_, wanted)| wanted.info.drivers.keys());
         for driver in drivers.filter(|driver| *driver != DEVICE_FILES_DRIVER) {

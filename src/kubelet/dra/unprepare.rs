@@ -1,6 +1,5 @@
 //! Unprepares the claims of pods that have stopped.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::state::objects::{DEVICE_FILES_DRIVER, Objects, pod_claims};
 use crate::types::api::{Pod, PodUid};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
+use crate::types::owned::View;
 use crate::types::time::{Backoff, jitter};
 
 /// Back-off for the claims of pods that this process has not stopped.
@@ -49,7 +49,7 @@ impl DraManager {
         &self,
         pod: &PodUid,
         spec: Option<&Pod>,
-        objects: &RefCell<Objects>,
+        objects: &View<Objects>,
     ) -> Result<(), DraError> {
         if let Err(error) = self.read().await {
             if spec.is_some_and(|spec| pod_claims(spec).next().is_some()) {

@@ -4,7 +4,7 @@ use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::kill::gone_is_fine;
 use crate::platform::cgroups::cpuset_of;
 use crate::platform::cri::{self, v1};
-use crate::state::pods::Placements;
+use crate::state::pods::{ObservedCache, Placements};
 use crate::types::api::PodUid;
 use crate::types::cpu_set::CpuSet;
 
@@ -19,11 +19,10 @@ pub(crate) struct MisplacedContainer {
 impl PodRuntime {
     /// The running containers with the wrong cpuset. The current cpuset is known from this process or read from the
     /// kernel; if it is unknown, the container counts as misplaced.
-    pub(crate) fn misplaced(&self) -> Vec<MisplacedContainer> {
-        let (placements, seen) = (self.placements.borrow(), self.seen.borrow());
+    pub(crate) fn misplaced(&self, placements: &Placements, observed: &ObservedCache) -> Vec<MisplacedContainer> {
         let mut held = self.held.borrow_mut();
         let mut misplaced = Vec::new();
-        for pod in seen.iter() {
+        for pod in observed.iter() {
             for container in pod.containers.iter().filter(|container| container.is_running()) {
                 let cpus = placements.cpus(&pod.uid, &container.name);
                 if cpus.is_empty() {
@@ -40,19 +39,6 @@ impl PodRuntime {
         misplaced
     }
 
-    /// The running containers with their pids.
-    pub(crate) fn processes(&self) -> Vec<(PodUid, String, u32)> {
-        let seen = self.seen.borrow();
-        let mut found = Vec::new();
-        for pod in seen.iter() {
-            let running = pod.containers.iter().filter(|container| container.is_running());
-            found.extend(
-                running.filter_map(|container| Some((pod.uid.clone(), container.name.clone(), container.pid?))),
-            );
-        }
-        found
-    }
-
     /// Updates a container's cpuset in the runtime. A missing container is not an error.
     pub(crate) async fn place(&self, misplaced: &MisplacedContainer) -> Result<(), cri::Error> {
         let MisplacedContainer { id, cpus, .. } = misplaced;
@@ -67,6 +53,16 @@ impl PodRuntime {
     pub(super) fn record_cpus(&self, id: &str, cpus: CpuSet) {
         self.held.borrow_mut().insert(id.to_owned(), cpus);
     }
+}
+
+/// The running containers with their pids.
+pub(crate) fn processes(observed: &ObservedCache) -> Vec<(PodUid, String, u32)> {
+    let mut found = Vec::new();
+    for pod in observed.iter() {
+        let running = pod.containers.iter().filter(|container| container.is_running());
+        found.extend(running.filter_map(|container| Some((pod.uid.clone(), container.name.clone(), container.pid?))));
+    }
+    found
 }
 
 /// Sets the container's cpuset. A container with exclusive CPUs has no quota, unless the node keeps quotas.

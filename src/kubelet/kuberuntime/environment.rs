@@ -3,11 +3,11 @@
 use core::net::IpAddr;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::error::Error;
 
 use super::config_error::ConfigError;
 use super::service_links::service_variables;
 use crate::kubelet::node::NodeSettings;
+use crate::kubelet::volumes::FileValue;
 use crate::state::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
 use crate::types::api::{
     Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Pod, Texts, expand_bytes,
@@ -26,14 +26,6 @@ pub(crate) struct EnvironmentInputs<'a> {
     pub(crate) objects: &'a Objects,
     /// Values from files in volumes, in the order of the variables.
     pub(crate) from_files: &'a [FileValue],
-}
-
-/// The value of a variable that comes from a file.
-#[derive(Debug)]
-pub(crate) struct FileValue {
-    pub(crate) file: String,
-    /// `None` if the file does not set it; or why it cannot be read.
-    pub(crate) value: Result<Option<String>, Box<dyn Error>>,
 }
 
 /// Variables in the order of their first definition; a later value replaces an earlier one in place.
@@ -192,7 +184,7 @@ impl<'a> EnvironmentInputs<'a> {
     fn file_key(&self, key: &FileKeySelector, value: Option<&FileValue>) -> Result<Option<String>, ConfigError> {
         let file = match value {
             Some(FileValue { value: Err(error), .. }) => {
-                return Err(ConfigError::EnvFile { why: ErrorChain(&**error).to_string() });
+                return Err(ConfigError::EnvFile { why: ErrorChain(error).to_string() });
             }
             Some(FileValue { value: Ok(Some(value)), .. }) if !value.is_empty() => return Ok(Some(value.clone())),
             Some(FileValue { file, .. }) => file,

@@ -1,7 +1,6 @@
 //! Executes plans: each action is one or two calls to the runtime.
 
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::time::Duration;
 
 use crate::kubelet::images::{PresentImage, PullSecrets, WantedImage};
@@ -9,11 +8,12 @@ use crate::kubelet::kuberuntime::config_error::ConfigError;
 use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_config};
 use crate::kubelet::kuberuntime::cpu_placement::{lift_quota, put};
 use crate::kubelet::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
-use crate::kubelet::kuberuntime::environment::{Environment, EnvironmentInputs, FileValue};
+use crate::kubelet::kuberuntime::environment::{Environment, EnvironmentInputs};
 use crate::kubelet::kuberuntime::error::SandboxError;
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::kill::{ContainerKill, gone_is_fine};
+use crate::kubelet::kuberuntime::pod_sync::{PodSync, config_error};
 use crate::kubelet::kuberuntime::post_start::StartedContainer;
 use crate::kubelet::kuberuntime::previous_runs;
 use crate::kubelet::kuberuntime::record_event::words;
@@ -21,15 +21,16 @@ use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::kubelet::kuberuntime::security_context::ImageUser;
 use crate::kubelet::kuberuntime::start_metrics;
 use crate::kubelet::kuberuntime::user_namespace::share_users;
-use crate::kubelet::kuberuntime::{Action, CancelWatch, ContainerIndex, Plan, PodRuntime};
+use crate::kubelet::kuberuntime::{Action, CancelWatch, ContainerIndex, Plan, PodRuntime, handler};
 use crate::platform::cgroups::CgroupName;
 use crate::platform::cri::{self, v1};
 use crate::platform::rt;
-use crate::state::pods::{ObservedPod, SyncEvent, Waiting};
+use crate::state::pods::{ObservedCache, ObservedPod, SyncEvent, Waiting};
 use crate::types::api::{Container, EventKind, Pod, PodUid, Reason, VolumeSource, qos_class};
 use crate::types::cpu_set::CpuSet;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
+use crate::types::owned::View;
 use crate::types::sorted::SortedMap;
 
 /// The result of a plan.
@@ -49,23 +50,6 @@ impl ExecuteResult {
     }
 }
 
-/// Access to the pod's volumes and devices. Called for each start of a container, because the previous instance may
-/// have changed the content of volumes.
-pub(crate) struct VolumesFor<'a> {
-    pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> BoxFuture<ContainerMounts>,
-    /// Values of the variables that come from files, in order.
-    pub(crate) file_values: &'a dyn Fn(&Container) -> BoxFuture<Vec<FileValue>>,
-    /// The container configuration for the devices.
-    pub(crate) devices: &'a dyn Fn(&Container) -> BoxFuture<Result<v1::ContainerConfig, VolumeError>>,
-}
-
-/// The mounts of a container.
-pub(crate) type ContainerMounts = Result<Vec<v1::Mount>, VolumeError>;
-
-/// An error of setting up volumes or devices.
-pub(crate) type VolumeError = Box<dyn std::error::Error>;
-pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T>>>;
-
 /// The sandbox in which containers are created.
 struct Sandbox {
     id: String,
@@ -74,17 +58,11 @@ struct Sandbox {
 }
 
 impl PodRuntime {
-    /// Executes `plan` step by step until cancelled. `observed` is the state that the plan is based on.
-    pub(crate) async fn execute(
-        &self,
-        pod: &Pod,
-        volumes: &VolumesFor<'_>,
-        plan: &Plan,
-        observed: &ObservedPod,
-        cancel: &CancelWatch,
-    ) -> ExecuteResult {
+    /// Executes `plan` step by step until cancelled.
+    pub(crate) async fn execute(&self, sync: PodSync<'_>, plan: &Plan) -> ExecuteResult {
+        let PodSync { pod, observed, cancel, views, .. } = sync;
         let mut executed = ExecuteResult::default();
-        let mut sandbox = match self.sandbox_of(pod, observed).await {
+        let mut sandbox = match self.sandbox_of(sync).await {
             Ok(sandbox) => sandbox,
             Err(error) => return ExecuteResult { failure: Some(one_line(&error)), ..executed },
         };
@@ -100,7 +78,7 @@ impl PodRuntime {
                 Action::KillPod => self.kill_pod(Some(pod), observed, None).await.map_err(|error| one_line(&error)),
                 Action::CreateSandbox { attempt } => {
                     start_metrics::pod_starts(pod);
-                    match self.create_sandbox(pod, *attempt).await {
+                    match self.create_sandbox(sync, *attempt).await {
                         Ok(created) => {
                             sandbox = Some(created);
                             Ok(())
@@ -135,7 +113,7 @@ impl PodRuntime {
                     let running = observed.containers.iter().find(|container| container.id == *id);
                     let (Some(spec), Some(running)) = (place.of(pod), running) else { continue };
                     let is_init = matches!(place, ContainerIndex::Init(_));
-                    if let Err(error) = self.resize_container(pod, spec, is_init, running).await {
+                    if let Err(error) = self.resize_container(pod, spec, is_init, running, &views.placements).await {
                         // Other containers are not affected.
                         let failure = format!("resize container {}: {}", spec.name, ErrorChain(&error));
                         executed.resize_failure.get_or_insert(failure);
@@ -145,15 +123,9 @@ impl PodRuntime {
                 Action::StartContainer { place, restart_count } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
-                    let start = ContainerStart {
-                        pod,
-                        container,
-                        place: *place,
-                        sandbox,
-                        observed,
-                        restart_count: *restart_count,
-                    };
-                    let waiting = self.start_container(&start, volumes, cancel).await.err();
+                    let start =
+                        ContainerStart { sync, container, place: *place, sandbox, restart_count: *restart_count };
+                    let waiting = self.start_container(&start).await.err();
                     start_metrics::container_started(*place, waiting.as_ref());
                     if let Some(waiting) = &waiting {
                         self.record_start_failure(&pod.metadata.uid, &container.name, waiting);
@@ -185,14 +157,19 @@ impl PodRuntime {
     }
 
     /// The pod's existing sandbox, with its reconstructed configuration.
-    async fn sandbox_of(&self, pod: &Pod, observed: &ObservedPod) -> Result<Option<Sandbox>, SandboxError> {
-        let Some(seen) = observed.ready_sandbox() else { return Ok(None) };
-        let (config, _) = self.sandbox_config(pod, seen.attempt).await?;
+    async fn sandbox_of(&self, sync: PodSync<'_>) -> Result<Option<Sandbox>, SandboxError> {
+        let Some(seen) = sync.observed.ready_sandbox() else { return Ok(None) };
+        let (config, _) = self.sandbox_config(sync, seen.attempt).await?;
         Ok(Some(Sandbox { id: seen.id.clone(), config, ips: seen.ips.clone() }))
     }
 
     /// The sandbox configuration, and the DNS warnings to report when it is used.
-    async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<(v1::PodSandboxConfig, PodDns), SandboxError> {
+    async fn sandbox_config(
+        &self,
+        sync: PodSync<'_>,
+        attempt: u32,
+    ) -> Result<(v1::PodSandboxConfig, PodDns), SandboxError> {
+        let PodSync { pod, views, .. } = sync;
         let host =
             if needs_host_dns(pod, &self.node) { host_dns(&self.node).await } else { Ok(v1::DnsConfig::default()) };
         let dns = pod_dns(pod, &self.node, &host.map_err(SandboxError::Dns)?);
@@ -202,10 +179,10 @@ impl PodRuntime {
         {
             linux.cgroup_parent = CgroupName::pod(&cgroups.root, qos_class(pod), &pod.metadata.uid).path(driver);
         }
-        if self.placements.borrow().lifts_pod_quota(&pod.metadata.uid) {
+        if views.placements.read().lifts_pod_quota(&pod.metadata.uid) {
             config.linux.as_mut().and_then(|linux| linux.resources.as_mut()).into_iter().for_each(lift_quota);
         }
-        let users = self.users_of(pod).await?;
+        let users = self.users_of(pod, &views.objects).await?;
         let context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
         let options = context.and_then(|context| context.namespace_options.as_mut());
         if let (Some(users), Some(options)) = (users, options) {
@@ -214,15 +191,16 @@ impl PodRuntime {
         Ok((config, dns))
     }
 
-    async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, SandboxError> {
-        let (config, dns) = self.sandbox_config(pod, attempt).await?;
+    async fn create_sandbox(&self, sync: PodSync<'_>, attempt: u32) -> Result<Sandbox, SandboxError> {
+        let pod = sync.pod;
+        let (config, dns) = self.sandbox_config(sync, attempt).await?;
         for warning in dns.warnings {
             self.record_pod_event(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
         }
         if let Some(message) = dns.of_node {
             self.record_node_event(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
         }
-        let handler = self.handler(pod)?;
+        let handler = handler(pod, &sync.views.objects.read())?;
         let begun = rt::now();
         let made = self.cri_for(&pod.metadata.uid).run_pod_sandbox(&config, &handler).await;
         let id = made.map_err(|error| {
@@ -243,31 +221,27 @@ impl PodRuntime {
         Ok(answer.status.map_or_else(Vec::new, |status| super::observe::sandbox(status, None).ips))
     }
 
-    async fn start_container(
-        &self,
-        start: &ContainerStart<'_>,
-        volumes: &VolumesFor<'_>,
-        cancel: &CancelWatch,
-    ) -> Result<(), Waiting> {
-        let ContainerStart { pod, container, place, sandbox, observed, mut restart_count } = *start;
+    async fn start_container(&self, start: &ContainerStart<'_>) -> Result<(), Waiting> {
+        let ContainerStart { sync, container, place, sandbox, mut restart_count } = *start;
+        let PodSync { pod, observed, volumes, views, cancel, .. } = sync;
         if restart_count == 0 {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
             restart_count = previous_runs::restart_count(logs.join(&container.name)).await;
         }
-        let image = self.image(pod, WantedImage::by(container), sandbox, cancel).await?;
-        let config_error = |error: &(dyn std::error::Error + 'static)| {
-            Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, one_line(error))
-        };
-        let from_files = (volumes.file_values)(container).await;
+        let image = self.image(sync, WantedImage::by(container), sandbox).await?;
+        let from_files = volumes.file_values(container).await;
         let environment = {
-            let (objects, node) = (self.objects.borrow(), &self.node);
+            let (objects, node) = (views.objects.read(), &self.node);
             let given =
                 EnvironmentInputs { pod, pod_ips: &sandbox.ips, node, objects: &objects, from_files: &from_files };
             Environment::new(container, given)
         };
         let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
-        let mut mounts = (volumes.mounts)(container, &environment).await.map_err(|error| config_error(&*error))?;
-        self.pull_volume_images(pod, container, &mut mounts, sandbox, cancel).await?;
+        let recursive_read_only = self.mounts_read_only_recursively(pod, &views.objects.read()).unwrap_or(false);
+        let expand = |text: &str| environment.expand_strictly(text);
+        let mounts = volumes.container_mounts(container, &expand, recursive_read_only).await;
+        let mut mounts = mounts.map_err(|error| config_error(&error))?;
+        self.pull_volume_images(sync, container, &mut mounts, sandbox).await?;
         let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node).await;
         mounts.extend(own_files.map_err(|error| config_error(&error))?);
         let target = target(container, observed);
@@ -287,9 +261,9 @@ impl PodRuntime {
         let mut config = container_config(input).map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         share_users(&sandbox.config, &mut config);
         if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
-            put(resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
+            put(resources, &views.placements.read(), &pod.metadata.uid, &container.name);
         }
-        add_devices(&mut config, (volumes.devices)(container).await.map_err(|error| config_error(&*error))?);
+        add_devices(&mut config, sync.container_devices(container).await?);
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
@@ -309,16 +283,16 @@ impl PodRuntime {
 
     async fn image(
         &self,
-        pod: &Pod,
+        sync: PodSync<'_>,
         wanted: WantedImage<'_>,
         sandbox: &Sandbox,
-        cancel: &CancelWatch,
     ) -> Result<PresentImage, Waiting> {
-        let secrets = PullSecrets::of(pod, &self.objects.borrow());
+        let PodSync { pod, views, cancel, .. } = sync;
+        let secrets = PullSecrets::of(pod, &views.objects.read());
         let ensured = self.images.ensure(pod, wanted, &sandbox.config, secrets, cancel.cancelled());
         let late = async {
             rt::sleep(LATE).await;
-            self.send_observation(&pod.metadata.uid).await;
+            self.send_observation(&pod.metadata.uid, &views.observed).await;
             std::future::pending().await
         };
         let image = rt::either(late, ensured).await;
@@ -331,8 +305,8 @@ impl PodRuntime {
     }
 
     /// Observes the pod during its sync, so that its status shows the sandbox: not every runtime sends events.
-    async fn send_observation(&self, uid: &PodUid) {
-        if let Ok(observation) = self.observe_pod(uid).await {
+    async fn send_observation(&self, uid: &PodUid, observed: &View<ObservedCache>) {
+        if let Ok(observation) = self.observe_pod(uid, observed).await {
             // The loop outlives its workers.
             let _ = self.inbox.send(SyncEvent::Observed(observation)).await;
         }
@@ -341,16 +315,15 @@ impl PodRuntime {
     /// Pulls the images of image volumes; there is one mount per image volume mount, in the same order.
     async fn pull_volume_images(
         &self,
-        pod: &Pod,
+        sync: PodSync<'_>,
         container: &Container,
         mounts: &mut [v1::Mount],
         sandbox: &Sandbox,
-        cancel: &CancelWatch,
     ) -> Result<(), Waiting> {
         if mounts.iter().all(|mount| mount.image.is_none()) {
             return Ok(());
         }
-        let images = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        let images = sync.pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
             VolumeSource::Image(source) => Some((volume.name.as_str(), source)),
             _ => None,
         });
@@ -358,7 +331,7 @@ impl PodRuntime {
         for (named, mount) in container.volume_mounts.iter().zip(mounts) {
             let Some(source) = images.get(named.name.as_str()) else { continue };
             let wanted = WantedImage { image: &source.reference, policy: source.pull_policy, container: None };
-            let image = self.image(pod, wanted, sandbox, cancel).await?.image_ref;
+            let image = self.image(sync, wanted, sandbox).await?.image_ref;
             let user_specified_image = source.reference.clone();
             mount.image = Some(v1::ImageSpec { image, user_specified_image, ..v1::ImageSpec::default() });
         }
@@ -413,11 +386,10 @@ const LATE: Duration = Duration::from_secs(1);
 /// The context of a container start.
 #[derive(Clone, Copy)]
 struct ContainerStart<'a> {
-    pod: &'a Pod,
+    sync: PodSync<'a>,
     container: &'a Container,
     place: ContainerIndex,
     sandbox: &'a Sandbox,
-    observed: &'a ObservedPod,
     restart_count: u32,
 }
 

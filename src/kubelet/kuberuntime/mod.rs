@@ -27,6 +27,7 @@ mod oom_score;
 mod pod_actions;
 mod pod_cache;
 mod pod_requests;
+mod pod_sync;
 mod post_start;
 mod previous_runs;
 mod pull_images;
@@ -42,6 +43,7 @@ mod stop_order;
 mod termination_message;
 mod user_namespace;
 mod user_namespaces;
+mod work_views;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -58,22 +60,23 @@ use crate::platform::net::Dialer;
 use crate::platform::rpc;
 use crate::platform::rt;
 use crate::state::objects::{Lookup, Objects};
-use crate::state::pods::{ObservedCache, Placements, PodDirs, SyncEvent};
+use crate::state::pods::{PodDirs, SyncEvent};
 use crate::types::api::{Pod, PodUid};
 use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
-pub(crate) use cpu_placement::MisplacedContainer;
-pub(crate) use environment::{Environment, FileValue};
+pub(crate) use cpu_placement::{MisplacedContainer, processes};
 use error::SandboxError;
-pub(crate) use execute::{BoxFuture, ExecuteResult, VolumeError, VolumesFor};
+pub(crate) use execute::ExecuteResult;
 pub(crate) use known_images::KnownImage;
 pub(crate) use pod_actions::{
     Action, ActionInputs, ContainerIndex, KillReason, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
 };
 pub(crate) use pod_cache::Process;
+pub(crate) use pod_sync::PodSync;
+pub(crate) use work_views::WorkViews;
 
 /// The runtime with the state needed to run pods in it.
 pub(crate) struct PodRuntime {
@@ -100,24 +103,12 @@ pub(crate) struct PodRuntime {
     applied: RefCell<SortedMap<String, resize::KnownResources>>,
     /// Cpusets of running containers, by id.
     held: RefCell<SortedMap<String, CpuSet>>,
-    /// Wanted placements; written by the sync loop.
-    placements: Rc<RefCell<Placements>>,
     /// The last image garbage collection failed.
     image_gc_failed: Cell<bool>,
-    /// The observed pods; written by the sync loop.
-    seen: Rc<RefCell<ObservedCache>>,
-    /// The objects that pods refer to; written by the sync loop.
-    pub(crate) objects: RefCell<Objects>,
 }
 
 impl PodRuntime {
-    pub(crate) fn new(
-        cri: RuntimeService,
-        images: Images,
-        node: NodeSettings,
-        seen: Rc<RefCell<ObservedCache>>,
-        inbox: Sender<SyncEvent>,
-    ) -> Self {
+    pub(crate) fn new(cri: RuntimeService, images: Images, node: NodeSettings, inbox: Sender<SyncEvent>) -> Self {
         let dirs = PodDirs::new(&node.root_dir, &node.pod_logs_dir);
         Self {
             cri,
@@ -135,16 +126,8 @@ impl PodRuntime {
             allocations: Rc::default(),
             applied: RefCell::default(),
             held: RefCell::default(),
-            placements: Rc::default(),
             image_gc_failed: Cell::new(false),
-            seen,
-            objects: RefCell::default(),
         }
-    }
-
-    /// Uses these CPU and memory placements.
-    pub(crate) fn with_placements(self, placements: Rc<RefCell<Placements>>) -> Self {
-        Self { placements, ..self }
     }
 
     /// Uses these allocated and actuated resources.
@@ -161,10 +144,6 @@ impl PodRuntime {
         Rc::clone(&self.allocations)
     }
 
-    pub(crate) fn seen(&self) -> Rc<RefCell<ObservedCache>> {
-        Rc::clone(&self.seen)
-    }
-
     /// The CRI client, for other requests about containers.
     pub(crate) fn cri(&self) -> RuntimeService {
         self.cri.clone()
@@ -176,27 +155,13 @@ impl PodRuntime {
     }
 
     /// Whether the pod's runtime handler supports recursive read-only mounts; `None` while that is not known.
-    pub(crate) fn mounts_read_only_recursively(&self, pod: &Pod) -> Option<bool> {
-        let handler = match self.handler(pod) {
+    pub(crate) fn mounts_read_only_recursively(&self, pod: &Pod, objects: &Objects) -> Option<bool> {
+        let handler = match handler(pod, objects) {
             Ok(handler) => handler,
             Err(SandboxError::RuntimeClassUnknown { .. }) => return None,
             Err(_) => return Some(false),
         };
         self.recursive_read_only.borrow().as_ref().map(|able| able.contains(&handler))
-    }
-
-    /// The runtime handler of the pod's RuntimeClass; empty for the default. For static pods the class name is the
-    /// handler, because RuntimeClass objects need a cluster.
-    fn handler(&self, pod: &Pod) -> Result<String, SandboxError> {
-        let Some(class) = pod.spec.runtime_class_name.as_deref() else { return Ok(String::new()) };
-        if !pod.is_of_cluster() {
-            return Ok(class.to_owned());
-        }
-        match self.objects.borrow().runtime_handler(class) {
-            Lookup::Found(handler) => Ok(handler.to_owned()),
-            Lookup::Missing => Err(SandboxError::NoRuntimeClass { class: class.to_owned() }),
-            Lookup::Unknown(why) => Err(SandboxError::RuntimeClassUnknown { class: class.to_owned(), why }),
-        }
     }
 
     /// Whether the runtime supports the strict supplemental groups policy.
@@ -219,5 +184,19 @@ impl PodRuntime {
     /// Watches the connection to the runtime.
     pub(crate) fn connection(&self) -> rpc::Watch {
         self.cri.watch()
+    }
+}
+
+/// The runtime handler of the pod's RuntimeClass; empty for the default. For static pods the class name is the
+/// handler, because RuntimeClass objects need a cluster.
+fn handler(pod: &Pod, objects: &Objects) -> Result<String, SandboxError> {
+    let Some(class) = pod.spec.runtime_class_name.as_deref() else { return Ok(String::new()) };
+    if !pod.is_of_cluster() {
+        return Ok(class.to_owned());
+    }
+    match objects.runtime_handler(class) {
+        Lookup::Found(handler) => Ok(handler.to_owned()),
+        Lookup::Missing => Err(SandboxError::NoRuntimeClass { class: class.to_owned() }),
+        Lookup::Unknown(why) => Err(SandboxError::RuntimeClassUnknown { class: class.to_owned(), why }),
     }
 }

@@ -12,9 +12,12 @@ use crate::kubelet::kuberuntime::{PodRuntime, observe};
 use crate::platform::config::CgroupDriver;
 use crate::platform::cri::{self, RuntimeService, v1};
 use crate::platform::rt;
-use crate::state::pods::{Observation, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState};
+use crate::state::pods::{
+    Observation, ObservedCache, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState,
+};
 use crate::types::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
 use crate::types::error::ErrorChain;
+use crate::types::owned::View;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Timeout for the statuses of all pods in a relist.
@@ -86,16 +89,16 @@ impl PodRuntime {
     ///
     /// A pod whose status cannot be read does not block others: it is reported as unseen, with the data from the
     /// lists.
-    pub(crate) async fn relist(self: &Rc<Self>) -> Result<Relist, cri::Error> {
-        let look = self.seen.borrow_mut().begin();
+    pub(crate) async fn relist(self: &Rc<Self>, observed: &View<ObservedCache>) -> Result<Relist, cri::Error> {
+        let look = observed.read().begin();
         let sandboxes = self.cri.list_pod_sandbox(None).await?;
         let containers = self.cri.list_containers(None).await?;
         let ids: SortedSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
         self.forget_applied(|id| ids.contains(id));
         let observations = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
             let listed = observe::listed(&uid, &sandboxes, &containers);
-            let runtime = Rc::clone(self);
-            (listed, rt::spawn(async move { runtime.complete(&uid, sandboxes, containers).await }))
+            let (runtime, observed) = (Rc::clone(self), observed.clone());
+            (listed, rt::spawn(async move { runtime.complete(&uid, &observed, sandboxes, containers).await }))
         });
         let observations: Vec<_> = observations.collect();
         let until = rt::now() + RELIST;
@@ -122,18 +125,26 @@ impl PodRuntime {
         Ok(Relist { pods, unseen, look })
     }
 
-    pub(crate) async fn observe_pod(&self, uid: &PodUid) -> Result<Observation, cri::Error> {
-        let look = self.seen.borrow_mut().begin();
+    pub(crate) async fn observe_pod(
+        &self,
+        uid: &PodUid,
+        observed: &View<ObservedCache>,
+    ) -> Result<Observation, cri::Error> {
+        let look = observed.read().begin();
         let (sandboxes, containers) = self.list_pod(uid).await?;
-        Ok(Observation { pod: self.complete(uid, sandboxes, containers).await?, look })
+        Ok(Observation { pod: self.complete(uid, observed, sandboxes, containers).await?, look })
     }
 
     /// Queries one pod from the lists and the cache only, if the runtime does not return its status.
-    pub(crate) async fn listed_pod(&self, uid: &PodUid) -> Result<Observation, cri::Error> {
-        let look = self.seen.borrow_mut().begin();
+    pub(crate) async fn listed_pod(
+        &self,
+        uid: &PodUid,
+        observed: &View<ObservedCache>,
+    ) -> Result<Observation, cri::Error> {
+        let look = observed.read().begin();
         let (sandboxes, containers) = self.list_pod(uid).await?;
         let mut pod = observe::listed(uid, &sandboxes, &containers);
-        if let Some(known) = self.seen.borrow().pod(uid) {
+        if let Some(known) = observed.read().pod(uid) {
             observe::add_known(&mut pod, known);
         }
         Ok(Observation { pod, look })
@@ -174,11 +185,12 @@ impl PodRuntime {
     async fn complete(
         &self,
         uid: &PodUid,
+        observed: &View<ObservedCache>,
         sandboxes: Vec<v1::PodSandbox>,
         containers: Vec<v1::Container>,
     ) -> Result<ObservedPod, cri::Error> {
         let cri = self.cri_for(uid);
-        let known = self.seen.borrow().pod(uid).cloned();
+        let known = observed.read().pod(uid).cloned();
         let known = known.as_deref();
         let mut pod = observe::named(uid, &sandboxes, &containers);
         for listed in sandboxes {

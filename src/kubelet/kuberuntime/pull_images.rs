@@ -6,16 +6,18 @@ use crate::kubelet::images::{PullSecrets, WantedImage};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::platform::cri::v1::DnsConfig;
+use crate::state::objects::Objects;
 use crate::state::pods::Waiting;
 use crate::types::api::{Pod, PodUid, Reason, VolumeSource};
 use crate::types::error::ErrorChain;
+use crate::types::owned::View;
 
 impl PodRuntime {
     /// Makes the images of a pod present that cannot start yet. A failure does not delay its start.
-    pub(crate) async fn pull_early(&self, pod: &Pod) {
+    pub(crate) async fn pull_early(&self, pod: &Pod, objects: &View<Objects>) {
         let uid = &pod.metadata.uid;
         log!(info, "pulling the images of a pod that waits for others to end", pod = pod.full_name());
-        if let Err(Waiting { reason, message, .. }) = self.pull_images(pod, uid).await {
+        if let Err(Waiting { reason, message, .. }) = self.pull_images(pod, uid, objects).await {
             log!(info, "failed to pull early", pod = pod.full_name(), reason = reason, message = message);
             self.images.forget_failures(uid);
         }
@@ -23,13 +25,18 @@ impl PodRuntime {
 
     /// Pulls the images of `next`, the version that will replace the pod `present`. Events are recorded for `present`,
     /// as `next` is not on the node yet. Dropping the future cancels a pull in progress.
-    pub(crate) async fn pull_images(&self, next: &Pod, present: &PodUid) -> Result<(), Waiting> {
+    pub(crate) async fn pull_images(
+        &self,
+        next: &Pod,
+        present: &PodUid,
+        objects: &View<Objects>,
+    ) -> Result<(), Waiting> {
         let sandbox = sandbox_config(next, 0, &self.node, &DnsConfig::default())
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, ErrorChain(&error).to_string()))?;
         let mut pod = Pod::clone(next);
         pod.metadata.uid = present.clone();
         for wanted in images(next) {
-            let secrets = PullSecrets::of(next, &self.objects.borrow());
+            let secrets = PullSecrets::of(next, &objects.read());
             let pulled = self.images.ensure(&pod, wanted, &sandbox, secrets, pending()).await;
             pulled.map_err(|waiting| {
                 let until = waiting.until.or_else(|| self.images.retry_at(present, wanted.image));

@@ -11,8 +11,9 @@ use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight
 use crate::platform::cri;
 use crate::platform::cri::v1::LinuxContainerResources;
 use crate::platform::host::procfs::Procfs;
-use crate::state::pods::{ObservedContainer, ObservedResources};
+use crate::state::pods::{ObservedContainer, ObservedResources, Placements};
 use crate::types::api::{CPU, Container, MEMORY, Pod, Quantity, ResizeRestartPolicy, ResourceRequirements};
+use crate::types::owned::View;
 
 /// Resources of a container as sent to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +135,12 @@ impl PodRuntime {
         container: &Container,
         is_init: bool,
         running: &ObservedContainer,
+        placements: &Placements,
     ) -> Option<Resize> {
-        let wanted = AppliedResources::of(&self.linux_resources(pod, container, is_init), container);
+        let wanted = AppliedResources::of(&self.linux_resources(pod, container, is_init, placements), container);
         let mut applied = self.applied.borrow_mut();
         let known = applied.entry(running.id.clone()).or_insert_with(|| {
-            let recorded = self.recorded(pod, container, is_init);
+            let recorded = self.recorded(pod, container, is_init, placements);
             if recorded.is_none() {
                 // Started by a kubelet without a checkpoint.
                 self.allocations.actuated.set_container(
@@ -162,15 +164,27 @@ impl PodRuntime {
     }
 
     /// The container's resources in the checkpoint.
-    fn recorded(&self, pod: &Pod, container: &Container, is_init: bool) -> Option<AppliedResources> {
+    fn recorded(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        is_init: bool,
+        placements: &Placements,
+    ) -> Option<AppliedResources> {
         let resources = self.allocations.actuated.container(&pod.metadata.uid, &container.name)?;
         let container = Container { resources, ..container.clone() };
-        Some(AppliedResources::of(&self.linux_resources(pod, &container, is_init), &container))
+        Some(AppliedResources::of(&self.linux_resources(pod, &container, is_init, placements), &container))
     }
 
-    fn linux_resources(&self, pod: &Pod, container: &Container, is_init: bool) -> LinuxContainerResources {
+    fn linux_resources(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        is_init: bool,
+        placements: &Placements,
+    ) -> LinuxContainerResources {
         let mut resources = container_resources(pod, container, is_init, &self.node);
-        put(&mut resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
+        put(&mut resources, placements, &pod.metadata.uid, &container.name);
         resources
     }
 
@@ -207,8 +221,9 @@ impl PodRuntime {
         container: &Container,
         is_init: bool,
         running: &ObservedContainer,
+        placements: &View<Placements>,
     ) -> Result<(), ResizeError> {
-        let resources = self.linux_resources(pod, container, is_init);
+        let resources = self.linux_resources(pod, container, is_init, &placements.read());
         if let Some(used) = running.pid.filter(|_| self.node.cgroup_v2).and_then(memory_used) {
             let limit = u64::try_from(resources.memory_limit_in_bytes).unwrap_or(0);
             if limit > 0 && used > limit {

@@ -5,13 +5,15 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::error::SandboxError;
 use crate::kubelet::kuberuntime::user_namespace::{BadRanges, UserRange, UserRangeError, UserRanges};
+use crate::kubelet::kuberuntime::{PodRuntime, handler};
 use crate::platform::cri::v1;
 use crate::platform::host::{directories, file};
 use crate::platform::rt;
+use crate::state::objects::Objects;
 use crate::types::api::Pod;
+use crate::types::owned::View;
 
 /// The file name in a pod's directory.
 const FILE: &str = "userns";
@@ -19,11 +21,15 @@ const MOST_BYTES: usize = 4096;
 
 impl PodRuntime {
     /// The user namespace of a pod; `None` for a pod in the host's.
-    pub(super) async fn users_of(&self, pod: &Pod) -> Result<Option<v1::UserNamespace>, SandboxError> {
+    pub(super) async fn users_of(
+        &self,
+        pod: &Pod,
+        objects: &View<Objects>,
+    ) -> Result<Option<v1::UserNamespace>, SandboxError> {
         if pod.spec.host_users != Some(false) {
             return Ok(None);
         }
-        let handler = self.handler(pod)?;
+        let handler = handler(pod, &objects.read())?;
         if !self.user_namespaces.borrow().contains(&handler) {
             return Err(SandboxError::NoUserNamespaces { handler });
         }

@@ -24,15 +24,15 @@ mod settings_error;
 mod state_files;
 mod topology_manager;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use crate::platform::config::{Config, Gate, TopologyManager, TopologyPolicy};
 use crate::state::pods::{MemoryBlock, Placements};
 use crate::types::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
 use crate::types::cpu_set::CpuSet;
 use crate::types::metrics::{self, Count};
+use crate::types::owned::{Owned, View};
 use crate::types::sorted::SortedMap;
 
 pub(crate) use cpu_manager::{AllocationRejection, unexpected};
@@ -70,7 +70,7 @@ pub(crate) struct ResourceManagers {
     nodes: Nodes,
     /// With `prefer-closest-numa-nodes`.
     distances: Vec<(u32, Vec<u32>)>,
-    placements: Rc<RefCell<Placements>>,
+    placements: Owned<Placements>,
     state_file: PathBuf,
     /// No valid state file was found, so running containers must be observed.
     is_forgetful: bool,
@@ -127,7 +127,7 @@ impl ResourceManagers {
             topology: config.managers.topology,
             nodes: Nodes::of(&nodes),
             distances,
-            placements: Rc::new(RefCell::new(Placements { keeps_quota, ..Default::default() })),
+            placements: Owned::new(Placements { keeps_quota, ..Default::default() }),
             state_file: config.root_dir.join(CPU_STATE),
             is_forgetful: false,
             unwritten: false,
@@ -136,7 +136,7 @@ impl ResourceManagers {
         let Some(options) = config.managers.static_cpus else {
             // The static policy was disabled: containers pinned earlier get all CPUs.
             if !matches!(&state, State::Nothing) && !matches!(&state, State::Whole(saved) if saved.policy == NONE) {
-                managers.placements.borrow_mut().shared = topology.all();
+                managers.placements.write().shared = topology.all();
                 managers.unwritten = true;
             }
             return Ok(managers);
@@ -211,8 +211,8 @@ impl ResourceManagers {
         Allocatable { cpus: cpus.unwrap_or_default(), memory: self.memory.allocatable() }
     }
 
-    pub(crate) fn placements(&self) -> Rc<RefCell<Placements>> {
-        Rc::clone(&self.placements)
+    pub(crate) fn placements(&self) -> View<Placements> {
+        self.placements.view()
     }
 
     pub(crate) fn is_static(&self) -> bool {
@@ -235,7 +235,7 @@ impl ResourceManagers {
     /// Takes the CPU sets that are possible exclusive ones.
     fn rebuild_cpus(&mut self, found: Vec<(PodUid, String, CpuSet)>) {
         let Some(cpus) = &self.cpus else { return };
-        let mut placements = self.placements.borrow_mut();
+        let mut placements = self.placements.write();
         placements.exclusive = cpus.plausible(found);
         placements.shared = cpus.shared(&placements.exclusive);
         cpus.count(&placements);
@@ -267,7 +267,7 @@ impl ResourceManagers {
     }
 
     fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, AllocationRejection> {
-        let assigned = &self.placements.borrow().exclusive;
+        let assigned = &self.placements.read().exclusive;
         let merged = |policy, scope, resources: Vec<Hints>| {
             let nodes = topology_manager::merge(policy, self.nodes, &self.distances, &resources);
             if policy == TopologyPolicy::SingleNumaNode && nodes.is_none() {
@@ -336,7 +336,7 @@ impl ResourceManagers {
         if self.memory.allocate(pod, memory) {
             self.place_memory();
         }
-        let mut placements = self.placements.borrow_mut();
+        let mut placements = self.placements.write();
         let had = placements.exclusive.get(pod);
         if had.map_or(own.is_empty(), |had| *had == own) {
             return false;
@@ -356,7 +356,7 @@ impl ResourceManagers {
         if self.memory.release_others(&is_kept) {
             self.place_memory();
         }
-        let mut placements = self.placements.borrow_mut();
+        let mut placements = self.placements.write();
         let before = placements.exclusive.len();
         placements.exclusive.retain(|pod, _| is_kept(pod));
         let is_less = placements.exclusive.len() < before;
@@ -375,7 +375,7 @@ impl ResourceManagers {
     pub(crate) fn take_unwritten(&mut self) -> Vec<(PathBuf, String)> {
         let mut texts = Vec::new();
         if std::mem::take(&mut self.unwritten) {
-            let placements = self.placements.borrow();
+            let placements = self.placements.read();
             let text = match &self.cpus {
                 Some(_) => cpu_state::text(STATIC, &placements.shared, &placements.exclusive),
                 None => cpu_state::text(NONE, &CpuSet::EMPTY, &placements.exclusive),
@@ -389,17 +389,17 @@ impl ResourceManagers {
 
     /// Called when a file could not be written.
     pub(crate) fn not_written(&mut self) {
-        self.unwritten = self.cpus.is_some() || !self.placements.borrow().shared.is_empty();
+        self.unwritten = self.cpus.is_some() || !self.placements.read().shared.is_empty();
         self.memory.not_written();
     }
 
-    fn place_memory(&self) {
-        self.placements.borrow_mut().memory = self.memory.placed();
+    fn place_memory(&mut self) {
+        self.placements.write().memory = self.memory.placed();
     }
 
     fn changed(&mut self) {
         let Some(cpus) = &self.cpus else { return };
-        let mut placements = self.placements.borrow_mut();
+        let mut placements = self.placements.write();
         placements.shared = cpus.shared(&placements.exclusive);
         cpus.count(&placements);
         self.unwritten = true;
@@ -447,7 +447,7 @@ mod tests {
 
     /// The shared CPUs, and the state file's text if it must be written.
     fn shown(managers: &mut ResourceManagers) -> (String, Option<String>) {
-        let shared = managers.placements.borrow().shared.to_string();
+        let shared = managers.placements.read().shared.to_string();
         (shared, managers.take_unwritten().pop().map(|(_, text)| text))
     }
 
@@ -485,7 +485,7 @@ mod tests {
         let mut managers = managers(true, whole(&text));
         assert!(!managers.is_forgetful());
         assert_eq!(shown(&mut managers).0, "0,3");
-        assert_eq!(managers.placements.borrow().exclusive.len(), 1);
+        assert_eq!(managers.placements.read().exclusive.len(), 1);
     }
 
     #[test]
@@ -502,7 +502,7 @@ mod tests {
             };
             managers.rebuild(vec![runs("p", "main", "3"), runs("s", "x", "0-2")]);
             assert_eq!(shown(&mut managers).0, "0-2");
-            assert!(managers.placements.borrow().lifts_quota(&"p".into(), "main"));
+            assert!(managers.placements.read().lifts_quota(&"p".into(), "main"));
         }
     }
 

@@ -38,11 +38,11 @@ use crate::state::objects::Objects;
 use crate::state::pods::PodDirs;
 use crate::types::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
-use error::{EnvFileError, Problem};
+use error::Problem;
 use mounts::{MountInputs, PreparedVolume};
 use plan::{Files, Plan, PlannedVolume, Source};
 
-pub(crate) use error::Error;
+pub(crate) use error::{EnvFileError, Error};
 pub(crate) use teardown::{find_pods, remove, tear_down};
 
 /// Inputs of the set-up.

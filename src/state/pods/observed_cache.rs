@@ -1,5 +1,6 @@
 //! The newest observation of each pod. Pure.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -15,10 +16,13 @@ pub(crate) struct ObservedCache {
     pods: SortedMap<PodUid, CachedPod>,
     /// Pods that were gone in the query with this number. Kept while an older query is in progress.
     gone: SortedMap<PodUid, u64>,
-    /// Number of queries begun.
-    begun: u64,
-    under_way: VecDeque<(u64, Weak<()>)>,
+    /// Number of queries begun. Cells, because whoever reads the cache may begin a query.
+    begun: Cell<u64>,
+    under_way: RefCell<VecDeque<Query>>,
 }
+
+/// The number of a query, and whether it is still in progress.
+type Query = (u64, Weak<()>);
 
 #[derive(Debug)]
 struct CachedPod {
@@ -53,15 +57,18 @@ impl ObservedCache {
     }
 
     /// Begins a query.
-    pub(crate) fn begin(&mut self) -> ObservationTicket {
-        self.forget_gone();
-        self.begun += 1;
-        let under_way = Arc::new(());
-        self.under_way.push_back((self.begun, Arc::downgrade(&under_way)));
-        ObservationTicket { number: self.begun, under_way }
+    pub(crate) fn begin(&self) -> ObservationTicket {
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        let query = Arc::new(());
+        let mut under_way = self.under_way.borrow_mut();
+        forget_ended(&mut under_way);
+        under_way.push_back((number, Arc::downgrade(&query)));
+        ObservationTicket { number, under_way: query }
     }
 
     pub(crate) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> ObserveResult {
+        self.forget_gone();
         let newest = self.pods.get(&pod.uid).map(|seen| seen.look).or_else(|| self.gone.get(&pod.uid).copied());
         if newest.is_some_and(|newest| newest > look.number) {
             return ObserveResult::TooLate;
@@ -89,13 +96,18 @@ impl ObservedCache {
 
     /// Forgets pods that no query in progress could report again.
     fn forget_gone(&mut self) {
-        while self.under_way.front().is_some_and(|(_, look)| look.strong_count() == 0) {
-            self.under_way.pop_front();
-        }
-        match self.under_way.front() {
+        let under_way = self.under_way.get_mut();
+        forget_ended(under_way);
+        match under_way.front() {
             Some((oldest, _)) => self.gone.retain(|_, look| *look > *oldest),
             None => self.gone.clear(),
         }
+    }
+}
+
+fn forget_ended(queries: &mut VecDeque<Query>) {
+    while queries.front().is_some_and(|(_, query)| query.strong_count() == 0) {
+        queries.pop_front();
     }
 }
 
@@ -142,10 +154,14 @@ mod tests {
         assert_eq!(cache.gone.len(), 1);
         drop(first);
         let third = cache.begin();
-        assert_eq!((cache.gone.len(), cache.under_way.len()), (0, 2));
+        assert_eq!((cache.gone.len(), cache.under_way.borrow().len()), (1, 2));
+        let mut other = pod(&["b"]);
+        other.uid = PodUid::from("v");
+        cache.observe(other, &third);
+        assert_eq!(cache.gone.len(), 0);
         drop((second, third));
         cache.begin();
-        assert_eq!(cache.under_way.len(), 1);
+        assert_eq!(cache.under_way.borrow().len(), 1);
     }
 
     /// A query begins; or one in progress sees the pod, does not see it, or is dropped.
@@ -201,7 +217,7 @@ mod tests {
             assert_eq!(shown, expected, "{steps:?}");
             if looks.is_empty() {
                 cache.forget_gone();
-                assert!(cache.gone.is_empty() && cache.under_way.is_empty(), "{steps:?}");
+                assert!(cache.gone.is_empty() && cache.under_way.borrow().is_empty(), "{steps:?}");
             }
         }
         looks.len()

@@ -67,14 +67,18 @@ const NOT_ON_THE_PAGE: [(&str, &str); 42] = [
 ];
 
 fn sight<'a>(
-    node_state: &'a NodeState,
+    records: &'a PodRecords,
     seen: &'a ObservedCache,
     certificates: &'a CertificateStatuses,
 ) -> AgentMetrics<'a> {
     AgentMetrics {
         node: "n1",
         cgroup_v2: true,
-        node_state,
+        records,
+        pods: PodCounts::default(),
+        lost_events: 0,
+        store: None,
+        leftovers: 0,
         seen,
         cluster: None,
         certificates,
@@ -126,9 +130,9 @@ fn count_everything() {
 #[test]
 fn metrics_match_upstreams_names_help_and_labels() {
     count_everything();
-    let (mut node_state, certificates) =
-        (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
-    node_state.ending.insert(PodUid::from("u"), Arc::default());
+    let (mut records, certificates) =
+        (PodRecords::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
+    records.ending.insert(PodUid::from("u"), Arc::default());
     let mut seen = ObservedCache::default();
     let look = seen.begin();
     let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
@@ -143,7 +147,7 @@ fn metrics_match_upstreams_names_help_and_labels() {
         pid: None,
     }];
     seen.observe(pod, &look);
-    let ours = parsed::parse(&text(page(&sight(&node_state, &seen, &certificates))));
+    let ours = parsed::parse(&text(page(&sight(&records, &seen, &certificates))));
     let upstream = parsed::parse_recorded(METRICS);
     let is_left_out = |name: &str| NOT_ON_THE_PAGE.iter().any(|(prefix, _)| name.starts_with(prefix));
     let mut met = 0;
@@ -189,10 +193,9 @@ fn metrics_of_upstreams_source_are_on_the_page_or_declared() {
     let declared: Vec<(&str, &str)> = NOT_ON_THE_PAGE.into_iter().chain(NOT_IN_THE_SOURCE).collect();
     let is_left_out = |name: &str| declared.iter().any(|(prefix, _)| name.starts_with(prefix));
     metrics::processors(1, vec![(0, 1)]);
-    let (node_state, certificates) =
-        (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
+    let (records, certificates) = (PodRecords::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
     let seen = ObservedCache::default();
-    let text = text(page(&sight(&node_state, &seen, &certificates)));
+    let text = text(page(&sight(&records, &seen, &certificates)));
     for name in include_str!("../../../../tests/data/upstream-1.36/figures/metric-names.txt").lines() {
         let is_shown = text.contains(&format!("# TYPE {name} ")) || metrics::names().contains(&name);
         // No resize is pending here.
@@ -224,8 +227,8 @@ fn ephemeral_containers_of_all_pods_are_counted() {
         complete: true,
         relisted: false,
     });
-    let (node_state, seen) = (NodeState::new(sources), ObservedCache::default());
-    let ours = parsed::parse(&text(page(&sight(&node_state, &seen, &CertificateStatuses::default()))));
+    let (records, seen) = (PodRecords::new(sources), ObservedCache::default());
+    let ours = parsed::parse(&text(page(&sight(&records, &seen, &CertificateStatuses::default()))));
     assert_eq!(ours["kubelet_managed_ephemeral_containers"].value(&[]), 3.0);
 }
 
@@ -245,15 +248,15 @@ fn probes_have_upstreams_page() {
 
 #[test]
 fn certificate_metrics_show_remaining_time_and_expiry_date() {
-    let (node_state, certificates, seen) =
-        (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default(), ObservedCache::default());
+    let (records, certificates, seen) =
+        (PodRecords::new(Sources::new(&[SourceName::File])), CertificateStatuses::default(), ObservedCache::default());
     certificates.note(
         CertificateKind::Client,
         CertificateEntry { not_after: Some(4_000_000_000), ..CertificateEntry::default() },
     );
     certificates.failed(CertificateKind::Client, "no server".to_owned());
     certificates.failed(CertificateKind::Serving, "no server".to_owned());
-    let ours = parsed::parse(&text(page(&sight(&node_state, &seen, &certificates))));
+    let ours = parsed::parse(&text(page(&sight(&records, &seen, &certificates))));
     let left = ours["kubelet_certificate_manager_client_ttl_seconds"].value(&[]);
     assert!((1e9..3e9).contains(&left), "{left}");
     assert_eq!(ours["kubelet_certificate_manager_client_expiration_renew_errors"].value(&[]), 1.0);

@@ -16,6 +16,7 @@ use async_channel::Sender;
 use crate::control::pod_workers::{State, Worker};
 use crate::control::sync_loop::effect::{Effect, EndCause, EndPod, NodeStatusChange};
 use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::sync_loop::versions::PodVersions;
 use crate::kubelet::admission::{Rejection, check_pressure};
 use crate::kubelet::eviction::{Candidate, Starved};
 use crate::kubelet::status::PodFailure;
@@ -23,10 +24,11 @@ use crate::platform::config::Eviction;
 use crate::platform::host::clock;
 use crate::platform::host::memory_pressure::{MEMORY_PRESSURE, MemoryStalls};
 use crate::platform::rt;
-use crate::state::pods::{PodEvent, PodEviction, PressureObservation, SyncEvent};
+use crate::state::pods::{NodePressures, PodEvent, PodEviction, PressureObservation, SyncEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
+use crate::types::owned::{Owned, View};
 
 pub(super) use observation::{AT_ONCE, measure, observe};
 
@@ -43,6 +45,7 @@ const STALL_REST: Duration = Duration::from_secs(2);
 
 pub(super) struct EvictionManager {
     settings: Rc<Eviction>,
+    pressures: Owned<NodePressures>,
     memory: Rc<RefCell<Memory>>,
     inbox: Sender<SyncEvent>,
     task: Option<rt::Task<()>>,
@@ -66,6 +69,7 @@ impl EvictionManager {
         }
         Self {
             settings: Rc::new(settings.clone()),
+            pressures: Owned::default(),
             memory: Rc::default(),
             inbox: inbox.clone(),
             task: None,
@@ -83,6 +87,10 @@ impl EvictionManager {
 
     pub(super) fn on_memory_stalled(&mut self) {
         self.check_requested = true;
+    }
+
+    pub(super) fn pressures(&self) -> View<NodePressures> {
+        self.pressures.view()
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
@@ -111,7 +119,7 @@ impl EvictionManager {
         pod.is_spared(self.settings.static_pods)
     }
 
-    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
+    pub(super) fn round(&mut self, pods: &PodTable, versions: &PodVersions, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
             self.check_requested = true;
@@ -127,11 +135,11 @@ impl EvictionManager {
         }
         if self.check_requested && !self.is_busy() && self.is_on() && pods.can_work() {
             self.check_requested = false;
-            self.begin(pods);
+            self.begin(pods, versions);
         }
     }
 
-    fn begin(&mut self, pods: &PodTable) {
+    fn begin(&mut self, pods: &PodTable, versions: &PodVersions) {
         let check = PressureCheck {
             settings: Rc::clone(&self.settings),
             memory: Rc::clone(&self.memory),
@@ -139,7 +147,7 @@ impl EvictionManager {
             candidates: self.candidates(pods),
             has_dead: has_dead(pods),
             // A source that is not ready may have a pod for any image.
-            pods: pods.all_sources_ready().then(|| pods.pods_with_images()),
+            pods: pods.all_sources_ready().then(|| versions.pods_with_images(pods)),
         };
         let inbox = self.inbox.clone();
         self.task = Some(rt::spawn(async move {
@@ -162,8 +170,7 @@ impl EvictionManager {
     /// A check has completed.
     pub(super) fn on_observation(&mut self, seen: PressureObservation, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let (changed, conditions) = {
-            let mut node_state = pods.node_state_mut();
-            let pressures = &mut node_state.pressures;
+            let mut pressures = self.pressures.write();
             let changed = pressures.set(&seen.pressures, &pods.runtime().node.node_name, clock::now());
             (changed, pressures.conditions().collect())
         };
@@ -196,7 +203,7 @@ impl EvictionManager {
         if pods.observed().pod(&pod.metadata.uid).is_some_and(|observed| !observed.is_gone()) {
             return Ok(());
         }
-        check_pressure(pod, &pods.node_state().pressures.held(), self.is_spared(pod))
+        check_pressure(pod, &self.pressures.read().held(), self.is_spared(pod))
     }
 }
 
@@ -244,15 +251,16 @@ mod tests {
             let now = rt::now();
             node.pods.apply([Effect::Update(pod("a"))], now);
             let mut manager = EvictionManager::new(&Eviction::default(), node.inbox.clone());
+            let versions = PodVersions::new(Default::default(), node.inbox.clone());
             let gone = PodEviction { signal: "pid.available", ..eviction("gone") };
             let effects = manager.on_evictions(vec![eviction("a"), gone], &node.pods, now);
             assert_eq!(effects, [Effect::End(evict(eviction("a")))]);
             assert_eq!(metrics::labels_of(Count::Evictions), ["memory.available"]);
             assert_eq!(manager.next_due(), Some(now + CLEANUP));
             node.pods.apply(effects, now);
-            manager.round(&node.pods, now);
+            manager.round(&node.pods, &versions, now);
             assert!(!manager.is_settled());
-            manager.round(&node.pods, now + CLEANUP);
+            manager.round(&node.pods, &versions, now + CLEANUP);
             assert!(manager.is_settled());
         });
     }

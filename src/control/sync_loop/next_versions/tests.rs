@@ -1,6 +1,7 @@
 //! Next versions: when they are pulled, taken and given up.
 
 use super::*;
+use crate::control::pod_sources::versions::Versions;
 use crate::control::sync_loop::testing::{Node, with_node};
 use crate::state::pods::{RuntimeState, SourceName, SourcePod, SourceUpdate};
 use crate::types::api::{ContainerStateWaiting, PodPhase, decode};
@@ -20,9 +21,9 @@ const FIRST: &str = "111111111111111111111111020e7021";
 const SECOND: &str = "22222222222222222222222248be6695";
 const THIRD: &str = "3333333333333333333333336e725e81";
 
-fn offer(node: &Node, uid: &str, annotations: &serde_json::Value) {
+fn offer(node: &mut Node, versions: &mut PodVersions, uid: &str, annotations: &serde_json::Value) {
     let source = SourcePod { pod: version(uid, annotations), origin: "/m/web.yaml".into() };
-    let mut update = SourceUpdate {
+    let update = SourceUpdate {
         source: SourceName::File,
         pods: vec![source],
         objects: Vec::new(),
@@ -31,84 +32,88 @@ fn offer(node: &Node, uid: &str, annotations: &serde_json::Value) {
         complete: true,
         relisted: false,
     };
-    let mut node_state = node.pods.node_state_mut();
-    node_state.versions.apply(&mut update, |_| false);
-    node_state.sources.receive(update);
+    let update = versions.on_sources(update, &node.pods);
+    node.pods.receive(update);
 }
 
 /// A node whose runtime is ready, with the first version of a pod, and then the second.
-fn updated(mut node: Node, annotations: &serde_json::Value) -> (Node, NextVersions) {
+fn updated(mut node: Node, annotations: &serde_json::Value) -> (Node, PodVersions, NextVersions) {
     node.pods.relisted();
     let ready = RuntimeState { ready: true, ..RuntimeState::default() };
-    node.pods.node_state_mut().runtime = ready;
-    offer(&node, FIRST, annotations);
-    offer(&node, SECOND, annotations);
-    let nexts = NextVersions::new(node.inbox.clone());
-    (node, nexts)
+    node.pods.record_runtime(ready, rt::now());
+    let mut versions = PodVersions::new(Versions::default(), node.inbox.clone());
+    offer(&mut node, &mut versions, FIRST, annotations);
+    offer(&mut node, &mut versions, SECOND, annotations);
+    let nexts = NextVersions::new(Owned::default().view(), node.inbox.clone());
+    (node, versions, nexts)
 }
 
-fn runs(node: &Node) -> String {
-    let node_state = node.pods.node_state();
-    let uid = node_state.sources.pods().next().map(|source| source.pod.metadata.uid.to_string());
-    uid.unwrap_or_default()
+fn runs(node: &Node, versions: &PodVersions) -> String {
+    let records = node.pods.records();
+    let source = records.sources.pods().next();
+    let runs = source.and_then(|source| versions.read().runs(source).map(|pod| pod.metadata.uid.to_string()));
+    runs.unwrap_or_default()
 }
 
-fn line(node: &Node) -> Option<String> {
-    node.pods.node_state().next_versions.line(&FIRST.into(), rt::now())
+fn line(nexts: &NextVersions) -> Option<String> {
+    nexts.pulls.read().line(&FIRST.into(), rt::now())
 }
 
 #[test]
 fn next_version_is_taken_once_its_images_are_there() {
     with_node(|node| {
-        let (node, mut nexts) = updated(node, &serde_json::json!({}));
+        let (node, mut versions, mut nexts) = updated(node, &serde_json::json!({}));
         let now = rt::now();
-        assert_eq!(nexts.round(&node.pods, now), []);
-        assert_eq!((runs(&node).as_str(), nexts.tasks.len()), (FIRST, 1));
-        assert_eq!(line(&node).as_deref(), Some("pulling (0s so far, attempt 1)"));
-        assert_eq!(node.pods.node_state().next_versions.due(), None);
-        let effects = nexts.on_pulled(&SECOND.into(), Ok(()), &node.pods, now);
-        assert_eq!((effects, runs(&node).as_str(), line(&node)), (vec![Effect::Reconcile], SECOND, None));
-        assert_eq!((nexts.round(&node.pods, now), nexts.tasks.len()), (Vec::new(), 0));
+        assert_eq!(nexts.round(&mut versions, &node.pods, now), []);
+        assert_eq!((runs(&node, &versions).as_str(), nexts.tasks.len()), (FIRST, 1));
+        assert_eq!(line(&nexts).as_deref(), Some("pulling (0s so far, attempt 1)"));
+        assert_eq!(nexts.next_due(), None);
+        let effects = nexts.on_pulled(&SECOND.into(), Ok(()), &mut versions, now);
+        assert_eq!((effects, runs(&node, &versions).as_str(), line(&nexts)), (vec![Effect::Reconcile], SECOND, None));
+        assert_eq!((nexts.round(&mut versions, &node.pods, now), nexts.tasks.len()), (Vec::new(), 0));
     });
 }
 
 #[test]
 fn held_pull_of_a_next_version_is_no_failure() {
     with_node(|node| {
-        let (node, mut nexts) = updated(node, &serde_json::json!({}));
+        let (node, mut versions, mut nexts) = updated(node, &serde_json::json!({}));
         let now = rt::now();
-        nexts.round(&node.pods, now);
+        nexts.round(&mut versions, &node.pods, now);
         let until = Some(now + Duration::from_secs(60));
         let held = Err(Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, "Pull of image waits: x") });
-        assert_eq!(nexts.on_pulled(&SECOND.into(), held, &node.pods, now), [], "no warning");
-        assert_eq!((runs(&node).as_str(), node.pods.node_state().next_versions.due()), (FIRST, until));
+        assert_eq!(nexts.on_pulled(&SECOND.into(), held, &mut versions, now), [], "no warning");
+        assert_eq!((runs(&node, &versions).as_str(), nexts.next_due()), (FIRST, until));
         let expected = "waiting (0s so far, attempt 1): ImagePullWaiting: Pull of image waits: x";
-        assert_eq!(line(&node).as_deref(), Some(expected));
+        assert_eq!(line(&nexts).as_deref(), Some(expected));
     });
 }
 
 #[test]
 fn failed_pull_keeps_the_present_version_and_is_repeated() {
     with_node(|node| {
-        let (node, mut nexts) = updated(node, &serde_json::json!({}));
+        let (node, mut versions, mut nexts) = updated(node, &serde_json::json!({}));
         let now = rt::now();
-        nexts.round(&node.pods, now);
+        nexts.round(&mut versions, &node.pods, now);
         let failed = |until| Err(Waiting { until, ..Waiting::new(Reason::ERR_IMAGE_PULL, "no route") });
         let later = now + Duration::from_secs(10);
-        let effects = nexts.on_pulled(&SECOND.into(), failed(Some(later)), &node.pods, now);
+        let effects = nexts.on_pulled(&SECOND.into(), failed(Some(later)), &mut versions, now);
         let [Effect::Record(event)] = effects.as_slice() else { panic!("{effects:?}") };
         assert_eq!((event.pod.as_str(), &event.reason), (FIRST, &Reason::UPDATE_WAITS));
-        assert_eq!((runs(&node).as_str(), node.pods.node_state().next_versions.due()), (FIRST, Some(later)));
-        assert_eq!(line(&node).as_deref(), Some("pulling again in 10s (0s so far, attempt 1): ErrImagePull: no route"));
-        nexts.round(&node.pods, now);
+        assert_eq!((runs(&node, &versions).as_str(), nexts.next_due()), (FIRST, Some(later)));
+        assert_eq!(
+            line(&nexts).as_deref(),
+            Some("pulling again in 10s (0s so far, attempt 1): ErrImagePull: no route")
+        );
+        nexts.round(&mut versions, &node.pods, now);
         assert!(nexts.tasks.is_empty(), "the back-off lasts");
-        nexts.round(&node.pods, later);
+        nexts.round(&mut versions, &node.pods, later);
         assert_eq!(nexts.tasks.len(), 1);
-        let effects = nexts.on_pulled(&SECOND.into(), failed(None), &node.pods, later);
+        let effects = nexts.on_pulled(&SECOND.into(), failed(None), &mut versions, later);
         assert_eq!(effects, [], "one event for each next version");
         // New Secrets may be what it lacked.
-        nexts.retry(&node.pods, later);
-        nexts.round(&node.pods, later);
+        nexts.retry(later);
+        nexts.round(&mut versions, &node.pods, later);
         assert_eq!(nexts.tasks.len(), 1);
     });
 }
@@ -116,18 +121,18 @@ fn failed_pull_keeps_the_present_version_and_is_repeated() {
 #[test]
 fn newer_version_replaces_the_one_being_pulled_and_a_removed_pod_cancels() {
     with_node(|node| {
-        let (node, mut nexts) = updated(node, &serde_json::json!({}));
+        let (mut node, mut versions, mut nexts) = updated(node, &serde_json::json!({}));
         let now = rt::now();
-        nexts.round(&node.pods, now);
-        offer(&node, THIRD, &serde_json::json!({}));
-        nexts.round(&node.pods, now);
+        nexts.round(&mut versions, &node.pods, now);
+        offer(&mut node, &mut versions, THIRD, &serde_json::json!({}));
+        nexts.round(&mut versions, &node.pods, now);
         assert_eq!(nexts.tasks.keys().map(PodUid::as_str).collect::<Vec<_>>(), [THIRD]);
         // The event of the pull that was cancelled comes late.
-        assert_eq!(nexts.on_pulled(&SECOND.into(), Ok(()), &node.pods, now), []);
-        assert_eq!(runs(&node), FIRST);
-        node.pods.node_state_mut().versions = Default::default();
-        nexts.round(&node.pods, now);
-        assert_eq!((nexts.tasks.len(), line(&node)), (0, None));
+        assert_eq!(nexts.on_pulled(&SECOND.into(), Ok(()), &mut versions, now), []);
+        assert_eq!(runs(&node, &versions), FIRST);
+        let mut versions = PodVersions::new(Versions::default(), node.inbox.clone());
+        nexts.round(&mut versions, &node.pods, now);
+        assert_eq!((nexts.tasks.len(), line(&nexts)), (0, None));
     });
 }
 
@@ -137,12 +142,12 @@ fn full_disk_gives_the_present_version_up_only_if_no_version_is_kept() {
         [(serde_json::json!({}), FIRST), (serde_json::json!({"coracle.dev/keep-versions": "1"}), SECOND)]
     {
         with_node(move |node| {
-            let (node, mut nexts) = updated(node, &annotations);
+            let (node, mut versions, mut nexts) = updated(node, &annotations);
             let now = rt::now();
-            nexts.round(&node.pods, now);
+            nexts.round(&mut versions, &node.pods, now);
             let full = Waiting::new(Reason::ERR_IMAGE_PULL, "write /x: no space left on device");
-            nexts.on_pulled(&SECOND.into(), Err(full), &node.pods, now);
-            assert_eq!(runs(&node), expected);
+            nexts.on_pulled(&SECOND.into(), Err(full), &mut versions, now);
+            assert_eq!(runs(&node, &versions), expected);
         });
     }
 }

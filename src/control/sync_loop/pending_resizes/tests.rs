@@ -171,7 +171,7 @@ fn restart_admits_the_allocated_resources_and_keeps_the_resize_pending() {
         assert_eq!((cpu(&node, "a"), part.pending("a")), ("1".to_owned(), Some(("Deferred".to_owned(), 2))));
         part.retry(&mut node);
         assert_eq!(cpu(&node, "a"), "1");
-        let events = node.pods.node_state().events.borrow().events("node").count();
+        let events = node.ring.borrow().events("node").count();
         assert_eq!(events, 0, "the event was recorded before the restart");
     });
 }

@@ -31,10 +31,10 @@ impl PodTable {
             Effect::MarkStatus(uid) => self.mark_status(uid),
             Effect::Record(event) => self.record(event, now),
             Effect::Reconcile => self.reconcile = true,
-            Effect::RecordError(message) => self.record_error(&message),
+            Effect::RecordError(message) => self.errors.push(message),
             Effect::RecordNode(event) => self.record_node(event, now),
             Effect::Remove(uid) => self.remove(uid),
-            Effect::RemoveDeadContainers => self.workers.give_back(&self.observed.borrow()),
+            Effect::RemoveDeadContainers => self.workers.give_back(&self.observed.read()),
             Effect::ReplaceSandbox { uid, sandbox } => self.workers.found_groupless(&uid, sandbox),
             Effect::Resize { uid, resources, generation } => self.resize(uid, resources, generation),
             Effect::Restart(request) => self.workers.restart(request),
@@ -107,7 +107,7 @@ impl PodTable {
         if let Some(pod) = self.workers.worker(&uid).and_then(|worker| worker.pod.as_ref()) {
             let mut pod = Pod::clone(pod);
             pod.metadata.deletion_timestamp = Some(clock::now());
-            self.node_state.borrow_mut().ending.insert(uid.clone(), Arc::new(pod));
+            self.records.write().ending.insert(uid.clone(), Arc::new(pod));
         }
         self.mark_status(uid);
     }

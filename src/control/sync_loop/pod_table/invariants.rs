@@ -28,14 +28,14 @@ impl PodTable {
 
     /// A source has the pod.
     fn is_wanted(&self, uid: &PodUid) -> bool {
-        let node_state = self.node_state.borrow();
-        let mut wanted = node_state.sources.pods();
-        wanted.any(|source| node_state.running_uid(&source.pod.metadata.uid) == uid)
+        let records = self.records.read();
+        let mut wanted = records.sources.pods();
+        wanted.any(|source| records.running_uid(&source.pod.metadata.uid) == uid)
     }
 
     /// The invariant that the pods break after their work has been started.
     pub(super) fn broken(&self) -> Option<&'static str> {
-        let node_state = self.node_state.borrow();
+        let records = self.records.read();
         let has_worker = |uid: &PodUid| self.worker(uid).is_some();
         let mut syncing = self.workers.iter().filter(|worker| worker.state == State::Sync);
         if !self.relisted {
@@ -44,7 +44,7 @@ impl PodTable {
             Some("only an admitted pod is synced")
         } else if !self.admitted.iter().all(has_worker) {
             Some("an admitted pod has a worker")
-        } else if !self.failed.keys().all(has_worker) || !node_state.ending.keys().all(has_worker) {
+        } else if !self.failed.keys().all(has_worker) || !records.ending.keys().all(has_worker) {
             Some("a pod that ends has a worker until it has ended")
         } else {
             None

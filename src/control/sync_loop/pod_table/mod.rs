@@ -2,26 +2,28 @@
 //!
 //! Parts of the sync loop read the table and return effects. Only [`PodTable::apply`] admits and ends pods.
 
+mod adoption;
 mod allocation;
 mod apply;
 mod event_dedup;
 mod invariants;
 mod node_reports;
 mod observe;
+mod records;
+mod sources;
 mod status;
 mod work;
 
-use std::cell::{Ref, RefCell, RefMut};
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
 use crate::control::cluster::EventSender;
-use crate::control::pleg::Pleg;
+use crate::control::pleg::{Observer, Pleg};
+use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_workers::{PodWorkers, State, Worker};
-use crate::control::sync_loop::NodeState;
 use crate::kubelet::allocation::Allocations;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::{LogLimits, LogManager};
@@ -29,9 +31,13 @@ use crate::kubelet::node::StatusInputs;
 use crate::kubelet::probes::Probes;
 use crate::kubelet::status::PodFailure;
 use crate::platform::config::{Config, Gate};
-use crate::state::pods::{ObservedCache, SyncEvent};
+use crate::state::objects::Objects;
+use crate::state::pods::{EventRing, ObservedCache, SyncEvent};
 use crate::types::api::{Pod, PodUid};
+use crate::types::owned::{Owned, View};
 use crate::types::sorted::{SortedMap, SortedSet};
+
+pub(crate) use records::PodRecords;
 
 use node_reports::NodeReports;
 
@@ -39,9 +45,11 @@ use node_reports::NodeReports;
 const PODS_FIRST: Duration = Duration::from_secs(10);
 
 pub(super) struct PodTable {
-    node_state: Rc<RefCell<NodeState>>,
-    observed: Rc<RefCell<ObservedCache>>,
+    records: Owned<PodRecords>,
+    observed: Owned<ObservedCache>,
     runtime: Rc<PodRuntime>,
+    /// The objects that pods refer to.
+    objects: View<Objects>,
     allocations: Rc<Allocations>,
     workers: PodWorkers,
     probes: Probes,
@@ -62,6 +70,15 @@ pub(super) struct PodTable {
     resized: bool,
     /// The pods must be reconciled with their sources.
     reconcile: bool,
+    /// Errors for the local socket.
+    errors: Vec<String>,
+}
+
+/// What the pod table owns and reads from the start.
+pub(super) struct PodInputs {
+    pub(super) sources: Sources,
+    pub(super) observed: Owned<ObservedCache>,
+    pub(super) objects: View<Objects>,
 }
 
 impl PodTable {
@@ -69,9 +86,11 @@ impl PodTable {
         config: &Config,
         runtime: Rc<PodRuntime>,
         workers: PodWorkers,
-        node_state: Rc<RefCell<NodeState>>,
+        of_pods: PodInputs,
         inbox: Sender<SyncEvent>,
     ) -> Self {
+        let PodInputs { sources, observed, objects } = of_pods;
+        let observer = Observer { runtime: Rc::clone(&runtime), observed: observed.view() };
         let limits = LogLimits {
             file_bytes: config.logs.max_bytes,
             files: config.logs.max_files,
@@ -79,11 +98,12 @@ impl PodTable {
             interval: config.logs.monitor_interval,
         };
         Self {
-            node_state,
-            observed: runtime.seen(),
+            records: Owned::new(PodRecords::new(sources)),
             workers,
             probes: Probes::new(runtime.cri(), runtime.dialer(), runtime.node.node_ips.clone(), inbox.clone()),
-            pleg: Pleg::new(Rc::clone(&runtime), config.pods.sync_frequency, inbox),
+            pleg: Pleg::new(observer, config.pods.sync_frequency, inbox),
+            observed,
+            objects,
             logs: LogManager::start(runtime.cri(), limits),
             allocations: runtime.allocations(),
             runtime,
@@ -95,10 +115,13 @@ impl PodTable {
             relisted: false,
             resized: false,
             reconcile: false,
+            errors: Vec::new(),
         }
     }
 
-    pub(super) fn set_event_sender(&mut self, sender: Option<EventSender>) {
+    /// Records events in this ring. `sender` sends them to the API server; `None` without a cluster.
+    pub(super) fn set_events(&mut self, ring: Rc<RefCell<EventRing>>, sender: Option<EventSender>) {
+        self.reports.events = ring;
         self.reports.sender = sender;
     }
 
@@ -129,20 +152,19 @@ impl PodTable {
     }
 
     pub(super) fn observed(&self) -> Ref<'_, ObservedCache> {
-        self.observed.borrow()
+        self.observed.read()
     }
 
-    pub(super) fn node_state(&self) -> Ref<'_, NodeState> {
-        self.node_state.borrow()
+    pub(super) fn observed_view(&self) -> View<ObservedCache> {
+        self.observed.view()
     }
 
-    /// For the parts of the node state that a part of the loop owns.
-    pub(super) fn node_state_mut(&self) -> RefMut<'_, NodeState> {
-        self.node_state.borrow_mut()
+    pub(super) fn records(&self) -> Ref<'_, PodRecords> {
+        self.records.read()
     }
 
-    pub(super) fn shared_node_state(&self) -> Rc<RefCell<NodeState>> {
-        Rc::clone(&self.node_state)
+    pub(super) fn view(&self) -> View<PodRecords> {
+        self.records.view()
     }
 
     pub(super) fn failed(&self) -> impl Iterator<Item = (&PodUid, &PodFailure)> {
@@ -162,18 +184,23 @@ impl PodTable {
         std::mem::take(&mut self.reconcile)
     }
 
+    /// The errors since the last call.
+    pub(super) fn take_errors(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.errors)
+    }
+
     /// True once after a resize has completed.
     pub(super) fn take_resized(&mut self) -> bool {
         std::mem::take(&mut self.resized)
     }
 
     pub(super) fn all_sources_ready(&self) -> bool {
-        self.node_state.borrow().sources.all_ready()
+        self.records.read().sources.all_ready()
     }
 
     /// Without the runtime every attempt would only count as a failure of the pod.
     pub(super) fn can_work(&self) -> bool {
-        self.relisted && self.node_state.borrow().runtime.ready
+        self.relisted && self.records.read().runtime.ready
     }
 
     /// Whether background work requested at `since` may start: no worker is busy, or the work has waited for
@@ -185,19 +212,12 @@ impl PodTable {
 
     /// The runtime lists the pod but has not reported its containers yet.
     pub(super) fn is_unknown(&self, uid: &PodUid) -> bool {
-        self.workers.is_unseen(uid) && self.observed.borrow().pod(uid).is_none()
+        self.workers.is_unseen(uid) && self.observed.read().pod(uid).is_none()
     }
 
     /// The pods whose specs match `refers`.
     pub(super) fn uids_where(&self, refers: impl Fn(&Pod) -> bool) -> Vec<PodUid> {
         let referring = self.workers.iter().filter(|worker| worker.pod.as_ref().is_some_and(|pod| refers(pod)));
         referring.map(|worker| worker.identity.uid.clone()).collect()
-    }
-
-    /// The pods whose images are needed: all that exist, and the versions that may run again.
-    pub(super) fn pods_with_images(&self) -> Vec<Arc<Pod>> {
-        let node_state = self.node_state.borrow();
-        let pods = self.workers.iter().filter_map(|worker| worker.pod.as_ref());
-        pods.chain(node_state.versions.kept()).map(Arc::clone).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! Events, errors and node status inputs that the node records.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -10,12 +11,14 @@ use crate::control::pod_workers::Identity;
 use crate::control::sync_loop::effect::NodeStatusChange;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::host::clock;
-use crate::state::pods::{EventObject, NewEvent, NodeEvent, PodEvent, RuntimeState, SourceProblem};
+use crate::state::pods::{EventObject, EventRing, NewEvent, NodeEvent, PodEvent, RuntimeState, SourceProblem};
 use crate::types::api::{EventKind, ObjectKind, ObjectMeta, Pod, Reason};
 
 #[derive(Default)]
 pub(super) struct NodeReports {
     pub(super) dedup: EventDedup,
+    /// The event sender marks the events that the API server has.
+    pub(super) events: Rc<RefCell<EventRing>>,
     /// `None` without a cluster.
     pub(super) sender: Option<EventSender>,
     pub(super) status: Rc<StatusInputs>,
@@ -61,21 +64,16 @@ impl PodTable {
         self.note(NewEvent::of_pod(object, Some(pod), event), now);
     }
 
-    /// Records the error for the local socket.
-    pub(in crate::control::sync_loop) fn record_error(&self, message: &str) {
-        self.node_state.borrow_mut().note_error(message, clock::now());
-    }
-
-    pub(in crate::control::sync_loop) fn record_runtime(&self, state: RuntimeState, now: Instant) {
+    pub(in crate::control::sync_loop) fn record_runtime(&mut self, state: RuntimeState, now: Instant) {
         self.reports.status.runtime(state.clone(), now);
         if !state.message.is_empty() {
-            self.record_error(&state.message);
+            self.errors.push(state.message.clone());
         }
-        self.node_state.borrow_mut().runtime = state;
+        self.records.write().runtime = state;
     }
 
     fn note(&self, event: NewEvent, now: Instant) {
-        self.node_state.borrow().events.borrow_mut().note(event, clock::now(), now);
+        self.reports.events.borrow_mut().note(event, clock::now(), now);
         if let Some(sender) = &self.reports.sender {
             sender.on_new_events();
         }

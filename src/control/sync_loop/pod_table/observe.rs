@@ -14,22 +14,19 @@ impl PodTable {
     /// True if the runtime has the pod and its state changed.
     pub(in crate::control::sync_loop) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> bool {
         let uid = pod.uid.clone();
-        let taken = self.observed.borrow_mut().observe(pod, look);
+        let taken = self.observed.write().observe(pod, look);
         if taken != ObserveResult::TooLate {
             self.workers.seen(&uid);
         }
         if taken != ObserveResult::News {
             return false;
         }
-        let observed = Rc::clone(&self.observed);
-        let observed = observed.borrow();
-        let pod = observed.pod(&uid);
+        let pod = self.observed.read().pod(&uid).cloned();
         let exists = pod.is_some();
-        self.node_state.borrow_mut().followers.on_observation(&uid, pod.map(|pod| &**pod));
         match pod {
             Some(pod) => {
-                self.pleg.watch(pod);
-                self.logs.set_pod_logs(&uid, kept_logs(&self.runtime.dirs, pod));
+                self.pleg.watch(&pod);
+                self.logs.set_pod_logs(&uid, kept_logs(&self.runtime.dirs, &pod));
             }
             None => {
                 self.pleg.forget(&uid);
@@ -48,7 +45,7 @@ impl PodTable {
     ) -> (Vec<ObservedPod>, ObservationTicket) {
         let listed: SortedSet<PodUid> = relist.pods.iter().chain(&relist.unseen).map(|pod| pod.uid.clone()).collect();
         let gone: Vec<ObservedPod> = {
-            let observed = self.observed.borrow();
+            let observed = self.observed.read();
             let gone = observed.iter().filter(|pod| !listed.contains(&pod.uid));
             gone.map(|pod| ObservedPod::new(pod.uid.clone(), &pod.namespace, &pod.name)).collect()
         };
@@ -70,7 +67,7 @@ impl PodTable {
 
     /// The observed pod without the running containers whose `postStart` hook has not completed.
     pub(super) fn as_started(&self, uid: &PodUid) -> Rc<ObservedPod> {
-        let Some(observed) = self.observed.borrow().pod(uid).cloned() else {
+        let Some(observed) = self.observed.read().pod(uid).cloned() else {
             return Rc::new(ObservedPod::new(uid.clone(), "", ""));
         };
         match self.workers.hooked(uid) {

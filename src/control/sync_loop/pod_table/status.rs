@@ -28,7 +28,7 @@ impl PodTable {
     }
 
     pub(in crate::control::sync_loop) fn refresh_status(
-        &self,
+        &mut self,
         uid: &PodUid,
         resize: Resize<'_>,
         devices: &[AllocatedDevices],
@@ -36,17 +36,17 @@ impl PodTable {
         let Some(worker) = self.workers.worker(uid) else { return };
         let Some(pod) = &worker.pod else { return };
         let observed = self.as_started(uid);
-        let mut node_state = self.node_state.borrow_mut();
+        let records = self.records.read();
         let status = pod_status(&StatusInput {
             pod,
             observed: &observed,
-            previous: node_state.statuses.status(uid).map(|status| &**status),
+            previous: records.statuses.status(uid).map(|status| &**status),
             waiting: &worker.waiting,
             backing_off: self.workers.backing_off(uid),
             probed: self.probes.probed(uid),
             host_ips: &self.runtime.node.node_ips.current(),
-            recursive_read_only: self.runtime.mounts_read_only_recursively(pod),
-            runtime_name: &node_state.runtime.name,
+            recursive_read_only: self.runtime.mounts_read_only_recursively(pod, &self.objects.read()),
+            runtime_name: &records.runtime.name,
             now: clock::now(),
             ended: worker.state != State::Sync,
             failed: self.failed.get(uid),
@@ -56,8 +56,9 @@ impl PodTable {
             replaced: self.workers.replaced(uid),
         });
         let status = self.last_status(worker, pod, status);
-        count_terminations(node_state.statuses.status(uid).map_or(&pod.status, |known| known), &status);
-        node_state.statuses.set(uid, status);
+        count_terminations(records.statuses.status(uid).map_or(&pod.status, |known| known), &status);
+        drop(records);
+        self.records.write().statuses.set(uid, status);
     }
 
     /// For an ended pod, reports containers that were never observed to exit as lost.

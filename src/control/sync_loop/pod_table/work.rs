@@ -6,7 +6,6 @@ use std::time::Instant;
 use super::PodTable;
 use crate::control::pod_workers::{Kind, Resizing};
 use crate::kubelet::allocation::resize_message;
-use crate::platform::host::clock;
 use crate::state::pods::{PodEvent, WorkResult};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
@@ -15,8 +14,8 @@ impl PodTable {
     /// same uid, if any.
     pub(in crate::control::sync_loop) fn start_work(&mut self, now: Instant) -> Vec<(PodUid, Option<Arc<Pod>>)> {
         let ended = {
-            let runtime = &self.node_state.borrow().runtime;
-            self.workers.start_work(&self.observed.borrow(), &self.probes, runtime, now)
+            let runtime = &self.records.read().runtime;
+            self.workers.start_work(&self.observed.read(), &self.probes, runtime, now)
         };
         for (uid, generation) in self.workers.take_resized() {
             let Some(pod) = self.workers.worker(&uid).and_then(|worker| worker.pod.clone()) else { continue };
@@ -46,10 +45,10 @@ impl PodTable {
             if !matches!(result, WorkResult::Synced { warnings, .. } if !warnings.is_empty()) {
                 log!(warn, "failed to sync pod", pod = name, error = failure);
             }
-            self.node_state.borrow_mut().note_error(&format!("{name}: {failure}"), clock::now());
+            self.errors.push(format!("{name}: {failure}"));
         }
-        if let WorkResult::Cleaned { purged, left } = result {
-            self.note_leftovers(uid, *purged, left);
+        if let WorkResult::Cleaned { left, .. } = result {
+            self.log_leftovers(uid, left);
         }
         self.record_failure(uid, result, now);
         if let WorkResult::Synced { warnings, .. } | WorkResult::Refreshed { warnings, .. } = result {
@@ -65,13 +64,10 @@ impl PodTable {
 
     /// Logs what could not be removed of an ended pod. Once no source has the pod, the removal of orphaned directories
     /// tries again.
-    fn note_leftovers(&mut self, uid: &PodUid, purged: bool, left: &[String]) {
+    fn log_leftovers(&self, uid: &PodUid, left: &[String]) {
         let name = self.workers.worker(uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
         for error in left {
             log!(warn, "failed to remove files of ended pod, trying again later", pod = name, error = error);
-        }
-        if purged {
-            self.node_state.borrow_mut().leftovers.add(left);
         }
     }
 
@@ -92,7 +88,7 @@ impl PodTable {
 
     /// Refreshes volumes whose contents are republished periodically.
     pub(in crate::control::sync_loop) fn refresh_republished_volumes(&mut self) {
-        let objects = self.runtime.objects.borrow();
+        let objects = self.objects.read();
         self.workers.volumes_due(|pod| objects.is_republished(pod));
     }
 
@@ -106,10 +102,10 @@ impl PodTable {
         self.pleg.forget(uid);
         self.probes.forget(uid);
         self.reports.dedup.forget(uid);
-        let mut node_state = self.node_state.borrow_mut();
-        node_state.statuses.forget(uid);
-        node_state.ending.remove(uid);
-        drop(node_state);
+        let mut records = self.records.write();
+        records.statuses.forget(uid);
+        records.ending.remove(uid);
+        drop(records);
         self.dirty.remove(uid);
         self.failed.remove(uid);
         self.admitted.remove(uid);

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::golden;
 use super::*;
+use crate::kubelet::volumes::EnvFileError;
 use crate::state::objects::SourceObject;
 use crate::types::api::{ConfigMap, Secret, Time, decode};
 
@@ -185,7 +186,7 @@ fn variable_from_a_file_has_the_files_value() {
         let error = environment(env(false), &one).unwrap_err().to_string();
         assert_eq!(error, "environment variable key \"C\" not found in file \"/v/env\"");
     }
-    let wrong = [first(), in_file(Err("line 1: no '='".into()))];
+    let wrong = [first(), in_file(Err(EnvFileError::Line(1, "no '='")))];
     let error = environment(env(true), &wrong).unwrap_err().to_string();
     assert_eq!(error, "couldn't parse env file: line 1: no '='");
 }

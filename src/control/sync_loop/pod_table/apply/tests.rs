@@ -36,7 +36,7 @@ fn every_end_terminates_the_worker_and_records_its_reason() {
             assert_eq!(node.pods.failed.get(&uid).map(|failed| &failed.reason), Some(&Reason::EVICTED));
             assert!(node.pods.take_dirty().contains(&uid), "{cause:?}");
         }
-        let recorded = node.pods.node_state().events.borrow().events("node").count();
+        let recorded = node.ring.borrow().events("node").count();
         assert_eq!(recorded, CAUSES.len());
     });
 }
@@ -58,9 +58,9 @@ fn removed_pod_is_shown_as_ending_until_forgotten() {
     with_node(|mut node| {
         let uid = admitted(&mut node, "a");
         node.pods.apply([Effect::Remove(uid.clone())], rt::now());
-        assert!(node.pods.node_state().ending.contains_key(&uid));
+        assert!(node.pods.records().ending.contains_key(&uid));
         node.pods.forget(&uid);
-        assert!(node.pods.node_state().ending.is_empty());
+        assert!(node.pods.records().ending.is_empty());
         assert!(!node.pods.is_admitted(&uid) && !node.pods.take_dirty().contains(&uid));
     });
 }
@@ -82,17 +82,17 @@ fn changed_node_addresses_appear_in_every_status() {
     with_node(|mut node| {
         let uids = ["a", "b"].map(|uid| admitted(&mut node, uid));
         node.pods.take_dirty();
-        let shown = |node: &Node, uid: &PodUid| {
+        let shown = |node: &mut Node, uid: &PodUid| {
             node.pods.refresh_status(uid, Resize::default(), &[]);
-            node.pods.node_state().statuses.status(uid).map(|status| status.host_ip.clone())
+            node.pods.records().statuses.status(uid).map(|status| status.host_ip.clone())
         };
-        assert_eq!(shown(&node, &uids[0]).as_deref(), Some("10.77.0.1"));
+        assert_eq!(shown(&mut node, &uids[0]).as_deref(), Some("10.77.0.1"));
         assert!(node.pods.runtime().node.node_ips.update(&["10.0.0.9".parse().unwrap()]));
         node.pods.mark_all_statuses();
         let dirty = node.pods.take_dirty();
         for uid in &uids {
             assert!(dirty.contains(uid));
-            assert_eq!(shown(&node, uid).as_deref(), Some("10.0.0.9"));
+            assert_eq!(shown(&mut node, uid).as_deref(), Some("10.0.0.9"));
         }
     });
 }
@@ -105,21 +105,21 @@ fn exits_decide_the_phase_of_a_preempted_pod() {
         let uid = main.metadata.uid.clone();
         let admit = Effect::Admit { uid: uid.clone(), after: Vec::new() };
         node.pods.apply([Effect::Update(Arc::new(main)), admit], rt::now());
-        let refresh = |node: &Node, uid: &PodUid| {
+        let refresh = |node: &mut Node, uid: &PodUid| {
             node.pods.refresh_status(uid, Resize::default(), &[]);
-            node.pods.node_state().statuses.status(uid).map(|status| status.phase)
+            node.pods.records().statuses.status(uid).map(|status| status.phase)
         };
         let see = |node: &mut Node, state| {
             let mut seen = ObservedPod::new(uid.clone(), "default", "a");
             *seen.containers = vec![ObservedContainer::seen("c", "main", "s", state)];
-            let look = node.pods.runtime().seen().borrow_mut().begin();
+            let look = node.pods.observed().begin();
             node.pods.observe(seen, &look);
         };
         see(&mut node, ContainerState::Running { started_at: 1 });
-        refresh(&node, &uid);
+        refresh(&mut node, &uid);
         node.pods.apply([end(&uid, EndCause::Preempted, Reason::PREEMPTING)], rt::now());
-        assert_eq!(refresh(&node, &uid), Some(PodPhase::Failed));
+        assert_eq!(refresh(&mut node, &uid), Some(PodPhase::Failed));
         see(&mut node, ContainerState::Exited(Box::new(Exit { code: 0, ..Exit::default() })));
-        assert_eq!(refresh(&node, &uid), Some(PodPhase::Succeeded));
+        assert_eq!(refresh(&mut node, &uid), Some(PodPhase::Succeeded));
     });
 }

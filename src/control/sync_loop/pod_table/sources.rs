@@ -1,0 +1,61 @@
+//! Stores what the sources report.
+
+use std::sync::Arc;
+
+use super::{PodTable, adoption};
+use crate::control::pod_sources::merge::Changes;
+use crate::state::pods::{SourcePod, SourceProblem, SourceUpdate};
+use crate::types::api::{Pod, PodUid};
+
+impl PodTable {
+    /// Stores the update. [`Self::take_changes`] computes its effects.
+    pub(in crate::control::sync_loop) fn receive(&mut self, update: SourceUpdate) {
+        self.errors.extend(update.problems.iter().map(ToString::to_string));
+        self.records.write().sources.receive(update);
+    }
+
+    /// Replaces each pod of the sources for which `version` returns another one.
+    pub(in crate::control::sync_loop) fn replace_pods(&mut self, version: impl Fn(&SourcePod) -> Option<Arc<Pod>>) {
+        self.records.write().sources.replace_pods(version);
+    }
+
+    /// Stores the refused objects of manifests. Returns those that are new.
+    pub(in crate::control::sync_loop) fn refuse(&mut self, refused: Vec<SourceProblem>) -> Vec<SourceProblem> {
+        self.records.write().sources.refuse(refused)
+    }
+
+    /// The changes of the wanted pods since the last call.
+    pub(in crate::control::sync_loop) fn take_changes(&mut self) -> Changes {
+        let observed = self.observed.read();
+        let runs = |uid: &PodUid| observed.pod(uid).is_some() || self.workers.is_unseen(uid);
+        self.records.write().sources.changes(runs)
+    }
+
+    /// The source no longer has the pod. Returns its running uid.
+    pub(in crate::control::sync_loop) fn take_running_uid(&mut self, uid: PodUid) -> PodUid {
+        let taken_over = self.records.write().takeovers.remove(&uid);
+        taken_over.unwrap_or(uid)
+    }
+
+    /// The pod, under its running uid if another kubelet started it.
+    pub(in crate::control::sync_loop) fn under_running_uid(&mut self, pod: &Arc<Pod>) -> Arc<Pod> {
+        let Some(uid) = self.find_running_uid(pod) else { return Arc::clone(pod) };
+        self.records.write().takeovers.insert(pod.metadata.uid.clone(), uid.clone());
+        let mut taken = Pod::clone(pod);
+        taken.metadata.uid = uid;
+        Arc::new(taken)
+    }
+
+    fn find_running_uid(&self, pod: &Pod) -> Option<PodUid> {
+        let manifest_uid = &pod.metadata.uid;
+        if let Some(uid) = self.records.read().takeovers.get(manifest_uid) {
+            return Some(uid.clone());
+        }
+        let observed = self.observed.read();
+        let all = observed.iter().map(|rc| &**rc).chain(self.workers.all_unseen());
+        if all.clone().any(|observed| observed.uid == *manifest_uid) {
+            return None;
+        }
+        adoption::running_uid(pod, all.filter(|observed| self.worker(&observed.uid).is_none()))
+    }
+}

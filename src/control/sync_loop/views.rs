@@ -1,0 +1,22 @@
+//! What the sync loop shows to the servers. Each value has one owner, which writes it.
+
+use crate::control::pod_sources::versions::Versions;
+use crate::control::sync_loop::next_version_pulls::NextVersionPulls;
+use crate::control::sync_loop::pod_table::PodRecords;
+use crate::state::objects::Objects;
+use crate::state::pods::{NodePressures, ObservedCache};
+use crate::types::owned::View;
+
+#[derive(Clone)]
+pub(crate) struct NodeViews {
+    pub(crate) records: View<PodRecords>,
+    pub(crate) observed: View<ObservedCache>,
+    pub(crate) objects: View<Objects>,
+    pub(crate) versions: View<Versions>,
+    pub(crate) next_versions: View<NextVersionPulls>,
+    pub(crate) pressures: View<NodePressures>,
+    /// Errors of directories of former pods that could not be removed.
+    pub(crate) leftovers: View<Vec<String>>,
+    /// Number of pods whose status has not been reported.
+    pub(crate) unreported: View<usize>,
+}
