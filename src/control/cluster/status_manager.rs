@@ -14,15 +14,17 @@ use crate::platform::rt;
 use crate::state::pods::{MirrorDone, ReportDone, ReportOutcome, SourcePod, SyncEvent};
 use crate::types::api::{Pod, PodStatus, PodUid, Time};
 use crate::types::metrics::{self, Timed};
+use crate::types::owned::{Owned, View};
 use crate::types::sorted::SortedMap;
 use crate::types::time::jitter;
 
-/// Sends pod statuses, deletions and mirror pod changes to the API server.
+/// Sends pod statuses, deletions and mirror pod changes to the API server. Does nothing without a cluster.
+#[derive(Default)]
 pub(crate) struct StatusManager {
-    client: Client,
-    node: String,
-    inbox: Sender<SyncEvent>,
+    server: Option<Server>,
     reports: StatusQueue,
+    /// Number of pods whose status has not been reported.
+    unreported: Owned<usize>,
     /// The uid of the Node object; empty while unknown. Mirror pods are not created without it.
     node_uid: String,
     /// Mirror pods being created or deleted, or that recently were, and when the next step may be tried.
@@ -33,6 +35,13 @@ pub(crate) struct StatusManager {
     own_complete: bool,
     mirrors: Vec<Arc<Pod>>,
     tasks: Vec<rt::Task<()>>,
+}
+
+/// The API server, and the node that reports to it.
+struct Server {
+    client: Client,
+    node: String,
+    inbox: Sender<SyncEvent>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     wake: rt::Task<()>,
 }
@@ -58,22 +67,17 @@ const SETTLES: Duration = Duration::from_secs(10);
 const RETRY_MIRROR: Duration = Duration::from_secs(20);
 
 impl StatusManager {
-    pub(crate) fn new(client: Client, node: &str, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn set_cluster(&mut self, client: Client, node: &str, inbox: Sender<SyncEvent>) {
         let wake = rt::spawn(wake(client.clone(), inbox.clone()));
-        Self {
-            wake,
-            client,
-            node: node.to_owned(),
-            inbox,
-            reports: StatusQueue::default(),
-            node_uid: String::new(),
-            mirrored: SortedMap::new(),
-            own: Vec::new(),
-            ending: Vec::new(),
-            own_complete: false,
-            mirrors: Vec::new(),
-            tasks: Vec::new(),
-        }
+        self.server = Some(Server { wake, client, node: node.to_owned(), inbox });
+    }
+
+    pub(crate) fn has_cluster(&self) -> bool {
+        self.server.is_some()
+    }
+
+    pub(crate) fn unreported(&self) -> View<usize> {
+        self.unreported.view()
     }
 
     /// Sets the uid of the Node object. The API server removes the mirror pods of an earlier Node object; new ones
@@ -82,8 +86,11 @@ impl StatusManager {
         uid.clone_into(&mut self.node_uid);
     }
 
-    /// The API server's current state of the pod.
+    /// The API server's current state of the pod. It counts as reported until the node reports a status.
     pub(crate) fn on_server_pod(&mut self, pod: &Pod) {
+        if self.server.is_none() || pod.is_static() {
+            return;
+        }
         self.reports.on_server_status(&pod.metadata.uid, target(pod), &pod.status, version(pod));
     }
 
@@ -133,15 +140,8 @@ impl StatusManager {
         self.reports.are_under_way()
     }
 
-    /// Number of pods whose status has not been reported.
-    pub(crate) fn unreported(&self) -> usize {
-        self.reports.unreported()
-    }
-
-    pub(crate) fn due(&self) -> Option<Instant> {
-        if !self.client.gate().admits(Rank::Status) {
-            return None;
-        }
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.server.as_ref().filter(|server| server.client.gate().admits(Rank::Status))?;
         let mirrored = self.mirrored.values().filter_map(|state| match state {
             Mirrored::UnderWay => None,
             Mirrored::Settles(moment) | Mirrored::Failed(moment) => Some(*moment),
@@ -155,17 +155,23 @@ impl StatusManager {
     }
 
     /// Starts the due requests, if statuses are admitted.
-    pub(crate) fn start(&mut self, now: Instant) {
+    pub(crate) fn round(&mut self, now: Instant) {
+        self.start(now);
+        *self.unreported.write() = self.reports.unreported();
+    }
+
+    fn start(&mut self, now: Instant) {
+        let Some(Server { client, inbox, .. }) = &self.server else { return };
         self.tasks.retain(|task| !task.is_finished());
-        if !self.client.gate().admits(Rank::Status) {
+        if !client.gate().admits(Rank::Status) {
             self.reports.settle();
             return;
         }
         if self.reports.doubts_watch(now) {
-            self.client.on_restored();
+            client.on_restored();
         }
         for job in self.reports.next(now) {
-            let (client, inbox) = (self.client.clone(), self.inbox.clone());
+            let (client, inbox) = (client.clone(), inbox.clone());
             self.tasks.push(rt::spawn(async move {
                 let begun = rt::now();
                 let outcome = report(&client, &job).await;
@@ -181,28 +187,25 @@ impl StatusManager {
     }
 
     fn start_mirrors(&mut self, now: Instant) {
+        let Some(Server { client, node, inbox, .. }) = &self.server else { return };
         self.mirrored.retain(|_, state| match state {
             Mirrored::UnderWay => true,
             Mirrored::Settles(moment) | Mirrored::Failed(moment) => *moment > now,
         });
-        for step in self.mirror_steps() {
+        let Self { own, ending, mirrors, node_uid, .. } = self;
+        for step in mirror_pods::steps(own, ending, mirrors, self.own_complete, node, node_uid) {
             let (MirrorStep::Delete { namespace, name, .. } | MirrorStep::Create { namespace, name, .. }) = &step;
             let name = crate::types::api::full_name(name, namespace);
             if self.mirrored.contains_key(&name) {
                 continue;
             }
             self.mirrored.insert(name.clone(), Mirrored::UnderWay);
-            let (client, inbox) = (self.client.clone(), self.inbox.clone());
+            let (client, inbox) = (client.clone(), inbox.clone());
             self.tasks.push(rt::spawn(async move {
                 let failure = carry_out(&client, step).await.err().map(|error| error.to_string());
                 let _ = inbox.send(SyncEvent::Mirrored(MirrorDone { name, failure })).await;
             }));
         }
-    }
-
-    fn mirror_steps(&self) -> Vec<MirrorStep> {
-        let Self { own, ending, mirrors, node, node_uid, .. } = self;
-        mirror_pods::steps(own, ending, mirrors, self.own_complete, node, node_uid)
     }
 
     pub(crate) fn reported(&mut self, done: &ReportDone, now: Instant) {
@@ -211,8 +214,9 @@ impl StatusManager {
             ReportOutcome::Invalid(why) => log!(warn, "API server refuses pod status", pod = done.pod, error = why),
             ReportOutcome::Accepted { .. } | ReportOutcome::Unknown => {}
         }
-        if self.reports.done(&done.pod, &done.outcome, now, |wait| jitter(wait, 0.5, rt::random())) {
-            self.client.begin_history();
+        let is_restored = self.reports.done(&done.pod, &done.outcome, now, |wait| jitter(wait, 0.5, rt::random()));
+        if let Some(server) = self.server.as_ref().filter(|_| is_restored) {
+            server.client.begin_history();
         }
     }
 
@@ -305,5 +309,20 @@ async fn carry_out(client: &Client, step: MirrorStep) -> Result<(), ApiError> {
                 _ => Ok(()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_reported_without_a_cluster() {
+        let mut manager = StatusManager::default();
+        let pod = Pod::default();
+        manager.on_server_pod(&pod);
+        manager.set_pod_status(&pod.metadata.uid, &PodStatus::default(), true, Time::from_unix_nanos(0));
+        manager.round(Instant::now());
+        assert_eq!((manager.next_due(), manager.is_reporting(), *manager.unreported().read()), (None, false, 0));
     }
 }

@@ -38,9 +38,9 @@ impl SyncLoop {
             SyncEvent::CsiDriversChanged => return self.on_csi_drivers_changed(now),
             SyncEvent::DevicesRefused(uid, why) => parts.admission.on_devices_refused(&uid, &why, pods),
             SyncEvent::VolumesRefused(uid, message) => parts.admission.on_volumes_refused(&uid, message, pods),
-            SyncEvent::Reported(done) => return parts.reporting.on_reported(&done, now),
-            SyncEvent::StatusesAdmitted => return parts.reporting.on_statuses_admitted(),
-            SyncEvent::Mirrored(done) => return parts.reporting.on_mirrored(done, now),
+            SyncEvent::Reported(done) => return parts.status_manager.reported(&done, now),
+            SyncEvent::StatusesAdmitted => return parts.status_manager.admitted(),
+            SyncEvent::Mirrored(done) => return parts.status_manager.mirrored(done, now),
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
             SyncEvent::VersionRequest(request) => parts.versions.on_request(request),
             SyncEvent::NextVersionPulled { uid, pulled } => {
@@ -72,7 +72,7 @@ impl SyncLoop {
     }
 
     fn on_node_terms(&mut self, terms: NodeFields, now: Instant) {
-        self.parts.reporting.on_node_terms(&terms);
+        self.parts.status_manager.node_is(&terms.uid);
         let is_news = self.parts.objects.on_node_terms(&terms);
         self.parts.admission.on_node_terms(terms);
         if is_news {
@@ -97,7 +97,7 @@ impl SyncLoop {
         }
         let resizing = self.pods.work_done(&uid, is_observed, &result, now);
         if matches!(result, WorkResult::Stopped) {
-            self.static_pod_ended(&uid, now);
+            self.static_pod_ended(&uid);
         }
         let after = self.pods.workers().resizing(&uid);
         let event = self.pods.worker(&uid).and_then(|worker| pending_resizes::on_work_done(worker, &resizing, after));
@@ -109,10 +109,9 @@ impl SyncLoop {
     }
 
     /// Deletes the mirror pod of a removed static pod, which has ended now.
-    fn static_pod_ended(&mut self, uid: &PodUid, now: Instant) {
+    fn static_pod_ended(&mut self, uid: &PodUid) {
         if self.pods.records().is_ending_static(uid) {
-            let effects = self.parts.reporting.on_sources_changed(&self.pods);
-            self.pods.apply(effects, now);
+            self.update_mirror_pods();
         }
     }
 

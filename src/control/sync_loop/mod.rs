@@ -30,7 +30,6 @@ mod pod_requests;
 mod pod_table;
 mod recent_errors;
 mod relist;
-mod reporting;
 mod round;
 mod shown_pods;
 mod shutdown;
@@ -184,7 +183,7 @@ impl SyncLoop {
             next_versions: self.parts.next_versions.view(),
             pressures: self.parts.eviction.pressures(),
             leftovers: self.parts.orphans.leftovers(),
-            unreported: self.parts.reporting.unreported(),
+            unreported: self.parts.status_manager.unreported(),
         }
     }
 
@@ -238,7 +237,7 @@ impl SyncLoop {
             (Part::ObjectWatch, self.parts.objects.next_due()),
             (Part::PodWorkers, self.pods.workers().due().filter(|_| works)),
             (Part::Shutdown, self.parts.shutdown.next_due()),
-            (Part::StatusManager, self.parts.reporting.next_due()),
+            (Part::StatusManager, self.parts.status_manager.next_due()),
             (Part::Versions, self.versions_due(works)),
         ]
     }

@@ -19,7 +19,6 @@ use crate::control::sync_loop::object_watch::ObjectWatch;
 use crate::control::sync_loop::oom::OomWatcher;
 use crate::control::sync_loop::orphans::Orphans;
 use crate::control::sync_loop::pending_resizes::PendingResizes;
-use crate::control::sync_loop::reporting::Reporting;
 use crate::control::sync_loop::shutdown::NodeShutdown;
 use crate::control::sync_loop::storage_limits::StorageLimits;
 use crate::control::sync_loop::versions::PodVersions;
@@ -50,9 +49,9 @@ pub(super) struct Parts {
     pub(super) objects: ObjectWatch,
     pub(super) oom: OomWatcher,
     pub(super) orphans: Orphans,
-    pub(super) reporting: Reporting,
     pub(super) resizes: PendingResizes,
     pub(super) shutdown: NodeShutdown,
+    pub(super) status_manager: StatusManager,
     pub(super) storage_limits: StorageLimits,
     pub(super) versions: PodVersions,
 }
@@ -91,9 +90,9 @@ impl Parts {
             objects: ObjectWatch::new(objects, Rc::clone(&csi)),
             oom: OomWatcher::new(groups, inbox),
             orphans: Orphans::new(csi),
-            reporting: Reporting::default(),
             resizes: PendingResizes::default(),
             shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
+            status_manager: StatusManager::default(),
             storage_limits: StorageLimits::new(inbox.clone()),
             versions: PodVersions::new(versions, inbox.clone()),
         }
@@ -101,7 +100,7 @@ impl Parts {
 
     /// Connects the parts to a cluster.
     pub(super) fn join(&mut self, client: &Client, store: &OfflineStore, node: &str, inbox: &Sender<SyncEvent>) {
-        self.reporting.set_manager(StatusManager::new(client.clone(), node, inbox.clone()));
+        self.status_manager.set_cluster(client.clone(), node, inbox.clone());
         let follower = ObjectWatcher::new(client.clone(), store.clone(), inbox.clone());
         self.objects.set_cluster(follower, store.clone());
         self.csi_drivers.set_in_cluster();

@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use crate::control::pod_workers::State;
 use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
+use crate::platform::host::clock;
 use crate::types::api::PodUid;
 
 impl SyncLoop {
@@ -46,9 +48,9 @@ impl SyncLoop {
         let effects = self.parts.versions.round(&self.pods, now);
         self.apply(effects, now);
         self.health.begin(Activity::Reporting);
-        self.parts.reporting.round(now);
+        self.parts.status_manager.round(now);
         self.health.begin(Activity::ShutdownEnd);
-        let is_reporting = self.parts.reporting.is_reporting();
+        let is_reporting = self.parts.status_manager.is_reporting();
         self.parts.shutdown.release_inhibitor(is_reporting, now);
         self.errors.note_all(self.pods.take_errors());
     }
@@ -71,8 +73,7 @@ impl SyncLoop {
                 }
                 if was_static {
                     // A successor of the same uid has the same mirror pod.
-                    let effects = self.parts.reporting.on_sources_changed(&self.pods);
-                    self.pods.apply(effects, now);
+                    self.update_mirror_pods();
                 }
             }
             self.health.begin(Activity::PendingResizes);
@@ -96,10 +97,25 @@ impl SyncLoop {
 
     fn forget(&mut self, uid: &PodUid) {
         self.pods.forget(uid);
-        self.parts.reporting.forget(uid);
+        self.parts.status_manager.forget(uid);
         self.parts.deadlines.forget(uid);
         self.parts.resizes.forget(uid);
         self.parts.cgroups.on_pods_changed();
+    }
+
+    /// The pod's status changed.
+    fn report_status(&mut self, uid: &PodUid) {
+        let (manager, records) = (&mut self.parts.status_manager, self.pods.records());
+        let Some(worker) = self.pods.worker(uid) else { return };
+        let Some(status) = records.statuses.status(uid) else { return };
+        let may_run = matches!(worker.state, State::Sync | State::Terminating { .. });
+        manager.set_pod_status(uid, status, may_run, clock::now());
+        // A successor of the same uid: the API server was restored, and does not delete the pod in its present history.
+        let deleted = worker.pod.as_ref().filter(|pod| !pod.is_static() && worker.successor.is_none());
+        let deleted = deleted.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some());
+        if deleted && worker.state == State::Finished {
+            manager.finish_deletion(uid);
+        }
     }
 
     fn refresh_statuses(&mut self, now: Instant) {
@@ -110,7 +126,7 @@ impl SyncLoop {
                 let resize = self.parts.resizes.of(&uid, &resizing);
                 let devices = self.parts.devices.shown(&uid, &self.pods);
                 self.pods.refresh_status(&uid, resize, &devices);
-                self.parts.reporting.on_status(&uid, &self.pods);
+                self.report_status(&uid);
             }
             self.parts.deadlines.on_status(&uid, &self.pods, now);
         }

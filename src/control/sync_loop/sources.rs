@@ -31,8 +31,9 @@ impl SyncLoop {
             self.pods.apply(effects, now);
         }
         if let Some(relisted) = relisted {
-            let effects = self.parts.reporting.on_listed(&relisted);
-            self.pods.apply(effects, now);
+            // The listed statuses replace what was reported before.
+            self.parts.status_manager.relisted(&relisted);
+            relisted.iter().for_each(|source| self.pods.mark_status(source.pod.metadata.uid.clone()));
         }
         if self.pods.is_relisted() {
             self.reconcile(now);
@@ -56,7 +57,7 @@ impl SyncLoop {
             self.update(&pod, now);
         }
         for pod in changes.reconciled {
-            self.parts.reporting.on_api_pod(&pod);
+            self.parts.status_manager.on_server_pod(&pod);
             let effect = if is_over(&pod) { Effect::Delete(pod) } else { Effect::UpdateStatus(pod) };
             self.pods.apply([effect], now);
         }
@@ -71,10 +72,21 @@ impl SyncLoop {
             self.retry_resizes(RetryTrigger::PodsAdded, now);
         }
         self.parts.cgroups.on_pods_changed();
-        let effects = self.parts.reporting.on_sources_changed(&self.pods);
-        self.pods.apply(effects, now);
+        self.update_mirror_pods();
         self.parts.objects.follow(&self.pods);
         self.end_orphans(now);
+    }
+
+    /// Static pods or their mirror pods changed, or a static pod has ended.
+    pub(super) fn update_mirror_pods(&mut self) {
+        if !self.parts.status_manager.has_cluster() {
+            return;
+        }
+        let pods = self.pods.static_pods();
+        pods.own.iter().chain(&pods.ending).for_each(|(uid, _)| self.pods.mark_status(uid.clone()));
+        let records = self.pods.records();
+        let (complete, mirrors) = (records.sources.all_ready(), records.sources.mirrors().to_vec());
+        self.parts.status_manager.set_mirror_pods(pods, complete, mirrors);
     }
 
     /// Selects the versions to run again although no source changed.
@@ -85,7 +97,7 @@ impl SyncLoop {
 
     /// The source changed the pod.
     fn update(&mut self, pod: &Arc<Pod>, now: Instant) {
-        self.parts.reporting.on_api_pod(pod);
+        self.parts.status_manager.on_server_pod(pod);
         if pod.metadata.deletion_timestamp.is_some() || is_over(pod) {
             self.pods.apply([Effect::Delete(Arc::clone(pod))], now);
         } else if is_recreated(pod, &self.pods) {
@@ -105,7 +117,7 @@ impl SyncLoop {
     /// A source added a pod.
     pub(super) fn add(&mut self, pod: &Arc<Pod>, now: Instant) {
         let uid = &pod.metadata.uid;
-        self.parts.reporting.on_api_pod(pod);
+        self.parts.status_manager.on_server_pod(pod);
         if !pod.is_static() && pod.metadata.deletion_timestamp.is_some() || is_over(pod) {
             // An ended pod never restarts, whatever the runtime still has of it.
             self.pods.apply([Effect::Delete(Arc::clone(pod))], now);

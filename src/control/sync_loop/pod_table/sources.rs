@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{PodTable, adoption};
+use crate::control::cluster::StaticPods;
 use crate::control::pod_sources::merge::Changes;
 use crate::state::pods::{SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::{Pod, PodUid};
@@ -29,6 +30,16 @@ impl PodTable {
         let observed = self.observed.read();
         let runs = |uid: &PodUid| observed.pod(uid).is_some() || self.workers.is_unseen(uid);
         self.records.write().sources.changes(runs)
+    }
+
+    /// The static pods of the sources, and those that have not stopped since their manifest is gone.
+    pub(in crate::control::sync_loop) fn static_pods(&self) -> StaticPods {
+        let records = self.records.read();
+        let own = records.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
+        let own = own.map(|pod| (records.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod))).collect();
+        let ending = records.ending.iter().filter(|(uid, pod)| pod.is_static() && self.may_run(uid));
+        let ending = ending.map(|(uid, pod)| (uid.clone(), Arc::clone(pod))).collect();
+        StaticPods { own, ending }
     }
 
     /// The source no longer has the pod. Returns its running uid.
