@@ -3,6 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod pleg;
 pub mod pod_sources;
+pub(crate) mod pod_table;
 pub(crate) mod pod_workers;
 pub(crate) mod server;
 pub(crate) mod sync_loop;

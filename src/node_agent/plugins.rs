@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::cluster::Cluster;
 use super::handles::Handles;
-use crate::control::sync_loop::PodRecords;
+use crate::control::pod_table::PodRecords;
 use crate::kubelet::csi::{Csi, CsiNodeRegistration};
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::{DraManager, SliceCleaner, SlicePublisher};

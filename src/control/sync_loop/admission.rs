@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, EndCause, EndPod};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::devices;
-use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::{Admission, Rejection};
 use crate::kubelet::devices::{Devices, InsufficientDevices};
 use crate::kubelet::resource_managers::{PodAllocation, Provider, unexpected};

@@ -5,8 +5,8 @@
 
 use super::node_stats::NodeStats;
 use super::shown_pods::each_pod;
+use crate::control::pod_table::PodRecords;
 use crate::control::server::PodCounts;
-use crate::control::sync_loop::pod_table::PodRecords;
 use crate::kubelet::certificates::{CertificateKind, CertificateStatuses};
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::stats::{ClaimUsage, write_claims};

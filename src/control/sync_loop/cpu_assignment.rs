@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use async_channel::Sender;
 
+use crate::control::pod_table::PodTable;
 use crate::control::pod_workers::State;
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::kuberuntime::{MisplacedContainer, PodRuntime, processes};
 use crate::kubelet::resource_managers::{InUse, PodAllocation, ResourceManagers, write_state};
 use crate::platform::cgroups::{cpuset_of, mems_of};

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, NodeStatusChange};
 use crate::control::pod_workers::State;
-use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::volumes::{self, SetUpInputs};
 use crate::state::objects::{Lookup, Objects, Topic};
@@ -86,7 +86,7 @@ fn has_driver_volumes(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::control::pod_table::testing::{pod, with_node};
     use crate::platform::rt;
     use crate::types::owned::Owned;
 

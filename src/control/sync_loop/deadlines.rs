@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
-use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, EndCause, EndPod};
 use crate::kubelet::status::{ActiveDeadlines, deadline_exceeded};
 use crate::platform::host::clock;
 use crate::state::pods::PodEvent;
@@ -45,7 +45,7 @@ fn exceeded(uid: PodUid) -> EndPod {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::control::pod_table::testing::{pod, with_node};
     use crate::platform::rt;
     use crate::types::api::Pod;
 

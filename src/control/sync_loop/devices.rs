@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
+use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, NodeStatusChange};
 use crate::control::pod_workers::State;
-use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::DraManager;
 use crate::state::pods::AllocatedDevices;
@@ -91,7 +91,7 @@ fn keeps_devices(state: Option<State>, is_observed: impl FnOnce() -> bool) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::control::pod_table::testing::{pod, with_node};
     use crate::platform::rt;
 
     #[test]

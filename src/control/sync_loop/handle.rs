@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use crate::control::pod_table::Effect;
 use crate::control::sync_loop::activity::doing;
-use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
 use crate::state::pods::{NodeFields, RuntimeState, SyncEvent, WorkDone, WorkResult};

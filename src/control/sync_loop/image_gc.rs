@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::pod_table::Effect;
+use crate::control::pod_table::PodTable;
 use crate::control::sync_loop::versions::PodVersions;
 use crate::platform::rt;
 
@@ -59,7 +59,7 @@ impl ImageGarbage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::control::pod_table::testing::{pod, with_node};
 
     #[test]
     fn relists_request_one_collection_per_period() {

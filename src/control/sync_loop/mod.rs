@@ -10,7 +10,6 @@ mod csi_drivers;
 mod deadlines;
 mod devices;
 mod due_times;
-mod effect;
 mod eviction;
 mod handle;
 mod image_gc;
@@ -27,7 +26,6 @@ mod orphans;
 mod parts;
 mod pending_resizes;
 mod pod_requests;
-mod pod_table;
 mod recent_errors;
 mod relist;
 mod round;
@@ -36,8 +34,6 @@ mod shutdown;
 mod sources;
 mod storage_limits;
 mod sync_status;
-#[cfg(test)]
-mod testing;
 mod versions;
 mod views;
 
@@ -50,6 +46,7 @@ use async_channel::{Receiver, RecvError, Sender};
 use crate::control::cluster::EventSender;
 use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_sources::versions::Versions;
+use crate::control::pod_table::{PodInputs, PodTable};
 use crate::control::pod_workers::{self, PodWorkers};
 use crate::control::server::SyncHealth;
 use crate::kubelet::container_manager::ContainerManager;
@@ -71,13 +68,11 @@ pub(crate) use due_times::Part;
 pub(crate) use log_followers::Followers;
 pub(crate) use node_local_api::NodeLocalApi;
 pub(crate) use node_stats::NodeStats;
-pub(crate) use pod_table::PodRecords;
 pub(crate) use recent_errors::RecentErrors;
 pub(crate) use views::NodeViews;
 
 use due_times::{Due, DueTimes, MOST_ROUNDS};
 use parts::{PartInputs, Parts};
-use pod_table::{PodInputs, PodTable};
 
 /// Capacity of the inbox. Senders wait when it is full: no event may be lost.
 pub(crate) const INBOX: usize = 256;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::control::sync_loop::effect::Effect;
+use crate::control::pod_table::Effect;
+use crate::control::pod_table::PodTable;
 use crate::control::sync_loop::next_version_pulls::{NextVersionPull, NextVersionPulls};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::control::sync_loop::versions::PodVersions;
 use crate::platform::config::go_duration;
 use crate::platform::rt;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_channel::Sender;
 
+use crate::control::pod_table::PodTable;
 use crate::control::pod_workers::{State, Worker};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::platform::rt;
 use crate::state::pods::{SandboxState, SyncEvent};
@@ -96,7 +96,7 @@ async fn maintain(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::with_node;
+    use crate::control::pod_table::testing::with_node;
 
     #[test]
     fn burstable_weight_is_updated_once_per_change() {

@@ -14,6 +14,7 @@ use crate::control::cluster::SyncScheduler;
 use crate::control::pod_sources::local_pods::LocalPods;
 use crate::control::pod_sources::merge::SourceView;
 use crate::control::pod_sources::versions::VersionView;
+use crate::control::pod_table::PodRecords;
 use crate::control::server::{
     AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
     DeviceEntry, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, OfflineStatus, Page,
@@ -23,7 +24,6 @@ use crate::control::server::{
 use crate::control::sync_loop::log_followers::Followers;
 use crate::control::sync_loop::node_stats::NodeStats;
 use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
-use crate::control::sync_loop::pod_table::PodRecords;
 use crate::control::sync_loop::recent_errors::RecentErrors;
 use crate::control::sync_loop::shown_pods::{ShownPod, each_pod};
 use crate::control::sync_loop::sync_status::sync_status;

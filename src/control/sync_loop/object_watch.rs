@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::control::cluster::ObjectWatcher;
+use crate::control::pod_table::Effect;
+use crate::control::pod_table::PodTable;
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
-use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::offline::OfflineStore;
 use crate::state::objects::{AnswerEffect, ObjectChanges, ObjectEvent, Objects, SourceObject, Topic};
@@ -140,7 +140,7 @@ const LARGE_PODS: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::{Node, pod, with_node};
+    use crate::control::pod_table::testing::{Node, pod, with_node};
     use crate::platform::rt;
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::pod_table::Effect;
+use crate::control::pod_table::PodTable;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::platform::host::kernel_log::KernelLog;
 use crate::platform::rt;

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use crate::control::sync_loop::effect::Effect;
+use crate::control::pod_table::Effect;
+use crate::control::pod_table::{PodRecords, PodTable};
 use crate::control::sync_loop::leftovers::Leftovers;
-use crate::control::sync_loop::pod_table::{PodRecords, PodTable};
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::remove_dead_links;
@@ -98,7 +98,7 @@ async fn remove(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::control::pod_table::testing::{pod, with_node};
 
     #[test]
     fn pod_without_a_worker_ends_as_an_orphan() {

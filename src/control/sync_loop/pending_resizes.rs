@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::control::pod_table::Effect;
+use crate::control::pod_table::PodTable;
 use crate::control::pod_workers::{Resizing, Worker};
 use crate::control::sync_loop::admission::{PodAdmission, preempt};
-use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::Rejection;
 use crate::kubelet::allocation::{PodResourceInfo, ResizeTerms, infeasible, resize_message};
 use crate::kubelet::resource_managers::ResourceManagers;

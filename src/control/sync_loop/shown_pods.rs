@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::control::sync_loop::pod_table::PodRecords;
+use crate::control::pod_table::PodRecords;
 use crate::kubelet::status::{PodHealth, PodSituation, pod_health};
 use crate::state::pods::{EventRing, PodWarning};
 use crate::types::api::{Pod, PodStatus, PodUid, Time};

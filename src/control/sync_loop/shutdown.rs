@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange};
 use crate::control::pod_workers::{State, Worker};
-use crate::control::sync_loop::effect::{Effect, EndCause, EndPod, NodeStatusChange};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::Rejection;
 use crate::kubelet::node_shutdown::{DuePhase, Inhibitor, Progress, follow};
 use crate::kubelet::status::PodFailure;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::control::pod_sources::static_pod::is_own_uid;
+use crate::control::pod_table::Effect;
+use crate::control::pod_table::PodTable;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
-use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::state::objects::{ObjectKey, references};
 use crate::state::pods::{SourceName, SourceProblem, SourceUpdate};
 use crate::types::api::Pod;

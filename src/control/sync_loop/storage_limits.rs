@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use crate::control::pod_table::PodTable;
 use crate::control::sync_loop::eviction::{AT_ONCE, EvictionManager, measure, observe};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::eviction::{Candidate, ExceededLimit, Layout, PodUsage, exceeded, has_limits};
 use crate::platform::rt;
 use crate::state::pods::{PodEviction, SyncEvent};

@@ -7,8 +7,8 @@ use std::time::Instant;
 use async_channel::Sender;
 
 use crate::control::pod_sources::versions::{self, RecordAction, TrialResult, TrialState, Versions};
-use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::pod_table::Effect;
+use crate::control::pod_table::PodTable;
 use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest};
 use crate::types::api::conditions::READY;

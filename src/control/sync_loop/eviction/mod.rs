@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange};
 use crate::control::pod_workers::{State, Worker};
-use crate::control::sync_loop::effect::{Effect, EndCause, EndPod, NodeStatusChange};
-use crate::control::sync_loop::pod_table::PodTable;
 use crate::control::sync_loop::versions::PodVersions;
 use crate::kubelet::admission::{Rejection, check_pressure};
 use crate::kubelet::eviction::{Candidate, Starved};
@@ -238,7 +238,7 @@ async fn follow(stalls: MemoryStalls, inbox: Sender<SyncEvent>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::control::pod_table::testing::{pod, with_node};
 
     fn eviction(uid: &str) -> PodEviction {
         let (uid, message) = (uid.into(), "The node was low on resource: memory.".to_owned());

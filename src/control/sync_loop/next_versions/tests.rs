@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::control::pod_sources::versions::Versions;
-use crate::control::sync_loop::testing::{Node, with_node};
+use crate::control::pod_table::testing::{Node, with_node};
 use crate::state::pods::{RuntimeState, SourceName, SourcePod, SourceUpdate};
 use crate::types::api::{ContainerStateWaiting, PodPhase, decode};
 

@@ -2,7 +2,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::*;
-use crate::control::sync_loop::testing::{self, Node, with_node};
+use crate::control::pod_table::testing::{self, Node, with_node};
 use crate::kubelet::admission::Admission;
 use crate::kubelet::resource_managers::{State, Topology};
 use crate::platform::config::Config;

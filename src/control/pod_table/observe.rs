@@ -12,7 +12,7 @@ use crate::types::sorted::SortedSet;
 
 impl PodTable {
     /// True if the runtime has the pod and its state changed.
-    pub(in crate::control::sync_loop) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> bool {
+    pub(crate) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> bool {
         let uid = pod.uid.clone();
         let taken = self.observed.write().observe(pod, look);
         if taken != ObserveResult::TooLate {
@@ -39,10 +39,7 @@ impl PodTable {
     }
 
     /// The pods of a relist. Known pods that it does not list are included as empty pods.
-    pub(in crate::control::sync_loop) fn take_relist(
-        &mut self,
-        relist: Relist,
-    ) -> (Vec<ObservedPod>, ObservationTicket) {
+    pub(crate) fn take_relist(&mut self, relist: Relist) -> (Vec<ObservedPod>, ObservationTicket) {
         let listed: SortedSet<PodUid> = relist.pods.iter().chain(&relist.unseen).map(|pod| pod.uid.clone()).collect();
         let gone: Vec<ObservedPod> = {
             let observed = self.observed.read();
@@ -54,11 +51,11 @@ impl PodTable {
     }
 
     /// Marks a relist as complete. True for the first one.
-    pub(in crate::control::sync_loop) fn relisted(&mut self) -> bool {
+    pub(crate) fn relisted(&mut self) -> bool {
         !std::mem::replace(&mut self.relisted, true)
     }
 
-    pub(in crate::control::sync_loop) fn probed(&mut self, result: ProbeResult) {
+    pub(crate) fn probed(&mut self, result: ProbeResult) {
         if self.probes.set(&result) {
             self.workers.touch(&result.pod);
             self.mark_status(result.pod);

@@ -1,6 +1,6 @@
 //! The decisions of the sync loop's parts, as data. Pure.
 //!
-//! A part returns effects. Only [`PodTable::apply`](super::pod_table::PodTable::apply) carries them out.
+//! A part returns effects. Only [`PodTable::apply`](super::PodTable::apply) carries them out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::types::api::{Pod, PodUid, ResourceList};
 
 /// One change that a part requests.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     /// Admits the pod. It starts when the pods `after` have ended.
     Admit {
         uid: PodUid,
@@ -64,19 +64,19 @@ pub(super) enum Effect {
 
 /// Ends a pod that its source still has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EndPod {
-    pub(super) uid: PodUid,
-    pub(super) cause: EndCause,
+pub(crate) struct EndPod {
+    pub(crate) uid: PodUid,
+    pub(crate) cause: EndCause,
     /// The reason in the pod's status, unless the pod was already ending.
-    pub(super) failed: PodFailure,
+    pub(crate) failed: PodFailure,
     /// Upper bound of the grace period: a shorter one in the pod's spec applies.
-    pub(super) grace: Duration,
-    pub(super) event: Option<PodEvent>,
+    pub(crate) grace: Duration,
+    pub(crate) event: Option<PodEvent>,
 }
 
 /// Why the node ends a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EndCause {
+pub(crate) enum EndCause {
     DeadlineExceeded,
     Evicted,
     NodeShutdown,
@@ -86,7 +86,7 @@ pub(super) enum EndCause {
 
 /// An input of the node status.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum NodeStatusChange {
+pub(crate) enum NodeStatusChange {
     Devices([ResourceList; 2]),
     Pressures(Vec<PressureCondition>),
     ShutsDown(bool),

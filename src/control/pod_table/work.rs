@@ -12,7 +12,7 @@ use crate::types::api::{EventKind, Pod, PodUid, Reason};
 impl PodTable {
     /// Starts the next work of every worker. Returns the pods whose workers have ended, each with its successor of the
     /// same uid, if any.
-    pub(in crate::control::sync_loop) fn start_work(&mut self, now: Instant) -> Vec<(PodUid, Option<Arc<Pod>>)> {
+    pub(crate) fn start_work(&mut self, now: Instant) -> Vec<(PodUid, Option<Arc<Pod>>)> {
         let ended = {
             let runtime = &self.records.read().runtime;
             self.workers.start_work(&self.observed.read(), &self.probes, runtime, now)
@@ -30,13 +30,7 @@ impl PodTable {
     }
 
     /// Handles the end of a worker's work. Returns the previous state of the pod's resize.
-    pub(in crate::control::sync_loop) fn work_done(
-        &mut self,
-        uid: &PodUid,
-        is_observed: bool,
-        result: &WorkResult,
-        now: Instant,
-    ) -> Resizing {
+    pub(crate) fn work_done(&mut self, uid: &PodUid, is_observed: bool, result: &WorkResult, now: Instant) -> Resizing {
         if let WorkResult::Synced { failure: Some(failure), .. }
         | WorkResult::NotPurged { failure }
         | WorkResult::Failed { failure } = result
@@ -87,18 +81,18 @@ impl PodTable {
     }
 
     /// Refreshes volumes whose contents are republished periodically.
-    pub(in crate::control::sync_loop) fn refresh_republished_volumes(&mut self) {
+    pub(crate) fn refresh_republished_volumes(&mut self) {
         let objects = self.objects.read();
         self.workers.volumes_due(|pod| objects.is_republished(pod));
     }
 
     /// Makes every worker check for work in this round.
-    pub(in crate::control::sync_loop) fn sync_all(&mut self) {
+    pub(crate) fn sync_all(&mut self) {
         self.workers.touch_all();
     }
 
     /// Forgets a pod whose worker has ended.
-    pub(in crate::control::sync_loop) fn forget(&mut self, uid: &PodUid) {
+    pub(crate) fn forget(&mut self, uid: &PodUid) {
         self.pleg.forget(uid);
         self.probes.forget(uid);
         self.reports.dedup.forget(uid);

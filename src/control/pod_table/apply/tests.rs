@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
+use crate::control::pod_table::testing::{Node, pod, with_node};
 use crate::control::pod_workers::State;
-use crate::control::sync_loop::testing::{Node, pod, with_node};
 use crate::kubelet::status::{PodFailure, Resize};
 use crate::platform::rt;
 use crate::state::pods::{ContainerState, Exit, ObservedContainer, ObservedPod, PodEvent};

@@ -8,13 +8,13 @@ use crate::kubelet::allocation::PodResourceInfo;
 use crate::types::api::{Pod, PodUid};
 
 impl PodTable {
-    pub(in crate::control::sync_loop) fn allocated(&self, uid: &PodUid) -> Option<PodResourceInfo> {
+    pub(crate) fn allocated(&self, uid: &PodUid) -> Option<PodResourceInfo> {
         self.allocations.allocated.get(uid)
     }
 
     /// A source added the pod. Without a checkpoint of it, the allocated and actuated resources are those in its status
     /// at the API server.
-    pub(in crate::control::sync_loop) fn restore_allocation(&self, pod: &Pod) {
+    pub(crate) fn restore_allocation(&self, pod: &Pod) {
         if pod.is_static() {
             return;
         }
@@ -30,7 +30,7 @@ impl PodTable {
     }
 
     /// Forgets the allocations of pods that no source and no worker has.
-    pub(in crate::control::sync_loop) fn remove_orphaned_allocations(&self) {
+    pub(crate) fn remove_orphaned_allocations(&self) {
         if self.all_sources_ready() {
             let is_known = |uid: &PodUid| self.workers.worker(uid).is_some();
             self.allocations.allocated.remove_orphaned(is_known);
@@ -39,7 +39,7 @@ impl PodTable {
     }
 
     /// The worker's pod with the resources that it takes up: while it is resized, the higher requests.
-    pub(in crate::control::sync_loop) fn with_room_in_use(&self, worker: &Worker) -> Option<Arc<Pod>> {
+    pub(crate) fn with_room_in_use(&self, worker: &Worker) -> Option<Arc<Pod>> {
         let pod = worker.pod.as_ref()?;
         let uid = &pod.metadata.uid;
         if *self.workers.resizing(uid) == Resizing::No {

@@ -10,30 +10,30 @@ use crate::types::api::{Pod, PodUid};
 
 impl PodTable {
     /// Stores the update. [`Self::take_changes`] computes its effects.
-    pub(in crate::control::sync_loop) fn receive(&mut self, update: SourceUpdate) {
+    pub(crate) fn receive(&mut self, update: SourceUpdate) {
         self.errors.extend(update.problems.iter().map(ToString::to_string));
         self.records.write().sources.receive(update);
     }
 
     /// Replaces each pod of the sources for which `version` returns another one.
-    pub(in crate::control::sync_loop) fn replace_pods(&mut self, version: impl Fn(&SourcePod) -> Option<Arc<Pod>>) {
+    pub(crate) fn replace_pods(&mut self, version: impl Fn(&SourcePod) -> Option<Arc<Pod>>) {
         self.records.write().sources.replace_pods(version);
     }
 
     /// Stores the refused objects of manifests. Returns those that are new.
-    pub(in crate::control::sync_loop) fn refuse(&mut self, refused: Vec<SourceProblem>) -> Vec<SourceProblem> {
+    pub(crate) fn refuse(&mut self, refused: Vec<SourceProblem>) -> Vec<SourceProblem> {
         self.records.write().sources.refuse(refused)
     }
 
     /// The changes of the wanted pods since the last call.
-    pub(in crate::control::sync_loop) fn take_changes(&mut self) -> Changes {
+    pub(crate) fn take_changes(&mut self) -> Changes {
         let observed = self.observed.read();
         let runs = |uid: &PodUid| observed.pod(uid).is_some() || self.workers.is_unseen(uid);
         self.records.write().sources.changes(runs)
     }
 
     /// The static pods of the sources, and those that have not stopped since their manifest is gone.
-    pub(in crate::control::sync_loop) fn static_pods(&self) -> StaticPods {
+    pub(crate) fn static_pods(&self) -> StaticPods {
         let records = self.records.read();
         let own = records.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
         let own = own.map(|pod| (records.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod))).collect();
@@ -43,13 +43,13 @@ impl PodTable {
     }
 
     /// The source no longer has the pod. Returns its running uid.
-    pub(in crate::control::sync_loop) fn take_running_uid(&mut self, uid: PodUid) -> PodUid {
+    pub(crate) fn take_running_uid(&mut self, uid: PodUid) -> PodUid {
         let taken_over = self.records.write().takeovers.remove(&uid);
         taken_over.unwrap_or(uid)
     }
 
     /// The pod, under its running uid if another kubelet started it.
-    pub(in crate::control::sync_loop) fn under_running_uid(&mut self, pod: &Arc<Pod>) -> Arc<Pod> {
+    pub(crate) fn under_running_uid(&mut self, pod: &Arc<Pod>) -> Arc<Pod> {
         let Some(uid) = self.find_running_uid(pod) else { return Arc::clone(pod) };
         self.records.write().takeovers.insert(pod.metadata.uid.clone(), uid.clone());
         let mut taken = Pod::clone(pod);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_channel::Receiver;
 
 use crate::control::pod_sources::merge::Sources;
+use crate::control::pod_table::{PodInputs, PodTable};
 use crate::control::pod_workers::{self, PodWorkers};
-use crate::control::sync_loop::pod_table::{PodInputs, PodTable};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
@@ -26,29 +26,29 @@ use crate::state::pods::{EventRing, ObservedPod, Relist, SyncEvent};
 use crate::types::api::Pod;
 use crate::types::owned::Owned;
 
-pub(super) struct Node {
-    pub(super) pods: PodTable,
-    pub(super) devices: Rc<Devices>,
-    pub(super) csi: Rc<Csi>,
-    pub(super) dra: Rc<DraManager>,
-    pub(super) groups: Rc<ContainerManager>,
+pub(crate) struct Node {
+    pub(crate) pods: PodTable,
+    pub(crate) devices: Rc<Devices>,
+    pub(crate) csi: Rc<Csi>,
+    pub(crate) dra: Rc<DraManager>,
+    pub(crate) groups: Rc<ContainerManager>,
     /// The events that the table recorded.
-    pub(super) ring: Rc<RefCell<EventRing>>,
-    pub(super) inbox: async_channel::Sender<SyncEvent>,
+    pub(crate) ring: Rc<RefCell<EventRing>>,
+    pub(crate) inbox: async_channel::Sender<SyncEvent>,
     #[expect(dead_code, reason = "the inbox stays open")]
     events: Receiver<SyncEvent>,
 }
 
 impl Node {
     /// Simulates a relist that lists these pods without their containers.
-    pub(super) fn list(&mut self, unseen: Vec<ObservedPod>) {
+    pub(crate) fn list(&mut self, unseen: Vec<ObservedPod>) {
         let look = self.pods.observed().begin();
         self.pods.take_relist(Relist { pods: Vec::new(), unseen, look });
     }
 }
 
 /// Runs the test on a node without pods.
-pub(super) fn with_node(test: impl FnOnce(Node) + Send + 'static) {
+pub(crate) fn with_node(test: impl FnOnce(Node) + Send + 'static) {
     let run = rt::simulate(1, |_| async move { test(node().await) });
     assert_eq!(run, Ok(()));
 }
@@ -82,7 +82,7 @@ async fn node() -> Node {
     Node { pods, devices, csi, dra, groups, ring, inbox, events }
 }
 
-pub(super) fn pod(uid: &str) -> Arc<Pod> {
+pub(crate) fn pod(uid: &str) -> Arc<Pod> {
     let mut pod = Pod::default();
     pod.metadata.uid = uid.into();
     pod.metadata.name = uid.to_owned();

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::PodTable;
-use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
+use crate::control::pod_table::{Effect, EndCause, EndPod};
 use crate::kubelet::allocation::PodResourceInfo;
 use crate::platform::host::clock;
 use crate::types::api::{Pod, PodUid};
 
 impl PodTable {
-    pub(in crate::control::sync_loop) fn apply(&mut self, effects: impl IntoIterator<Item = Effect>, now: Instant) {
+    pub(crate) fn apply(&mut self, effects: impl IntoIterator<Item = Effect>, now: Instant) {
         for effect in effects {
             self.apply_one(effect, now);
         }
@@ -53,13 +53,13 @@ impl PodTable {
         }
     }
 
-    pub(in crate::control::sync_loop) fn mark_all_statuses(&mut self) {
+    pub(crate) fn mark_all_statuses(&mut self) {
         for worker in self.workers.iter() {
             self.dirty.insert(worker.identity.uid.clone());
         }
     }
 
-    pub(in crate::control::sync_loop) fn mark_status(&mut self, uid: PodUid) {
+    pub(crate) fn mark_status(&mut self, uid: PodUid) {
         self.dirty.insert(uid);
     }
 

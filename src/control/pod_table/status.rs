@@ -12,13 +12,13 @@ use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedSet;
 
 impl PodTable {
-    pub(in crate::control::sync_loop) fn take_dirty(&mut self) -> SortedSet<PodUid> {
+    pub(crate) fn take_dirty(&mut self) -> SortedSet<PodUid> {
         std::mem::take(&mut self.dirty)
     }
 
     /// Updates the probes of changed pods. Must run before the work, which depends on whether the containers count as
     /// started.
-    pub(in crate::control::sync_loop) fn update_probes(&mut self, now: Instant) {
+    pub(crate) fn update_probes(&mut self, now: Instant) {
         for uid in &self.dirty {
             let Some(worker) = self.workers.worker(uid) else { continue };
             let Some(pod) = &worker.pod else { continue };
@@ -27,12 +27,7 @@ impl PodTable {
         }
     }
 
-    pub(in crate::control::sync_loop) fn refresh_status(
-        &mut self,
-        uid: &PodUid,
-        resize: Resize<'_>,
-        devices: &[AllocatedDevices],
-    ) {
+    pub(crate) fn refresh_status(&mut self, uid: &PodUid, resize: Resize<'_>, devices: &[AllocatedDevices]) {
         let Some(worker) = self.workers.worker(uid) else { return };
         let Some(pod) = &worker.pod else { return };
         let observed = self.as_started(uid);

@@ -1,8 +1,8 @@
 //! What holds of the pods of the node: asserted in tests and simulations, absent from release builds. Pure.
 
 use super::PodTable;
+use crate::control::pod_table::{Effect, EndCause};
 use crate::control::pod_workers::{Kind, State};
-use crate::control::sync_loop::effect::{Effect, EndCause};
 use crate::types::api::PodUid;
 
 impl PodTable {

@@ -7,8 +7,8 @@ use std::time::Instant;
 use super::PodTable;
 use super::event_dedup::EventDedup;
 use crate::control::cluster::EventSender;
+use crate::control::pod_table::NodeStatusChange;
 use crate::control::pod_workers::Identity;
-use crate::control::sync_loop::effect::NodeStatusChange;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::host::clock;
 use crate::state::pods::{EventObject, EventRing, NewEvent, NodeEvent, PodEvent, RuntimeState, SourceProblem};
@@ -55,7 +55,7 @@ impl PodTable {
     }
 
     /// Records that a pod of a source was not accepted. It has no worker.
-    pub(in crate::control::sync_loop) fn record_ignored(&self, pod: &Pod, problem: &SourceProblem, now: Instant) {
+    pub(crate) fn record_ignored(&self, pod: &Pod, problem: &SourceProblem, now: Instant) {
         log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
         let ObjectMeta { uid, namespace, name, .. } = &pod.metadata;
         let object =
@@ -64,7 +64,7 @@ impl PodTable {
         self.note(NewEvent::of_pod(object, Some(pod), event), now);
     }
 
-    pub(in crate::control::sync_loop) fn record_runtime(&mut self, state: RuntimeState, now: Instant) {
+    pub(crate) fn record_runtime(&mut self, state: RuntimeState, now: Instant) {
         self.reports.status.runtime(state.clone(), now);
         if !state.message.is_empty() {
             self.errors.push(state.message.clone());

@@ -5,6 +5,7 @@
 mod adoption;
 mod allocation;
 mod apply;
+mod effect;
 mod event_dedup;
 mod invariants;
 mod node_reports;
@@ -12,6 +13,8 @@ mod observe;
 mod records;
 mod sources;
 mod status;
+#[cfg(test)]
+pub(crate) mod testing;
 mod work;
 
 use std::cell::{Ref, RefCell};
@@ -37,6 +40,7 @@ use crate::types::api::{Pod, PodUid};
 use crate::types::owned::{Owned, View};
 use crate::types::sorted::{SortedMap, SortedSet};
 
+pub(crate) use effect::{Effect, EndCause, EndPod, NodeStatusChange};
 pub(crate) use records::PodRecords;
 
 use node_reports::NodeReports;
@@ -44,7 +48,7 @@ use node_reports::NodeReports;
 /// Longest delay of background work while pods are starting.
 const PODS_FIRST: Duration = Duration::from_secs(10);
 
-pub(super) struct PodTable {
+pub(crate) struct PodTable {
     records: Owned<PodRecords>,
     observed: Owned<ObservedCache>,
     runtime: Rc<PodRuntime>,
@@ -75,14 +79,14 @@ pub(super) struct PodTable {
 }
 
 /// What the pod table owns and reads from the start.
-pub(super) struct PodInputs {
-    pub(super) sources: Sources,
-    pub(super) observed: Owned<ObservedCache>,
-    pub(super) objects: View<Objects>,
+pub(crate) struct PodInputs {
+    pub(crate) sources: Sources,
+    pub(crate) observed: Owned<ObservedCache>,
+    pub(crate) objects: View<Objects>,
 }
 
 impl PodTable {
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &Config,
         runtime: Rc<PodRuntime>,
         workers: PodWorkers,
@@ -120,103 +124,103 @@ impl PodTable {
     }
 
     /// Records events in this ring. `sender` sends them to the API server; `None` without a cluster.
-    pub(super) fn set_events(&mut self, ring: Rc<RefCell<EventRing>>, sender: Option<EventSender>) {
+    pub(crate) fn set_events(&mut self, ring: Rc<RefCell<EventRing>>, sender: Option<EventSender>) {
         self.reports.events = ring;
         self.reports.sender = sender;
     }
 
-    pub(super) fn set_status_inputs(&mut self, inputs: Rc<StatusInputs>) {
+    pub(crate) fn set_status_inputs(&mut self, inputs: Rc<StatusInputs>) {
         self.reports.status = inputs;
     }
 
-    pub(super) fn runtime(&self) -> &Rc<PodRuntime> {
+    pub(crate) fn runtime(&self) -> &Rc<PodRuntime> {
         &self.runtime
     }
 
-    pub(super) fn workers(&self) -> &PodWorkers {
+    pub(crate) fn workers(&self) -> &PodWorkers {
         &self.workers
     }
 
-    pub(super) fn worker(&self, uid: &PodUid) -> Option<&Worker> {
+    pub(crate) fn worker(&self, uid: &PodUid) -> Option<&Worker> {
         self.workers.worker(uid)
     }
 
     /// The pod's worker, unless the pod is ending.
-    pub(super) fn syncing(&self, uid: &PodUid) -> Option<&Worker> {
+    pub(crate) fn syncing(&self, uid: &PodUid) -> Option<&Worker> {
         self.worker(uid).filter(|worker| worker.state == State::Sync)
     }
 
     /// The pod's worker has not stopped all of its containers.
-    pub(super) fn may_run(&self, uid: &PodUid) -> bool {
+    pub(crate) fn may_run(&self, uid: &PodUid) -> bool {
         self.worker(uid).is_some_and(|worker| matches!(worker.state, State::Sync | State::Terminating { .. }))
     }
 
-    pub(super) fn observed(&self) -> Ref<'_, ObservedCache> {
+    pub(crate) fn observed(&self) -> Ref<'_, ObservedCache> {
         self.observed.read()
     }
 
-    pub(super) fn observed_view(&self) -> View<ObservedCache> {
+    pub(crate) fn observed_view(&self) -> View<ObservedCache> {
         self.observed.view()
     }
 
-    pub(super) fn records(&self) -> Ref<'_, PodRecords> {
+    pub(crate) fn records(&self) -> Ref<'_, PodRecords> {
         self.records.read()
     }
 
-    pub(super) fn view(&self) -> View<PodRecords> {
+    pub(crate) fn view(&self) -> View<PodRecords> {
         self.records.view()
     }
 
-    pub(super) fn failed(&self) -> impl Iterator<Item = (&PodUid, &PodFailure)> {
+    pub(crate) fn failed(&self) -> impl Iterator<Item = (&PodUid, &PodFailure)> {
         self.failed.iter()
     }
 
-    pub(super) fn is_admitted(&self, uid: &PodUid) -> bool {
+    pub(crate) fn is_admitted(&self, uid: &PodUid) -> bool {
         self.admitted.contains(uid)
     }
 
-    pub(super) fn is_relisted(&self) -> bool {
+    pub(crate) fn is_relisted(&self) -> bool {
         self.relisted
     }
 
     /// True once after `Effect::Reconcile`.
-    pub(super) fn take_reconcile(&mut self) -> bool {
+    pub(crate) fn take_reconcile(&mut self) -> bool {
         std::mem::take(&mut self.reconcile)
     }
 
     /// The errors since the last call.
-    pub(super) fn take_errors(&mut self) -> Vec<String> {
+    pub(crate) fn take_errors(&mut self) -> Vec<String> {
         std::mem::take(&mut self.errors)
     }
 
     /// True once after a resize has completed.
-    pub(super) fn take_resized(&mut self) -> bool {
+    pub(crate) fn take_resized(&mut self) -> bool {
         std::mem::take(&mut self.resized)
     }
 
-    pub(super) fn all_sources_ready(&self) -> bool {
+    pub(crate) fn all_sources_ready(&self) -> bool {
         self.records.read().sources.all_ready()
     }
 
     /// Without the runtime every attempt would only count as a failure of the pod.
-    pub(super) fn can_work(&self) -> bool {
+    pub(crate) fn can_work(&self) -> bool {
         self.relisted && self.records.read().runtime.ready
     }
 
     /// Whether background work requested at `since` may start: no worker is busy, or the work has waited for
     /// [`PODS_FIRST`].
-    pub(super) fn is_idle(&self, since: Instant, now: Instant) -> bool {
+    pub(crate) fn is_idle(&self, since: Instant, now: Instant) -> bool {
         let is_late = now.saturating_duration_since(since) >= PODS_FIRST;
         is_late || self.workers.iter().all(|worker| worker.busy.is_none())
     }
 
     /// The runtime lists the pod but has not reported its containers yet.
-    pub(super) fn is_unknown(&self, uid: &PodUid) -> bool {
+    pub(crate) fn is_unknown(&self, uid: &PodUid) -> bool {
         self.workers.is_unseen(uid) && self.observed.read().pod(uid).is_none()
     }
 
     /// The pods whose specs match `refers`.
-    pub(super) fn uids_where(&self, refers: impl Fn(&Pod) -> bool) -> Vec<PodUid> {
+    pub(crate) fn uids_where(&self, refers: impl Fn(&Pod) -> bool) -> Vec<PodUid> {
         let referring = self.workers.iter().filter(|worker| worker.pod.as_ref().is_some_and(|pod| refers(pod)));
         referring.map(|worker| worker.identity.uid.clone()).collect()
     }
