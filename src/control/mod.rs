@@ -7,3 +7,4 @@ pub(crate) mod pod_table;
 pub(crate) mod pod_workers;
 pub(crate) mod server;
 pub(crate) mod sync_loop;
+pub(crate) mod versions;

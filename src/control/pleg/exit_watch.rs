@@ -6,9 +6,8 @@ use async_channel::Sender;
 
 use crate::control::pleg::Observer;
 use crate::kubelet::kuberuntime::Process;
-use crate::platform::cri;
 use crate::platform::host::pidfd;
-use crate::platform::rt;
+use crate::platform::{cri, rt};
 use crate::state::pods::{Observation, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;

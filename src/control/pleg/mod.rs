@@ -14,8 +14,7 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use crate::kubelet::kuberuntime::{PodRuntime, Process};
-use crate::platform::cri;
-use crate::platform::rt;
+use crate::platform::{cri, rt};
 use crate::state::pods::{Observation, ObservedCache, ObservedPod, SandboxState, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::owned::View;

@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use crate::control::pleg::{Observer, runtime_events};
-use crate::platform::cri;
 use crate::platform::host::clock;
-use crate::platform::rpc;
-use crate::platform::rt;
+use crate::platform::{cri, rpc, rt};
 use crate::state::pods::{RuntimeState, SyncEvent};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};

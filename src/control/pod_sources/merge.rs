@@ -250,7 +250,7 @@ fn seen(pod: &Pod) -> Time {
 /// Whether two pods are equal in everything that a node acts on, ignoring this node's own annotations.
 ///
 /// `podsDifferSemantically` in pkg/kubelet/config/config.go.
-pub(super) fn same_content(old: &Arc<Pod>, new: &Arc<Pod>) -> bool {
+pub(crate) fn same_content(old: &Arc<Pod>, new: &Arc<Pod>) -> bool {
     let acted_on = |pod: &Pod| {
         let metadata = &pod.metadata;
         (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds)

@@ -8,5 +8,4 @@ pub(crate) mod merge;
 pub(crate) mod static_file;
 pub mod static_pod;
 pub(crate) mod url_pods;
-pub(crate) mod versions;
 mod whole_manifest;

@@ -4,8 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::control::pod_table::PodTable;
-use crate::control::pod_table::{Effect, EndCause, EndPod};
+use crate::control::pod_table::{Effect, EndCause, EndPod, PodTable};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::devices;

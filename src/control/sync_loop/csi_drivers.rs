@@ -3,8 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::control::pod_table::PodTable;
-use crate::control::pod_table::{Effect, NodeStatusChange};
+use crate::control::pod_table::{Effect, NodeStatusChange, PodTable};
 use crate::control::pod_workers::State;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::volumes::{self, SetUpInputs};

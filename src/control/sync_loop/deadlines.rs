@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::control::pod_table::PodTable;
-use crate::control::pod_table::{Effect, EndCause, EndPod};
+use crate::control::pod_table::{Effect, EndCause, EndPod, PodTable};
 use crate::kubelet::status::{ActiveDeadlines, deadline_exceeded};
 use crate::platform::host::clock;
 use crate::state::pods::PodEvent;

@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::control::pod_table::PodTable;
-use crate::control::pod_table::{Effect, NodeStatusChange};
+use crate::control::pod_table::{Effect, NodeStatusChange, PodTable};
 use crate::control::pod_workers::State;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::DraManager;

@@ -3,9 +3,8 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::control::pod_table::Effect;
-use crate::control::pod_table::PodTable;
-use crate::control::sync_loop::versions::PodVersions;
+use crate::control::pod_table::{Effect, PodTable};
+use crate::control::versions::PodVersions;
 use crate::platform::rt;
 
 /// Upstream's period. Relists are frequent enough to check it without a timer.

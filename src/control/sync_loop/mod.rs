@@ -15,8 +15,6 @@ mod handle;
 mod image_gc;
 mod leftovers;
 mod log_followers;
-mod next_version_pulls;
-mod next_versions;
 mod node_cgroups;
 mod node_local_api;
 mod node_stats;
@@ -34,7 +32,6 @@ mod shutdown;
 mod sources;
 mod storage_limits;
 mod sync_status;
-mod versions;
 mod views;
 
 use std::cell::RefCell;
@@ -45,10 +42,10 @@ use async_channel::{Receiver, RecvError, Sender};
 
 use crate::control::cluster::EventSender;
 use crate::control::pod_sources::merge::Sources;
-use crate::control::pod_sources::versions::Versions;
 use crate::control::pod_table::{PodInputs, PodTable};
 use crate::control::pod_workers::{self, PodWorkers};
 use crate::control::server::SyncHealth;
+use crate::control::versions::Versions;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;

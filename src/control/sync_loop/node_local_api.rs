@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use crate::control::cluster::SyncScheduler;
 use crate::control::pod_sources::local_pods::LocalPods;
 use crate::control::pod_sources::merge::SourceView;
-use crate::control::pod_sources::versions::VersionView;
 use crate::control::pod_table::PodRecords;
 use crate::control::server::{
     AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
@@ -28,6 +27,7 @@ use crate::control::sync_loop::recent_errors::RecentErrors;
 use crate::control::sync_loop::shown_pods::{ShownPod, each_pod};
 use crate::control::sync_loop::sync_status::sync_status;
 use crate::control::sync_loop::views::NodeViews;
+use crate::control::versions::VersionView;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
 use crate::kubelet::devices::{DeviceRecord, Devices};
 use crate::kubelet::images::{ArchiveView, LinkBudget, PullUnderWay, PullsUnderWay};

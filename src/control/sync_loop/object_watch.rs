@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::control::cluster::ObjectWatcher;
-use crate::control::pod_table::Effect;
-use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, PodTable};
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::offline::OfflineStore;

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::control::pod_table::Effect;
-use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, PodTable};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::platform::host::kernel_log::KernelLog;
 use crate::platform::rt;

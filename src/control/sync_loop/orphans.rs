@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use crate::control::pod_table::Effect;
-use crate::control::pod_table::{PodRecords, PodTable};
+use crate::control::pod_table::{Effect, PodRecords, PodTable};
 use crate::control::sync_loop::leftovers::Leftovers;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;

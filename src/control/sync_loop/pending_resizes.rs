@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::control::pod_table::Effect;
-use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::{Resizing, Worker};
 use crate::control::sync_loop::admission::{PodAdmission, preempt};
 use crate::kubelet::admission::Rejection;

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::control::pod_table::PodTable;
-use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange};
+use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange, PodTable};
 use crate::control::pod_workers::{State, Worker};
 use crate::kubelet::admission::Rejection;
 use crate::kubelet::node_shutdown::{DuePhase, Inhibitor, Progress, follow};

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::control::pod_sources::static_pod::is_own_uid;
-use crate::control::pod_table::Effect;
-use crate::control::pod_table::PodTable;
+use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::admission::{Gates, in_order_of_admission};

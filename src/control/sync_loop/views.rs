@@ -1,8 +1,7 @@
 //! What the sync loop shows to the servers. Each value has one owner, which writes it.
 
-use crate::control::pod_sources::versions::Versions;
 use crate::control::pod_table::PodRecords;
-use crate::control::sync_loop::next_version_pulls::NextVersionPulls;
+use crate::control::versions::{NextVersionPulls, Versions};
 use crate::state::objects::Objects;
 use crate::state::pods::{NodePressures, ObservedCache};
 use crate::types::owned::View;

@@ -10,8 +10,7 @@ use crate::state::pods::{
     ObservedContainer, ObservedPod, ObservedSandbox, SandboxState, SourceName, SourcePod, SourceUpdate,
 };
 use crate::types::api::{Container, Pod, PodSpec};
-use crate::types::metrics::parsed;
-use crate::types::metrics::{Count, Timed};
+use crate::types::metrics::{Count, Timed, parsed};
 
 const METRICS: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics.txt");
 const PROBES: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics-probes.txt");

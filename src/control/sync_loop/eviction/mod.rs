@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::control::pod_table::PodTable;
-use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange};
+use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange, PodTable};
 use crate::control::pod_workers::{State, Worker};
-use crate::control::sync_loop::versions::PodVersions;
+use crate::control::versions::PodVersions;
 use crate::kubelet::admission::{Rejection, check_pressure};
 use crate::kubelet::eviction::{Candidate, Starved};
 use crate::kubelet::status::PodFailure;

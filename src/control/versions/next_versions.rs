@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::control::pod_table::Effect;
-use crate::control::pod_table::PodTable;
-use crate::control::sync_loop::next_version_pulls::{NextVersionPull, NextVersionPulls};
-use crate::control::sync_loop::versions::PodVersions;
+use super::next_version_pulls::{NextVersionPull, NextVersionPulls};
+use super::pod_versions::PodVersions;
+use crate::control::pod_table::{Effect, PodTable};
 use crate::platform::config::go_duration;
 use crate::platform::rt;
 use crate::state::objects::Objects;
@@ -28,7 +27,7 @@ use crate::types::owned::{Owned, View};
 use crate::types::sorted::SortedMap;
 
 /// Starts and cancels the pulls.
-pub(super) struct NextVersions {
+pub(crate) struct NextVersions {
     pulls: Owned<NextVersionPulls>,
     /// For the Secrets of pulls.
     objects: View<Objects>,
@@ -41,22 +40,22 @@ pub(super) struct NextVersions {
 const RETRY: Duration = Duration::from_secs(30);
 
 impl NextVersions {
-    pub(super) fn new(objects: View<Objects>, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(objects: View<Objects>, inbox: Sender<SyncEvent>) -> Self {
         Self { pulls: Owned::default(), objects, inbox, tasks: SortedMap::new() }
     }
 
-    pub(super) fn view(&self) -> View<NextVersionPulls> {
+    pub(crate) fn view(&self) -> View<NextVersionPulls> {
         self.pulls.view()
     }
 
     /// When the next attempt is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.pulls.read().due()
     }
 
     /// Starts the pulls that are due, cancels those that are no longer needed, and takes the versions that need not
     /// wait.
-    pub(super) fn round(&mut self, versions: &mut PodVersions, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(crate) fn round(&mut self, versions: &mut PodVersions, pods: &PodTable, now: Instant) -> Vec<Effect> {
         if self.pulls.read().pulls.is_empty() && versions.read().nexts().next().is_none() {
             return Vec::new();
         }
@@ -118,7 +117,7 @@ impl NextVersions {
     }
 
     /// An attempt has ended.
-    pub(super) fn on_pulled(
+    pub(crate) fn on_pulled(
         &mut self,
         uid: &PodUid,
         pulled: Result<(), Waiting>,
@@ -161,7 +160,7 @@ impl NextVersions {
     }
 
     /// Retries failed pulls, after Secrets or images have arrived that they may have lacked.
-    pub(super) fn retry(&mut self, now: Instant) {
+    pub(crate) fn retry(&mut self, now: Instant) {
         for pull in self.pulls.write().pulls.values_mut() {
             pull.retry = pull.retry.map(|_| now);
         }

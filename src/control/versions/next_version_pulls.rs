@@ -39,7 +39,7 @@ impl NextVersionPulls {
 
     /// What the next version of the pod waits for, as one line; `None` if it has none. What stands before ` (` is the
     /// short form.
-    pub(super) fn line(&self, present: &PodUid, now: Instant) -> Option<String> {
+    pub(crate) fn line(&self, present: &PodUid, now: Instant) -> Option<String> {
         let pull = self.pulls.values().find(|pull| pull.present == *present)?;
         let name = pull.pod.full_name();
         let under_way = self.under_way.list().into_iter().find(|one| one.pod == name);

@@ -7,9 +7,6 @@
 //!
 //! Only pods are versioned: a manifest's ConfigMaps and Secrets always are the manifest's.
 
-mod error;
-mod record;
-
 use std::fs;
 use std::io;
 use std::mem;
@@ -19,10 +16,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use self::error::{RequestError, WriteError};
-use self::record::Record;
-pub(crate) use self::record::{RecordAction, TrialResult, TrialState};
-use super::static_pod::is_own_uid;
+use super::error::{RequestError, WriteError};
+use super::record::{Record, RecordAction, TrialResult, TrialState};
+use crate::control::pod_sources::static_pod::is_own_uid;
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::state::pods::{SourceName, SourcePod, SourceUpdate};

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
-use crate::control::pod_sources::versions::{self, RecordAction, TrialResult, TrialState, Versions};
-use crate::control::pod_table::Effect;
-use crate::control::pod_table::PodTable;
+use super::record::{RecordAction, TrialResult, TrialState};
+use super::version_records::{self, Versions};
+use crate::control::pod_table::{Effect, PodTable};
 use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest};
 use crate::types::api::conditions::READY;
@@ -17,7 +17,7 @@ use crate::types::error::ErrorChain;
 use crate::types::owned::{Owned, View};
 
 /// Owns the versions, writes them to disk, and answers the requests about them.
-pub(super) struct PodVersions {
+pub(crate) struct PodVersions {
     versions: Owned<Versions>,
     inbox: Sender<SyncEvent>,
     writer: Option<rt::Task<()>>,
@@ -28,48 +28,48 @@ pub(super) struct PodVersions {
 }
 
 impl PodVersions {
-    pub(super) fn new(versions: Versions, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(versions: Versions, inbox: Sender<SyncEvent>) -> Self {
         Self { versions: Owned::new(versions), inbox, writer: None, fault: None, answers: Vec::new() }
     }
 
-    pub(super) fn read(&self) -> Ref<'_, Versions> {
+    pub(crate) fn read(&self) -> Ref<'_, Versions> {
         self.versions.read()
     }
 
-    pub(super) fn view(&self) -> View<Versions> {
+    pub(crate) fn view(&self) -> View<Versions> {
         self.versions.view()
     }
 
     /// When a trial ends or a failed write is retried.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.versions.read().due()
     }
 
     /// The pods whose images are needed: all that exist, and the versions that may run again.
-    pub(super) fn pods_with_images(&self, pods: &PodTable) -> Vec<Arc<Pod>> {
+    pub(crate) fn pods_with_images(&self, pods: &PodTable) -> Vec<Arc<Pod>> {
         let workers = pods.workers().iter().filter_map(|worker| worker.pod.as_ref());
         workers.chain(self.versions.read().kept()).map(Arc::clone).collect()
     }
 
     /// Replaces the pods of the update with the versions to run.
-    pub(super) fn on_sources(&mut self, mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
+    pub(crate) fn on_sources(&mut self, mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
         let records = pods.records();
         self.versions.write().apply(&mut update, |pod| records.sources.has_namesake(pod));
         update
     }
 
-    pub(super) fn on_all_sources_ready(&mut self) {
+    pub(crate) fn on_all_sources_ready(&mut self) {
         self.versions.write().on_all_sources_ready();
     }
 
     /// The version with this uid no longer waits for its images: it replaces the present one.
-    pub(super) fn take_next(&mut self, uid: &PodUid) {
+    pub(crate) fn take_next(&mut self, uid: &PodUid) {
         self.versions.write().take_next(uid);
     }
 
     /// Takes next versions that a former agent has started already: its record of that was not written. True if there
     /// are any.
-    pub(super) fn take_started(&mut self, pods: &PodTable) -> bool {
+    pub(crate) fn take_started(&mut self, pods: &PodTable) -> bool {
         let (records, observed, workers) = (pods.records(), pods.observed(), pods.workers());
         let exists = |uid: &PodUid| observed.pod(uid).is_some() || workers.is_unseen(uid);
         // A version that could not be observed may run.
@@ -88,7 +88,7 @@ impl PodVersions {
     }
 
     /// Accepts ready versions, rejects versions that were not ready in time, and writes the changes.
-    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(crate) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let effects = self.judge(pods, now);
         self.write(now);
         effects
@@ -112,7 +112,7 @@ impl PodVersions {
     }
 
     /// A user asks to switch versions, or to hold or confirm the running version.
-    pub(super) fn on_request(&mut self, request: VersionActionRequest) -> Vec<Effect> {
+    pub(crate) fn on_request(&mut self, request: VersionActionRequest) -> Vec<Effect> {
         let VersionActionRequest { pod, what, answer } = request;
         let ask = match what {
             VersionAction::Rollback(back) => RecordAction::Rollback(usize::try_from(back).unwrap_or(usize::MAX)),
@@ -147,7 +147,7 @@ impl PodVersions {
         let answers = std::mem::take(&mut self.answers);
         let inbox = self.inbox.clone();
         self.writer = Some(rt::spawn(async move {
-            let done = rt::blocking(move || versions::write(&written)).await;
+            let done = rt::blocking(move || version_records::write(&written)).await;
             let done = done.map_err(|error| ErrorChain(&error).to_string());
             for (asker, answer) in answers {
                 let answer = done.clone().map_or_else(PodAnswer::Failed, |()| answer);
@@ -160,7 +160,7 @@ impl PodVersions {
     }
 
     /// A write has ended. A failed write is retried, and its failure is recorded once.
-    pub(super) fn on_written(&mut self, fault: Option<String>, now: Instant) -> Vec<Effect> {
+    pub(crate) fn on_written(&mut self, fault: Option<String>, now: Instant) -> Vec<Effect> {
         self.writer = None;
         self.versions.write().wrote(fault.is_none(), now);
         let new_fault = fault.clone().filter(|fault| self.fault.as_ref() != Some(fault));

@@ -1,8 +1,8 @@
 //! Next versions: when they are pulled, taken and given up.
 
 use super::*;
-use crate::control::pod_sources::versions::Versions;
 use crate::control::pod_table::testing::{Node, with_node};
+use crate::control::versions::Versions;
 use crate::state::pods::{RuntimeState, SourceName, SourcePod, SourceUpdate};
 use crate::types::api::{ContainerStateWaiting, PodPhase, decode};
 
