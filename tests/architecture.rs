@@ -46,6 +46,10 @@ const ARROWS: &[(&str, &str)] = &[
     ("dra", "devices"),
     // ResourceSlices are removed once the node has registered.
     ("dra", "node"),
+    ("eviction", "pod_table"),
+    ("eviction", "pod_workers"),
+    // The images of versions that may run again are not removed.
+    ("eviction", "versions"),
     ("grpc", "hpack"),
     ("gzip", "crc32"),
     ("host", "rt"),
@@ -80,6 +84,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("status", "allocation"),
     ("status", "probes"),
     ("sync_loop", "cluster"),
+    ("sync_loop", "eviction"),
     ("sync_loop", "pleg"),
     ("sync_loop", "pod_sources"),
     ("sync_loop", "pod_table"),

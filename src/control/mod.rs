@@ -1,6 +1,7 @@
 //! The sync loop, the pod workers, and the pod sources and servers that feed them.
 
 pub(crate) mod cluster;
+pub(crate) mod eviction;
 pub(crate) mod pleg;
 pub mod pod_sources;
 pub(crate) mod pod_table;

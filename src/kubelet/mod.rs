@@ -7,7 +7,6 @@ pub(crate) mod container_manager;
 pub mod csi;
 pub mod devices;
 pub(crate) mod dra;
-pub(crate) mod eviction;
 pub mod images;
 pub(crate) mod kuberuntime;
 pub mod logs;

@@ -10,7 +10,6 @@ mod csi_drivers;
 mod deadlines;
 mod devices;
 mod due_times;
-mod eviction;
 mod handle;
 mod image_gc;
 mod leftovers;
@@ -30,7 +29,6 @@ mod round;
 mod shown_pods;
 mod shutdown;
 mod sources;
-mod storage_limits;
 mod sync_status;
 mod views;
 

@@ -3,8 +3,6 @@
 //! Far from every threshold a check follows each relist, without a timer. Near a threshold a check runs every ten
 //! seconds, as upstream's always does, and at once when the kernel reports a memory stall.
 
-mod observation;
-
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -13,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use super::pressure_check::{Memory, PressureCheck};
+use crate::control::eviction::{Candidate, Starved};
 use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange, PodTable};
 use crate::control::pod_workers::{State, Worker};
 use crate::control::versions::PodVersions;
 use crate::kubelet::admission::{Rejection, check_pressure};
-use crate::kubelet::eviction::{Candidate, Starved};
 use crate::kubelet::status::PodFailure;
 use crate::platform::config::Eviction;
 use crate::platform::host::clock;
@@ -29,10 +28,6 @@ use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
 use crate::types::owned::{Owned, View};
 
-pub(super) use observation::{AT_ONCE, measure, observe};
-
-use observation::{Memory, PressureCheck};
-
 /// Upstream's monitoring interval.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Longest wait for an evicted pod to end before the next eviction.
@@ -42,7 +37,7 @@ const GIVING_BACK: Duration = Duration::from_secs(2);
 /// Shortest time between two reported memory stalls.
 const STALL_REST: Duration = Duration::from_secs(2);
 
-pub(super) struct EvictionManager {
+pub(crate) struct EvictionManager {
     settings: Rc<Eviction>,
     pressures: Owned<NodePressures>,
     memory: Rc<RefCell<Memory>>,
@@ -60,7 +55,7 @@ pub(super) struct EvictionManager {
 }
 
 impl EvictionManager {
-    pub(super) fn new(settings: &Eviction, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(settings: &Eviction, inbox: Sender<SyncEvent>) -> Self {
         let has_memory = settings.thresholds.iter().any(|t| Starved::of(t.signal) == Starved::Memory);
         let stalls = if has_memory { MemoryStalls::watch(Path::new(MEMORY_PRESSURE)).ok() } else { None };
         if has_memory && stalls.is_none() {
@@ -80,29 +75,29 @@ impl EvictionManager {
         }
     }
 
-    pub(super) fn on_relisted(&mut self) {
+    pub(crate) fn on_relisted(&mut self) {
         self.check_requested = true;
     }
 
-    pub(super) fn on_memory_stalled(&mut self) {
+    pub(crate) fn on_memory_stalled(&mut self) {
         self.check_requested = true;
     }
 
-    pub(super) fn pressures(&self) -> View<NodePressures> {
+    pub(crate) fn pressures(&self) -> View<NodePressures> {
         self.pressures.view()
     }
 
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.due
     }
 
     /// Whether pods are held to their own local storage limits.
-    pub(super) fn limits_storage(&self) -> bool {
+    pub(crate) fn limits_storage(&self) -> bool {
         self.settings.local_storage
     }
 
     /// No evicted pod is still ending.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.leaving.is_none()
     }
 
@@ -118,7 +113,7 @@ impl EvictionManager {
         pod.is_spared(self.settings.static_pods)
     }
 
-    pub(super) fn round(&mut self, pods: &PodTable, versions: &PodVersions, now: Instant) {
+    pub(crate) fn round(&mut self, pods: &PodTable, versions: &PodVersions, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
             self.check_requested = true;
@@ -156,7 +151,7 @@ impl EvictionManager {
     }
 
     /// Running pods that may be evicted.
-    pub(super) fn candidates(&self, pods: &PodTable) -> Vec<Candidate> {
+    pub(crate) fn candidates(&self, pods: &PodTable) -> Vec<Candidate> {
         let seen = pods.observed();
         let candidate = |worker: &Worker| {
             let pod = worker.pod.as_ref().filter(|_| worker.state == State::Sync && worker.wanted)?;
@@ -167,7 +162,7 @@ impl EvictionManager {
     }
 
     /// A check has completed.
-    pub(super) fn on_observation(&mut self, seen: PressureObservation, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(crate) fn on_observation(&mut self, seen: PressureObservation, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let (changed, conditions) = {
             let mut pressures = self.pressures.write();
             let changed = pressures.set(&seen.pressures, &pods.runtime().node.node_name, clock::now());
@@ -186,7 +181,7 @@ impl EvictionManager {
     }
 
     /// Ends the chosen pods that are still running. No check ends others until these have ended.
-    pub(super) fn on_evictions(&mut self, evictions: Vec<PodEviction>, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(crate) fn on_evictions(&mut self, evictions: Vec<PodEviction>, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let runs = |eviction: &PodEviction| pods.syncing(&eviction.uid).is_some_and(|worker| worker.wanted);
         let counted = |eviction: &PodEviction| metrics::count(Count::Evictions, &[eviction.signal]);
         let ends: Vec<EndPod> = evictions.into_iter().filter(runs).inspect(counted).map(evict).collect();
@@ -198,7 +193,7 @@ impl EvictionManager {
     }
 
     /// Under pressure the node admits no pod that it would have to evict. Running pods were already admitted.
-    pub(super) fn admits(&self, pod: &Pod, pods: &PodTable) -> Result<(), Rejection> {
+    pub(crate) fn admits(&self, pod: &Pod, pods: &PodTable) -> Result<(), Rejection> {
         if pods.observed().pod(&pod.metadata.uid).is_some_and(|observed| !observed.is_gone()) {
             return Ok(());
         }
@@ -236,6 +231,7 @@ async fn follow(stalls: MemoryStalls, inbox: Sender<SyncEvent>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pressure_check::AT_ONCE;
     use super::*;
     use crate::control::pod_table::testing::{pod, with_node};
 

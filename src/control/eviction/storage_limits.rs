@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use super::manager::EvictionManager;
+use super::pressure_check::{AT_ONCE, measure, observe};
+use crate::control::eviction::{Candidate, ExceededLimit, Layout, PodUsage, exceeded, has_limits};
 use crate::control::pod_table::PodTable;
-use crate::control::sync_loop::eviction::{AT_ONCE, EvictionManager, measure, observe};
-use crate::kubelet::eviction::{Candidate, ExceededLimit, Layout, PodUsage, exceeded, has_limits};
 use crate::platform::rt;
 use crate::state::pods::{PodEviction, SyncEvent};
 use crate::types::api::PodUid;
@@ -20,7 +21,7 @@ use crate::types::sorted::SortedMap;
 const ROUND: Duration = Duration::from_secs(10);
 
 /// The measurements against the pods' own limits.
-pub(super) struct StorageLimits {
+pub(crate) struct StorageLimits {
     inbox: Sender<SyncEvent>,
     is_requested: bool,
     task: Option<rt::Task<()>>,
@@ -28,11 +29,11 @@ pub(super) struct StorageLimits {
 }
 
 impl StorageLimits {
-    pub(super) fn new(inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(inbox: Sender<SyncEvent>) -> Self {
         Self { inbox, is_requested: false, task: None, walks: Rc::default() }
     }
 
-    pub(super) fn on_relisted(&mut self) {
+    pub(crate) fn on_relisted(&mut self) {
         self.is_requested = true;
     }
 
@@ -43,7 +44,7 @@ impl StorageLimits {
 
 impl StorageLimits {
     /// Starts a requested round.
-    pub(super) fn round(&mut self, pods: &PodTable, eviction: &EvictionManager) {
+    pub(crate) fn round(&mut self, pods: &PodTable, eviction: &EvictionManager) {
         if !self.is_requested || self.is_busy() || !pods.can_work() {
             return;
         }

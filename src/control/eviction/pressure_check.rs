@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::kubelet::eviction::{
-    self, Candidate, FilesystemPaths, Layout, Measure, MeasuredPod, Observations, PodUsage, Starved, ThresholdState,
+use super::observations;
+use crate::control::eviction::{
+    Candidate, FilesystemPaths, Layout, Measure, MeasuredPod, Observations, PodUsage, Starved, ThresholdState,
     is_close, is_resolved, node_was_low, rank,
 };
 use crate::kubelet::kuberuntime::PodRuntime;
@@ -17,7 +18,7 @@ use crate::state::pods::{NodeEvent, PodEviction, PressureObservation};
 use crate::types::api::{EventKind, Pod, Reason};
 
 /// The grace period of immediate evictions.
-pub(in crate::control::sync_loop) const AT_ONCE: Duration = Duration::from_secs(1);
+pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 /// Time limit for measuring all pods when a disk is full.
 const MEASURING: Duration = Duration::from_secs(10);
 /// How long a walk may take to notice the end of its time.
@@ -158,7 +159,7 @@ where
 }
 
 /// The node's free resources, and the layout of its disks.
-pub(in crate::control::sync_loop) async fn observe(runtime: &PodRuntime) -> (Observations, Layout) {
+pub(super) async fn observe(runtime: &PodRuntime) -> (Observations, Layout) {
     let node = &runtime.node;
     let disks = runtime.disks().await;
     let (images, layers) = disks.map_or((None, None), |(images, layers)| (Some(images), layers));
@@ -168,10 +169,10 @@ pub(in crate::control::sync_loop) async fn observe(runtime: &PodRuntime) -> (Obs
         .as_ref()
         .map(|groups| CgroupName::kubepods(&groups.root).path(driver.unwrap_or(groups.driver)));
     let places = FilesystemPaths { cgroup_v2: node.cgroup_v2, kubepods, node: node.root_dir.clone(), images, layers };
-    rt::blocking(move || eviction::observe(&places)).await
+    rt::blocking(move || observations::observe(&places)).await
 }
 
-pub(in crate::control::sync_loop) fn measure(runtime: &PodRuntime) -> Measure {
+pub(super) fn measure(runtime: &PodRuntime) -> Measure {
     let driver = runtime.cgroup_driver();
     let groups = runtime.node.pod_cgroups.as_ref();
     let groups = groups.map(|groups| (driver.unwrap_or(groups.driver), groups.root.clone()));
