@@ -11,7 +11,6 @@ pub mod images;
 pub(crate) mod kuberuntime;
 pub mod logs;
 pub(crate) mod node;
-pub(crate) mod node_shutdown;
 pub mod offline;
 pub(crate) mod pod_resources;
 pub(crate) mod probes;

@@ -27,7 +27,6 @@ mod recent_errors;
 mod relist;
 mod round;
 mod shown_pods;
-mod shutdown;
 mod sources;
 mod sync_status;
 mod views;

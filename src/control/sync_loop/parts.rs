@@ -6,6 +6,7 @@ use async_channel::Sender;
 
 use crate::control::cluster::{ObjectWatcher, StatusManager};
 use crate::control::eviction::{EvictionManager, StorageLimits};
+use crate::control::node_shutdown::NodeShutdown;
 use crate::control::sync_loop::admission::PodAdmission;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
@@ -17,7 +18,6 @@ use crate::control::sync_loop::object_watch::ObjectWatch;
 use crate::control::sync_loop::oom::OomWatcher;
 use crate::control::sync_loop::orphans::Orphans;
 use crate::control::sync_loop::pending_resizes::PendingResizes;
-use crate::control::sync_loop::shutdown::NodeShutdown;
 use crate::control::versions::{NextVersions, PodVersions, Versions};
 use crate::kubelet::admission::Admission;
 use crate::kubelet::container_manager::ContainerManager;

@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn drop_in_has_the_whole_time_rounded_up() {
-        let own = "kubelet::node_shutdown::logind::tests::drop_in_has_the_whole_time_rounded_up";
+        let own = "control::node_shutdown::logind::tests::drop_in_has_the_whole_time_rounded_up";
         if !directories::is_under_service_umask(own) {
             return;
         }

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use super::Inhibitor;
+use super::logind::follow;
+use super::progress::{DuePhase, Progress};
 use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange, PodTable};
 use crate::control::pod_workers::{State, Worker};
 use crate::kubelet::admission::Rejection;
-use crate::kubelet::node_shutdown::{DuePhase, Inhibitor, Progress, follow};
 use crate::kubelet::status::PodFailure;
 use crate::platform::config::ShutdownPhase;
 use crate::platform::rt;
@@ -19,7 +21,7 @@ use crate::types::api::{EventKind, Pod, PodUid, Reason};
 const TERMINATED: &str = "Pod was terminated in response to imminent node shutdown.";
 const REJECTED: &str = "Pod was rejected as the node is shutting down.";
 
-pub(super) struct NodeShutdown {
+pub(crate) struct NodeShutdown {
     progress: Progress,
     inhibitor: Inhibitor,
     #[expect(dead_code, reason = "dropping the task ends it")]
@@ -28,19 +30,19 @@ pub(super) struct NodeShutdown {
 
 impl NodeShutdown {
     /// Without phases the node does not inhibit the shutdown.
-    pub(super) fn new(phases: &[ShutdownPhase], inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(phases: &[ShutdownPhase], inbox: Sender<SyncEvent>) -> Self {
         let (progress, inhibitor) = (Progress::new(phases), Inhibitor::default());
         let time = progress.whole_time();
         let follower = (!phases.is_empty()).then(|| rt::spawn(follow(time, inhibitor.clone(), inbox)));
         Self { progress, inhibitor, follower }
     }
 
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.progress.due()
     }
 
     /// The shutdown starts or is cancelled.
-    pub(super) fn on_node_shuts_down(&mut self, shuts_down: bool, now: Instant) -> Vec<Effect> {
+    pub(crate) fn on_node_shuts_down(&mut self, shuts_down: bool, now: Instant) -> Vec<Effect> {
         let is_news = if shuts_down { self.progress.begin(now) } else { self.progress.cancel() };
         if !is_news {
             return Vec::new();
@@ -54,14 +56,14 @@ impl NodeShutdown {
     }
 
     /// Static pods that ended for a shutdown that was cancelled. No controller recreates them, so the node does.
-    pub(super) fn ended_static_pods(&self, pods: &PodTable) -> Vec<Arc<Pod>> {
+    pub(crate) fn ended_static_pods(&self, pods: &PodTable) -> Vec<Arc<Pod>> {
         let for_shutdown = [Reason::TERMINATED, Reason::NODE_SHUTDOWN];
         let ended = pods.failed().filter(|(_, failed)| for_shutdown.contains(&failed.reason));
         let workers = ended.filter_map(|(uid, _)| pods.worker(uid)).filter(|worker| worker.wanted);
         workers.filter_map(|worker| worker.pod.clone()).filter(|pod| pod.is_static()).collect()
     }
 
-    pub(super) fn admits(&self) -> Result<(), Rejection> {
+    pub(crate) fn admits(&self) -> Result<(), Rejection> {
         match self.progress.is_under_way() {
             true => Err(Rejection { reason: Reason::NODE_SHUTDOWN, message: REJECTED.to_owned() }),
             false => Ok(()),
@@ -69,7 +71,7 @@ impl NodeShutdown {
     }
 
     /// Ends the pods of the phases that have started. Runs before the work.
-    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(crate) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
         if self.next_due().is_none() {
             return Vec::new();
         }
@@ -91,7 +93,7 @@ impl NodeShutdown {
 
     /// Releases the inhibitor, so that the machine can shut down. Runs after the work, when new statuses are being
     /// reported.
-    pub(super) fn release_inhibitor(&mut self, is_reporting: bool, now: Instant) {
+    pub(crate) fn release_inhibitor(&mut self, is_reporting: bool, now: Instant) {
         if self.progress.is_over(is_reporting, now) {
             log!(info, "pods ended, releasing the shutdown inhibitor");
             self.inhibitor.replace(None);
