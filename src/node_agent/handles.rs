@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use async_channel::Sender;
 
+use crate::control::local_api::{Followers, RecentErrors};
 use crate::control::server::SyncHealth;
-use crate::control::sync_loop::{Followers, RecentErrors};
 use crate::kubelet::certificates::CertificateStatuses;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::config::Config;

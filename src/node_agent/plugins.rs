@@ -12,8 +12,7 @@ use crate::kubelet::pod_resources::PodResourcesServer;
 use crate::kubelet::resource_managers::{Allocatable, ResourceManagers};
 use crate::platform::apiserver::Client;
 use crate::platform::config::Gate;
-use crate::platform::plugin_manager;
-use crate::platform::rt;
+use crate::platform::{plugin_manager, rt};
 use crate::state::pods::Placements;
 use crate::types::owned::View;
 

@@ -4,7 +4,6 @@
 
 mod activity;
 mod admission;
-mod agent_metrics;
 mod cpu_assignment;
 mod csi_drivers;
 mod deadlines;
@@ -13,23 +12,15 @@ mod due_times;
 mod handle;
 mod image_gc;
 mod leftovers;
-mod log_followers;
 mod node_cgroups;
-mod node_local_api;
-mod node_stats;
 mod object_watch;
 mod oom;
 mod orphans;
 mod parts;
 mod pending_resizes;
-mod pod_requests;
-mod recent_errors;
 mod relist;
 mod round;
-mod shown_pods;
 mod sources;
-mod sync_status;
-mod views;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -38,6 +29,7 @@ use std::time::Instant;
 use async_channel::{Receiver, RecvError, Sender};
 
 use crate::control::cluster::EventSender;
+use crate::control::local_api::{Followers, NodeViews, RecentErrors};
 use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_table::{PodInputs, PodTable};
 use crate::control::pod_workers::{self, PodWorkers};
@@ -59,11 +51,6 @@ use crate::types::metrics::{self, Count};
 use crate::types::owned::Owned;
 
 pub(crate) use due_times::Part;
-pub(crate) use log_followers::Followers;
-pub(crate) use node_local_api::NodeLocalApi;
-pub(crate) use node_stats::NodeStats;
-pub(crate) use recent_errors::RecentErrors;
-pub(crate) use views::NodeViews;
 
 use due_times::{Due, DueTimes, MOST_ROUNDS};
 use parts::{PartInputs, Parts};

@@ -33,7 +33,7 @@ impl Followers {
     }
 
     /// Drops the followers of stopped containers. `None`: the runtime no longer has the pod.
-    pub(super) fn on_observation(&self, uid: &PodUid, pod: Option<&ObservedPod>) {
+    pub(crate) fn on_observation(&self, uid: &PodUid, pod: Option<&ObservedPod>) {
         let goes_on = |container: &str| pod.is_some_and(|pod| runs(pod, container));
         self.0.borrow_mut().retain(|follower| follower.pod != *uid || goes_on(&follower.container));
         self.forget_gone();

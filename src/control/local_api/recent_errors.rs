@@ -15,7 +15,7 @@ const MOST: usize = 20;
 pub(crate) struct RecentErrors(Rc<RefCell<VecDeque<RecentError>>>);
 
 impl RecentErrors {
-    pub(super) fn note_all(&self, messages: Vec<String>) {
+    pub(crate) fn note_all(&self, messages: Vec<String>) {
         for message in messages {
             note(&mut self.0.borrow_mut(), message, clock::now());
         }

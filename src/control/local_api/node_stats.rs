@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::views::NodeViews;
 use crate::control::server::Page;
-use crate::control::sync_loop::views::NodeViews;
 use crate::kubelet::certificates::CertificateStatuses;
 use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::PodRuntime;

@@ -10,6 +10,13 @@ use std::time::Instant;
 use async_channel::Sender;
 use serde_json::{Value, json};
 
+use super::log_followers::Followers;
+use super::node_stats::NodeStats;
+use super::pod_requests::{self, elsewhere, is_taken, name_on_node};
+use super::recent_errors::RecentErrors;
+use super::shown_pods::{ShownPod, each_pod};
+use super::sync_status::sync_status;
+use super::views::NodeViews;
 use crate::control::cluster::SyncScheduler;
 use crate::control::pod_sources::local_pods::LocalPods;
 use crate::control::pod_sources::merge::SourceView;
@@ -20,13 +27,6 @@ use crate::control::server::{
     PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus,
     VersionStatus, Watchdog,
 };
-use crate::control::sync_loop::log_followers::Followers;
-use crate::control::sync_loop::node_stats::NodeStats;
-use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
-use crate::control::sync_loop::recent_errors::RecentErrors;
-use crate::control::sync_loop::shown_pods::{ShownPod, each_pod};
-use crate::control::sync_loop::sync_status::sync_status;
-use crate::control::sync_loop::views::NodeViews;
 use crate::control::versions::VersionView;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
 use crate::kubelet::devices::{DeviceRecord, Devices};
