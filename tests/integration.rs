@@ -28,4 +28,5 @@ mod faults;
 mod fuzz_corpus;
 mod grpc_plugin;
 mod real_apiserver;
+mod wait;
 mod wire_judges;

@@ -177,7 +177,8 @@ wait_phase() { wait_for "pod $1 is $2" 60 has_phase "$1" "$2"; }
 # restarts POD: restart count of its first container.
 restarts() { pod "$1" '.status.containerStatuses[0].restartCount'; }
 wait_restarts() { wait_for "pod $1 was restarted $2 times" 60 has_restarts "$1" "$2"; }
-has_restarts() { is_ready "$1" && [ "$(restarts "$1")" = "$2" ]; }
+# The count first: a pod that is ready afterwards is so with its new container.
+has_restarts() { [ "$(restarts "$1")" = "$2" ] && is_ready "$1"; }
 
 # container_id POD [INDEX]
 container_id() { pod "$1" ".status.containerStatuses[${2:-0}].containerID" | sed 's,.*//,,'; }

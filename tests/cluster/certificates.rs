@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -14,6 +13,7 @@ use crate::fake_api::certificates::Validity;
 use crate::fake_api::identity::Identity;
 use crate::fake_api::kubeconfig::Credentials;
 use crate::fake_api::{FakeApi, Options};
+use crate::wait::wait;
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -106,15 +106,10 @@ impl Newcomer {
 
     #[track_caller]
     fn wait_until_shown(&self, what: &str, claim: impl Fn(&Value) -> bool) -> Value {
-        let end = Instant::now() + Duration::from_secs(20);
-        loop {
+        wait(|| {
             let shown = self.shown();
-            if claim(&shown) {
-                return shown;
-            }
-            assert!(Instant::now() < end, "waited in vain for {what}: {shown:#}\n{}", self.0.node.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            if claim(&shown) { Ok(shown) } else { Err(format!("{what}: {shown:#}\n{}", self.0.node.log())) }
+        })
     }
 
     /// Asserts that the agent's log contains no secret.
@@ -332,11 +327,8 @@ fn credentials_inside_the_kubeconfig_are_rotated_into_files() {
     newcomer.start();
     newcomer.0.api.wait_for_requests("create", REQUESTS, 1);
     newcomer.wait_until_renewed();
-    let end = Instant::now() + Duration::from_secs(20);
-    while fs::read_to_string(newcomer.path("kubelet.conf")).unwrap().contains("client-key-data") {
-        assert!(Instant::now() < end, "{}", newcomer.0.node.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let has_key = || fs::read_to_string(newcomer.path("kubelet.conf")).unwrap().contains("client-key-data");
+    wait(|| if has_key() { Err(newcomer.0.node.log()) } else { Ok(()) });
     assert_eq!(newcomer.requests().len(), 1);
     newcomer.assert_that_nothing_secret_was_said();
 }

@@ -4,7 +4,6 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use coracle::protocol::x509::Certificate;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -13,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
 use crate::fake_api::certificates::Certified;
+use crate::wait::{PATIENCE, wait};
 
 /// The address of one test's server; unique to that test.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +123,15 @@ impl Door {
         self.stream.write_all(bytes).and_then(|()| self.stream.flush()).is_ok()
     }
 
+    /// Reads up to the end of `text`. Returns all that was read, with the framing of its chunks.
+    pub(crate) fn read_to(&mut self, text: &str) -> String {
+        let mut read = Vec::new();
+        while !read.ends_with(text.as_bytes()) {
+            read.extend(self.bytes(1).unwrap_or_else(|| panic!("no {text:?} after {read:?}")));
+        }
+        String::from_utf8(read).unwrap()
+    }
+
     /// The response to these bytes; `None` if the connection closes first.
     pub(crate) fn say(&mut self, request: &str) -> Option<(u16, String)> {
         self.stream.write_all(request.as_bytes()).ok()?;
@@ -162,20 +171,6 @@ impl Door {
                 return Some(body);
             }
         }
-    }
-}
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-#[track_caller]
-pub(crate) fn wait<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match look() {
-            Ok(found) => return found,
-            Err(why) => assert!(Instant::now() < end, "waited in vain: {why}"),
-        }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

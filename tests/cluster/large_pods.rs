@@ -1,21 +1,16 @@
 //! Pods of the largest size that an API server stores, and what they take of the agent's memory.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use super::joined::Joined;
 use super::pods::pod;
 
 const PODS_THERE: u64 = 4;
-/// On a busy machine.
-const SETTLES: Duration = Duration::from_secs(30);
 /// Bytes of a pod's large field as text. etcd takes 1.5 MiB of an object.
 const LARGE: usize = 1400 << 10;
 
-/// What a pod of this shape takes once the agent has settled, and at most per pod, in KiB. The agent has settled when a
-/// pod takes less than `limit`, or else after [`SETTLES`].
-fn measure(shape: &str, limit: u64, large: &dyn Fn() -> Value) -> (u64, u64) {
+/// What a pod of this shape takes once the agent is at rest, and at most per pod, in KiB.
+fn measure(shape: &str, large: &dyn Fn() -> Value) -> (u64, u64) {
     let mut joined = Joined::new();
     // glibc would keep freed memory in the arena of each thread, and more of it the busier the machine is.
     joined.start_with("", |command| {
@@ -41,15 +36,9 @@ fn measure(shape: &str, limit: u64, large: &dyn Fn() -> Value) -> (u64, u64) {
         joined.api.wait(&path, "the agent to report the pod", |pod| pod["status"]["startTime"].is_string());
     }
     // Work that the pods' arrival has begun.
-    let begun = Instant::now();
-    let (most, now) = loop {
-        std::thread::sleep(Duration::from_secs(2));
-        let per_pod = |kib: u64| kib.saturating_sub(before) / PODS_THERE;
-        let (most, now) = joined.memory();
-        if per_pod(now) < limit || begun.elapsed() > SETTLES {
-            break (per_pod(most), per_pod(now));
-        }
-    };
+    joined.node.wait_until_at_rest();
+    let (most, now) = joined.memory();
+    let [most, now] = [most, now].map(|kib| kib.saturating_sub(before) / PODS_THERE);
     eprintln!("{shape}: {now} KiB of the agent's memory for a pod, {most} KiB at most");
     (now, most)
 }
@@ -58,7 +47,7 @@ fn measure(shape: &str, limit: u64, large: &dyn Fn() -> Value) -> (u64, u64) {
 fn pods_of_the_largest_size_take_the_memory_that_the_list_of_bounds_says() {
     let text = LARGE as u64 >> 10;
     let check = |shape: &str, limit: u64, large: &dyn Fn() -> Value| {
-        let (now, most) = measure(shape, limit * text, large);
+        let (now, most) = measure(shape, large);
         assert!(now < limit * text && most < 2 * limit * text, "{shape}: {now} and {most} KiB");
     };
     // One long string.

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::door::{Door, Place, wait};
+use super::door::{Door, Place};
 use super::joined::{Joined, STATUS};
 use super::node::{Manifest, NODE_NAME};
 use crate::fake_api::certificates::{Certified, Validity};
 use crate::fake_api::identity::Identity;
 use crate::fake_api::{FakeApi, Options};
+use crate::wait::wait;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 pub(crate) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -298,14 +299,15 @@ fn container_logs_are_served_and_followed_to_their_end() {
     assert_eq!(get("?tailLines=1&timestamps=true"), (200, "2026-11-22T10:00:01.500000000Z two\n".to_owned()));
     assert_eq!(get("?follow=maybe").0, 400);
     assert_eq!(served.place.get("/containerLogs/default/none/main", Some(&client)).0, 404);
-    std::thread::scope(|scope| {
-        let following = scope.spawn(|| get("?follow=true"));
-        let mut more = fs::OpenOptions::new().append(true).open(&log).unwrap();
-        writeln!(more, "2026-11-22T10:00:02.5Z stdout F three").unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        served.joined.node.remove_manifest("web");
-        assert_eq!(following.join().unwrap(), (200, "one\ntwo\nthree\n".to_owned()));
-    });
+    let mut following = served.place.reach(Some(&client));
+    assert!(following.begin(format!("GET {path}?follow=true HTTP/1.1\r\nHost: node\r\n\r\n").as_bytes()));
+    let begun = following.read_to("two\n");
+    assert!(begun.starts_with("HTTP/1.1 200 ") && begun.contains("one\n"), "{begun}");
+    let mut more = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    writeln!(more, "2026-11-22T10:00:02.5Z stdout F three").unwrap();
+    following.read_to("three\n");
+    served.joined.node.remove_manifest("web");
+    assert_eq!(following.read_to("0\r\n\r\n"), "\r\n0\r\n\r\n", "nothing follows the last line");
     assert_eq!(served.place.get(&path, None).0, 401);
 }
 

@@ -3,10 +3,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::door::{Door, wait};
+use super::door::Door;
 use super::serving::{ALLOWS_ALL, Served, TOKEN_REVIEWS};
 use crate::fake_api::Options;
 use crate::fake_api::identity::Identity;
+use crate::wait::wait;
 
 /// The agent's resident memory in KiB.
 fn resident(served: &Served) -> u64 {

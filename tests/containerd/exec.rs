@@ -40,6 +40,11 @@ impl Node {
         String::from_utf8_lossy(&list.stdout).lines().map(|line| line.trim().to_owned()).collect()
     }
 
+    #[track_caller]
+    fn wait_for_process(&self, line: &str) {
+        wait_for(line, PATIENCE, || self.processes().iter().any(|process| process == line).then_some(()));
+    }
+
     fn agents_connections(&self) -> usize {
         let fds = fs::read_dir(format!("/proc/{}/fd", self.agent_pid())).unwrap().flatten();
         fds.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))).count()
@@ -165,6 +170,7 @@ fn a_slow_reader_blocks_exec_and_a_killed_client_leaves_nothing() {
     shell.stdout.as_mut().unwrap().read_exact(&mut here).unwrap();
     flood.stdout.as_mut().unwrap().read_exact(&mut here).unwrap();
     let held = peak(flood.id());
+    // What it holds must not grow while nothing reads.
     thread::sleep(Duration::from_secs(2));
     assert!(peak(flood.id()) < held + 1024, "{held} KiB, then {} KiB", peak(flood.id()));
     assert!(node.processes().iter().any(|process| process == "cat /dev/zero"));
@@ -185,8 +191,8 @@ fn a_slow_reader_blocks_exec_and_a_killed_client_leaves_nothing() {
     flood.stdout.take().unwrap().read_exact(&mut here).unwrap();
     assert_eq!(flood.wait().unwrap().code(), Some(128 + 13));
     // Without a terminal the client reacts to signals as any program does.
-    let mut waits = node.coracle("exec", &["web", "-c", "main", "--", "sleep", "5"]).spawn().unwrap();
-    thread::sleep(Duration::from_millis(300));
+    let mut waits = node.coracle("exec", &["web", "-c", "main", "--", "sleep", "500"]).spawn().unwrap();
+    node.wait_for_process("sleep 500");
     // Not SIGINT: background jobs of a shell ignore it.
     signal(&waits, Signal::SIGTERM);
     assert_eq!(waits.wait().unwrap().signal(), Some(15));
@@ -268,8 +274,7 @@ fn exec_hands_the_terminal_over_and_restores_it() {
     terminal.wait_for("now 40 120");
     // Ctrl-C goes to the process in the container.
     terminal.type_in("sleep 1000\n");
-    terminal.wait_for("sleep 1000");
-    thread::sleep(Duration::from_millis(500));
+    node.wait_for_process("sleep 1000");
     terminal.type_in("\x03");
     terminal.type_in("echo after $?\n");
     terminal.wait_for("after 130");

@@ -194,7 +194,6 @@ fn a_closed_port_is_reported_and_the_others_keep_working() {
     node.apply(&web("nc -ll -p 80 -e echo again & wait", 1, ""));
     node.wait_until("the new pod runs", |pods| pods.has("web", |pod| pod.uid() != before && pod.is_ready()));
     wait_for("the new pod to answer", PATIENCE, || {
-        thread::sleep(Duration::from_millis(300));
         let mut answer = String::new();
         let read = forward.connect(80).read_to_string(&mut answer);
         (read.is_ok() && answer == "again\n").then_some(())
@@ -203,7 +202,6 @@ fn a_closed_port_is_reported_and_the_others_keep_working() {
     node.remove_manifest("web");
     node.wait_until_gone("web");
     let ended = wait_for("the end", PATIENCE, || {
-        thread::sleep(Duration::from_millis(300));
         let _ = TcpStream::connect(forward.lines[1].0);
         forward.child.try_wait().unwrap()
     });

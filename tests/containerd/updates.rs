@@ -80,15 +80,15 @@ fn present_version_answers_while_the_images_of_the_next_are_pulled() {
 fn waiting_version_is_shown_superseded_and_forgotten() {
     for fetch in ["runtime", "resumable"] {
         let (mut node, proxy, image) = start_with(fetch);
-        node.write_manifest("web", &web("two", &image, "coracle.dev/ready-within: 5s"));
+        node.write_manifest("web", &web("two", &image, "coracle.dev/ready-within: 2s"));
         let row = || node.ask(&["pods"]).filter(|text| text.contains("Running (next version: pulling)")).map(drop);
         wait_for("the next version to be shown", PATIENCE, row);
         wait_for("the pull of its image to be described", PATIENCE, || {
             let text = node.ask(&["describe", "web"])?;
             text.contains(&format!("Next Version:      pulling ({image}, ")).then_some(())
         });
-        // Neither the trial's time nor a new agent ends the present version.
-        std::thread::sleep(Duration::from_secs(6));
+        // Neither the trial's time, which is over then, nor a new agent ends the present version.
+        std::thread::sleep(Duration::from_secs(3));
         node.kill_agent();
         node.start_agent();
         wait_for("the next version to be shown again", PATIENCE, || {

@@ -7,8 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -18,6 +17,7 @@ use tonic::service::Routes;
 use tonic::{Code, Status};
 
 use super::grpc_plugin::{Answerer, Name, Named, PluginInfo, Registration, RegistrationStatus, Served, serve};
+use crate::wait::wait;
 use messages::*;
 
 pub(crate) const NAME: &str = "csi.example.com";
@@ -83,8 +83,6 @@ struct State {
     published: Vec<(String, String)>,
     faults: Vec<String>,
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Driver {
     /// Starts a driver that registers in this plugin registry.
@@ -217,27 +215,22 @@ impl Driver {
     /// The numbers of staged and published volumes.
     #[track_caller]
     pub(crate) fn wait_for(&self, what: &str, claim: impl Fn((usize, usize)) -> bool) {
-        let until = Instant::now() + PATIENCE;
-        loop {
+        wait(|| {
             let state = {
                 let state = self.shared.state.lock().unwrap();
                 (state.staged.len(), state.published.len())
             };
-            if claim(state) {
-                return;
-            }
-            assert!(Instant::now() < until, "waited in vain for {what}: {state:?} {:?}", self.names());
-            thread::sleep(Duration::from_millis(10));
-        }
+            if claim(state) { Ok(()) } else { Err(format!("{what}: {state:?} {:?}", self.names())) }
+        });
     }
 
     #[track_caller]
     pub(crate) fn wait_for_call(&self, name: &str, count: usize) {
-        let until = Instant::now() + PATIENCE;
-        while self.names().iter().filter(|called| **called == name).count() < count {
-            assert!(Instant::now() < until, "no {name}: {:?}", self.names());
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait(|| {
+            let names = self.names();
+            let called = names.iter().filter(|called| **called == name).count();
+            if called < count { Err(format!("no {name}: {names:?}")) } else { Ok(()) }
+        });
     }
 
     pub(crate) fn told(&self) -> Vec<RegistrationStatus> {

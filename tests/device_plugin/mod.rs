@@ -8,8 +8,6 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use tonic::codegen::{BoxFuture, Service, http};
@@ -18,6 +16,7 @@ use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
 use super::grpc_plugin::{Named, Registration, Served, serve};
+use crate::wait::{wait, wait_for};
 use codec::Prost;
 use messages::*;
 
@@ -45,8 +44,6 @@ pub(crate) struct Shared {
     pub(crate) info: Mutex<PluginInfo>,
     pub(crate) told: Mutex<Vec<RegistrationStatus>>,
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Plugin {
     /// Serves these healthy devices at the socket.
@@ -84,11 +81,7 @@ impl Plugin {
 
     /// Registers with the kubelet at this socket, and retries until it succeeds.
     pub(crate) fn register(&self, kubelet: &Path, resource: &str) {
-        let until = Instant::now() + PATIENCE;
-        while let Err(error) = self.try_register(kubelet, resource, "v1beta1") {
-            assert!(Instant::now() < until, "not registered: {error}");
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait(|| self.try_register(kubelet, resource, "v1beta1"));
     }
 
     pub(crate) fn try_register(&self, kubelet: &Path, resource: &str, version: &str) -> Result<(), String> {
@@ -153,11 +146,7 @@ impl Plugin {
 
     #[track_caller]
     pub(crate) fn wait_for(&self, method: &str) {
-        let until = Instant::now() + PATIENCE;
-        while self.calls(method).is_empty() {
-            assert!(Instant::now() < until, "{method} is not called");
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_for(method, || !self.calls(method).is_empty());
     }
 }
 

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prost::Message;
 use tonic::Status;
@@ -18,11 +17,11 @@ use tonic::service::Routes;
 use super::device_plugin::Method;
 use super::device_plugin::codec::Prost;
 use super::grpc_plugin::{Answerer, Name, Named, PluginInfo, Registration, RegistrationStatus, Served, serve};
+use crate::wait::wait_for;
 
 pub(crate) const NAME: &str = "gpu.example.com";
 pub(crate) const PREPARE: &str = "NodePrepareResources";
 pub(crate) const UNPREPARE: &str = "NodeUnprepareResources";
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Driver {
     pub(crate) shared: Arc<Shared>,
@@ -288,11 +287,7 @@ impl Driver {
 
     #[track_caller]
     pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&Shared) -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !is_so(&self.shared) {
-            assert!(Instant::now() < until, "waited for {what}");
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_for(what, || is_so(&self.shared));
     }
 }
 

@@ -9,6 +9,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use super::node::{Manifest, Node};
 use crate::device_plugin::messages::*;
 use crate::device_plugin::{Plugin, ask};
+use crate::wait::wait_for;
 
 pub(crate) const CAMERA: &str = "example.com/camera";
 
@@ -18,11 +19,7 @@ fn kubelet(node: &Node) -> PathBuf {
 
 fn plugin(node: &Node, ids: &[&str]) -> Plugin {
     let directory = node.folder().join("pods/device-plugins");
-    let until = std::time::Instant::now() + super::node::PATIENCE;
-    while !kubelet(node).exists() {
-        assert!(std::time::Instant::now() < until, "no socket for plugins");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_for("the socket for plugins", || kubelet(node).exists());
     Plugin::start(&directory.join("camera.sock"), ids)
 }
 
@@ -466,8 +463,7 @@ fn resident(node: &Node) -> u64 {
 #[test]
 fn ten_plugins_cost_the_agent_little_memory() {
     let (node, _first) = one_with_a_camera(&["cam0"]);
-    let settled = std::time::Duration::from_secs(2);
-    std::thread::sleep(settled);
+    node.wait_until_at_rest();
     let before = resident(&node);
     let plugins: Vec<Plugin> = (0..10)
         .map(|index| {
@@ -478,7 +474,7 @@ fn ten_plugins_cost_the_agent_little_memory() {
         })
         .collect();
     plugins.iter().for_each(|plugin| plugin.wait_for("ListAndWatch"));
-    std::thread::sleep(settled);
+    node.wait_until_at_rest();
     let more = resident(&node).saturating_sub(before);
     println!("ten device plugins: {more} KiB more than {before} are resident");
     assert!(more <= 300, "{more} KiB");

@@ -2,7 +2,8 @@
 
 use coracle::protocol::grpc::Code;
 
-use super::node::{BUSYBOX, Events, Manifest, Node, PATIENCE};
+use super::node::{BUSYBOX, Events, Manifest, Node};
+use crate::wait::wait;
 
 const APP: &str = "registry.example/app:1";
 
@@ -14,15 +15,10 @@ impl Node {
     /// Polls until the condition on the pod's events holds.
     #[track_caller]
     fn wait_for_events(&self, pod: &str, claim: impl Fn(&Events) -> bool) -> Events {
-        let until = std::time::Instant::now() + PATIENCE;
-        loop {
+        wait(|| {
             let events = self.events(pod);
-            if claim(&events) {
-                return events;
-            }
-            assert!(std::time::Instant::now() < until, "waited in vain; last told: {:#?}", events.lines());
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+            if claim(&events) { Ok(events) } else { Err(format!("last told: {:#?}", events.lines())) }
+        })
     }
 }
 

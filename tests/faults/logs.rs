@@ -1,20 +1,11 @@
 //! Container log rotation with a failing runtime.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use coracle::protocol::grpc::Code;
 
-use super::node::{Manifest, Node, PATIENCE};
-
-#[track_caller]
-fn wait_for(what: &str, claim: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !claim() {
-        assert!(Instant::now() < until, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+use super::node::{Manifest, Node};
+use crate::wait::wait_for;
 
 #[test]
 fn a_log_that_the_runtime_does_not_reopen_keeps_its_name() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coracle::platform::cri::v1::{ContainerConfig, ContainerState, CreateContainerRequest};
 use nix::sys::signal::{Signal, kill};
@@ -12,11 +12,14 @@ use nix::unistd::Pid;
 
 use crate::containerd::node::settings;
 use crate::fake_cri::{FakeCri, World};
+use crate::wait::{wait, wait_at};
 
-pub(crate) use crate::containerd::node::{BUSYBOX, Events, Manifest, NODE_NAME, Pods, page};
+pub(crate) use crate::containerd::node::{BUSYBOX, Events, Manifest, NODE_NAME, Pods, page, page_if_served};
 
-/// Long enough for a busy machine. A test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// A part of the time in which the agent is seen to rest.
+const REST: Duration = Duration::from_millis(500);
+const RESTFUL_ROUNDS: u32 = 3;
+const MOST_ROUNDS: u32 = 400;
 /// Short runtime timeouts and back-offs.
 const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
@@ -111,9 +114,9 @@ impl Node {
         self.status()["uptimeSeconds"].as_u64().unwrap_or_default()
     }
 
-    /// The output of `coracle status -o json`; null while the agent does not answer.
+    /// The agent's status; null while the agent does not answer.
     pub(crate) fn status(&self) -> serde_json::Value {
-        let status = self.ask(&["status", "-o", "json"]).unwrap_or_default();
+        let status = page_if_served(&self.folder, "/status").unwrap_or_default();
         serde_json::from_str(&status).unwrap_or_default()
     }
 
@@ -125,9 +128,25 @@ impl Node {
         Duration::from_millis(fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap() * 10).sum())
     }
 
-    /// The output of `coracle pods`; empty while the agent does not answer.
+    /// Waits until the agent has done all work that has begun: it uses less than a twentieth of a processor.
+    #[track_caller]
+    pub(crate) fn wait_until_at_rest(&self) {
+        let (mut last, mut restful) = (self.processor_time(), 0);
+        for _ in 0..MOST_ROUNDS {
+            std::thread::sleep(REST);
+            let now = self.processor_time();
+            restful = if now - last < REST / 20 { restful + 1 } else { 0 };
+            if restful == RESTFUL_ROUNDS {
+                return;
+            }
+            last = now;
+        }
+        panic!("the agent does not rest: {last:?} of processor time");
+    }
+
+    /// The agent's pods; empty while the agent does not answer.
     pub(crate) fn pods(&self) -> Pods {
-        self.ask(&["pods", "-o", "json"]).map(|text| Pods::parse(&text)).unwrap_or_default()
+        page_if_served(&self.folder, "/pods").map(|page| Pods::parse(&page)).unwrap_or_default()
     }
 
     /// The output of a subcommand; `None` if it fails.
@@ -142,16 +161,10 @@ impl Node {
     /// Polls until the condition on the pods holds.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, claim: impl Fn(&Pods) -> bool) -> Pods {
-        let mut last = Pods::default();
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            last = self.pods();
-            if claim(&last) {
-                return last;
-            }
-            std::thread::sleep(POLL);
-        }
-        panic!("waited in vain until {what}; last seen: {last:#?}");
+        wait_at(POLL, || {
+            let pods = self.pods();
+            if claim(&pods) { Ok(pods) } else { Err(format!("until {what}; last seen: {pods:#?}")) }
+        })
     }
 
     #[track_caller]
@@ -202,15 +215,10 @@ impl Node {
     pub(crate) fn wait_until_nothing_is_left(&self) {
         self.fake.wait_for("nothing to be left", |world| world.sandboxes.is_empty() && world.containers.is_empty());
         self.wait_until("no pod is left", |pods| pods.0.is_empty());
-        let until = Instant::now() + PATIENCE;
-        loop {
+        wait(|| {
             let left = self.left_on_disk();
-            if left.is_empty() {
-                return;
-            }
-            assert!(Instant::now() < until, "left on disk: {left:?}");
-            std::thread::sleep(POLL);
-        }
+            if left.is_empty() { Ok(()) } else { Err(format!("left on disk: {left:?}")) }
+        });
     }
 
     fn left_on_disk(&self) -> Vec<PathBuf> {

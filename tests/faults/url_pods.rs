@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +14,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 use super::node::{Manifest, Node};
+use crate::wait::wait;
 
 /// Starts a local server that sends these bytes to each client and closes the connection.
 fn server(answer: &Arc<Mutex<Vec<u8>>>) -> u16 {
@@ -84,15 +84,10 @@ fn errors(node: &Node) -> Vec<String> {
 
 #[track_caller]
 fn wait_for_errors(node: &Node, claim: impl Fn(&[String]) -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
+    wait(|| {
         let errors = errors(node);
-        if claim(&errors) {
-            return;
-        }
-        assert!(Instant::now() < end, "still: {errors:?}");
-        thread::sleep(Duration::from_millis(50));
-    }
+        if claim(&errors) { Ok(()) } else { Err(format!("still: {errors:?}")) }
+    });
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::OFlag;
@@ -16,7 +15,8 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, mkfifo};
 
-use super::node::{Manifest, Node, PATIENCE};
+use super::node::{Manifest, Node};
+use crate::wait::{PATIENCE, wait_for};
 
 /// Short, but long enough for a busy machine.
 const INTERVAL: Duration = Duration::from_secs(4);
@@ -111,15 +111,6 @@ fn stalled() -> (Node, Manager, Held) {
     wait_for("the stall to be written down", || stall_file(&node).exists());
     manager.forget();
     (node, manager, held)
-}
-
-#[track_caller]
-fn wait_for(what: &str, done: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < until, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -245,13 +236,11 @@ fn the_watchdog_device_is_fed_and_stopped_at_an_orderly_exit() {
         command.arg("--watchdog-device").arg(&path);
     });
     let mut told = Vec::new();
-    let until = Instant::now() + PATIENCE;
-    while told.len() < 2 {
-        assert!(Instant::now() < until, "told: {told:?}");
+    wait_for("two writes to the device", || {
         // The agent may not have opened the pipe yet, or written to it.
         let _ = pipe.read_to_end(&mut told);
-        thread::sleep(Duration::from_millis(20));
-    }
+        told.len() >= 2
+    });
     let device = &node.status()["watchdog"]["device"];
     assert!(device["armed"] == true && device["timeoutSeconds"] == 10, "{device}");
     node.signal(Signal::SIGTERM);

@@ -252,9 +252,10 @@ fn image_from_elsewhere_ends_the_backoff() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Fails("no route"));
     let images = images(&script, Some(1));
-    assert!(now(&images, IMAGE, PullPolicy::IfNotPresent).is_err());
+    assert_eq!(now(&images, IMAGE, PullPolicy::IfNotPresent), waits(Reason::ERR_IMAGE_PULL, "no route"));
     script.present.borrow_mut().push((IMAGE.to_owned(), image("sha256:1")));
-    assert!(now(&images, IMAGE, PullPolicy::IfNotPresent).is_ok());
+    let used = now(&images, IMAGE, PullPolicy::IfNotPresent).map(|image| image.image_ref);
+    assert_eq!((used.as_deref(), script.pulled.borrow().len()), (Ok("sha256:1"), 1));
 }
 
 #[test]

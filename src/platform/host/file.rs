@@ -106,11 +106,13 @@ mod tests {
     fn what_could_not_be_read_again_is_not_written() {
         let dir = std::env::temp_dir().join(format!("coracle-replace-within-{}", std::process::id()));
         let path = dir.join("state.json");
-        assert!(replace_within(&path, b"four", 4).is_ok());
+        replace_within(&path, b"four", 4).expect("it is small enough");
         let refused = replace_within(&path, b"fives", 4);
         let read = read_all(&path, 4);
         fs::remove_dir_all(&dir).expect("our own directory");
-        assert!(refused.is_err() && read.is_ok_and(|read| read == b"four"));
+        let refused = refused.expect_err("it is too large").to_string();
+        assert_eq!(refused, "not written, larger than 4 bytes");
+        assert_eq!(read.expect("the first content stays"), b"four");
     }
 
     #[test]

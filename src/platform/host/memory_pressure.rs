@@ -53,6 +53,7 @@ mod tests {
 
     #[test]
     fn a_missing_psi_file_is_an_error() {
-        assert!(MemoryStalls::watch(Path::new("/nowhere/memory")).is_err());
+        let error = MemoryStalls::watch(Path::new("/nowhere/memory")).err().map(|error| error.kind());
+        assert_eq!(error, Some(io::ErrorKind::NotFound));
     }
 }

@@ -214,7 +214,8 @@ fn truncated_messages_are_refused() {
         let mut bytes = Vec::new();
         put_message(1, &message, &mut bytes);
         for end in 1..bytes.len() {
-            assert!(decode::<Wide>(&bytes[..end]).is_err(), "{end} of {}", bytes.len());
+            let error = decode::<Wide>(&bytes[..end]).err();
+            assert_eq!(error, Some(DecodeError::Truncated), "{end} of {}", bytes.len());
         }
     }
 }

@@ -28,7 +28,7 @@ use nix::sys::signal::Signal;
 pub(crate) use enclosure::images;
 pub(crate) use events::{Event, Events};
 pub(crate) use manifest::{BUSYBOX, Manifest, STAY};
-pub(crate) use page::page;
+pub(crate) use page::{page, page_if_served};
 pub(crate) use pods::{NODE_NAME, Pod, Pods};
 pub(crate) use process::Process;
 pub(crate) use runtime::Task;
@@ -196,7 +196,7 @@ impl Node {
         wait_for("the agent to answer", PATIENCE, || {
             let ended = self.agent.as_mut().and_then(Process::ended);
             assert_eq!(ended, None, "the agent ended at its start: {}", tail(&self.agent_log()));
-            self.ask(&["pods", "-o", "json"]).map(drop)
+            page_if_served(self.folder(), "/pods").map(drop)
         });
     }
 
@@ -239,7 +239,7 @@ impl Node {
     }
 
     pub(crate) fn pods(&self) -> Pods {
-        self.ask(&["pods", "-o", "json"]).map(|text| Pods::parse(&text)).unwrap_or_default()
+        page_if_served(self.folder(), "/pods").map(|page| Pods::parse(&page)).unwrap_or_default()
     }
 
     /// The current errors of the manifests as one text.

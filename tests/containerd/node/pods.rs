@@ -1,4 +1,4 @@
-//! Pods as `coracle pods -o json` shows them.
+//! Pods as the agent serves them.
 
 use serde_json::Value;
 
@@ -7,9 +7,13 @@ use serde_json::Value;
 pub(crate) struct Pods(pub(crate) Vec<Pod>);
 
 impl Pods {
-    pub(crate) fn parse(text: &str) -> Self {
-        let list: Value = serde_json::from_str(text).expect("coracle pods -o json is JSON");
-        Self(list["items"].as_array().into_iter().flatten().cloned().map(Pod).collect())
+    /// The page `/pods` of the local socket.
+    pub(crate) fn parse(page: &str) -> Self {
+        let page: Value = serde_json::from_str(page).expect("the page is JSON");
+        let mut pods: Vec<Pod> =
+            page["pods"].as_array().into_iter().flatten().map(|entry| Pod(entry["pod"].clone())).collect();
+        pods.sort_by(|one, other| one.name().cmp(other.name()));
+        Self(pods)
     }
 
     /// The pod of the manifest called `name`. The pod's own name ends with the node's.

@@ -143,7 +143,8 @@ mod tests {
     use super::*;
 
     const VARIABLE: &str = "CORACLE_TEST_PANICS_BELOW";
-    const CHILD: &str = "control::server::watchdog::panic_record::tests::child_that_panics";
+    const TEST: &str =
+        "control::server::watchdog::panic_record::tests::the_first_panic_of_a_process_is_known_to_the_next";
 
     struct Folder(PathBuf);
 
@@ -161,11 +162,9 @@ mod tests {
         }
     }
 
-    /// Panics in the child process of the next test only.
-    #[test]
-    fn child_that_panics() {
-        let Some(folder) = std::env::var_os(VARIABLE) else { return };
-        record_panics(Path::new(&folder));
+    /// The child process.
+    fn panic_twice(folder: &Path) -> ! {
+        record_panics(folder);
         for number in 0..2 {
             let thread = std::thread::Builder::new().name(format!("worker-{number}"));
             let panics = move || assert!(number > 1, "number {number}: {}", "\u{1}".repeat(100_000));
@@ -176,13 +175,16 @@ mod tests {
 
     #[test]
     fn the_first_panic_of_a_process_is_known_to_the_next() {
+        if let Some(folder) = std::env::var_os(VARIABLE) {
+            panic_twice(Path::new(&folder));
+        }
         if cfg!(panic = "abort") {
             // There the child's test is a process of its own, and its exit code is not the child's.
             return;
         }
         let folder = Folder::new("child");
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let output = child.args(["--exact", CHILD, "--nocapture"]).env(VARIABLE, &folder.0).output().unwrap();
+        let output = child.args(["--exact", TEST, "--nocapture"]).env(VARIABLE, &folder.0).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("panicked at src/"), "{output:?}");
         let found = rt::block_on(async { load_last_panic(&folder.0) }).unwrap();

@@ -141,7 +141,9 @@ fn an_incomplete_list_starts_over() {
 fn an_invalid_list_is_not_an_empty_list() {
     for answer in [json!({}), json!([]), json!({"items": {}}), json!({"kind": "Status"})] {
         let mut reflection = Reflection::new(pods());
-        assert!(reflection.listed(answer.clone()).is_err(), "{answer}");
+        let error = reflection.listed(answer.clone()).err();
+        let is_it = matches!(&error, Some(ApiError::Malformed(why)) if &**why == "expected a list of items");
+        assert!(is_it, "{answer}: {error:?}");
     }
 }
 

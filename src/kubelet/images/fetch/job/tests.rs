@@ -48,6 +48,8 @@ struct State {
     refused: Vec<Digest>,
     knows_no_head: bool,
     tokens: u32,
+    /// An answer has stalled.
+    stalled: bool,
     /// The heads of all requests.
     requests: Vec<String>,
     /// Bytes of blobs that were sent.
@@ -178,8 +180,10 @@ impl FakeRegistry {
             Some(Fault::Stall) => {
                 let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{range}\r\n", body.len());
                 stream.write_all(head.as_bytes()).ok()?;
+                state.stalled = true;
                 drop(state);
-                thread::sleep(Duration::from_secs(30));
+                // Until the client leaves.
+                let _ = stream.read(&mut [0]);
                 None
             }
             _ => {
@@ -396,14 +400,13 @@ fn cancelled_fetch_ends_while_the_server_stalls() {
     registry.set(|state| state.forever = Some(Fault::Stall));
     let mut job = job(&[&registry], &folder, "b");
     let cancelled = Arc::clone(&job.cancelled);
-    let begun = Instant::now();
-    let cancels = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(200));
-        cancelled.store(true, Ordering::Relaxed);
-    });
-    assert!(matches!(job.run(), Err(FetchError::Cancelled)));
-    assert!(begun.elapsed() < Duration::from_secs(10));
-    cancels.join().unwrap();
+    let fetch = thread::spawn(move || job.run().map(drop));
+    while !registry.state.lock().unwrap().stalled {
+        assert!(!fetch.is_finished());
+        thread::yield_now();
+    }
+    cancelled.store(true, Ordering::Relaxed);
+    assert!(matches!(fetch.join().unwrap(), Err(FetchError::Cancelled)));
 }
 
 #[test]
