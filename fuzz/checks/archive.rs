@@ -1,6 +1,6 @@
 //! Image archives, an untrusted input.
 
-use coracle::kubelet::images::archives::contents::{ArchiveImages, BadArchive, Contents};
+use coracle::kubelet::image_archives::contents::{ArchiveImages, BadArchive, Contents};
 
 /// The result must not depend on how the bytes are split.
 pub(crate) fn check(data: &[u8]) {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use coracle::kubelet::images::archives::delta::patch::{Base, Patch, apply};
+use coracle::kubelet::image_archives::delta::patch::{Base, Patch, apply};
 
 /// A patch gives at most the bytes that were asked for, and reads nothing outside of the older layer.
 pub(crate) fn check(data: &[u8]) {

@@ -4,7 +4,7 @@
 pub(crate) fn check(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };
     if choice % 2 == 0 {
-        coracle::kubelet::images::check_manifest(bytes);
+        coracle::kubelet::image_archives::check_manifest(bytes);
     } else {
         coracle::platform::registry::check_headers(&String::from_utf8_lossy(bytes));
     }

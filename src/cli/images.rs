@@ -9,7 +9,7 @@ use super::local_api::{get, remove};
 use super::table::table;
 use super::{failed, print};
 use crate::control::server::{ImageEntry, Images};
-use crate::kubelet::images::{DeltaSummary, make_delta};
+use crate::kubelet::image_archives::{DeltaSummary, make_delta};
 use crate::protocol::http1::push_escaped;
 use crate::types::error::ErrorChain;
 

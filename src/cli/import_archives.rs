@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::delete::LOOK_AGAIN;
 use super::local_api::get;
 use crate::control::server::{ArchiveStatus, NodeStatus};
-use crate::kubelet::images::{Stamp, stamp};
+use crate::kubelet::image_archives::{Stamp, stamp};
 use crate::types::error::ErrorChain;
 
 /// One line per imported image, or one line about what failed.

@@ -7,6 +7,8 @@ pub(crate) mod container_manager;
 pub mod csi;
 pub mod devices;
 pub(crate) mod dra;
+pub mod image_archives;
+pub(crate) mod image_transfer;
 pub mod images;
 pub(crate) mod kuberuntime;
 pub mod logs;

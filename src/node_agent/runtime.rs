@@ -6,9 +6,9 @@ use async_channel::Sender;
 
 use crate::control::server::Streaming;
 use crate::kubelet::allocation::Allocations;
-use crate::kubelet::images::{
-    FetchPlaces, Fetcher, ImageArchives, Images, Importer, LinkBudget, Peering, SharedImages,
-};
+use crate::kubelet::image_archives::{ImageArchives, Importer};
+use crate::kubelet::image_transfer::{FetchPlaces, Fetcher, LinkBudget, Peering, SharedImages};
+use crate::kubelet::images::Images;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;

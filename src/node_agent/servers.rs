@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::handles::Handles;
 use crate::control::server::{KubeletApiServer, LocalApi, LocalServer, ReadOnlyServer, StatusPage, Streaming, health};
 use crate::kubelet::certificates::{self, ServingCertificate, ServingCertificateCell, ServingSource};
-use crate::kubelet::images::SharedImages;
+use crate::kubelet::image_transfer::SharedImages;
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Authorization, Config, ServingIdentity};
 use crate::platform::rt;

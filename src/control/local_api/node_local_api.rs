@@ -30,7 +30,9 @@ use crate::control::server::{
 use crate::control::versions::VersionView;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
 use crate::kubelet::devices::{DeviceRecord, Devices};
-use crate::kubelet::images::{ArchiveView, LinkBudget, PullUnderWay, PullsUnderWay};
+use crate::kubelet::image_archives::ArchiveView;
+use crate::kubelet::image_transfer::LinkBudget;
+use crate::kubelet::images::{PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::status::{LogUnavailable, NoLog, PodHealth, run_to_read};

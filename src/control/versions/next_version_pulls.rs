@@ -98,7 +98,7 @@ fn megabytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::images::Progress;
+    use crate::kubelet::image_transfer::Progress;
 
     #[test]
     fn progress_has_percent_megabytes_and_the_time_left() {

@@ -1,13 +1,15 @@
 //! Image garbage collection: by disk usage and by age.
 
 use std::fmt;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Images;
-use super::fetch::Kept;
 use super::image_gc_policy::{InUse, Unused, not_enough, to_free};
 use super::service::{ImageError, Service};
+use crate::kubelet::image_archives::image_name;
+use crate::kubelet::image_transfer::Kept;
 use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
 use crate::platform::host::file_system::{DiskSpace, room};
 use crate::platform::rt;
@@ -108,7 +110,7 @@ impl<S: Service> Images<S> {
     pub(crate) async fn free_all_parts(&self) -> u64 {
         self.prune_shared(Kept::Nothing).await;
         match &self.fetcher {
-            Some(fetcher) => fetcher.free(&InUse::default(), u64::MAX).await,
+            Some(fetcher) => fetcher.free(iter::empty(), u64::MAX).await,
             None => 0,
         }
     }
@@ -117,13 +119,13 @@ impl<S: Service> Images<S> {
     /// number of bytes freed. Those of images that `kept` wants stay.
     async fn free_parts(&self, kept: &InUse, bytes: u64) -> u64 {
         let (Some(fetcher), Ok((images, _))) = (&self.fetcher, self.disks().await) else { return 0 };
-        if bytes > 0 && fetcher.is_on(&images) { fetcher.free(kept, bytes).await } else { 0 }
+        if bytes > 0 && fetcher.is_on(&images) { fetcher.free(kept.wanted(), bytes).await } else { 0 }
     }
 
     /// The runtime's id of an image name; `None` if it is not present.
     pub(crate) async fn id_of(&self, image: &str) -> Result<Option<String>, CollectError> {
         // An invalid name has no image.
-        let Ok(name) = super::image_name::with_default_tag(image) else { return Ok(None) };
+        let Ok(name) = image_name::with_default_tag(image) else { return Ok(None) };
         let found = self.service.status(&ImageSpec { image: name, ..ImageSpec::default() }).await;
         Ok(found?.map(|image| image.id))
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::image_name::with_default_tag;
+use crate::kubelet::image_archives::image_name::with_default_tag;
 use crate::platform::config::ImageGc;
 use crate::platform::cri::v1::Image;
 use crate::platform::host::file_system::DiskSpace;

@@ -4,28 +4,19 @@
 //! waiting for a turn the image is looked up again, because another pod may have pulled it. Only recent failures are
 //! remembered.
 
-pub mod archives;
 mod credentials;
 mod early_pulls;
 mod ensure_image;
-mod fetch;
 mod image_gc_manager;
 mod image_gc_policy;
-mod image_name;
-mod link_budget;
-mod manifest;
 mod pull;
 mod pull_backoff;
-mod pull_budget;
 mod pull_error;
 mod pull_policy;
 mod pull_records;
 mod pulls_under_way;
 mod registry_outages;
 mod service;
-mod shared_images;
-mod tar_header;
-mod transfer_meter;
 mod verification;
 
 use std::cell::{Cell, RefCell};
@@ -35,6 +26,8 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
+use crate::kubelet::image_archives::ImageArchives;
+use crate::kubelet::image_transfer::{Fetcher, LinkBudget};
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, CredentialsVerification, ImageGc};
 use crate::platform::cri::ImageService;
@@ -44,18 +37,11 @@ use crate::state::pods::{PodEvent, SyncEvent, Waiting};
 use crate::types::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
 use crate::types::time::TokenBucket;
 
-pub(crate) use archives::{ArchiveView, DeltaSummary, ImageArchives, Importer, Stamp, make_delta, stamp};
 pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
-#[cfg(test)]
-pub(crate) use fetch::Progress;
-pub(crate) use fetch::{FetchPlaces, Fetcher, Peering};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
-pub(crate) use link_budget::LinkBudget;
-pub use manifest::check_manifest;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
-pub(crate) use shared_images::{SharedAnswer, SharedImages, SharedPart};
 
 use credentials::NodeCredentials;
 use early_pulls::EarlyPulls;

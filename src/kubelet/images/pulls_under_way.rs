@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::fetch::Progress;
+use crate::kubelet::image_transfer::Progress;
 use crate::types::sorted::SortedMap;
 
 /// Shared between the pulls and the status pages.

@@ -51,7 +51,8 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::kubelet::allocation::Allocations;
-use crate::kubelet::images::{Images, LinkBudget, PullsUnderWay};
+use crate::kubelet::image_transfer::LinkBudget;
+use crate::kubelet::images::{Images, PullsUnderWay};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;
 use crate::platform::config::CgroupDriver;

@@ -57,7 +57,7 @@ use super::stream_slots::StreamSlots;
 use super::streaming::Streaming;
 use super::unread_responses::UnreadResponses;
 use crate::kubelet::certificates::ServingCertificateCell;
-use crate::kubelet::images::SharedImages;
+use crate::kubelet::image_transfer::SharedImages;
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, FeatureGates, ServerSettings};
 use crate::platform::host::clock;

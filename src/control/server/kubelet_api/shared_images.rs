@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::user::User;
 use crate::control::server::connections::{FilePart, Reply};
 use crate::control::server::http::{Response, Status};
-use crate::kubelet::images::{SharedAnswer, SharedImages, SharedPart};
+use crate::kubelet::image_transfer::{SharedAnswer, SharedImages, SharedPart};
 use crate::platform::rt;
 use crate::protocol::http1::Request;
 

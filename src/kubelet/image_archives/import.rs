@@ -1,0 +1,324 @@
+//! Imports one archive into the runtime with the runtime's tool. The archive is piped into the tool's stdin, so no
+//! copy and no name is passed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use super::archive_list::Failure;
+use super::contents::{ArchiveImages, BadArchive, Contents, HEAD, Packing};
+use crate::platform::host::program;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
+
+/// The import tool of a runtime.
+#[derive(Clone, Debug)]
+pub(crate) enum Tool {
+    /// containerd's own tool, with the path of containerd's socket.
+    Ctr(PathBuf),
+    /// Writes to the image store shared by CRI-O and Podman.
+    Skopeo,
+}
+
+impl Tool {
+    /// The tool for the runtime with this name.
+    pub(crate) fn of(runtime: &str, endpoint: &Path) -> Option<Self> {
+        match runtime {
+            "containerd" => Some(Self::Ctr(endpoint.to_owned())),
+            "cri-o" | "crio" => Some(Self::Skopeo),
+            _ => None,
+        }
+    }
+
+    /// A command that prints the digests of the blobs that the runtime has; `None` if the tool cannot tell.
+    pub(crate) fn list_blobs(&self) -> Option<Command> {
+        let Self::Ctr(endpoint) = self else { return None };
+        Some(ctr(endpoint, &["content", "list", "--quiet"]))
+    }
+}
+
+/// Importing a large archive from a slow SD card takes minutes.
+pub(super) const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Imports the archive at `path`; returns the image names in it.
+pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Failure> {
+    match tool {
+        Tool::Ctr(endpoint) => {
+            let command = ctr(endpoint, &["images", "import", "-"]);
+            let (sender, result) = async_channel::bounded(1);
+            let feed = move |mut stdin: ChildStdin| {
+                // The channel has capacity for one result.
+                let _ = sender.try_send(pour(&path, &mut stdin));
+            };
+            let ended = program::run_fed(command, feed, LIMIT).await;
+            match result.try_recv() {
+                // If the archive is incomplete, the tool fails too; report the archive's fault.
+                Ok(Err(failure)) => Err(failure),
+                Ok(Ok(named)) => check("ctr", ended).and_then(|()| named.ok_or_else(unread)).map(|named| named.images),
+                // The tool could not be started or did not finish.
+                Err(_) => check("ctr", ended).and(Err(unread())),
+            }
+        }
+        Tool::Skopeo => {
+            let here = path.clone();
+            let named = rt::slow(move || pour(&here, &mut io::sink())).await?.ok_or_else(unread)?;
+            let kind = if named.is_docker { "docker-archive" } else { "oci-archive" };
+            for image in &named.images {
+                let mut command = skopeo();
+                let from = format!("{kind}:/dev/stdin:{image}");
+                command.args(["copy", "--quiet", &from, &format!("containers-storage:{image}")]);
+                let here = path.clone();
+                // Some versions of skopeo read compressed oci-archives only.
+                let unpacks = named.is_docker;
+                let file = rt::slow(move || if unpacks { unpacked(&here) } else { open(&here).map_err(unusable) });
+                let file = file.await?;
+                check("skopeo", program::run_on(command, file, LIMIT).await)?;
+            }
+            Ok(named.images)
+        }
+    }
+}
+
+/// skopeo writes the directories of layers itself, which users of containers must be able to enter: not with the umask of
+/// the service.
+fn skopeo() -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 022; exec \"$@\"", "sh", "skopeo"]);
+    command
+}
+
+pub(super) fn ctr(endpoint: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("ctr");
+    command.arg("--address").arg(endpoint).args(["--namespace", "k8s.io"]).args(arguments);
+    command
+}
+
+/// Imports the OCI layout in `directory` under its names. `tar` writes it as a tar, without the blobs that the runtime
+/// has.
+pub(crate) async fn import_layout(
+    tool: &Tool,
+    directory: &Path,
+    names: &[String],
+    tar: impl FnOnce(ChildStdin) + Send + 'static,
+) -> Result<(), Failure> {
+    match tool {
+        Tool::Ctr(endpoint) => {
+            let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), tar, LIMIT).await;
+            check("ctr", ended)
+        }
+        Tool::Skopeo => {
+            // The names of one image; those with a digest come with it.
+            let Some(name) = names.first() else { return Ok(()) };
+            let mut command = skopeo();
+            let from = format!("oci:{}:{name}", directory.display());
+            command.args(["copy", "--quiet", &from, &format!("containers-storage:{name}")]);
+            check("skopeo", program::run(command, Vec::new(), LIMIT).await)
+        }
+    }
+}
+
+/// The tool stopped reading without an error.
+pub(super) fn unread() -> Failure {
+    Failure::Failed("the import tool has not read all of it".to_owned())
+}
+
+pub(super) fn check(tool: &str, ended: Result<program::ProgramOutput, program::ProgramError>) -> Result<(), Failure> {
+    let why = match ended {
+        Ok(ended) if ended.status.success() => return Ok(()),
+        Ok(ended) => {
+            let stderr_text = String::from_utf8_lossy(&ended.stderr);
+            let line = stderr_text.lines().rev().find(|line| !line.trim().is_empty());
+            line.map_or_else(|| ended.status.to_string(), |line| line.trim().to_owned())
+        }
+        Err(program::ProgramError::Start(error)) if error.kind() == io::ErrorKind::NotFound => {
+            "it is not installed, and nothing else can import for this runtime".to_owned()
+        }
+        Err(error) => ErrorChain(&error).to_string(),
+    };
+    Err(Failure::Failed(format!("{tool}: {why}")))
+}
+
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    // Non-blocking: it may be a pipe without a writer.
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
+}
+
+/// The archive uncompressed: the file itself, or an unnamed temporary copy in the same directory. Blocks.
+pub(super) fn unpacked(path: &Path) -> Result<File, Failure> {
+    let mut file = open(path).map_err(unusable)?;
+    if Packing::of(&head(&mut file)?) == Some(Packing::Plain) {
+        return Ok(file);
+    }
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let copy = OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_TMPFILE).open(directory);
+    let mut copy = copy.map_err(|error| Failure::Failed(format!("it cannot be unpacked: {error}")))?;
+    pour(path, &mut copy)?.ok_or_else(|| Failure::Failed("there is no room to unpack it beside itself".to_owned()))?;
+    copy.rewind().map_err(unusable)?;
+    Ok(copy)
+}
+
+/// The first bytes of a file; rewinds it.
+fn head(file: &mut File) -> Result<Vec<u8>, Failure> {
+    let mut head = Vec::new();
+    let most = u64::try_from(HEAD).unwrap_or_default();
+    { &*file }.take(most).read_to_end(&mut head).and_then(|_| file.rewind()).map_err(unusable)?;
+    Ok(head)
+}
+
+pub(super) fn unusable(error: io::Error) -> Failure {
+    Failure::Failed(format!("cannot be read: {error}"))
+}
+
+/// Decompresses an archive into `sink` and returns its contents. `None`: the sink did not take everything. Blocks.
+fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
+    let mut file = open(path).map_err(unusable)?;
+    let Some(packing) = Packing::of(&head(&mut file)?) else {
+        return Err(Failure::Refused("it is not a tar archive, plain or compressed with gzip or zstd".to_owned()));
+    };
+    let program = match packing {
+        Packing::Plain => return pour_tar(&mut file, sink),
+        Packing::By(program) => program,
+    };
+    let mut unpack = Command::new(program);
+    unpack.arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = unpack
+        .spawn()
+        .map_err(|error| Failure::Failed(format!("it is packed by {program}, and {program} cannot be run: {error}")))?;
+    // Dropped after reading, so that the program ends even if output is left.
+    let poured = child.stdout.take().map_or(Ok(None), |mut output| pour_tar(&mut output, sink));
+    match child.wait() {
+        Ok(status) if !status.success() && !matches!(poured, Ok(None)) => {
+            Err(Failure::Refused(format!("it is cut short or damaged ({program}: {status})")))
+        }
+        _ => poured,
+    }
+}
+
+pub(super) fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
+    let bad = |error: BadArchive| Failure::Refused(error.to_string());
+    let mut contents = Contents::default();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let part = match source.read(&mut buffer) {
+            Ok(0) => return contents.end().map(Some).map_err(bad),
+            Ok(length) => buffer.get(..length).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(unusable(error)),
+        };
+        contents.push(part).map_err(bad)?;
+        // After the end marker the tool may stop reading.
+        if sink.write_all(part).is_err() && !contents.has_ended() {
+            // The tool has exited and reports the error itself.
+            return Ok(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("coracle-import-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn run(line: &str, folder: &Path) {
+        let done = Command::new("sh").args(["-ec", line]).current_dir(folder).status().unwrap();
+        assert!(done.success(), "{line}");
+    }
+
+    #[test]
+    fn compressed_archive_is_unpacked_and_plain_one_used_in_place() {
+        let folder = folder("copy");
+        fs::write(folder.join("manifest.json"), r#"[{"RepoTags":["a:1"]}]"#).unwrap();
+        run("tar -cf a.tar manifest.json; gzip -k a.tar; rm manifest.json", &folder);
+        let plain = fs::read(folder.join("a.tar")).unwrap();
+        for name in ["a.tar", "a.tar.gz"] {
+            let mut read = Vec::new();
+            unpacked(&folder.join(name)).unwrap().read_to_end(&mut read).unwrap();
+            assert!(read == plain, "{name}");
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn archive_is_decompressed_while_piped_and_truncated_one_refused() {
+        let folder = folder("pour");
+        fs::write(folder.join("manifest.json"), r#"[{"RepoTags":["a:1"]}]"#).unwrap();
+        fs::write(folder.join("layer"), vec![7; 300_000]).unwrap();
+        run("tar -cf a.tar layer manifest.json", &folder);
+        let mut names = vec!["a.tar"];
+        // A board may have only one of the programs.
+        for (program, line, name) in [("gzip", "gzip -k a.tar", "a.tar.gz"), ("zstd", "zstd -q a.tar", "a.tar.zst")] {
+            if Command::new(program).arg("--version").output().is_ok() {
+                run(line, &folder);
+                names.push(name);
+            }
+        }
+        let plain = fs::read(folder.join("a.tar")).unwrap();
+        let pour_whole = |name: &&str| {
+            let mut sink = Vec::new();
+            (pour(&folder.join(name), &mut sink), sink == plain)
+        };
+        let poured: Vec<_> = names.iter().map(pour_whole).collect();
+        let pour_cut = |name: &&str| {
+            let bytes = fs::read(folder.join(name)).unwrap();
+            fs::write(folder.join("cut"), &bytes[..bytes.len() * 2 / 3]).unwrap();
+            pour(&folder.join("cut"), &mut io::sink())
+        };
+        let cut: Vec<_> = names.iter().map(pour_cut).collect();
+        fs::write(folder.join("text"), "hello").unwrap();
+        let others = [pour(&folder.join("text"), &mut io::sink()), pour(&folder, &mut io::sink())];
+        fs::remove_dir_all(&folder).unwrap();
+        for (poured, is_same) in poured {
+            assert_eq!(poured, Ok(Some(ArchiveImages { images: vec!["a:1".to_owned()], is_docker: true })));
+            assert!(is_same);
+        }
+        assert_eq!(cut[0], Err(Failure::Refused("it is cut short".to_owned())));
+        for cut in &cut[1..] {
+            assert!(
+                matches!(cut, Err(Failure::Refused(why)) if why.starts_with("it is cut short or damaged (")),
+                "{cut:?}"
+            );
+        }
+        let expected = "it is not a tar archive, plain or compressed with gzip or zstd";
+        assert_eq!(others[0], Err(Failure::Refused(expected.to_owned())));
+        assert!(matches!(&others[1], Err(Failure::Failed(_))), "{others:?}");
+    }
+
+    #[test]
+    fn closed_sink_is_not_a_fault_of_the_archive() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let folder = folder("closed");
+        fs::write(folder.join("x"), vec![7; 300_000]).unwrap();
+        run("tar -cf a.tar x; gzip -k a.tar", &folder);
+        let poured = ["a.tar", "a.tar.gz"].map(|name| pour(&folder.join(name), &mut Closed));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(poured, [Ok(None), Ok(None)]);
+    }
+
+    #[test]
+    fn each_runtime_has_its_tool() {
+        let of = |name| Tool::of(name, Path::new("/run/x.sock"));
+        assert!(matches!(of("containerd"), Some(Tool::Ctr(path)) if path == Path::new("/run/x.sock")));
+        assert!(matches!(of("cri-o"), Some(Tool::Skopeo)));
+        assert!(of("other").is_none());
+    }
+}

@@ -1,0 +1,41 @@
+//! Headers of regular files in a tar (ustar). Pure.
+
+pub(crate) const BLOCK: usize = 512;
+static ZEROS: [u8; BLOCK] = [0; BLOCK];
+/// The largest size in eleven octal digits.
+const MOST: u64 = 0o77_777_777_777;
+
+/// The header of a file; `None` if its name or size does not fit.
+pub(crate) fn header(name: &str, size: u64) -> Option<Vec<u8>> {
+    if size > MOST || name.len() > 100 {
+        return None;
+    }
+    let mut header = vec![0; BLOCK];
+    let mut put = |at: usize, text: &[u8]| {
+        if let Some(field) = header.get_mut(at..at + text.len()) {
+            field.copy_from_slice(text);
+        }
+    };
+    put(0, name.as_bytes());
+    put(100, b"0000644\0");
+    put(108, b"0000000\0");
+    put(116, b"0000000\0");
+    put(124, format!("{size:011o}\0").as_bytes());
+    put(136, b"00000000000\0");
+    // The checksum is that of a header with spaces in its place.
+    put(148, b"        ");
+    put(156, b"0");
+    put(257, b"ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    if let Some(field) = header.get_mut(148..156) {
+        field.copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    }
+    Some(header)
+}
+
+/// What fills the last block of a file of this size.
+pub(crate) fn padding(size: u64) -> &'static [u8] {
+    let block = u64::try_from(BLOCK).unwrap_or(u64::MAX);
+    let length = usize::try_from(size.wrapping_neg() % block).unwrap_or_default();
+    ZEROS.get(..length).unwrap_or_default()
+}

@@ -1,0 +1,402 @@
+//! Fetches one image into its layout. Blocks.
+//!
+//! ```text
+//!   servers of the registry -> tag -> index -> manifest -> config and layers, by range into part files
+//! ```
+//!
+//! Every document and blob is checked against its digest before it is used. The registry is the judge of each: what
+//! this node or another one has already is used only after the registry has said that the pod's credentials are good for
+//! it. Otherwise a manifest at a registry of the tenant's own could name blobs of another tenant, by their digests.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ring::digest::{Context, SHA256};
+
+use super::error::FetchError;
+use super::layout::Layout;
+use super::part_file::PartFile;
+use super::pause::pause;
+use super::peers::{Copying, Peers};
+use super::space::Space;
+use crate::kubelet::image_archives::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, document, select};
+use crate::kubelet::image_transfer::transfer_meter::Meter;
+use crate::platform::host::file::read_all;
+use crate::platform::registry::{ContentRequest, Registry, RegistryError};
+use crate::types::sorted::SortedSet;
+use crate::types::time::Backoff;
+
+/// Bytes of an image that is being fetched.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Bytes of the blobs on the disk, from this fetch or an earlier one.
+    pub(super) here: AtomicU64,
+    /// Total bytes of the blobs to fetch; 0 until the manifest is known.
+    pub(super) all: AtomicU64,
+    /// Bytes that were here before this fetch.
+    pub(super) before: AtomicU64,
+}
+
+impl Progress {
+    /// A part has `length` bytes, and was counted with `counted`.
+    fn correct(&self, counted: u64, length: u64) {
+        for count in [&self.here, &self.before] {
+            let corrected = |count: u64| Some(count.saturating_sub(counted).saturating_add(length));
+            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(before: u64, here: u64, all: u64) -> Self {
+        let [before, here, all] = [before, here, all].map(AtomicU64::new);
+        Self { here, all, before }
+    }
+
+    /// Bytes on the disk, and total bytes; `None` until the manifest is known.
+    pub(crate) fn bytes(&self) -> Option<(u64, u64)> {
+        let all = self.all.load(Ordering::Relaxed);
+        (all > 0).then(|| (self.here.load(Ordering::Relaxed), all))
+    }
+
+    /// How long the rest takes if it comes as fast as the bytes since the fetch began.
+    pub(crate) fn left(&self, since_begin: Duration) -> Option<Duration> {
+        let (here, all) = self.bytes()?;
+        let came = here.checked_sub(self.before.load(Ordering::Relaxed)).filter(|came| *came > 0)?;
+        let seconds = u128::from(all.saturating_sub(here)) * since_begin.as_millis() / u128::from(came) / 1000;
+        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)))
+    }
+}
+
+pub(super) struct Job {
+    /// In the order in which they are tried.
+    pub(super) servers: Vec<Registry>,
+    /// A tag or a digest.
+    pub(super) reference: String,
+    pub(super) layout: Layout,
+    pub(super) space: Space,
+    /// Blobs that the runtime has.
+    pub(super) present: SortedSet<String>,
+    /// The architecture, in Rust's naming.
+    pub(super) machine: &'static str,
+    /// The id of this boot.
+    pub(super) boot: String,
+    pub(super) cancelled: Arc<AtomicBool>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) meter: Arc<Meter>,
+    /// Windows and budgets do not hold it.
+    pub(super) is_urgent: bool,
+    /// Asked for blobs first. What the reference names, and to whom, is the registry's answer.
+    pub(super) peers: Option<Peers>,
+    /// First and longest wait after a failure.
+    pub(super) waits: (Duration, Duration),
+}
+
+/// Failures in a row without a new byte after which a fetch gives up. The next fetch continues with the bytes on the
+/// disk.
+const MOST_FAILURES: u32 = 5;
+const BUFFER: u64 = 64 << 10;
+/// Accepts blobs of every type.
+const ANY: &str = "*/*";
+
+impl Job {
+    /// Fetches the missing blobs. Returns the index or manifest that the reference names.
+    pub(super) fn run(&mut self) -> Result<Descriptor, FetchError> {
+        fs::create_dir_all(self.layout.blobs())?;
+        let top = self.resolve()?;
+        let mut manifest = top.clone();
+        let mut document = self.document(&top)?;
+        if let Document::Index(manifests) = &document {
+            let chosen = select(manifests, self.machine);
+            manifest = chosen.cloned().ok_or(FetchError::Platform(self.machine))?;
+            document = self.named(&manifest)?;
+        }
+        let Document::Manifest { config, layers } = document else {
+            return Err(FetchError::NestedIndex(manifest.digest));
+        };
+        let mut blobs: Vec<Descriptor> = Vec::new();
+        for blob in std::iter::once(config).chain(layers) {
+            if !blobs.contains(&blob) {
+                blobs.push(blob);
+            }
+        }
+        let (present, missing): (Vec<_>, Vec<_>) =
+            blobs.into_iter().partition(|blob| self.present.contains(&blob.digest.to_string()));
+        for blob in &present {
+            self.check(&format!("blobs/{}", blob.digest), ANY)?;
+        }
+        let here: u64 = missing.iter().map(|blob| self.here(blob)).sum();
+        let all: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
+        self.progress.here.store(here, Ordering::Relaxed);
+        self.progress.before.store(here, Ordering::Relaxed);
+        self.progress.all.store(all.max(1), Ordering::Relaxed);
+        self.space.claim(all, here)?;
+        for blob in &missing {
+            self.blob(blob)?;
+        }
+        Ok(top)
+    }
+
+    fn here(&self, blob: &Descriptor) -> u64 {
+        let whole = self.layout.blob(&blob.digest);
+        let length = |path: PathBuf| fs::metadata(path).ok().map(|found| found.len());
+        length(whole.clone()).or_else(|| length(whole.with_extension("part"))).unwrap_or(0).min(blob.size)
+    }
+
+    /// The index or manifest that the reference names, from the first server that has it.
+    fn resolve(&mut self) -> Result<Descriptor, FetchError> {
+        let digest = Digest::parse(&self.reference);
+        if let Some(digest) = &digest {
+            // A digest always names the same content, but not everybody may have it.
+            if let Some(bytes) = self.known_document(digest) {
+                self.check(&format!("manifests/{digest}"), ACCEPT)?;
+                return Ok(described(digest.clone(), &bytes));
+            }
+        }
+        let path = format!("manifests/{}", self.reference);
+        let bytes = self.document_from_any(&path, digest.as_ref())?;
+        let found = Digest::of(&bytes);
+        fs::write(self.layout.blob(&found), &bytes)?;
+        Ok(described(found, &bytes))
+    }
+
+    /// A document that is here. A layer of any size may have been fetched under its digest before.
+    fn known_document(&self, digest: &Digest) -> Option<Vec<u8>> {
+        let known = read_all(&self.layout.blob(digest), MOST_BYTES).ok();
+        known.filter(|bytes| Digest::of(bytes) == *digest)
+    }
+
+    /// The manifest that an index names. It comes from the registry, never from another node: whoever has it knows the
+    /// digests of its layers.
+    fn named(&mut self, of: &Descriptor) -> Result<Document, FetchError> {
+        let path = format!("manifests/{}", of.digest);
+        if self.known_document(&of.digest).is_some() {
+            self.check(&path, ACCEPT)?;
+        } else {
+            let bytes = self.document_from_any(&path, Some(&of.digest))?;
+            fs::write(self.layout.blob(&of.digest), &bytes)?;
+        }
+        self.document(of)
+    }
+
+    /// A document that is here by now.
+    fn document(&self, of: &Descriptor) -> Result<Document, FetchError> {
+        let lost = || FetchError::Digest { what: of.digest.to_string(), server: "the disk".to_owned() };
+        let bytes = self.known_document(&of.digest).ok_or_else(lost)?;
+        Document::parse(&bytes).map_err(|problem| FetchError::InvalidManifest { digest: of.digest.clone(), problem })
+    }
+
+    /// Asks the registry whether the pod may have what is here or at another node.
+    fn check(&mut self, path: &str, accept: &str) -> Result<(), FetchError> {
+        let mut waits = Backoff::new(self.waits.0, self.waits.1);
+        let mut failures = 0;
+        loop {
+            let mut last = None;
+            for server in &mut self.servers {
+                match server.check(path, accept) {
+                    Ok(()) => return Ok(()),
+                    Err(RegistryError::Cancelled) => return Err(FetchError::Cancelled),
+                    Err(error) => last = Some(error.into()),
+                }
+            }
+            failures += 1;
+            self.wait_after(last.unwrap_or(FetchError::NoServer), failures, &mut waits)?;
+        }
+    }
+
+    /// A small document with this digest, if one is given.
+    fn document_from_any(&mut self, path: &str, digest: Option<&Digest>) -> Result<Vec<u8>, FetchError> {
+        let mut waits = Backoff::new(self.waits.0, self.waits.1);
+        let mut failures = 0;
+        loop {
+            let mut last = None;
+            for server in &mut self.servers {
+                if digest.is_none() && !server.resolves() {
+                    continue;
+                }
+                let ask = ContentRequest { path, accept: ACCEPT, from: 0, most: None };
+                let answered = server.get(ask).and_then(|answer| answer.text(MOST_BYTES));
+                if let Ok(bytes) = &answered {
+                    // Its length was not known before.
+                    self.meter.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX), true)?;
+                }
+                match answered {
+                    Ok(bytes) if digest.is_none_or(|digest| Digest::of(&bytes) == *digest) => return Ok(bytes),
+                    Ok(_) => {
+                        last = Some(FetchError::Digest { what: path.to_owned(), server: server.base().to_owned() })
+                    }
+                    Err(RegistryError::Cancelled) => return Err(FetchError::Cancelled),
+                    Err(error) => last = Some(error.into()),
+                }
+            }
+            failures += 1;
+            self.wait_after(last.unwrap_or(FetchError::NoServer), failures, &mut waits)?;
+        }
+    }
+
+    /// Waits before the next attempt, unless the failure is final or there were too many.
+    fn wait_after(&self, failure: FetchError, failures: u32, waits: &mut Backoff) -> Result<(), FetchError> {
+        if !failure.is_retryable() || failures >= MOST_FAILURES {
+            return Err(failure);
+        }
+        let wait = waits.next_wait().max(failure.retry_after().unwrap_or_default());
+        log!(info, "image fetch interrupted", error = failure, wait_ms = wait.as_millis());
+        pause(&self.cancelled, wait)
+    }
+
+    /// Fetches one blob, continuing an earlier part, from other nodes and then from the registry. After a failure
+    /// without a new byte, tries the next server.
+    fn blob(&mut self, blob: &Descriptor) -> Result<(), FetchError> {
+        let whole = self.layout.blob(&blob.digest);
+        let counted = self.here(blob);
+        if whole.exists() {
+            // An unreadable sector of the disk is damage, too.
+            if is_blob(&whole, blob).unwrap_or(false) {
+                return self.check(&format!("blobs/{}", blob.digest), ANY);
+            }
+            log!(warn, "stored image blob is damaged, fetching it again", path = whole.display());
+            fs::remove_file(&whole)?;
+        }
+        let mut part = PartFile::open(&whole, &self.boot)?;
+        // It may have lost its end in a power cut.
+        self.progress.correct(counted, part.length());
+        // The rest of a part is requested from the registry.
+        if self.peers.is_some() || part.length() >= blob.size {
+            self.check(&format!("blobs/{}", blob.digest), ANY)?;
+        }
+        let under_way = self.peers.as_mut().map(|peers| peers.begin(&blob.digest));
+        if let (Some(peers), Some(under_way)) = (&mut self.peers, &under_way) {
+            let (cancelled, here) = (&self.cancelled, &self.progress.here);
+            peers.copy(&mut Copying { blob, part: &mut part, cancelled, here }, under_way)?;
+        }
+        let mut waits = Backoff::new(self.waits.0, self.waits.1);
+        let (mut failures, mut server) = (0, 0);
+        loop {
+            let before = part.length();
+            let failure = match self.continue_blob(server, blob, &mut part) {
+                Ok(()) if part.is_whole(blob) => return Ok(part.finish()?),
+                Ok(()) => {
+                    // Wrong bytes, from this server, another node, or an earlier attempt.
+                    self.forget(part.length());
+                    part.restart()?;
+                    if self.peers.as_ref().is_some_and(|peers| peers.blame(blob)) {
+                        self.peers = None;
+                        continue;
+                    }
+                    let server = self.servers.get(server).map(|server| server.base().to_owned()).unwrap_or_default();
+                    FetchError::Digest { what: blob.digest.to_string(), server }
+                }
+                Err(error) => error,
+            };
+            if matches!(failure, FetchError::Cancelled | FetchError::Disk(_) | FetchError::Held) {
+                return Err(failure);
+            }
+            if part.length() > before {
+                failures = 0;
+                waits.reset();
+            }
+            failures += 1;
+            server = (server + 1) % self.servers.len().max(1);
+            // Another server may have the blob.
+            let has_others = usize::try_from(failures).unwrap_or(usize::MAX) < self.servers.len();
+            if failure.is_retryable() || !has_others {
+                self.wait_after(failure, failures, &mut waits)?;
+            }
+        }
+    }
+
+    fn continue_blob(&mut self, server: usize, blob: &Descriptor, part: &mut PartFile) -> Result<(), FetchError> {
+        if part.length() >= blob.size {
+            return Ok(());
+        }
+        let server = self.servers.get_mut(server).ok_or(FetchError::NoServer)?;
+        let path = format!("blobs/{}", blob.digest);
+        // The server must not send what may not be taken.
+        let room = self.meter.room(self.is_urgent);
+        if room == 0 {
+            return Err(FetchError::Held);
+        }
+        let most = Some(room).filter(|room| *room < blob.size - part.length());
+        let mut answer = server.get(ContentRequest { path: &path, accept: ANY, from: part.length(), most })?;
+        // `total` is the size of the blob, whether the answer has all of it or a range.
+        if let Some(actual) = answer.total.filter(|actual| *actual != blob.size) {
+            return Err(FetchError::Length { what: path, expected: blob.size, actual });
+        }
+        if answer.from != part.length() {
+            self.forget(part.length());
+            part.restart()?;
+        }
+        let mut buffer = vec![0; usize::try_from(BUFFER).unwrap_or_default()];
+        while part.length() < blob.size {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(FetchError::Cancelled);
+            }
+            let wanted = (blob.size - part.length()).min(BUFFER);
+            let taken = self.meter.take(wanted, self.is_urgent)?;
+            let Some(free) = usize::try_from(taken).ok().and_then(|taken| buffer.get_mut(..taken)) else { break };
+            if free.is_empty() {
+                return Err(FetchError::Held);
+            }
+            let read = answer.read(free);
+            let count = *read.as_ref().unwrap_or(&0);
+            let bytes = free.get(..count).unwrap_or_default();
+            let came = u64::try_from(count).unwrap_or_default();
+            self.meter.give_back(taken.saturating_sub(came), self.is_urgent);
+            read?;
+            if count == 0 {
+                return Err(FetchError::Registry(RegistryError::io(&path, &io::ErrorKind::UnexpectedEof.into())));
+            }
+            part.append(bytes)?;
+            self.progress.here.fetch_add(came, Ordering::Relaxed);
+            if !self.is_urgent {
+                self.meter.pace(came, &self.cancelled);
+            }
+        }
+        if answer.total.is_some() {
+            // Reading to the end keeps the connection usable for the next blob. Further bytes are ignored.
+            let _ = answer.read(&mut buffer);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, bytes: u64) {
+        let _ = self
+            .progress
+            .here
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |here| Some(here.saturating_sub(bytes)));
+    }
+}
+
+/// Whether a finished file still is the blob: a disk may have lost or changed bytes since.
+fn is_blob(whole: &Path, blob: &Descriptor) -> io::Result<bool> {
+    if fs::metadata(whole)?.len() != blob.size {
+        return Ok(false);
+    }
+    let mut hash = Context::new(&SHA256);
+    let mut file = File::open(whole)?;
+    let mut buffer = vec![0; usize::try_from(BUFFER).unwrap_or_default()];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(blob.digest.is_of(hash)),
+            count => hash.update(buffer.get(..count).unwrap_or_default()),
+        }
+    }
+}
+
+/// The descriptor of a document at the top of an image.
+fn described(digest: Digest, bytes: &[u8]) -> Descriptor {
+    let document = document(bytes).unwrap_or_default();
+    let is_index = document.get("manifests").is_some();
+    let default = match is_index {
+        true => "application/vnd.oci.image.index.v1+json",
+        false => "application/vnd.oci.image.manifest.v1+json",
+    };
+    let media_type = document.get("mediaType").and_then(serde_json::Value::as_str).unwrap_or(default).to_owned();
+    Descriptor { digest, size: u64::try_from(bytes.len()).unwrap_or(u64::MAX), media_type }
+}
+
+#[cfg(test)]
+mod tests;

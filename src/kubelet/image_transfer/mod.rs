@@ -1,0 +1,422 @@
+//! Resumable pulls: Coracle fetches an image itself and hands it to the runtime's import tool.
+//!
+//! ```text
+//!   Fetcher::pull -> thread: Job::run -> coracle/fetch/IMAGE/blobs/sha256/HEX.part -> HEX
+//!                 -> the layout as a tar -> ctr, or as a directory -> skopeo
+//! ```
+//!
+//! Dropping the future of a pull ends its thread; the next pull of the image continues with the parts.
+
+mod error;
+mod job;
+mod layout;
+mod link_budget;
+mod part_file;
+mod pause;
+mod peering;
+mod peers;
+mod pull_budget;
+mod shared_images;
+mod space;
+mod transfer_meter;
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ChildStdin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_channel::{Receiver, Sender};
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::CertificateDer;
+
+pub(crate) use self::error::FetchError;
+use self::job::Job;
+pub(crate) use self::job::Progress;
+use self::layout::Layout;
+pub(crate) use self::link_budget::LinkBudget;
+pub(crate) use self::peering::Peering;
+pub(crate) use self::pull_budget::Hold;
+pub(crate) use self::shared_images::{SharedAnswer, SharedImages, SharedPart};
+use self::space::Space;
+use crate::kubelet::image_archives::image_name::{Reference, reference};
+use crate::kubelet::image_archives::manifest::Descriptor;
+use crate::kubelet::image_archives::{ImportTool, import_layout};
+use crate::platform::config::Amount;
+use crate::platform::cri::v1::{AuthConfig, ImageSpec};
+use crate::platform::cri::{ImageService, RuntimeService};
+use crate::platform::host::{clock, file, program};
+use crate::platform::net::{AnyCertificate, Connect, ProxySettings, believing, tls_config, with_system};
+use crate::platform::registry::{Login, Mirror, Registry, mirrors};
+use crate::platform::rt;
+use crate::protocol::pem;
+use crate::protocol::sha256::sha256;
+use crate::types::error::ErrorChain;
+use crate::types::sorted::{SortedMap, SortedSet};
+
+/// Fetches images.
+pub(crate) struct Fetcher {
+    directory: PathBuf,
+    /// containerd's directory with a `hosts.toml` for each registry.
+    hosts: PathBuf,
+    /// The runtime's endpoint for images.
+    endpoint: PathBuf,
+    images: ImageService,
+    runtime: RuntimeService,
+    proxies: Arc<ProxySettings>,
+    peering: Option<Peering>,
+    /// The node is under disk pressure with less free space than this.
+    pressure: Option<Amount>,
+    /// Pulls in progress by directory, so that two pods do not fetch the same image at the same time.
+    busy: RefCell<SortedMap<String, Rc<Turn>>>,
+}
+
+/// One fetch of an image at a time.
+struct Turn {
+    free: rt::Semaphore,
+    /// Closed when the last thread has ended, which takes a moment after it was cancelled.
+    thread: RefCell<Receiver<()>>,
+}
+
+impl Turn {
+    fn new() -> Self {
+        Self { free: rt::Semaphore::new(1), thread: RefCell::new(async_channel::bounded(1).1) }
+    }
+
+    /// Waits for the last thread. The next one holds the sender.
+    async fn next_thread(&self) -> Result<Sender<()>, FetchError> {
+        let (alive, ended) = async_channel::bounded(1);
+        let last = self.thread.borrow().clone();
+        let _: Result<(), _> =
+            rt::deadline(THREAD_END, last.recv()).await.map_err(|rt::Elapsed| FetchError::ThreadBusy)?;
+        self.thread.replace(ended);
+        Ok(alive)
+    }
+}
+
+/// Under which limits a fetch runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Passage<'a> {
+    pub(crate) budget: &'a LinkBudget,
+    pub(crate) is_urgent: bool,
+    /// The uid of the pod that wants the image.
+    pub(crate) pod: &'a str,
+}
+
+/// What a thread gets.
+struct Fetch {
+    login: Option<Login>,
+    layout: Layout,
+    space: Space,
+    present: SortedSet<String>,
+    progress: Arc<Progress>,
+    alive: Sender<()>,
+}
+
+/// Paths of the fetcher.
+#[derive(Clone, Debug)]
+pub(crate) struct FetchPlaces {
+    pub(crate) directory: PathBuf,
+    pub(crate) hosts: PathBuf,
+    pub(crate) endpoint: PathBuf,
+    pub(crate) proxies: ProxySettings,
+    /// `None`: images are neither copied from other nodes nor served to them.
+    pub(crate) peering: Option<Peering>,
+    /// The node is under disk pressure with less free space than this.
+    pub(crate) pressure: Option<Amount>,
+}
+
+/// What stays of the content that is kept for other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Recent,
+    Nothing,
+}
+
+/// Parts that no pull has used for this long, in seconds, are removed.
+const UNUSED: i64 = 7 * 24 * 3600;
+/// First and longest wait after a failure inside a pull.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Number and interval of checks until the runtime lists an imported image.
+const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
+/// Interval of checks of the budget during a fetch.
+const CHECK: Duration = Duration::from_secs(1);
+/// How long a cancelled thread may take to end.
+const THREAD_END: Duration = Duration::from_secs(60);
+const LIST_LIMIT: Duration = Duration::from_secs(60);
+const MOST_FILE: u64 = 4 << 20;
+
+impl std::fmt::Debug for Fetcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Fetcher({})", self.directory.display())
+    }
+}
+
+impl Fetcher {
+    pub(crate) fn new(places: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
+        let FetchPlaces { directory, hosts, endpoint, proxies, peering, pressure } = places;
+        let (proxies, busy) = (Arc::new(proxies), RefCell::default());
+        Self { directory, hosts, endpoint, images, runtime, proxies, peering, pressure, busy }
+    }
+
+    /// Makes the image present in the runtime; returns its id.
+    pub(crate) async fn pull(
+        &self,
+        image: &str,
+        auth: Option<&AuthConfig>,
+        progress: Arc<Progress>,
+        passage: Passage<'_>,
+    ) -> Result<String, FetchError> {
+        let name = reference(image).map_err(|error| FetchError::InvalidName(error.to_string()))?;
+        let runtime = self.runtime.version().await.map_err(FetchError::Runtime)?.runtime_name;
+        let tool = ImportTool::of(&runtime, &self.endpoint).ok_or(FetchError::NoTool(runtime))?;
+        let key = key_of(image);
+        let turn = Rc::clone(self.busy.borrow_mut().entry(key.clone()).or_insert_with(|| Rc::new(Turn::new())));
+        let turn_held = turn.free.acquire().await;
+        let alive = turn.next_thread().await?;
+        self.sweep().await;
+        let layout = Layout(self.directory.join(&key));
+        let present = self.present(&tool).await;
+        let top = {
+            let (directory, pod, pressure) = (self.directory.clone(), passage.pod.to_owned(), self.pressure);
+            let space = Space { directory, key, pod, busy: self.busy(), pressure };
+            let fetch = Fetch { login: login(auth), layout: layout.clone(), space, present, progress, alive };
+            self.fetch(&name, fetch, passage).await?
+        };
+        let names = name.all_names(&top.digest.to_string());
+        self.import(&tool, &layout, top, names.clone()).await?;
+        let id = self.shown(image).await?;
+        let (done, peering) = (layout.clone(), self.peering.clone());
+        let finish = move || {
+            let kept = peering.map_or(Ok(()), |peering| peering.keep(&done.blobs()));
+            fs::remove_dir_all(done.0).and(kept)
+        };
+        if let Err(error) = rt::blocking(finish).await {
+            log!(warn, "failed to remove fetched image", directory = layout.0.display(), error = error);
+        }
+        drop(turn_held);
+        Ok(id)
+    }
+
+    /// Blobs that the runtime has, if its tool can list them.
+    async fn present(&self, tool: &ImportTool) -> SortedSet<String> {
+        let Some(command) = tool.list_blobs() else { return SortedSet::new() };
+        match program::run(command, Vec::new(), LIST_LIMIT).await {
+            Ok(listed) => String::from_utf8_lossy(&listed.stdout).lines().map(|line| line.trim().to_owned()).collect(),
+            Err(error) => {
+                log!(info, "failed to list the runtime's blobs, fetching all", error = ErrorChain(&error));
+                SortedSet::new()
+            }
+        }
+    }
+
+    async fn fetch(&self, name: &Reference, fetch: Fetch, passage: Passage<'_>) -> Result<Descriptor, FetchError> {
+        let Fetch { login, layout, space, present, progress, alive } = fetch;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let _cancels = CancelOnDrop(Arc::clone(&cancelled));
+        let (hosts, repository, registry) = (self.hosts.clone(), name.path.clone(), name.registry.clone());
+        let reference = name.reference().to_owned();
+        let boot = clock::boot_id();
+        let proxies = Arc::clone(&self.proxies);
+        let peering = self.peering.clone();
+        let (meter, is_urgent) = (passage.budget.meter(), passage.is_urgent);
+        let (sender, result) = async_channel::bounded(1);
+        let work = move || {
+            let connect = |mirror: &Mirror| {
+                let (proxies, cancelled) = (Arc::clone(&proxies), Arc::clone(&cancelled));
+                let tls = tls_config(verifier(mirror)?).map_err(FetchError::Tls)?;
+                Ok(Connect { tls, proxies, cancelled, deadline: None })
+            };
+            let servers = servers(&registry, &repository, login, &hosts, connect);
+            let peers = peering.and_then(|peering| peering.open(&cancelled));
+            let fetched = servers.and_then(|servers| {
+                let machine = std::env::consts::ARCH;
+                let mut job = Job {
+                    servers,
+                    reference,
+                    layout,
+                    space,
+                    present,
+                    machine,
+                    boot,
+                    cancelled,
+                    progress,
+                    meter: Arc::clone(&meter),
+                    is_urgent,
+                    peers,
+                    waits: WAITS,
+                };
+                job.run()
+            });
+            meter.settle();
+            // Fails if the pull was cancelled.
+            let _ = sender.try_send(fetched);
+            drop(alive);
+        };
+        rt::thread("image-fetch", work).map_err(FetchError::StartThread)?;
+        let ended = async { result.recv().await.unwrap_or(Err(FetchError::NoResult)) };
+        let fetched = rt::either(ended, passage.stopped()).await;
+        passage.budget.charge();
+        fetched
+    }
+
+    async fn import(
+        &self,
+        tool: &ImportTool,
+        layout: &Layout,
+        top: Descriptor,
+        names: Vec<String>,
+    ) -> Result<(), FetchError> {
+        let (here, shown) = (layout.clone(), names.clone());
+        rt::blocking(move || here.write_index(&top, &shown)).await?;
+        let source = layout.clone();
+        let tar = move |mut stdin: ChildStdin| {
+            // The tool reports a truncated archive itself.
+            let _ = source.write_tar(&mut stdin);
+        };
+        import_layout(tool, &layout.0, &names, tar).await.map_err(FetchError::Import)
+    }
+
+    /// Waits until the runtime lists the image.
+    async fn shown(&self, image: &str) -> Result<String, FetchError> {
+        let spec = ImageSpec { image: image.to_owned(), ..ImageSpec::default() };
+        for _ in 0..SHOWN.0 {
+            let found = self.images.image_status(&spec).await.map_err(FetchError::Runtime)?;
+            if let Some(found) = found {
+                return Ok(found.id);
+            }
+            rt::sleep(SHOWN.1).await;
+        }
+        Err(FetchError::NotListed)
+    }
+
+    /// The names of the directories of images that are being fetched.
+    fn busy(&self) -> Vec<String> {
+        let is_busy = |turn: &Rc<Turn>| Rc::strong_count(turn) > 1 || !turn.thread.borrow().is_closed();
+        let mut busy = self.busy.borrow_mut();
+        busy.retain(|_, turn| is_busy(turn));
+        busy.keys().cloned().collect()
+    }
+
+    /// Removes parts that no pull has used for [`UNUSED`] seconds.
+    pub(crate) async fn sweep(&self) {
+        let (directory, busy, now) = (self.directory.clone(), self.busy(), clock::timestamp().as_second());
+        let sweep = move || space::make_private(&directory).and(space::sweep(&directory, &busy, now, UNUSED));
+        if let Err(error) = rt::remove(sweep).await {
+            log!(info, "failed to remove unused image parts", directory = self.directory.display(), error = error);
+        }
+    }
+
+    /// Removes parts of images that are not being fetched, oldest first, until `bytes` are freed; returns the number of
+    /// bytes freed. Those of `kept` images stay.
+    pub(crate) async fn free(&self, kept: impl Iterator<Item = &str>, bytes: u64) -> u64 {
+        let kept: Vec<String> = kept.map(key_of).collect();
+        let (directory, busy) = (self.directory.clone(), self.busy());
+        rt::remove(move || space::free(&directory, &busy, &kept, bytes)).await.unwrap_or_else(|error| {
+            log!(warn, "failed to remove image parts", directory = self.directory.display(), error = error);
+            0
+        })
+    }
+
+    /// Whether the parts are on the file system of `path`.
+    pub(crate) fn is_on(&self, path: &Path) -> bool {
+        let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+        device(&self.directory).is_some_and(|own| device(path) == Some(own))
+    }
+
+    /// Removes the content that is kept for other nodes, but for `kept`.
+    pub(crate) async fn prune(&self, kept: Kept) {
+        let Some(peering) = self.peering.clone() else { return };
+        let now = match kept {
+            Kept::Recent => clock::timestamp().as_second(),
+            Kept::Nothing => i64::MAX,
+        };
+        if let Err(error) = rt::blocking(move || peering.shared.prune(now)).await {
+            log!(info, "failed to remove images kept for other nodes", error = error);
+        }
+    }
+}
+
+impl Passage<'_> {
+    /// Ends when the fetch has to stop, because a window closes or the cluster's budget is used up.
+    async fn stopped<T>(self) -> Result<T, FetchError> {
+        if !self.budget.is_limited() {
+            return std::future::pending().await;
+        }
+        loop {
+            rt::sleep(CHECK).await;
+            if self.budget.stop().is_some() && !self.is_urgent {
+                return Err(FetchError::Held);
+            }
+        }
+    }
+}
+
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn login(auth: Option<&AuthConfig>) -> Option<Login> {
+    let login = auth.map(|auth| Login { username: auth.username.clone(), password: auth.password.0.clone() });
+    login.filter(|login| !login.username.is_empty())
+}
+
+/// The name of an image's directory.
+pub(crate) fn key_of(image: &str) -> String {
+    sha256(image.as_bytes()).chars().take(32).collect()
+}
+
+/// The servers to try, mirrors first.
+fn servers(
+    registry: &str,
+    repository: &str,
+    login: Option<Login>,
+    hosts: &Path,
+    connect: impl Fn(&Mirror) -> Result<Connect, FetchError>,
+) -> Result<Vec<Registry>, FetchError> {
+    let places = [registry.to_owned(), registry.replace(':', "_") + "_", "_default".to_owned()];
+    let directory = places.iter().map(|place| hosts.join(place)).find(|place| place.join(HOSTS_FILE).exists());
+    let directory = directory.unwrap_or_default();
+    let text = file::read_all(&directory.join(HOSTS_FILE), MOST_FILE).ok();
+    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let all = mirrors(registry, text.as_deref(), &directory);
+    let of = |mirror: Mirror| {
+        let connect = connect(&mirror)?;
+        Ok(Registry::new(mirror, repository, login.clone(), connect))
+    };
+    all.into_iter().map(of).collect()
+}
+
+const HOSTS_FILE: &str = "hosts.toml";
+
+fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, FetchError> {
+    match authorities(mirror)? {
+        // The registry itself uses plain HTTP, so certificates of redirects are not verified; the digests protect the
+        // content.
+        all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Ok(Arc::new(AnyCertificate)),
+        all => believing(&all).map_err(|error| unusable(format!("for {}", mirror.base), error)),
+    }
+}
+
+/// The system's CAs, and those for this server.
+fn authorities(mirror: &Mirror) -> Result<Vec<CertificateDer<'static>>, FetchError> {
+    let mut all = Vec::new();
+    for path in &mirror.authorities {
+        let which = || path.display().to_string();
+        let text = file::read_all(path, MOST_FILE).map_err(|error| unusable(which(), error))?;
+        all.extend(pem::certificates(&text).map_err(|error| unusable(which(), error.0))?);
+    }
+    with_system(&all).map_err(|error| unusable("of the system".to_owned(), error))
+}
+
+fn unusable(which: String, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FetchError {
+    FetchError::Authorities { which, cause: cause.into() }
+}
