@@ -7,8 +7,7 @@
 mod credentials;
 mod early_pulls;
 mod ensure_image;
-mod image_gc_manager;
-mod image_gc_policy;
+mod gc;
 mod pull;
 mod pull_backoff;
 mod pull_error;
@@ -39,14 +38,13 @@ use crate::types::time::TokenBucket;
 
 pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
-pub(crate) use image_gc_manager::CollectError;
-pub(crate) use image_gc_policy::InUse;
+pub(crate) use gc::{CollectError, images_of};
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
 use credentials::NodeCredentials;
 use early_pulls::EarlyPulls;
 use ensure_image::PullInputs;
-use image_gc_policy::ImageRecords;
+use gc::ImageRecords;
 use pull_backoff::PullBackoff;
 use pull_records::PullRecords;
 use registry_outages::Outages;
@@ -75,6 +73,8 @@ pub(crate) struct Images<S = ImageService> {
     archives: ImageArchives,
     gc: ImageGc,
     image_records: RefCell<ImageRecords>,
+    /// The last collection failed.
+    gc_failed: Cell<bool>,
     /// Images were pulled recently.
     pulled: Cell<bool>,
     /// All images were listed at least once.
@@ -162,6 +162,7 @@ impl<S: Service> Images<S> {
             archives: ImageArchives::nothing().0,
             gc: config.images.gc,
             image_records: RefCell::new(ImageRecords::new(rt::now())),
+            gc_failed: Cell::new(false),
             pulled: Cell::new(false),
             looked: Cell::new(false),
             disks: RefCell::default(),

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
+use super::gc::InUse;
 use super::service::ImageError;
 use super::*;
-use crate::kubelet::image_transfer::key_of;
+use crate::kubelet::image_transfer::{FetchPlaces, key_of};
 use crate::platform::cri::RuntimeService;
 use crate::platform::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
 use crate::platform::net::ProxySettings;

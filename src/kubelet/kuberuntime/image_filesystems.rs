@@ -13,10 +13,25 @@ impl PodRuntime {
         self.images.disks().await.ok()
     }
 
+    /// Whether image garbage collection is enabled.
+    pub(crate) fn collects_images(&self) -> bool {
+        self.images.collects()
+    }
+
+    /// Whether images were pulled since the last call.
+    pub(crate) fn has_pulled_images(&self) -> bool {
+        self.images.has_pulled()
+    }
+
+    /// Removes unused images if the disk is too full. The images of all `pods` stay, whether they run or not.
+    pub(crate) async fn collect_images(&self, pods: &[Arc<Pod>]) {
+        self.images.collect_garbage(&self.cri, pods).await;
+    }
+
     /// Removes every image that no container and none of the `pods` uses, whatever the disk usage. Returns the bytes
     /// freed.
     pub(crate) async fn free_images(&self, pods: &[Arc<Pod>]) -> Result<u64, CollectError> {
-        let in_use = self.images_in_use(pods).await?;
+        let in_use = self.images.in_use(&self.cri, pods).await?;
         self.images.free(u64::MAX, &in_use).await
     }
 

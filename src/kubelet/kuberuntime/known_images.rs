@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::image_gc::images_of;
 use super::labels::pod_of;
 use crate::kubelet::image_archives::ImageArchives;
-use crate::kubelet::images::CollectError;
+use crate::kubelet::images::{CollectError, images_of};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::platform::cri::v1::Image;
 use crate::types::api::Pod;

@@ -17,7 +17,6 @@ mod hooks;
 mod hostname;
 mod hosts;
 mod image_filesystems;
-mod image_gc;
 mod kill;
 mod known_images;
 mod labels;
@@ -104,8 +103,6 @@ pub(crate) struct PodRuntime {
     applied: RefCell<SortedMap<String, resize::KnownResources>>,
     /// Cpusets of running containers, by id.
     held: RefCell<SortedMap<String, CpuSet>>,
-    /// The last image garbage collection failed.
-    image_gc_failed: Cell<bool>,
 }
 
 impl PodRuntime {
@@ -127,7 +124,6 @@ impl PodRuntime {
             allocations: Rc::default(),
             applied: RefCell::default(),
             held: RefCell::default(),
-            image_gc_failed: Cell::new(false),
         }
     }
 

@@ -1,31 +1,24 @@
-//! Image garbage collection: images in use, and events.
+//! One collection: the images in use, and the events of failures.
 
 use std::sync::Arc;
 
-use crate::kubelet::images::{CollectError, InUse};
-use crate::kubelet::kuberuntime::PodRuntime;
+use super::manager::CollectError;
+use super::policy::InUse;
+use crate::kubelet::images::Images;
+use crate::kubelet::images::service::Service;
+use crate::platform::cri::{self, RuntimeService};
 use crate::state::pods::{NodeEvent, SyncEvent};
 use crate::types::api::{EventKind, Pod, Reason, VolumeSource};
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedSet;
 
-impl PodRuntime {
-    /// Whether image garbage collection is enabled.
-    pub(crate) fn collects_images(&self) -> bool {
-        self.images.collects()
-    }
-
-    /// Whether images were pulled since the last call.
-    pub(crate) fn has_pulled_images(&self) -> bool {
-        self.images.has_pulled()
-    }
-
+impl<S: Service> Images<S> {
     /// Removes unused images if the disk is too full. The images of all `pods` stay, whether they run or not.
-    pub(crate) async fn collect_images(&self, pods: &[Arc<Pod>]) {
+    pub(crate) async fn collect_garbage(&self, runtime: &RuntimeService, pods: &[Arc<Pod>]) {
         let collected = async {
-            if self.images.needs_collecting().await? {
-                let in_use = self.images_in_use(pods).await?;
-                self.images.collect(&in_use).await?;
+            if self.needs_collecting().await? {
+                let in_use = self.in_use(runtime, pods).await?;
+                self.collect(&in_use).await?;
             }
             Ok(())
         };
@@ -36,11 +29,11 @@ impl PodRuntime {
                 true
             }
         };
-        self.image_gc_failed.set(failed);
+        self.gc_failed.set(failed);
     }
 
     fn record_collect_error(&self, error: &CollectError) {
-        let (reasons, message) = event_of(error, self.image_gc_failed.get());
+        let (reasons, message) = event_of(error, self.gc_failed.get());
         if reasons.is_empty() {
             log!(info, "failed to collect images", error = message);
         }
@@ -53,22 +46,22 @@ impl PodRuntime {
 
     /// Images used by containers, by known pods, by sandboxes and by archives. If any of these is unknown, it fails
     /// and no image counts as unused.
-    pub(super) async fn images_in_use(&self, pods: &[Arc<Pod>]) -> Result<InUse, CollectError> {
-        let failed = |error: &crate::platform::cri::Error| CollectError::Failed(ErrorChain(error).to_string());
+    pub(crate) async fn in_use(&self, runtime: &RuntimeService, pods: &[Arc<Pod>]) -> Result<InUse, CollectError> {
+        let failed = |error: &cri::Error| CollectError::Failed(ErrorChain(error).to_string());
         let mut in_use = InUse::default();
-        for container in self.cri.list_containers(None).await.map_err(|error| failed(&error))? {
+        for container in runtime.list_containers(None).await.map_err(|error| failed(&error))? {
             in_use.add(container.image_ref);
             in_use.add(container.image_id);
             in_use.add(container.image.unwrap_or_default().image);
         }
-        let sandbox_image = self.cri.status(true).await.map_err(|error| failed(&error))?.sandbox_image();
-        let pinned = self.images.archives().pinned();
+        let sandbox_image = runtime.status(true).await.map_err(|error| failed(&error))?.sandbox_image();
+        let pinned = self.archives().pinned();
         let pinned = pinned.iter().map(|(image, _)| image.as_str());
         let names: SortedSet<&str> =
             pods.iter().flat_map(|pod| images_of(pod)).chain(sandbox_image.as_deref()).chain(pinned).collect();
         for name in names {
             in_use.want(name);
-            if let Some(id) = self.images.id_of(name).await? {
+            if let Some(id) = self.id_of(name).await? {
                 in_use.add(id);
             }
         }
@@ -90,7 +83,7 @@ fn event_of(error: &CollectError, again: bool) -> (Vec<Reason>, &str) {
 }
 
 /// The images of the containers and image volumes of a pod.
-pub(super) fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
+pub(crate) fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
     let mounted = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Image(source) => Some(source.reference.as_str()),
         _ => None,

@@ -5,11 +5,11 @@ use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::Images;
-use super::image_gc_policy::{InUse, Unused, not_enough, to_free};
-use super::service::{ImageError, Service};
+use super::policy::{InUse, Unused, not_enough, to_free};
 use crate::kubelet::image_archives::image_name;
 use crate::kubelet::image_transfer::Kept;
+use crate::kubelet::images::Images;
+use crate::kubelet::images::service::{ImageError, Service};
 use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
 use crate::platform::host::file_system::{DiskSpace, room};
 use crate::platform::rt;
