@@ -37,6 +37,10 @@ impl Images {
 
     pub(super) fn pull(&mut self, reference: &str) -> Result<String, Status> {
         let name = full_name(reference);
+        if !is_reference(&name) {
+            let message = format!("failed to parse image reference \"{reference}\": invalid reference format");
+            return Err(Status::new(Code::Unknown, message));
+        }
         if !self.published.contains(&name) && self.find(&name).is_none() {
             let message = format!(
                 "failed to pull and unpack image \"{name}\": failed to resolve reference \"{name}\": {name}: not found"
@@ -64,6 +68,33 @@ fn image(name: &str) -> v1::Image {
         size: 2_000_000,
         ..v1::Image::default()
     }
+}
+
+/// Whether a full name has the form `HOST[:PORT]/PATH[:TAG][@DIGEST]`.
+fn is_reference(name: &str) -> bool {
+    let only = |text: &str, others: &str| {
+        !text.is_empty() && text.chars().all(|each| each.is_ascii_alphanumeric() || others.contains(each))
+    };
+    let (name, digest) = name.split_once('@').map_or((name, None), |(name, digest)| (name, Some(digest)));
+    let (host, rest) = name.split_once('/').unwrap_or(("docker.io", name));
+    let (path, tag) = rest.rsplit_once(':').map_or((rest, None), |(path, tag)| (path, Some(tag)));
+    let (host, port) = host.split_once(':').unwrap_or((host, "1"));
+    let is_component = |part: &str| {
+        let is_end = |end: Option<char>| end.is_some_and(|end| end.is_ascii_lowercase() || end.is_ascii_digit());
+        only(part, "._-")
+            && !part.contains(char::is_uppercase)
+            && is_end(part.chars().next())
+            && is_end(part.chars().last())
+    };
+    let is_digest = |digest: &str| {
+        let hash = digest.split_once(':').map(|(_, hash)| hash);
+        hash.is_some_and(|hash| hash.len() >= 32 && hash.chars().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    only(host, ".-")
+        && port.parse::<u16>().is_ok()
+        && path.split('/').all(is_component)
+        && tag.is_none_or(|tag| tag.len() <= 128 && only(tag, "._-"))
+        && digest.is_none_or(is_digest)
 }
 
 /// `busybox` is `docker.io/library/busybox:latest`.

@@ -185,6 +185,13 @@ fn images_are_pulled_found_by_every_name_and_removed() {
         let fake = FakeCri::start();
         fake.publish_image("registry.example/team/app:v1");
         let images = images(&fake);
+        for malformed in ["Busybox", "a//b", "registry.example:x/a", "a:", "a@sha256:1", "a b"] {
+            let error = images.pull_image(&image(malformed), None, None, TIMEOUT).await.unwrap_err();
+            let status = error.status().unwrap();
+            let is_told = status.message.ends_with("invalid reference format");
+            assert!(status.code == Code::Unknown && is_told, "{malformed}: {status:?}");
+            assert!(images.image_status(&image(malformed)).await.unwrap().is_none());
+        }
         let error = images.pull_image(&image("busybox"), None, None, TIMEOUT).await.unwrap_err();
         assert!(error.is_not_found());
         let id = images.pull_image(&image("registry.example/team/app:v1"), None, None, TIMEOUT).await.unwrap();

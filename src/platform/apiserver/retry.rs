@@ -27,6 +27,9 @@ const TRIES: u32 = 10;
 mod tests {
     use super::*;
     use crate::platform::apiserver::Status;
+    use crate::platform::apiserver::exchange::Exchange;
+    use crate::platform::rpc::Exchange as _;
+    use crate::protocol::http2::{Ending, ErrorCode};
 
     const LEFT: Duration = Duration::from_secs(10);
 
@@ -49,6 +52,19 @@ mod tests {
     #[test]
     fn retries_stay_within_the_limit() {
         assert_eq!(wait(&refused(429, Some(11)), true, 1, LEFT, 0), None);
+    }
+
+    #[test]
+    fn a_request_beyond_the_servers_limit_of_streams_is_repeated() {
+        for code in [ErrorCode::PROTOCOL_ERROR, ErrorCode::REFUSED_STREAM] {
+            let ending = match code {
+                ErrorCode::REFUSED_STREAM => Ending::NotProcessed,
+                code => Ending::ByPeer(code),
+            };
+            let error = Exchange::reset(ending);
+            assert!(error.is_retryable());
+            assert_eq!(wait(&error, true, 1, LEFT, 0), Some(Duration::ZERO));
+        }
     }
 
     #[test]

@@ -102,7 +102,10 @@ impl Connection {
     fn on_request(&mut self, id: StreamId, end: bool, list: Vec<Field>, events: &mut Vec<Event>) -> Result<(), Fault> {
         let most = usize::try_from(limits::STREAMS).unwrap_or(usize::MAX);
         if self.refuses_new || self.streams.len() >= most {
-            return Err(Fault::Stream(id, ErrorCode::REFUSED_STREAM, "stream refused"));
+            // As Go's server: a client that knows the limit is to keep to it (RFC 9113 section 5.1.2).
+            let is_fault = self.is_acked && !self.refuses_new;
+            let code = if is_fault { ErrorCode::PROTOCOL_ERROR } else { ErrorCode::REFUSED_STREAM };
+            return Err(Fault::Stream(id, code, "stream refused"));
         }
         let malformed = |what| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, what);
         fields::check(&list, BlockKind::Request).map_err(malformed)?;

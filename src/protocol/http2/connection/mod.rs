@@ -41,6 +41,8 @@ pub struct Connection {
     decoder: Decoder,
     encoder: Encoder,
     peer: PeerSettings,
+    /// The peer knows this side's limits.
+    is_acked: bool,
     send_window: SendWindow,
     receive_window: ReceiveWindow,
     /// The streams that are not closed, ordered by id.
@@ -110,6 +112,7 @@ impl Connection {
             decoder: Decoder::new(limits::HEADER_TABLE, usize::try_from(limits::HEADER_LIST).unwrap_or(usize::MAX)),
             encoder: Encoder::new(limits::HEADER_TABLE),
             peer,
+            is_acked: false,
             send_window: SendWindow::new(limits::WINDOW),
             receive_window: ReceiveWindow::new(),
             streams: Vec::new(),

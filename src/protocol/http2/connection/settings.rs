@@ -31,9 +31,11 @@ impl Connection {
         }
         self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?;
         if arrival.frame.flags.has(Flags::ACK) {
-            // No need to wait for the ACK: this side's settings are never stricter than the defaults.
-            let empty = arrival.frame.payload.is_empty();
-            return if empty { Ok(()) } else { Err(error::frame_size("SETTINGS ack with a payload")) };
+            if !arrival.frame.payload.is_empty() {
+                return Err(error::frame_size("SETTINGS ack with a payload"));
+            }
+            self.is_acked = true;
+            return Ok(());
         }
         for setting in read_settings(arrival.frame.payload, self.role == Role::Client)? {
             self.apply(setting)?;

@@ -133,10 +133,15 @@ fn streams_over_the_limit_are_refused() {
         feed(&mut connection, &request(2 * number + 1, true)).unwrap();
     }
     assert_eq!(feed(&mut connection, &request(201, true)), Ok(vec![]));
-    let refused = (RST_STREAM, 0, id(201), ErrorCode::REFUSED_STREAM.0.to_be_bytes().to_vec());
-    assert_eq!(sent(&mut connection), [refused]);
+    let reset = |number: u32, code: ErrorCode| (RST_STREAM, 0, id(number), code.0.to_be_bytes().to_vec());
+    assert_eq!(sent(&mut connection), [reset(201, ErrorCode::REFUSED_STREAM)]);
+    // A client that knows the limit violates the protocol.
+    let mut late = frame(SETTINGS, ACK, 0, &[]);
+    late.extend(request(203, true));
+    assert_eq!(feed(&mut connection, &late), Ok(vec![]));
+    assert_eq!(sent(&mut connection), [reset(203, ErrorCode::PROTOCOL_ERROR)]);
     connection.reset(id(1), ErrorCode::CANCEL);
-    assert_eq!(feed(&mut connection, &request(203, true)).unwrap().len(), 1);
+    assert_eq!(feed(&mut connection, &request(205, true)).unwrap().len(), 1);
 }
 
 #[test]
