@@ -135,6 +135,24 @@ fn objects_beyond_the_watches_of_a_pod_are_read_again_within_their_lifetime() {
 }
 
 #[test]
+fn objects_of_a_pod_without_a_watch_are_read_together() {
+    simulate("batched-objects", |world, folder| async move {
+        let mut watched = Watched::begin(&world, &folder).await;
+        watched.follow(&[("greedy", greedy())]);
+        assert_eq!(watched.heard(GREEDY, Duration::from_secs(60)).await.len(), GREEDY);
+        let timers = || -> u64 {
+            let wakes = world.wakes_by.borrow();
+            wakes.iter().filter(|((file, _), _)| file.ends_with("topic_requests.rs")).map(|(_, wakes)| *wakes).sum()
+        };
+        let before = timers();
+        assert_eq!(watched.heard(1, Duration::from_secs(600)).await.len(), 0);
+        // In ten minutes 236 objects are read ten times.
+        let woken = timers() - before;
+        assert!(woken < 150, "woken {woken} times");
+    });
+}
+
+#[test]
 fn a_released_topic_is_requested_no_longer() {
     simulate("released-objects", |world, folder| async move {
         let mut watched = Watched::begin(&world, &folder).await;

@@ -1,9 +1,11 @@
 //! The order in which topics without a watch are requested: fair between pods, and within a pod by due time. Pure.
+//!
+//! The topics of a pod share their due times, so that a pod with many of them wakes the node about once a minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::state::objects::Topic;
 use crate::types::api::PodUid;
@@ -19,7 +21,8 @@ pub(super) struct TopicQueue {
 
 #[derive(Debug, Default)]
 struct PodQueue {
-    waiting: BTreeSet<(Instant, Arc<Topic>)>,
+    /// By due time.
+    waiting: BTreeMap<Instant, BTreeSet<Arc<Topic>>>,
     under_way: usize,
 }
 
@@ -31,18 +34,48 @@ const MAX_OF_POD: usize = 4;
 impl PodQueue {
     /// When the next request of the pod may begin.
     fn due(&self) -> Option<Instant> {
-        self.waiting.first().map(|(due, _)| *due).filter(|_| self.under_way < MAX_OF_POD)
+        self.waiting.keys().next().copied().filter(|_| self.under_way < MAX_OF_POD)
+    }
+
+    fn pop(&mut self) -> Option<Arc<Topic>> {
+        let mut first = self.waiting.first_entry()?;
+        let topic = first.get_mut().pop_first();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        topic
     }
 }
 
 impl TopicQueue {
     pub(super) fn insert(&mut self, pod: &PodUid, topic: Arc<Topic>, due: Instant) {
-        self.pods.entry(pod.clone()).or_default().waiting.insert((due, topic));
+        self.pods.entry(pod.clone()).or_default().waiting.entry(due).or_default().insert(topic);
+    }
+
+    /// Inserts a topic that is due after this time, or up to half of it earlier, together with others of the pod.
+    /// Returns when.
+    pub(super) fn insert_with_others(
+        &mut self,
+        pod: &PodUid,
+        topic: Arc<Topic>,
+        now: Instant,
+        after: Duration,
+    ) -> Instant {
+        let (earliest, latest) = (now + after / 2, now + after);
+        let waiting = &mut self.pods.entry(pod.clone()).or_default().waiting;
+        let due = waiting.range(earliest..=latest).next_back().map_or(latest, |(due, _)| *due);
+        waiting.entry(due).or_default().insert(topic);
+        due
     }
 
     pub(super) fn remove(&mut self, pod: &PodUid, topic: &Arc<Topic>, due: Instant) {
         if let Some(queue) = self.pods.get_mut(pod) {
-            queue.waiting.remove(&(due, Arc::clone(topic)));
+            if let Some(topics) = queue.waiting.get_mut(&due) {
+                topics.remove(topic);
+                if topics.is_empty() {
+                    queue.waiting.remove(&due);
+                }
+            }
             self.drop_unused(pod);
         }
     }
@@ -56,7 +89,7 @@ impl TopicQueue {
         let later = self.pods.range::<PodUid, _>((Bound::Excluded(&self.last), Bound::Unbounded));
         let pod = later.chain(self.pods.range::<PodUid, _>(..=&self.last)).find(is_due)?.0.clone();
         let queue = self.pods.get_mut(&pod)?;
-        let (_, topic) = queue.waiting.pop_first()?;
+        let topic = queue.pop()?;
         queue.under_way += 1;
         self.under_way += 1;
         self.last = pod;
@@ -133,6 +166,29 @@ mod tests {
         assert_eq!((take_all(&mut queue, now).len(), queue.due()), (MAX_UNDER_WAY, None));
         queue.ended(&"a".into());
         assert_eq!(take_all(&mut queue, now).len(), 1);
+    }
+
+    #[test]
+    fn topics_of_a_pod_that_are_read_again_share_their_due_times() {
+        let (mut queue, start) = (TopicQueue::default(), Instant::now());
+        let names: Vec<String> = (0..300).map(|number| number.to_string()).collect();
+        names.iter().for_each(|name| queue.insert(&"a".into(), topic(name), start));
+        let mut moments = Vec::new();
+        for round in 0..10 {
+            let mut now = queue.due().unwrap();
+            let mut answered = 0;
+            while let Some(topic) = queue.take(now) {
+                // Each answer takes 20 ms, and waits differ.
+                now += Duration::from_millis(20);
+                let after = Duration::from_millis(60_000 + answered * 7919 % 12_000);
+                let due = queue.insert_with_others(&"a".into(), topic, now, after);
+                assert!((now + after / 2..=now + after).contains(&due));
+                queue.ended(&"a".into());
+                answered += 1;
+            }
+            moments.push((round, queue.pods.get("a").unwrap().waiting.len()));
+        }
+        assert!(moments.iter().all(|(_, due_times)| *due_times <= 8), "{moments:?}");
     }
 
     #[test]

@@ -70,6 +70,7 @@ enum Stage {
 /// The pace of requests, as upstream's client: `kubeAPIQPS` and `kubeAPIBurst`.
 const PERIOD: Duration = Duration::from_millis(20);
 const BURST: u32 = 100;
+const HELD_BACK: u32 = 25;
 
 impl TopicRequests {
     pub(super) fn new(context: WatchContext) -> Self {
@@ -202,8 +203,8 @@ impl State {
     /// When requests may begin, and when a topic needs attention.
     fn due(&self, now: Instant) -> (Option<Instant>, Option<Instant>) {
         let requests = match self.queue.due() {
-            // Only the pace holds it back.
-            Some(due) if due <= now => Some(now + PERIOD),
+            // Only the pace holds it back: several requests begin at once, so that the node wakes less often.
+            Some(due) if due <= now => Some(now + PERIOD * HELD_BACK),
             due => due,
         };
         (requests, self.attention.first().map(|(moment, _)| *moment))
@@ -244,15 +245,18 @@ impl State {
     /// The request of a topic has ended, and its events are sent.
     fn ended(&mut self, topic: &Arc<Topic>, next: &NextStep, now: Instant) {
         let Some(entry) = self.topics.get_mut(topic) else { return };
-        self.queue.ended(&entry.pod);
         entry.opening = next.opening_after.map(|after| now + after);
         entry.stage = match next.request_after {
+            Some(after) if entry.work.may_be_early() => {
+                Stage::Waiting(self.queue.insert_with_others(&entry.pod, Arc::clone(topic), now, after))
+            }
             Some(after) => {
                 self.queue.insert(&entry.pod, Arc::clone(topic), now + after);
                 Stage::Waiting(now + after)
             }
             None => Stage::Done,
         };
+        self.queue.ended(&entry.pod);
         self.set_attention(topic, next.attention_after, now);
     }
 

@@ -61,6 +61,11 @@ impl TopicWork {
         }
     }
 
+    /// Whether it may be requested earlier than necessary. A token is not issued more often than it must be.
+    pub(super) fn may_be_early(&self) -> bool {
+        matches!(self, Self::Other(_))
+    }
+
     pub(super) fn on_answer(&mut self, topic: &Topic, answer: Answer, store: &OfflineStore) -> NextStep {
         match (self, answer) {
             (Self::Token(token), Answer::Token(answer)) => token.on_answer(topic, answer, store),
