@@ -13,7 +13,7 @@ use crate::platform::config::Config;
 use crate::state::pods::NodeFields;
 use crate::types::api::{
     DECLARED_FEATURES, HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy,
-    required_features,
+    log_directory_fault, required_features,
 };
 use crate::types::metrics::{self, Count};
 
@@ -71,6 +71,7 @@ impl Admission {
         allocation: Result<(), Rejection>,
         is_device: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<PodUid>, Rejection> {
+        check_log_directory(pod)?;
         self.sysctls.check(pod)?;
         allocation?;
         self.node.check_os(pod)?;
@@ -145,6 +146,12 @@ fn check_features(pod: &Pod) -> Result<(), Rejection> {
     Err(Rejection { reason: Reason::POD_FEATURE_UNSUPPORTED, message })
 }
 
+/// Rejects a pod whose logs can have no directory. Upstream tries for ever to create it.
+fn check_log_directory(pod: &Pod) -> Result<(), Rejection> {
+    let refused = |fault| Rejection { reason: Reason::POD_NAME_TOO_LONG, message: format!("Pod name is {fault}") };
+    log_directory_fault(&pod.metadata).map_or(Ok(()), |fault| Err(refused(fault)))
+}
+
 fn check_groups(pod: &Pod, strict_groups: bool) -> Result<(), Rejection> {
     let policy = pod.spec.security_context.as_ref().and_then(|context| context.supplemental_groups_policy);
     if policy == Some(SupplementalGroupsPolicy::Strict) && !strict_groups {
@@ -207,6 +214,20 @@ mod tests {
     const AFFINITY: (&str, &str) =
         ("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector");
     const NAME: (&str, &str) = ("NodeName", "Predicate NodeName failed: node(s) didn't match the requested node name");
+
+    #[test]
+    fn a_pod_whose_log_directory_would_have_too_long_a_name_is_rejected() {
+        let mut named = pod("123e4567-e89b-12d3-a456-426614174000", "400m");
+        named.metadata.namespace = "n".repeat(63);
+        named.metadata.name = "p".repeat(154);
+        check(&named, &[], Ok(&[]));
+        named.metadata.name.push('p');
+        let message = format!(
+            "Pod name is too long: the log directory {}_NAME_UID of pod {:?} has 256 bytes, and a file name may have 255",
+            named.metadata.namespace, named.metadata.name
+        );
+        check(&named, &[], Err(("PodNameTooLong", &message)));
+    }
 
     #[test]
     fn pod_is_rejected_for_the_first_failed_check() {

@@ -78,7 +78,7 @@ pub use storage_medium::StorageMedium;
 pub use sysctl::{KernelVersion, SysctlNamespace, dotted_sysctl, is_safe_sysctl, kernel_version};
 pub use texts::{Texts, Unread, UnreadList};
 pub use time::Time;
-pub use validation::is_extended_resource;
+pub use validation::{is_extended_resource, log_directory_fault};
 pub use volume::*;
 pub use yaml_out::to_yaml;
 

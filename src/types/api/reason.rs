@@ -87,6 +87,7 @@ reasons! {
     OUT_OF_PODS = "OutOfpods";
     POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported";
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported";
+    POD_NAME_TOO_LONG = "PodNameTooLong";
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported";
     POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch";
     SMT_ALIGNMENT_ERROR = "SMTAlignmentError";

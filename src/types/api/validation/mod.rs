@@ -28,7 +28,7 @@ mod volumes;
 
 pub use faults::{FAULT_LIMIT, FieldError};
 pub use resources::is_extended_resource;
-pub use static_pod::static_pod_api_references;
+pub use static_pod::{log_directory_fault, static_pod_api_references};
 
 use self::faults::Faults;
 use super::decode::Path;

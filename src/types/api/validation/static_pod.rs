@@ -31,15 +31,20 @@ pub fn static_pod_api_references(pod: &Pod) -> Vec<FieldError> {
     faults.into_list()
 }
 
-/// The name of a pod's log directory: `NAMESPACE_NAME_UID` (`BuildPodLogsDirectory` in pkg/kubelet/kuberuntime). Upstream
-/// accepts a longer one, and the pod never starts.
-pub(super) fn check_log_directory(meta: &ObjectMeta, faults: &mut Faults) {
+/// Why the pod cannot have a log directory, `NAMESPACE_NAME_UID` (`BuildPodLogsDirectory` in pkg/kubelet/kuberuntime).
+/// Upstream accepts a name that is too long, and the pod never starts.
+pub fn log_directory_fault(meta: &ObjectMeta) -> Option<String> {
     let ObjectMeta { namespace, name, uid, .. } = meta;
-    let length = format!("{namespace}_{name}_{}", uid.as_str()).len();
-    // Names that are too long for the API have an error already.
-    if length > NAME_MAX && name.len() <= 253 && namespace.len() <= 63 {
+    let length = namespace.len() + name.len() + uid.as_str().len() + 2;
+    (length > NAME_MAX).then(|| {
         let directory = format!("the log directory {namespace}_NAME_UID of pod {name:?}");
-        let wrong = format!("too long: {directory} has {length} bytes, and a file name may have {NAME_MAX}");
+        format!("too long: {directory} has {length} bytes, and a file name may have {NAME_MAX}")
+    })
+}
+
+pub(super) fn check_log_directory(meta: &ObjectMeta, faults: &mut Faults) {
+    // Names that are too long for the API have an error already.
+    if let Some(wrong) = log_directory_fault(meta).filter(|_| meta.name.len() <= 253 && meta.namespace.len() <= 63) {
         faults.other(&Path::Root.key("metadata").key("name"), wrong);
     }
 }
