@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::PodTable;
-use crate::control::pod_workers::{Kind, Resizing};
+use crate::control::pod_workers::{Kind, Resizing, State};
 use crate::kubelet::allocation::resize_message;
 use crate::state::pods::{PodEvent, WorkResult};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
@@ -42,7 +42,7 @@ impl PodTable {
             self.errors.push(format!("{name}: {failure}"));
         }
         if let WorkResult::Cleaned { left, .. } = result {
-            self.log_leftovers(uid, left);
+            self.note_leftovers(uid, left, now);
         }
         self.record_failure(uid, result, now);
         if let WorkResult::Synced { warnings, .. } | WorkResult::Refreshed { warnings, .. } = result {
@@ -56,9 +56,15 @@ impl PodTable {
         resizing
     }
 
-    /// Logs what could not be removed of an ended pod. Once no source has the pod, the removal of orphaned directories
-    /// tries again.
-    fn log_leftovers(&self, uid: &PodUid, left: &[String]) {
+    /// Logs what could not be removed of an ended pod, and records an event. Once no source has the pod, the removal of
+    /// orphaned directories tries again.
+    fn note_leftovers(&mut self, uid: &PodUid, left: &[String], now: Instant) {
+        // Not again when a pod is purged that was cleaned up before.
+        let is_first = self.workers.worker(uid).is_some_and(|worker| worker.state == State::Terminated);
+        if let Some(error) = left.first().filter(|_| is_first) {
+            let message = format!("Failed to remove files of the ended pod, trying again later: {error}");
+            self.record(PodEvent::of_pod(uid, EventKind::Warning, Reason::FAILED_CLEAN_UP, message), now);
+        }
         let name = self.workers.worker(uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
         for error in left {
             log!(warn, "failed to remove files of ended pod, trying again later", pod = name, error = error);

@@ -18,6 +18,8 @@ pub(super) enum SyncError {
     Devices(DeviceError),
     /// The pod is to be rejected.
     DevicesRefused(DeviceError),
+    /// Files of an earlier pod with this uid are still being removed.
+    FormerFiles,
     ResizeRefused(cri::Error),
 }
 
@@ -27,7 +29,9 @@ impl SyncError {
         match self {
             Self::Cgroup(_) => Reason::FAILED_CREATE_POD_CONTAINER,
             Self::Claims(_) => Reason::FAILED_PREPARE_DYNAMIC_RESOURCES,
-            Self::Devices(_) | Self::DevicesRefused(_) | Self::ResizeRefused(_) => Reason::FAILED_SYNC,
+            Self::Devices(_) | Self::DevicesRefused(_) | Self::FormerFiles | Self::ResizeRefused(_) => {
+                Reason::FAILED_SYNC
+            }
         }
     }
 }
@@ -39,6 +43,7 @@ impl fmt::Display for SyncError {
             Self::Claims(_) => f.write_str("Failed to prepare dynamic resources: prepare dynamic resources"),
             Self::Devices(_) => f.write_str("the pod waits for its devices"),
             Self::DevicesRefused(error) => error.fmt(f),
+            Self::FormerFiles => f.write_str("files of an earlier pod with this uid are still being removed"),
             Self::ResizeRefused(_) => f.write_str("resize refused by the runtime"),
         }
     }
@@ -51,6 +56,7 @@ impl Error for SyncError {
             Self::Claims(error) => Some(error),
             Self::Devices(error) => Some(error),
             Self::DevicesRefused(error) => error.source(),
+            Self::FormerFiles => None,
             Self::ResizeRefused(error) => Some(error),
         }
     }

@@ -163,6 +163,11 @@ async fn set_up_and_execute(
         // A restart must not admit the pod with other amounts than those that its containers have.
         runtime.allocations().allocated.flush().await;
     }
+    if runtime.removes_files_of(pod) {
+        let error = SyncError::FormerFiles;
+        warnings.push((error.reason(), error.to_string()));
+        return ExecuteResult { failure: Some(error.to_string()), ..ExecuteResult::default() };
+    }
     // The cgroup must exist before the sandbox, which is created in it.
     let resize = PodResize { runtime, groups, pod, observed };
     let mut steps = None;

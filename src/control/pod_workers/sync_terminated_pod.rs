@@ -5,9 +5,7 @@ use std::error::Error;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::logs::remove_dead_links;
 use crate::kubelet::volumes;
-use crate::platform::rt;
 use crate::state::pods::{Observation, ObservedCache, ObservedPod, WorkDone, WorkResult};
 use crate::types::error::ErrorChain;
 use crate::types::owned::View;
@@ -16,7 +14,7 @@ use crate::types::owned::View;
 /// containers and sandboxes.
 ///
 /// Whether the next pod of that name may start depends on its processes and mounts only: neither files nor dead
-/// containers that cannot be removed are a failure of the first two steps.
+/// containers that cannot be removed, or not in time, are a failure of the first two steps.
 pub(super) async fn clean_up_pod(
     runtime: &PodRuntime,
     groups: &ContainerManager,
@@ -47,8 +45,8 @@ async fn release(
     // The containers have exited. Processes that outlived them must not keep a volume busy.
     groups.remove_pod(&observed.uid).await?;
     let left = match purge {
-        true => volumes::remove(&runtime.dirs, observed, csi).await?,
-        false => volumes::tear_down(&runtime.dirs, &observed.uid, csi).await?,
+        true => volumes::remove(&runtime.dirs, observed, csi, &runtime.removals).await?,
+        false => volumes::tear_down(&runtime.dirs, &observed.uid, csi, &runtime.removals).await?,
     };
     Ok(left.iter().map(|error| ErrorChain(error).to_string()).collect())
 }
@@ -66,8 +64,7 @@ async fn remove_containers(
         runtime.remove_pod(&left.pod).await?;
         left = runtime.listed_pod(&observed.uid, cache).await?;
     }
-    let links = runtime.dirs.log_links();
-    rt::blocking(move || remove_dead_links(&links)).await;
+    runtime.remove_dead_log_links().await;
     match left.pod.is_gone() {
         true => Ok(left),
         false => Err("the runtime still has containers or sandboxes of the removed pod".into()),

@@ -8,7 +8,6 @@ use crate::control::pod_table::{Effect, PodRecords, PodTable};
 use crate::control::sync_loop::leftovers::Leftovers;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::logs::remove_dead_links;
 use crate::kubelet::volumes;
 use crate::platform::rt;
 use crate::state::pods::ObservedPod;
@@ -83,15 +82,14 @@ async fn remove(
         is_wanted || known.iter().any(|known| known.as_str() == uid)
     };
     let failures = match volumes::find_pods(&runtime.dirs).await {
-        Ok(directories) => directories.remove_strays(&is_known, &csi).await,
+        Ok(directories) => directories.remove_strays(&is_known, &csi, &runtime.removals).await,
         Err(error) => vec![error],
     };
     for error in &failures {
         log!(warn, "failed to remove directory of orphaned pod", error = ErrorChain(error));
     }
     outcome.replace(Some(failures.iter().map(|error| ErrorChain(error).to_string()).collect()));
-    let links = runtime.dirs.log_links();
-    rt::blocking(move || remove_dead_links(&links)).await;
+    runtime.remove_dead_log_links().await;
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;
 use crate::platform::config::CgroupDriver;
 use crate::platform::cri::RuntimeService;
+use crate::platform::host::removals::Removals;
 use crate::platform::net::Dialer;
 use crate::platform::rpc;
 use crate::platform::rt;
@@ -84,6 +85,8 @@ pub(crate) struct PodRuntime {
     images: Images,
     pub(crate) node: NodeSettings,
     pub(crate) dirs: PodDirs,
+    /// Removals of the files of pods and containers.
+    pub(crate) removals: Removals,
     dialer: Dialer,
     /// The sync loop's inbox, for events.
     inbox: Sender<SyncEvent>,
@@ -113,6 +116,7 @@ impl PodRuntime {
             images,
             node,
             dirs,
+            removals: Removals::default(),
             dialer: Dialer::new(),
             inbox,
             cgroup_driver: Cell::new(None),

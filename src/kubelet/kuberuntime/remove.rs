@@ -4,9 +4,10 @@ use crate::kubelet::kuberuntime::kill::gone_is_fine;
 use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
 use crate::kubelet::logs::{remove_dead_links, remove_log};
 use crate::platform::cri;
+use crate::platform::host::removals::PATIENCE;
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, ObservedContainer, ObservedPod, SyncEvent};
-use crate::types::api::{EventKind, Reason};
+use crate::types::api::{EventKind, ObjectMeta, Pod, Reason};
 use crate::types::error::ErrorChain;
 
 impl PodRuntime {
@@ -42,15 +43,39 @@ impl PodRuntime {
         Ok(())
     }
 
+    /// Whether files of an earlier pod with this uid are still being removed.
+    pub(crate) fn removes_files_of(&self, pod: &Pod) -> bool {
+        let ObjectMeta { namespace, name, uid, .. } = &pod.metadata;
+        let (files, logs) = (self.dirs.pod(uid), self.dirs.logs(namespace, name, uid));
+        self.removals.is_under_way(|path| path.starts_with(&files) || path == logs)
+    }
+
+    /// Removes dangling links to logs. A failure is repeated with the next pod.
+    pub(crate) async fn remove_dead_log_links(&self) {
+        let (links, until) = (self.dirs.log_links(), rt::now() + PATIENCE);
+        let folder = links.clone();
+        let work = move || {
+            remove_dead_links(&folder);
+            Ok(())
+        };
+        if let Err(error) = self.removals.run(&links, None, until, work).await {
+            log!(warn, "failed to remove dead links to logs", folder = links.display(), error = error);
+        }
+    }
+
     async fn remove_container(&self, pod: &ObservedPod, id: &str, log: &str) -> Result<(), cri::Error> {
         gone_is_fine(self.cri_for(&pod.uid).remove_container(id).await)?;
         let log = self.dirs.logs(&pod.namespace, &pod.name, &pod.uid).join(log);
         let links = self.dirs.log_links();
-        rt::blocking_for(pod.uid.as_str(), move || {
+        let (path, until) = (log.clone(), rt::now() + PATIENCE);
+        let work = move || {
             remove_log(&log);
             remove_dead_links(&links);
-        })
-        .await;
+            Ok(())
+        };
+        if let Err(error) = self.removals.run(&path, Some(pod.uid.as_str()), until, work).await {
+            log!(warn, "failed to remove container log", file = path.display(), error = error);
+        }
         Ok(())
     }
 }

@@ -3,32 +3,43 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rustix::io::Errno;
 
 use super::error::Error;
 use crate::kubelet::csi::Csi;
 use crate::platform::host::mounts::unmount_below;
-use crate::platform::host::remove_tree::remove_tree;
+use crate::platform::host::removals::{PATIENCE, Removals};
 use crate::platform::rt;
 use crate::state::pods::{ObservedPod, PodDirs};
 use crate::types::api::PodUid;
 
 /// Unmounts the volumes of a terminated pod and deletes its emptyDirs; termination messages and logs stay. Returns an
-/// error for each directory of which something could not be removed; the pod has ended all the same.
-pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result<Vec<Error>, Error> {
+/// error for each directory of which something could not be removed in time; the pod has ended all the same.
+pub(crate) async fn tear_down(
+    dirs: &PodDirs,
+    uid: &PodUid,
+    csi: &Csi,
+    removals: &Removals,
+) -> Result<Vec<Error>, Error> {
     let pod = dirs.pod(uid);
     give_back(&pod, uid.as_str(), csi).await?;
     let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.volume_devices(uid), dirs.plugins(uid)];
-    Ok(rt::remove_for(uid.as_str(), move || remove_paths(&gone)).await)
+    Ok(remove_paths(removals, uid, &gone).await)
 }
 
 /// Removes everything of a pod: mounts, directories, logs. Returns the same as [`tear_down`].
-pub(crate) async fn remove(dirs: &PodDirs, observed: &ObservedPod, csi: &Csi) -> Result<Vec<Error>, Error> {
+pub(crate) async fn remove(
+    dirs: &PodDirs,
+    observed: &ObservedPod,
+    csi: &Csi,
+    removals: &Removals,
+) -> Result<Vec<Error>, Error> {
     let uid = &observed.uid;
     let gone = [dirs.pod(uid), dirs.logs(&observed.namespace, &observed.name, uid)];
     give_back(&dirs.pod(uid), uid.as_str(), csi).await?;
-    Ok(rt::remove_for(uid.as_str(), move || remove_paths(&gone)).await)
+    Ok(remove_paths(removals, uid, &gone).await)
 }
 
 /// Unmounts subpaths, has the CSI drivers unpublish their volumes, and unmounts the rest. Unmounting may
@@ -57,8 +68,14 @@ pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<PodDirectories, Error> {
 
 impl PodDirectories {
     /// Removes the directories of pods that are not known. Asks right before each removal, as a pod may come back.
-    /// Returns an error for each directory of which something could not be removed.
-    pub(crate) async fn remove_strays(self, is_known: &dyn Fn(&str) -> bool, csi: &Csi) -> Vec<Error> {
+    /// Returns an error for each directory of which something could not be removed in time.
+    pub(crate) async fn remove_strays(
+        self,
+        is_known: &dyn Fn(&str) -> bool,
+        csi: &Csi,
+        removals: &Removals,
+    ) -> Vec<Error> {
+        let remove = async |path: PathBuf| remove_path(removals, None, &path, rt::now() + PATIENCE).await.err();
         let mut failures = Vec::new();
         for pod in self.pods {
             let uid = pod.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -67,27 +84,31 @@ impl PodDirectories {
             }
             match give_back(&pod, &uid, csi).await {
                 Ok(()) if is_known(&uid) => {}
-                Ok(()) => failures.extend(rt::remove(move || remove_path(&pod)).await.err()),
+                Ok(()) => failures.extend(remove(pod).await),
                 Err(error) => failures.push(error),
             }
         }
         for logs in self.logs {
             if uid_of_logs(&logs).is_some_and(|uid| !is_known(uid)) {
-                failures.extend(rt::remove(move || remove_path(&logs)).await.err());
+                failures.extend(remove(logs).await);
             }
         }
         failures
     }
 }
 
-/// Removes all that can be removed.
-fn remove_paths(paths: &[PathBuf]) -> Vec<Error> {
-    paths.iter().filter_map(|path| remove_path(path).err()).collect()
+/// Removes all that can be removed. What takes longer than [`PATIENCE`] goes on.
+async fn remove_paths(removals: &Removals, uid: &PodUid, paths: &[PathBuf]) -> Vec<Error> {
+    let (until, mut failures) = (rt::now() + PATIENCE, Vec::new());
+    for path in paths {
+        failures.extend(remove_path(removals, Some(uid), path, until).await.err());
+    }
+    failures
 }
 
 /// Never removes a directory in which something is mounted.
-fn remove_path(path: &Path) -> Result<(), Error> {
-    match remove_tree(path) {
+async fn remove_path(removals: &Removals, uid: Option<&PodUid>, path: &Path, until: Instant) -> Result<(), Error> {
+    match removals.remove(path, uid.map(PodUid::as_str), until).await {
         // A directory with such a name cannot exist.
         Err(error) if error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error()) => Ok(()),
         result => result.map_err(Error::io("remove", path)),

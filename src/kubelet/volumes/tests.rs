@@ -9,6 +9,7 @@ use super::*;
 use crate::kubelet::kuberuntime::golden;
 use crate::platform::host::file::bytes_read_by_thread;
 use crate::platform::host::mounts::{is_mount_point, unmount_below};
+use crate::platform::host::removals::Removals;
 use crate::platform::host::remove_tree::remove_tree;
 use crate::platform::rt::block_on;
 use crate::state::objects::SourceObject;
@@ -330,14 +331,15 @@ fn tear_down_keeps_termination_messages_and_host_paths() {
     fs::write(words.join("12345678"), "bye").unwrap();
 
     for _ in 0..2 {
-        block_on(tear_down(&dirs, &uid("u1"), &no_drivers())).unwrap();
+        block_on(tear_down(&dirs, &uid("u1"), &no_drivers(), &Removals::default())).unwrap();
         assert!(!dirs.volumes(&uid("u1")).exists() && !dirs.subpaths(&uid("u1")).exists());
         assert_eq!(fs::read_to_string(words.join("12345678")).unwrap(), "bye");
     }
     // A pod that is needed after all is set up again.
     mounts_now(&pod, &dirs).unwrap();
     for _ in 0..2 {
-        block_on(remove(&dirs, &ObservedPod::new(uid("u1"), "ns", "web"), &no_drivers())).unwrap();
+        block_on(remove(&dirs, &ObservedPod::new(uid("u1"), "ns", "web"), &no_drivers(), &Removals::default()))
+            .unwrap();
         assert!(!dirs.pod(&uid("u1")).exists() && !dirs.logs("ns", "web", &uid("u1")).exists());
     }
     assert_eq!(fs::read_to_string(host.join("sub/file")).unwrap(), "x");
@@ -354,7 +356,7 @@ fn orphaned_directories_are_removed_and_others_stay() {
     let found = block_on(find_pods(&dirs)).unwrap();
     // Added between the listing and the removal.
     set_up_now(&with_volume("new", json!({"emptyDir": {}})), &dirs).unwrap();
-    assert!(block_on(found.remove_strays(&|uid| uid == "known", &no_drivers())).is_empty());
+    assert!(block_on(found.remove_strays(&|uid| uid == "known", &no_drivers(), &Removals::default())).is_empty());
     let names = |path: &Path| {
         let mut names: Vec<String> =
             fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -365,7 +367,29 @@ fn orphaned_directories_are_removed_and_others_stay() {
     assert_eq!(names(dirs.all_logs()), ["ns_web_known", "ns_web_new", "somebody's"]);
     assert!(is_mount_point(&dirs.volume(&uid("known"), "kubernetes.io/empty-dir", "v")).unwrap());
     drop(scratch);
-    block_on(async { find_pods(&dirs).await.unwrap().remove_strays(&|_| false, &no_drivers()).await });
+    block_on(async {
+        find_pods(&dirs).await.unwrap().remove_strays(&|_| false, &no_drivers(), &Removals::default()).await
+    });
+}
+
+#[test]
+fn a_removal_that_hangs_keeps_neither_the_pod_from_ending_nor_its_logs_from_being_removed() {
+    let (_scratch, dirs) = Scratch::new("hangs");
+    set_up_now(&with_volume("u1", json!({"emptyDir": {}})), &dirs).unwrap();
+    let observed = ObservedPod::new(uid("u1"), "ns", "web");
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let left = block_on(async {
+        let removals = Removals::default();
+        let hangs = move || {
+            released.recv().ok();
+            Ok(())
+        };
+        assert!(removals.run(&dirs.pod(&uid("u1")), None, rt::now(), hangs).await.is_err());
+        remove(&dirs, &observed, &no_drivers(), &removals).await
+    });
+    release.send(()).unwrap();
+    assert_eq!(left.unwrap().len(), 1);
+    assert!(dirs.pod(&uid("u1")).exists() && !dirs.logs("ns", "web", &uid("u1")).exists());
 }
 
 #[test]
@@ -384,22 +408,28 @@ fn what_cannot_be_removed_is_reported_and_everything_else_is_removed() {
     let shown = |errors: Vec<Error>| errors.iter().map(|error| ErrorChain(error).to_string()).collect::<Vec<_>>();
     let stuck = |pod_uid: &str| format!("remove {}: ", dirs.logs("ns", "web", &uid(pod_uid)).display());
     let ended = ObservedPod::new(uid("u1"), "ns", "web");
-    let left = shown(block_on(remove(&dirs, &ended, &no_drivers())).unwrap());
+    let left = shown(block_on(remove(&dirs, &ended, &no_drivers(), &Removals::default())).unwrap());
     assert!(left.len() == 1 && left[0].starts_with(&stuck("u1")), "{left:?}");
     assert!(!dirs.pod(&uid("u1")).exists() && !dirs.logs("ns", "web", &uid("u1")).join("0.log").exists());
     // Each directory has its own error.
     let found = block_on(find_pods(&dirs)).unwrap();
-    let mut left = shown(block_on(found.remove_strays(&|_| false, &no_drivers())));
+    let mut left = shown(block_on(found.remove_strays(&|_| false, &no_drivers(), &Removals::default())));
     left.sort();
     assert_eq!(left.len(), 3, "{left:?}");
     for (error, pod_uid) in left.iter().zip(["u1", "u2", "u3"]) {
         assert!(error.starts_with(&stuck(pod_uid)), "{error}");
     }
     unmount_below(&scratch.0).unwrap();
-    assert_eq!(shown(block_on(remove(&dirs, &ended, &no_drivers())).unwrap()), Vec::<String>::new());
+    assert_eq!(
+        shown(block_on(remove(&dirs, &ended, &no_drivers(), &Removals::default())).unwrap()),
+        Vec::<String>::new()
+    );
     // The log directory of such a pod cannot exist.
     let long = ObservedPod::new(uid("u4"), "ns", &"n".repeat(250));
-    assert_eq!(shown(block_on(remove(&dirs, &long, &no_drivers())).unwrap()), Vec::<String>::new());
+    assert_eq!(
+        shown(block_on(remove(&dirs, &long, &no_drivers(), &Removals::default())).unwrap()),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -511,7 +541,7 @@ fn missing_object_is_an_error_unless_the_volume_was_set_up() {
     }
     refresh_with(&pod, &dirs, &config_map("{k: two}")).unwrap();
     assert_eq!(fs::read_to_string(volume.join("k")).unwrap(), "two");
-    block_on(tear_down(&dirs, &uid("u1"), &no_drivers())).unwrap();
+    block_on(tear_down(&dirs, &uid("u1"), &no_drivers(), &Removals::default())).unwrap();
     assert!(set_up_now(&pod, &dirs).is_err(), "content of another pod's volume was used");
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod process;
 pub(crate) mod procfs;
 pub(crate) mod program;
 pub(crate) mod regular_file;
+pub(crate) mod removals;
 pub(crate) mod remove_tree;
 pub(crate) mod selinux;
 pub(crate) mod signals;

@@ -116,6 +116,7 @@ reasons! {
     FAILED_ATTACH_VOLUME = "FailedAttachVolume";
     FAILED_CREATE_POD_CONTAINER = "FailedCreatePodContainer";
     FAILED_CREATE_POD_SANDBOX = "FailedCreatePodSandBox";
+    FAILED_CLEAN_UP = "FailedCleanUp";
     FAILED_KILL_POD = "FailedKillPod";
     FAILED_MAP_VOLUME = "FailedMapVolume";
     FAILED_MOUNT = "FailedMount";
