@@ -512,7 +512,7 @@ fn only_rt_names_the_executor() {
 
 /// Simulations control the time that `rt` provides. The watchdog's thread and the CLI's commands run outside of them.
 #[test]
-fn the_monotonic_clock_is_read_through_rt() {
+fn monotonic_clock_is_read_through_rt() {
     let is_exempt = |source: &Source| {
         ["platform/rt", "cli", "control/server/watchdog"].iter().any(|exempt| source.path.starts_with(exempt))
     };
@@ -573,6 +573,27 @@ fn no_file_exceeds_the_longest_length() {
 }
 
 #[test]
+fn no_test_name_begins_with_an_article() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths = Vec::new();
+    for folder in ["src", "tests"] {
+        collect(&top.join(folder), &mut paths);
+    }
+    let mut found = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines = text.lines().map(str::trim_start);
+        while lines.any(|line| line == "#[test]") {
+            let Some(name) = lines.find_map(|line| line.strip_prefix("fn ")) else { continue };
+            if ["a_", "an_", "the_"].iter().any(|article| name.starts_with(article)) {
+                found.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert_none(found, "a test name with a leading article");
+}
+
+#[test]
 fn no_file_has_a_meaningless_name() {
     let empty = ["utils", "util", "helpers", "helper", "common", "misc"];
     let named = sources().into_iter().filter(|source| {
@@ -609,7 +630,7 @@ fn imports_are_found_in_code_only() {
 }
 
 #[test]
-fn a_forbidden_arrow_is_refused() {
+fn forbidden_arrow_is_refused() {
     let module = |path: &str| {
         let words: Vec<String> = path.split('/').map(str::to_owned).collect();
         Module::of_path(&words).unwrap()

@@ -86,12 +86,12 @@ fn files_in_the_tree_match_the_build() {
 }
 
 #[test]
-fn the_manual_has_exactly_the_programs_options() {
+fn manual_has_exactly_the_programs_options() {
     assert_eq!(options_in_the_manual(), options());
 }
 
 #[test]
-fn the_manual_has_every_command() {
+fn manual_has_every_command() {
     for command in commands() {
         assert!(MANUAL.contains(&format!("\n.It Cm {command}")), "{command}");
         assert!(MANUAL.contains(&format!("\n.Cm {command}\n")), "{command} in the synopsis");
@@ -126,7 +126,7 @@ fn every_shell_completes_every_command() {
 }
 
 #[test]
-fn the_program_prints_the_packaged_completion_scripts() {
+fn program_prints_the_packaged_completion_scripts() {
     for (shell, script) in [("bash", BASH), ("zsh", ZSH), ("fish", FISH)] {
         let output = Command::new(env!("CARGO_BIN_EXE_coracle")).args(["completion", shell]).output().unwrap();
         assert!(output.stdout == script.as_bytes(), "{shell}");

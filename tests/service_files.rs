@@ -11,7 +11,7 @@ fn settings(unit: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_kubelet_service_differs_only_in_name_and_command_line() {
+fn kubelet_service_differs_only_in_name_and_command_line() {
     let of_its_own = |line: &&str| {
         ["Description=", "Conflicts=", "EnvironmentFile=", "ExecStart="].iter().any(|name| line.starts_with(name))
     };
@@ -58,7 +58,7 @@ fn files_are_for_root_and_unused_capabilities_are_dropped() {
 
 /// The command line uses only variables that kubeadm's files or this one set.
 #[test]
-fn the_drop_in_passes_on_kubeadms_four_variables() {
+fn drop_in_passes_on_kubeadms_four_variables() {
     let command = settings(KUBEADM).into_iter().rfind(|line| line.starts_with("ExecStart=")).unwrap_or_default();
     let passed: BTreeSet<&str> = command.split_whitespace().filter_map(|word| word.strip_prefix('$')).collect();
     let wanted = ["KUBELET_CONFIG_ARGS", "KUBELET_EXTRA_ARGS", "KUBELET_KUBEADM_ARGS", "KUBELET_KUBECONFIG_ARGS"];

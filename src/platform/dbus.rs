@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_signals_does_not_extend_the_deadline() {
+    fn stream_of_signals_does_not_extend_the_deadline() {
         let (stream, _peer) = UnixStream::pair().unwrap();
         let mut connection = Connection::of_stream(stream, Duration::from_secs(20));
         for _ in 0..2 {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_overrides_the_bus_address() {
+    fn environment_overrides_the_bus_address() {
         for (given, expected) in [
             (None, SYSTEM_BUS),
             (Some(""), SYSTEM_BUS),

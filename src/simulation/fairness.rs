@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_without_a_seat_waits_and_is_refused_in_the_end() {
+    fn request_without_a_seat_waits_and_is_refused_in_the_end() {
         let passed = rt::simulate(1, |world| async move {
             let fairness = Fairness::default();
             let mut seats = Vec::new();

@@ -153,7 +153,7 @@ fn objects_of_a_pod_without_a_watch_are_read_together() {
 }
 
 #[test]
-fn a_released_topic_is_requested_no_longer() {
+fn released_topic_is_requested_no_longer() {
     simulate("released-objects", |world, folder| async move {
         let mut watched = Watched::begin(&world, &folder).await;
         watched.follow(&[("greedy", greedy())]);

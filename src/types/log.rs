@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_level_message_and_fields() {
+    fn line_has_level_message_and_fields() {
         let made = line(Level::Warn, false, "pod not started", &[("pod", &"default/web"), ("attempt", &3)]);
         assert_eq!(made, "warn pod not started pod=default/web attempt=3\n");
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multi_word_value_stays_one_field_on_one_line() {
+    fn multi_word_value_stays_one_field_on_one_line() {
         let made = line(Level::Info, false, "x", &[("error", &"said \"no\"\nand left")]);
         assert_eq!(made, "info x error=\"said \\\"no\\\"\\nand left\"\n");
     }

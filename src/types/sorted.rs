@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_behaves_like_btreemap() {
+    fn map_behaves_like_btreemap() {
         let mut ours = SortedMap::new();
         let mut tree = BTreeMap::new();
         let mut state = 1_u32;
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_duplicate_keys_wins() {
+    fn last_of_duplicate_keys_wins() {
         let entries = [(2, "b"), (1, "a"), (2, "c"), (1, "d"), (2, "e")];
         assert!(SortedMap::from(entries).into_iter().eq(BTreeMap::from(entries)));
     }
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_behaves_like_btreeset() {
+    fn set_behaves_like_btreeset() {
         let (mut ours, mut tree) = (SortedSet::from([3, 1, 3]), BTreeSet::from([3, 1, 3]));
         for value in [2, 3, 0, 9, 2] {
             assert_eq!(ours.insert(value), tree.insert(value));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_available_at_once_then_at_the_rate() {
+    fn burst_is_available_at_once_then_at_the_rate() {
         let start = Instant::now();
         let mut bucket = TokenBucket::new(5, 10, start).unwrap();
         let taken = |bucket: &mut TokenBucket, now| (0..100).filter(|_| bucket.take(now)).count();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_zero_means_no_limit() {
+    fn rate_of_zero_means_no_limit() {
         assert!(TokenBucket::new(0, 10, Instant::now()).is_none());
     }
 

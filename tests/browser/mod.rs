@@ -55,7 +55,7 @@ fn row(manifest: &str) -> String {
 }
 
 #[test]
-fn the_page_follows_the_pods_of_a_running_node() {
+fn page_follows_the_pods_of_a_running_node() {
     let node = start();
     let mut browser = Chromium::start(&node);
     browser.open(PAGE, (1200, 900), "light");
@@ -111,7 +111,7 @@ fn the_page_follows_the_pods_of_a_running_node() {
 }
 
 #[test]
-fn the_page_reports_a_lost_node_and_reconnects() {
+fn page_reports_a_lost_node_and_reconnects() {
     let mut node = start();
     node.apply(&Manifest::new("web").container("main", STAY));
     let mut browser = Chromium::start(&node);
@@ -151,7 +151,7 @@ fn another_origin_cannot_read_the_node() {
 }
 
 #[test]
-fn the_page_shows_how_far_the_next_version_is() {
+fn page_shows_how_far_the_next_version_is() {
     const BYTES: usize = 6 << 20;
     let mut node = Node::with_runtime();
     let config = node.folder().join("coracle.yaml");

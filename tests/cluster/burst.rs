@@ -32,7 +32,7 @@ impl Joined {
 }
 
 #[test]
-fn a_burst_of_ten_thousand_events_converges_within_bounded_memory_and_traffic() {
+fn burst_of_ten_thousand_events_converges_within_bounded_memory_and_traffic() {
     let mut joined = Joined::beside(Options { history: 2 * EVENTS, ..Options::default() });
     joined.start("crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n", &[]);
     for number in 0..PODS_THERE {

@@ -168,7 +168,7 @@ fn bootstrap_credentials_yield_the_first_client_certificate() {
 }
 
 #[test]
-fn a_restart_before_signing_reuses_the_pending_request() {
+fn restart_before_signing_reuses_the_pending_request() {
     let mut newcomer = Newcomer::new(Options::default());
     newcomer.give_bootstrap_credentials();
     newcomer.start();
@@ -188,7 +188,7 @@ fn a_restart_before_signing_reuses_the_pending_request() {
 }
 
 #[test]
-fn a_denied_request_is_logged_and_replaced_with_a_new_key() {
+fn denied_request_is_logged_and_replaced_with_a_new_key() {
     let mut newcomer = Newcomer::new(Options::default());
     newcomer.give_bootstrap_credentials();
     newcomer.start();
@@ -206,7 +206,7 @@ fn a_denied_request_is_logged_and_replaced_with_a_new_key() {
 }
 
 #[test]
-fn a_due_certificate_is_rotated_and_the_previous_file_stays() {
+fn due_certificate_is_rotated_and_the_previous_file_stays() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_certificate(around_now(hours(95), hours(5)));
     let kubeconfig = fs::read(newcomer.path("kubelet.conf")).unwrap();
@@ -225,7 +225,7 @@ fn a_due_certificate_is_rotated_and_the_previous_file_stays() {
 }
 
 #[test]
-fn a_young_certificate_is_not_rotated() {
+fn young_certificate_is_not_rotated() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_bootstrap_credentials();
     newcomer.give_certificate(around_now(hours(60), hours(40)));
@@ -254,7 +254,7 @@ fn pods_survive_an_expired_certificate_and_new_credentials_are_picked_up() {
 }
 
 #[test]
-fn an_unknown_client_certificate_triggers_a_new_bootstrap() {
+fn unknown_client_certificate_triggers_a_new_bootstrap() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_certificate(around_now(hours(1), hours(99)));
     newcomer.give_bootstrap_credentials();
@@ -272,7 +272,7 @@ fn an_unknown_client_certificate_triggers_a_new_bootstrap() {
 }
 
 #[test]
-fn a_clock_years_behind_neither_blocks_the_node_nor_rotates_certificates() {
+fn clock_years_behind_neither_blocks_the_node_nor_rotates_certificates() {
     let mut newcomer = Newcomer::new(Options { approve: true, clock_ahead: hours(YEARS), ..Options::default() });
     newcomer.give_bootstrap_credentials();
     newcomer.start();
@@ -288,7 +288,7 @@ fn a_clock_years_behind_neither_blocks_the_node_nor_rotates_certificates() {
 /// Each start requests one certificate, because the stored one looks expired. The process knows that the certificate
 /// issued to it is new.
 #[test]
-fn a_clock_years_ahead_does_not_rotate_certificates_repeatedly() {
+fn clock_years_ahead_does_not_rotate_certificates_repeatedly() {
     let mut newcomer = Newcomer::approved();
     newcomer.0.api.set_clock_ahead(-hours(YEARS));
     newcomer.give_bootstrap_credentials();
@@ -303,7 +303,7 @@ fn a_clock_years_ahead_does_not_rotate_certificates_repeatedly() {
 }
 
 #[test]
-fn a_truncated_kubeconfig_is_rebuilt_from_existing_files() {
+fn truncated_kubeconfig_is_rebuilt_from_existing_files() {
     for broken in [Some("apiVersion: v1\nkind: Con"), Some(""), None] {
         let mut newcomer = Newcomer::approved();
         newcomer.give_certificate(around_now(hours(1), hours(99)));

@@ -79,7 +79,7 @@ fn node_status_and_pod_status_report_devices_and_their_health() {
 }
 
 #[test]
-fn a_pod_without_enough_devices_is_rejected_in_upstreams_words() {
+fn pod_without_enough_devices_is_rejected_in_upstreams_words() {
     let (joined, plugin) = with_plugin(&["cam0", "cam1"]);
     joined.api.create(&wanting("three", CAMERA, 3));
     let why = "Pod was rejected: Allocate failed due to requested number of devices unavailable for example.com/camera. \
@@ -95,7 +95,7 @@ fn a_pod_without_enough_devices_is_rejected_in_upstreams_words() {
 }
 
 #[test]
-fn a_resource_without_a_plugin_is_left_to_the_api_server() {
+fn resource_without_a_plugin_is_left_to_the_api_server() {
     let (joined, _plugin) = with_plugin(&["cam0"]);
     let amount = json!({"example.com/fpga": "1"});
     joined.api.patch(STATUS, &json!({"status": {"capacity": amount, "allocatable": amount}}));

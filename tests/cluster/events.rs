@@ -52,7 +52,7 @@ fn events_of_an_outage_are_reported_once_afterwards() {
 }
 
 #[test]
-fn an_event_with_a_lost_response_is_recorded_once() {
+fn event_with_a_lost_response_is_recorded_once() {
     let mut joined = Joined::new();
     joined.api.on("create", EVENTS).cut_after_effect().times(1);
     joined.start("", &[]);

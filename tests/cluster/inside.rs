@@ -50,7 +50,7 @@ fn configz_requires_authorization() {
 }
 
 #[test]
-fn a_command_runs_and_its_output_is_returned() {
+fn command_runs_and_its_output_is_returned() {
     let served = with_a_pod(ALLOWS_ALL);
     let (fake, admin) = (&served.joined.node.fake, served.admin());
     let reach = || served.place.reach(Some(&admin));
@@ -142,7 +142,7 @@ fn debugging_handlers_can_be_disabled() {
 }
 
 #[test]
-fn the_read_only_port_serves_health_pods_and_metrics_only() {
+fn read_only_port_serves_health_pods_and_metrics_only() {
     let served = with_a_pod("readOnlyPort: 10255\n");
     let address = SocketAddr::new(served.place.ip(), 10255);
     assert_eq!(get_plain(address, "/healthz"), (200, "ok".to_owned()));
@@ -167,7 +167,7 @@ fn the_read_only_port_serves_health_pods_and_metrics_only() {
 }
 
 #[test]
-fn a_web_socket_bearer_token_authenticates_and_never_reaches_the_runtime() {
+fn web_socket_bearer_token_authenticates_and_never_reaches_the_runtime() {
     let served = with_a_pod(ALLOWS_ALL);
     served.joined.api.add_token("tok-5f2b", &Identity::new("viewer", &["viewers"]));
     let runtime = TcpListener::bind("127.0.0.1:0").unwrap();

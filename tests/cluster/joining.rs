@@ -162,7 +162,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_machine_joins_runs_static_pods_and_leaves() {
+fn machine_joins_runs_static_pods_and_leaves() {
     let mut fleet = Fleet::new();
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
     assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
@@ -197,7 +197,7 @@ fn a_machine_joins_runs_static_pods_and_leaves() {
 }
 
 #[test]
-fn a_machine_behind_a_proxy_joins_and_leaves() {
+fn machine_behind_a_proxy_joins_and_leaves() {
     let api = |port| format!("kubernetes.default:{port}");
     let mut fleet = Fleet::named(|port| format!("https://{}", api(port)));
     let port = fleet.api.address().port();
@@ -266,7 +266,7 @@ fn command_line_errors_are_reported_before_any_request() {
 }
 
 #[test]
-fn a_man_in_the_middle_is_detected() {
+fn man_in_the_middle_is_detected() {
     let fleet = Fleet::new();
     // The impostor forwards the signed cluster-info and presents a certificate of its own.
     fleet.api.on("get", INFO).skip(1).times(1).answer(200).body(&json!({ "data": { "kubeconfig": "other" } }));
@@ -279,7 +279,7 @@ fn a_man_in_the_middle_is_detected() {
 }
 
 #[test]
-fn an_unreachable_server_is_reported_in_one_line() {
+fn unreachable_server_is_reported_in_one_line() {
     let fleet = Fleet::new();
     fleet.api.set_network(Network::Refused);
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
@@ -291,7 +291,7 @@ fn an_unreachable_server_is_reported_in_one_line() {
 }
 
 #[test]
-fn an_invalid_token_or_configuration_is_reported_and_writes_nothing() {
+fn invalid_token_or_configuration_is_reported_and_writes_nothing() {
     let fleet = Fleet::new();
     fleet.set_configuration("maxPods: many\n");
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
@@ -306,7 +306,7 @@ fn an_invalid_token_or_configuration_is_reported_and_writes_nothing() {
 }
 
 #[test]
-fn the_name_of_a_live_node_is_refused() {
+fn name_of_a_live_node_is_refused() {
     let fleet = Fleet::new();
     let ready = json!([{ "type": "Ready", "status": "True" }]);
     fleet.api.create(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE_NAME } }));
@@ -327,7 +327,7 @@ fn without_a_pin_the_server_is_trusted_only_on_request() {
 }
 
 #[test]
-fn the_ca_of_another_cluster_is_not_overwritten() {
+fn ca_of_another_cluster_is_not_overwritten() {
     let fleet = Fleet::new();
     fs::create_dir_all(fleet.path("etc/pki")).unwrap();
     fs::write(fleet.path("etc/pki/ca.crt"), "other").unwrap();

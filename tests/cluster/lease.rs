@@ -9,7 +9,7 @@ use crate::fake_api::world::Network;
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\n";
 
 #[test]
-fn a_lease_is_created_once_and_renewed_with_small_patches() {
+fn lease_is_created_once_and_renewed_with_small_patches() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     let node = joined.wait_until_ready();
@@ -30,7 +30,7 @@ fn a_lease_is_created_once_and_renewed_with_small_patches() {
 }
 
 #[test]
-fn an_existing_lease_is_taken_over() {
+fn existing_lease_is_taken_over() {
     let mut joined = Joined::new();
     let later = "2999-01-01T00:00:00.000000Z";
     joined.api.create(&json!({
@@ -48,7 +48,7 @@ fn an_existing_lease_is_taken_over() {
 }
 
 #[test]
-fn a_deleted_lease_is_created_again() {
+fn deleted_lease_is_created_again() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.api.wait_for_requests("patch", LEASE, 1);
@@ -73,7 +73,7 @@ fn after_an_outage_the_lease_is_renewed_and_nothing_restarts() {
 
 /// Bytes with TLS, without TCP overhead. A day of renewals every ten seconds has 8640 of these.
 #[test]
-fn a_renewal_costs_a_few_hundred_bytes() {
+fn renewal_costs_a_few_hundred_bytes() {
     const RENEWALS: usize = 5;
 
     let mut joined = Joined::new();

@@ -113,7 +113,7 @@ impl Joined {
 }
 
 #[test]
-fn a_pod_with_all_its_objects_starts_after_an_offline_reboot() {
+fn pod_with_all_its_objects_starts_after_an_offline_reboot() {
     for network in [Network::Refused, Network::Blackhole] {
         // Without a configured key, the agent creates one.
         let mut joined = Joined::new();
@@ -154,7 +154,7 @@ fn a_pod_with_all_its_objects_starts_after_an_offline_reboot() {
 }
 
 #[test]
-fn an_expired_token_stays_in_use_and_the_pod_gets_an_event() {
+fn expired_token_stays_in_use_and_the_pod_gets_an_event() {
     let mut joined = Joined::with_key();
     // By the node's clock the tokens are expired on arrival.
     joined.api.set_clock_ahead(SignedDuration::from_hours(-24));
@@ -189,7 +189,7 @@ fn without_a_key_no_secret_is_stored() {
 }
 
 #[test]
-fn an_agent_restarted_offline_touches_no_running_container() {
+fn agent_restarted_offline_touches_no_running_container() {
     let mut joined = Joined::with_web(&json!({}));
     joined.wait_until_stored(&["pod/default/web/"]);
     let (before, created) = (joined.running(), joined.created());
@@ -252,7 +252,7 @@ fn changes_made_during_an_outage_are_applied_exactly() {
 }
 
 #[test]
-fn a_server_that_does_not_know_the_node_changes_nothing() {
+fn server_that_does_not_know_the_node_changes_nothing() {
     let mut joined = Joined::with_web(&json!({}));
     joined.wait_until_stored(&["pod/default/web/"]);
     let (before, created) = (joined.running(), joined.created());
@@ -309,7 +309,7 @@ fn a_server_that_does_not_know_the_node_changes_nothing() {
 }
 
 #[test]
-fn an_idle_node_writes_nothing_and_a_change_writes_little() {
+fn idle_node_writes_nothing_and_a_change_writes_little() {
     let mut joined = Joined::with_key();
     prepare(&joined);
     joined.start(SHORT, &[]);

@@ -78,7 +78,7 @@ fn expired_watches_are_listed_once_each() {
 
 /// Longer than every time limit of these settings: a renewal may take a second, and retries have backed off.
 #[test]
-fn a_partition_restarts_and_lists_nothing_and_is_reported_afterwards() {
+fn partition_restarts_and_lists_nothing_and_is_reported_afterwards() {
     for network in [Network::Blackhole, Network::Refused, Network::HungUp] {
         let joined = with_map(Joined::new());
         joined.api.set_network(network);
@@ -136,7 +136,7 @@ fn after_an_absence_reports_keep_their_order_unless_sync_is_requested() {
 }
 
 #[test]
-fn a_very_slow_connection_is_tolerated() {
+fn very_slow_connection_is_tolerated() {
     let joined = Joined::new();
     let pause = Duration::from_micros(500);
     joined.api.on("watch", "*").watch(WatchFault::Drip { bytes: 1, pause });
@@ -179,7 +179,7 @@ fn truncated_responses_are_neither_used_nor_taken_as_refusals() {
 }
 
 #[test]
-fn a_wrong_server_clock_ends_nothing_early_and_keeps_nothing_too_long() {
+fn wrong_server_clock_ends_nothing_early_and_keeps_nothing_too_long() {
     for ahead in [SignedDuration::from_hours(24), SignedDuration::from_hours(-24)] {
         let mut joined = Joined::new();
         joined.api.set_clock_ahead(ahead);

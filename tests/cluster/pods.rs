@@ -82,7 +82,7 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
 }
 
 #[test]
-fn a_pod_runs_and_its_status_is_reported() {
+fn pod_runs_and_its_status_is_reported() {
     let joined = Joined::with_web(&json!({}));
     let pod = joined.wait_until_web_is_ready();
     assert_eq!(pod["status"]["phase"], "Running");
@@ -93,7 +93,7 @@ fn a_pod_runs_and_its_status_is_reported() {
 }
 
 #[test]
-fn the_status_page_shows_the_server_and_its_traffic() {
+fn status_page_shows_the_server_and_its_traffic() {
     let joined = Joined::with_web(&json!({}));
     let server = || joined.node.status()["apiServer"].clone();
     let told = server();
@@ -105,7 +105,7 @@ fn the_status_page_shows_the_server_and_its_traffic() {
 }
 
 #[test]
-fn a_deleted_pod_is_stopped_and_removed() {
+fn deleted_pod_is_stopped_and_removed() {
     let joined = Joined::with_web(&json!({}));
     joined.api.delete(WEB);
     joined.api.wait_gone(WEB);
@@ -145,7 +145,7 @@ fn node_labels_set_by_others_affect_pod_admission() {
 }
 
 #[test]
-fn a_pod_that_does_not_tolerate_a_no_execute_taint_is_rejected() {
+fn pod_that_does_not_tolerate_a_no_execute_taint_is_rejected() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.wait_until_ready();
@@ -163,7 +163,7 @@ fn a_pod_that_does_not_tolerate_a_no_execute_taint_is_rejected() {
 }
 
 #[test]
-fn a_true_readiness_gate_makes_the_pod_ready() {
+fn true_readiness_gate_makes_the_pod_ready() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.api.create(&pod("web", &json!({"readinessGates": [{"conditionType": "example.com/gate"}]})));
@@ -176,7 +176,7 @@ fn a_true_readiness_gate_makes_the_pod_ready() {
 }
 
 #[test]
-fn an_expired_watch_restarts_nothing_and_lists_once() {
+fn expired_watch_restarts_nothing_and_lists_once() {
     let joined = Joined::with_web(&json!({}));
     let before = joined.running();
     let begun = joined.api.count("watch", PODS);
@@ -212,7 +212,7 @@ fn duplicate_and_reordered_events_are_harmless() {
 }
 
 #[test]
-fn an_interrupted_watch_resumes() {
+fn interrupted_watch_resumes() {
     let mut joined = Joined::new();
     joined.api.on("watch", PODS).watch(WatchFault::CutInEvent(3)).times(2);
     joined.start("", &[]);
@@ -224,7 +224,7 @@ fn an_interrupted_watch_resumes() {
 }
 
 #[test]
-fn a_config_map_volume_follows_its_object() {
+fn config_map_volume_follows_its_object() {
     let map = |value: &str| {
         let metadata = json!({"name": "m", "namespace": "default"});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}})
@@ -268,7 +268,7 @@ fn tokens_and_secrets_are_mounted_and_never_logged() {
 }
 
 #[test]
-fn a_token_is_refreshed_before_it_expires_and_the_pod_keeps_running() {
+fn token_is_refreshed_before_it_expires_and_the_pod_keeps_running() {
     let mut joined = Joined::new();
     joined.api.set_token_lifetime(Some(Duration::from_secs(4)));
     joined.start("", &[]);
@@ -292,7 +292,7 @@ fn a_token_is_refreshed_before_it_expires_and_the_pod_keeps_running() {
 }
 
 #[test]
-fn a_response_larger_than_a_tls_buffer_is_read_completely() {
+fn response_larger_than_a_tls_buffer_is_read_completely() {
     let mut joined = Joined::new();
     for number in 0..40 {
         let mut many = pod(&format!("p{number}"), &json!({}));
@@ -307,7 +307,7 @@ fn a_response_larger_than_a_tls_buffer_is_read_completely() {
 }
 
 #[test]
-fn a_terminated_pod_never_starts_again() {
+fn terminated_pod_never_starts_again() {
     let mut joined = Joined::new();
     joined.api.create(&pod("web", &json!({"restartPolicy": "Never"})));
     joined.api.patch(&format!("{WEB}/status"), &json!({"status": {"phase": "Succeeded"}}));
@@ -319,7 +319,7 @@ fn a_terminated_pod_never_starts_again() {
 }
 
 #[test]
-fn a_static_pods_mirror_is_recreated_and_deleted_with_it() {
+fn static_pods_mirror_is_recreated_and_deleted_with_it() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.node.write_manifest(

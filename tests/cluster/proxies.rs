@@ -56,7 +56,7 @@ fn proxy_url_may_be_http_https_or_socks() {
 }
 
 #[test]
-fn the_environments_proxy_is_used_unless_no_proxy_has_the_server() {
+fn environments_proxy_is_used_unless_no_proxy_has_the_server() {
     let mut joined = Joined::new();
     let proxy = ForwardProxy::start(Speaks::Http, Some(("u", "s3cret")), joined.api.address());
     let variable = format!("http://u:s3cret@{}", proxy.address);
@@ -87,7 +87,7 @@ fn loopback_is_never_behind_the_environments_proxy() {
 }
 
 #[test]
-fn a_refusal_names_the_proxy_and_its_answer_but_no_password() {
+fn refusal_names_the_proxy_and_its_answer_but_no_password() {
     let mut joined = Joined::new();
     let proxy = ForwardProxy::start(Speaks::Refusal("403 Filtered"), None, joined.api.address());
     let variable = format!("http://u:s3cret@{}", proxy.address);

@@ -29,7 +29,7 @@ fn taints(node: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_node_registers_with_one_request_and_becomes_ready() {
+fn node_registers_with_one_request_and_becomes_ready() {
     let mut joined = Joined::new();
     joined.start("", &["--node-labels=example.com/a=b", "--register-with-taints=example.com/t=v:NoExecute"]);
     let node = joined.wait_until_ready();
@@ -44,7 +44,7 @@ fn a_node_registers_with_one_request_and_becomes_ready() {
 }
 
 #[test]
-fn an_existing_node_is_reconciled_and_foreign_fields_stay() {
+fn existing_node_is_reconciled_and_foreign_fields_stay() {
     let mut joined = Joined::new();
     joined.api.create(&earlier());
     joined.start("", &["--register-with-taints=example.com/late:NoExecute"]);
@@ -61,7 +61,7 @@ fn an_existing_node_is_reconciled_and_foreign_fields_stay() {
 }
 
 #[test]
-fn a_node_registers_as_soon_as_the_server_is_reachable() {
+fn node_registers_as_soon_as_the_server_is_reachable() {
     let mut joined = Joined::new();
     joined.api.on("create", NODES).answer(500).times(3);
     joined.start("", &[]);
@@ -82,7 +82,7 @@ fn without_register_node_the_agent_waits_for_the_object() {
 }
 
 #[test]
-fn a_deleted_node_is_not_recreated_until_the_agent_restarts() {
+fn deleted_node_is_not_recreated_until_the_agent_restarts() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.wait_until_ready();

@@ -79,7 +79,7 @@ const fn hours(hours: i64) -> SignedDuration {
 }
 
 #[test]
-fn a_serving_certificate_is_requested_for_the_node_addresses_and_served() {
+fn serving_certificate_is_requested_for_the_node_addresses_and_served() {
     let mut served = Served::new(Options::default());
     served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
     served.joined.api.wait_for("a request for a serving certificate", |world| !world.list(REQUESTS).is_empty());
@@ -143,7 +143,7 @@ fn rotating_the_serving_certificate_keeps_open_connections() {
 }
 
 #[test]
-fn a_changed_node_address_requests_another_certificate() {
+fn changed_node_address_requests_another_certificate() {
     let mut served = Served::new(approving());
     let provided = |ip: &str| json!({ "status": { "addresses": [{ "type": "InternalIP", "address": ip }] } });
     served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--cloud-provider=external"]);
@@ -157,7 +157,7 @@ fn a_changed_node_address_requests_another_certificate() {
 }
 
 #[test]
-fn a_denied_serving_certificate_is_logged_and_harmless() {
+fn denied_serving_certificate_is_logged_and_harmless() {
     let mut served = Served::new(Options::default());
     served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
     served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
@@ -219,7 +219,7 @@ fn replaced_certificate_files_apply_to_new_connections() {
 }
 
 #[test]
-fn a_client_without_a_trusted_certificate_is_unauthorized() {
+fn client_without_a_trusted_certificate_is_unauthorized() {
     let mut served = Served::new(Options::default());
     served.start(ALLOWS_ALL, &[]);
     let unauthorized = (401, "Unauthorized".to_owned());

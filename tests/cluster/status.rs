@@ -5,7 +5,7 @@ use serde_json::json;
 use super::joined::{Joined, NODE, STATUS, condition};
 
 #[test]
-fn an_unchanged_node_sends_only_its_lease() {
+fn unchanged_node_sends_only_its_lease() {
     let mut joined = Joined::new();
     joined.start("nodeStatusReportFrequency: 1s\n", &[]);
     joined.wait_until_ready();
@@ -20,7 +20,7 @@ fn an_unchanged_node_sends_only_its_lease() {
 }
 
 #[test]
-fn a_network_failure_is_reported_at_once_with_an_event() {
+fn network_failure_is_reported_at_once_with_an_event() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     let ready = joined.wait_until_ready();
@@ -38,7 +38,7 @@ fn a_network_failure_is_reported_at_once_with_an_event() {
 }
 
 #[test]
-fn a_field_dropped_by_the_server_is_not_sent_repeatedly() {
+fn field_dropped_by_the_server_is_not_sent_repeatedly() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.wait_until_ready();

@@ -109,7 +109,7 @@ fn manual_mode_sends_nothing_until_sync_is_requested() {
 
 /// The token would expire before the next exchange if exchanges came hourly.
 #[test]
-fn a_half_expired_token_is_replaced_at_the_next_exchange() {
+fn half_expired_token_is_replaced_at_the_next_exchange() {
     let mut joined = Joined::new();
     joined.api.set_token_lifetime(Some(Duration::from_secs(30)));
     let account = json!({"name": "default", "namespace": "default"});
@@ -133,7 +133,7 @@ fn a_half_expired_token_is_replaced_at_the_next_exchange() {
 
 /// Lease, node status, pods to run, pod statuses, events: the most important first.
 #[test]
-fn an_exchange_runs_in_order() {
+fn exchange_runs_in_order() {
     let mut joined = Joined::new();
     joined.start_syncing_with("  mode: manual\n", "syncFrequency: 1s\n");
     joined.sync();
@@ -199,7 +199,7 @@ fn watch_mode_has_no_exchange_to_request() {
 }
 
 #[test]
-fn a_pod_gets_an_event_when_its_token_expires_between_exchanges() {
+fn pod_gets_an_event_when_its_token_expires_between_exchanges() {
     let mut joined = Joined::new();
     joined.api.set_token_lifetime(Some(Duration::from_secs(5)));
     let metadata = json!({"name": "default", "namespace": "default"});
@@ -224,7 +224,7 @@ fn a_pod_gets_an_event_when_its_token_expires_between_exchanges() {
 
 /// Runs in a network namespace of its own.
 #[test]
-fn a_daily_window_opens_at_its_configured_time() {
+fn daily_window_opens_at_its_configured_time() {
     /// A window from `from` to `to` hours from now, in full minutes.
     fn window(from: i64, to: i64) -> String {
         let now = jiff::Timestamp::now();
@@ -250,7 +250,7 @@ fn a_daily_window_opens_at_its_configured_time() {
 }
 
 #[test]
-fn a_window_follows_an_interface() {
+fn window_follows_an_interface() {
     let in_network = || {
         use nix::mount::{MsFlags, mount};
         use nix::sched::{CloneFlags, unshare};
@@ -293,7 +293,7 @@ fn a_window_follows_an_interface() {
 }
 
 #[test]
-fn an_exhausted_daily_budget_drops_events_first_and_leases_last() {
+fn exhausted_daily_budget_drops_events_first_and_leases_last() {
     const BUDGET: u64 = 128 << 10;
 
     let mut joined = Joined::new();
@@ -367,7 +367,7 @@ fn reconnects_respect_the_daily_budget() {
 
 /// Bytes with TLS and both certificates, without TCP overhead.
 #[test]
-fn an_unchanged_poll_costs_a_few_kilobytes() {
+fn unchanged_poll_costs_a_few_kilobytes() {
     const PODS_THERE: usize = 10;
     /// One poll every 15 minutes.
     const POLLS_A_DAY: u64 = 96;

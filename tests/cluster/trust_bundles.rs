@@ -88,7 +88,7 @@ fn bundles_are_mounted_by_name_and_signer_and_updated() {
 }
 
 #[test]
-fn a_pod_waits_for_a_missing_bundle_and_names_it() {
+fn pod_waits_for_a_missing_bundle_and_names_it() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.api.create(&web(&[json!({"name": "own", "path": "own.pem"})]));

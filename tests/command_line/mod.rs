@@ -15,7 +15,7 @@ fn check_failure(line: &[&str], code: i32, message: &str) {
 }
 
 #[test]
-fn a_usage_error_prints_one_line_and_exits_with_2() {
+fn usage_error_prints_one_line_and_exits_with_2() {
     check_failure(&["--max-podz", "3"], 2, "--max-podz: unknown flag (did you mean --max-pods?)");
     check_failure(&["--max-pods=x"], 2, "--max-pods: expected a whole number from 0, found \"x\"");
     check_failure(&["--config", "/nowhere"], 2, "/nowhere: No such file or directory (os error 2)");
@@ -24,7 +24,7 @@ fn a_usage_error_prints_one_line_and_exits_with_2() {
 }
 
 #[test]
-fn a_failed_command_prints_one_line_and_exits_with_1() {
+fn failed_command_prints_one_line_and_exits_with_1() {
     for command in ["pods", "status"] {
         let message = "not running, or listening on another socket (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
         check_failure(&[command, "--local-socket", "/nowhere/c.sock"], 1, message);
@@ -46,7 +46,7 @@ fn invoked_as_kubelet_it_prints_the_kubernetes_version() {
 }
 
 #[test]
-fn a_closed_stdout_is_no_failure() {
+fn closed_stdout_is_no_failure() {
     let script = format!("{} --help | head -n 1; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_coracle"));
     let output = Command::new("bash").args(["-c", &script]).output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));

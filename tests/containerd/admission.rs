@@ -26,7 +26,7 @@ fn wait_ready(node: &Node, name: &str) {
 }
 
 #[test]
-fn a_pod_that_requests_too_much_is_rejected_until_its_manifest_changes() {
+fn pod_that_requests_too_much_is_rejected_until_its_manifest_changes() {
     let node = Node::start();
     node.apply(&asking("first", 500));
     wait_ready(&node, "first");
@@ -60,7 +60,7 @@ fn two_pods_cannot_share_a_host_port() {
 }
 
 #[test]
-fn a_pod_runs_only_on_a_node_that_matches_its_selector() {
+fn pod_runs_only_on_a_node_that_matches_its_selector() {
     let mut node = Node::with_runtime();
     node.add_arguments(&["--node-labels", "example.com/place=mast,example.com/cores=4"]);
     node.start_agent();
@@ -83,7 +83,7 @@ fn a_pod_runs_only_on_a_node_that_matches_its_selector() {
 }
 
 #[test]
-fn a_pod_for_another_operating_system_is_rejected() {
+fn pod_for_another_operating_system_is_rejected() {
     let node = Node::start();
     let message = "Failed to admit pod as the OS field doesn't match node OS";
     check_rejected(&node, Manifest::new("windows").spec("os: {name: windows}"), "PodOSNotSupported", message);
@@ -113,7 +113,7 @@ fn running_pods_stay_admitted_after_an_agent_restart() {
 }
 
 #[test]
-fn a_pod_of_higher_priority_preempts_one_of_lower_priority() {
+fn pod_of_higher_priority_preempts_one_of_lower_priority() {
     let node = Node::start();
     let slow = "trap 'sleep 2; exit 0' TERM; sleep 100000 & wait";
     let low = Manifest::new("low").spec("priority: 100");

@@ -13,7 +13,7 @@ fn with_foreign_uid(manifest: &Manifest) -> String {
 const FOREIGN: &str = "022a85689514a47d3e31e06a7411f0e9";
 
 #[test]
-fn an_adopted_pod_keeps_its_containers_and_its_uid() {
+fn adopted_pod_keeps_its_containers_and_its_uid() {
     let mut node = Node::start();
     let manifest = Manifest::new("web").container("main", STAY);
     node.write_manifest("web", &with_foreign_uid(&manifest));
@@ -35,7 +35,7 @@ fn an_adopted_pod_keeps_its_containers_and_its_uid() {
 }
 
 #[test]
-fn a_pod_of_another_kubelet_with_other_containers_is_not_adopted() {
+fn pod_of_another_kubelet_with_other_containers_is_not_adopted() {
     let mut node = Node::start();
     let manifest = Manifest::new("web").container("main", STAY);
     node.write_manifest("web", &with_foreign_uid(&manifest));
@@ -51,7 +51,7 @@ fn a_pod_of_another_kubelet_with_other_containers_is_not_adopted() {
 }
 
 #[test]
-fn a_pod_whose_manifest_changed_while_the_agent_was_down_is_replaced() {
+fn pod_whose_manifest_changed_while_the_agent_was_down_is_replaced() {
     let mut node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY));
     let before = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));

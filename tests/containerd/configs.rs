@@ -28,7 +28,7 @@ fn with_volume(name: &str, script: &str, source: &str) -> Manifest {
 }
 
 #[test]
-fn a_mounted_file_follows_its_config_map_without_a_restart() {
+fn mounted_file_follows_its_config_map_without_a_restart() {
     let node = Node::start();
     node.write_manifest("config", &config_map("c", "{key: one}"));
     node.apply(&with_volume("web", &follow("/v/key"), "configMap: {name: c}"));
@@ -74,7 +74,7 @@ fn mounted_files_show_changes_made_while_the_agent_was_down() {
 }
 
 #[test]
-fn a_secret_stays_in_memory_and_is_readable_by_the_pods_group() {
+fn secret_stays_in_memory_and_is_readable_by_the_pods_group() {
     let node = Node::start();
     let script =
         format!("id -u; stat -f -c %T /v; stat -L -c '%a %g %n' /v /v/key; cat /v/key; echo; touch /v/x 2>&1; {STAY}");
@@ -92,7 +92,7 @@ fn a_secret_stays_in_memory_and_is_readable_by_the_pods_group() {
 }
 
 #[test]
-fn a_projected_volume_combines_objects_and_pod_fields() {
+fn projected_volume_combines_objects_and_pod_fields() {
     let node = Node::start();
     let script = format!(
         "cd /v; find . -follow -type f ! -path './..*' | sort | while read f; do echo $f $(cat $f); done; {STAY}"
@@ -120,7 +120,7 @@ fn a_projected_volume_combines_objects_and_pod_fields() {
 }
 
 #[test]
-fn a_downward_api_file_follows_the_labels_of_the_manifest() {
+fn downward_api_file_follows_the_labels_of_the_manifest() {
     let node = Node::start();
     let item = "{path: app, fieldRef: {fieldPath: \"metadata.labels['app']\"}}";
     let manifest = with_volume("web", &follow("/v/app"), &format!("downwardAPI: {{items: [{item}]}}")).text();
@@ -136,7 +136,7 @@ fn a_downward_api_file_follows_the_labels_of_the_manifest() {
 }
 
 #[test]
-fn a_container_waits_for_the_objects_of_its_variables() {
+fn container_waits_for_the_objects_of_its_variables() {
     let node = Node::start();
     let env = "env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: a}}}, \
                {name: NONE, valueFrom: {secretKeyRef: {name: none, key: x, optional: true}}}], \
@@ -160,7 +160,7 @@ fn a_container_waits_for_the_objects_of_its_variables() {
 }
 
 #[test]
-fn a_pod_waits_for_the_objects_of_its_volumes() {
+fn pod_waits_for_the_objects_of_its_volumes() {
     let node = Node::start();
     node.apply(&with_volume("web", &format!("cat /v/key; echo; {STAY}"), "secret: {secretName: s}"));
     wait_for("the reason to be told", PATIENCE, || {
@@ -188,7 +188,7 @@ fn objects_of_another_namespace_are_not_found() {
 }
 
 #[test]
-fn a_change_of_an_immutable_config_map_is_rejected_and_reported() {
+fn change_of_an_immutable_config_map_is_rejected_and_reported() {
     let node = Node::start();
     let immutable = |value: &str| format!("{}immutable: true\n", config_map("c", &format!("{{key: {value}}}")));
     node.write_manifest("config", &immutable("one"));
@@ -209,7 +209,7 @@ fn a_change_of_an_immutable_config_map_is_rejected_and_reported() {
 }
 
 #[test]
-fn a_full_disk_keeps_the_pod_pending_without_partly_written_files() {
+fn full_disk_keeps_the_pod_pending_without_partly_written_files() {
     let mut node = Node::with_runtime();
     let root = node.folder().join("pods");
     node.enclosure().run(&["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", &root.display().to_string()]);

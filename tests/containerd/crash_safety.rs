@@ -24,7 +24,7 @@ fn settled(node: &Node, name: &str) -> Vec<Task> {
 }
 
 #[test]
-fn a_kill_during_a_pod_start_duplicates_no_container() {
+fn kill_during_a_pod_start_duplicates_no_container() {
     let mut node = Node::start();
     for moment in MOMENTS {
         let name = format!("after-{moment}");
@@ -66,7 +66,7 @@ fn repeated_kills_create_each_pod_once() {
 }
 
 #[test]
-fn a_kill_during_a_container_restart_counts_one_restart() {
+fn kill_during_a_container_restart_counts_one_restart() {
     let mut node = Node::start();
     for moment in [0, 30, 60, 120] {
         let name = format!("after-{moment}");
@@ -86,7 +86,7 @@ fn a_kill_during_a_container_restart_counts_one_restart() {
 }
 
 #[test]
-fn an_interrupted_termination_continues() {
+fn interrupted_termination_continues() {
     let mut node = Node::start();
     for moment in [0, 30, 200, 1000] {
         let name = format!("after-{moment}");
@@ -104,7 +104,7 @@ fn an_interrupted_termination_continues() {
 }
 
 #[test]
-fn a_pod_whose_manifest_was_removed_while_the_agent_was_down_is_removed() {
+fn pod_whose_manifest_was_removed_while_the_agent_was_down_is_removed() {
     let mut node = Node::start();
     node.apply(&Manifest::new("gone").container("main", STAY));
     node.apply(&Manifest::new("kept").container("main", STAY));

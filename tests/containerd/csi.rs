@@ -56,7 +56,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_container_reads_and_writes_a_mounted_csi_volume() {
+fn container_reads_and_writes_a_mounted_csi_volume() {
     let (node, api) = joined();
     let disk = node.folder().join("disk");
     fs::create_dir(&disk).unwrap();
@@ -85,7 +85,7 @@ fn a_container_reads_and_writes_a_mounted_csi_volume() {
 }
 
 #[test]
-fn a_container_reads_and_writes_block_volumes() {
+fn container_reads_and_writes_block_volumes() {
     let (node, api) = joined();
     let file = node.folder().join("disk");
     let mut content = vec![0; 1 << 20];

@@ -19,7 +19,7 @@ fn wanting(node: &Node, name: &str, camera: &str) -> Manifest {
 }
 
 #[test]
-fn a_container_sees_its_device_even_if_plugged_in_later() {
+fn container_sees_its_device_even_if_plugged_in_later() {
     let mut node = Node::with_runtime();
     let rules = node.folder().join("coracle.yaml");
     let paths = node.folder().join("camera*");
@@ -56,7 +56,7 @@ fn a_container_sees_its_device_even_if_plugged_in_later() {
 }
 
 #[test]
-fn a_container_gets_the_device_with_the_attributes_that_its_pod_selects() {
+fn container_gets_the_device_with_the_attributes_that_its_pod_selects() {
     let mut node = Node::with_runtime();
     let rules = node.folder().join("coracle.yaml");
     let rule = |resource: &str, paths: &str, attributes: &str| {

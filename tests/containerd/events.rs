@@ -9,7 +9,7 @@ impl Node {
 }
 
 #[test]
-fn a_pods_events_match_those_of_the_upstream_kubelet() {
+fn pods_events_match_those_of_the_upstream_kubelet() {
     let node = Node::start();
     node.apply(&Manifest::new("web").init_container("first", "true").container("main", STAY));
     node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -42,7 +42,7 @@ fn a_pods_events_match_those_of_the_upstream_kubelet() {
 }
 
 #[test]
-fn a_crashing_container_gets_a_back_off_event() {
+fn crashing_container_gets_a_back_off_event() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", "exit 1"));
     let events = wait_for("it to back off", PATIENCE, || {

@@ -34,7 +34,7 @@ fn with_volume(name: &str, mebibytes: u32) -> Manifest {
 }
 
 #[test]
-fn a_pod_over_its_volume_limit_is_evicted_until_its_manifest_changes() {
+fn pod_over_its_volume_limit_is_evicted_until_its_manifest_changes() {
     let node = node_with("");
     node.apply(&with_volume("small", 0));
     node.apply(&with_volume("large", 3));
@@ -54,7 +54,7 @@ fn a_pod_over_its_volume_limit_is_evicted_until_its_manifest_changes() {
 }
 
 #[test]
-fn a_pod_whose_log_exceeds_the_storage_limit_is_evicted() {
+fn pod_whose_log_exceeds_the_storage_limit_is_evicted() {
     let node = node_with("");
     let script = format!("yes 'much ado' | head -c 3000000; {STAY}");
     let limits = |limit| format!("resources: {{limits: {{ephemeral-storage: {limit}}}}}");

@@ -157,7 +157,7 @@ fn exec_streams_large_data_in_constant_memory() {
 }
 
 #[test]
-fn a_slow_reader_blocks_exec_and_a_killed_client_leaves_nothing() {
+fn slow_reader_blocks_exec_and_a_killed_client_leaves_nothing() {
     let node = Node::with_web();
     let connections = node.agents_connections();
     // After a client disconnects, the runtime does not stop a process that reads no input; here the shell ends `cat`.

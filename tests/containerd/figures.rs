@@ -26,7 +26,7 @@ fn pod<'a>(summary: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 #[test]
-fn the_summary_shows_a_pods_actual_usage() {
+fn summary_shows_a_pods_actual_usage() {
     let node = Node::start();
     let mount = "volumeMounts: [{name: data, mountPath: /data}, {name: mem, mountPath: /mem}]";
     // 3 MiB in the writable layer, 5 MiB in the volume, 2 MiB in a memory-backed file, then a busy loop.

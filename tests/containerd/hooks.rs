@@ -22,7 +22,7 @@ fn wait_until_ready(node: &Node) {
 }
 
 #[test]
-fn a_container_becomes_ready_after_its_post_start_hook() {
+fn container_becomes_ready_after_its_post_start_hook() {
     let node = Node::start();
     let hook = "postStart: {exec: {command: [sh, -c, 'sleep 1; echo $0 >/host/hook', done]}}";
     let folder = apply(&node, STAY, hook);
@@ -31,7 +31,7 @@ fn a_container_becomes_ready_after_its_post_start_hook() {
 }
 
 #[test]
-fn a_failed_post_start_hook_restarts_the_container() {
+fn failed_post_start_hook_restarts_the_container() {
     let node = Node::start();
     let hook = "postStart: {exec: {command: [sh, -c, 'test -e /host/tried || { touch /host/tried; exit 4; }']}}";
     apply(&node, STAY, hook);
@@ -44,7 +44,7 @@ fn a_failed_post_start_hook_restarts_the_container() {
 }
 
 #[test]
-fn a_pre_stop_command_finishes_before_the_signal() {
+fn pre_stop_command_finishes_before_the_signal() {
     let node = Node::start();
     let script = "trap 'echo signal >>/host/order; exit' TERM; sleep 100000 & wait";
     let hook = "preStop: {exec: {command: [sh, -c, 'sleep 1; echo hook >>/host/order']}}";
@@ -56,7 +56,7 @@ fn a_pre_stop_command_finishes_before_the_signal() {
 }
 
 #[test]
-fn a_pre_stop_http_hook_is_called() {
+fn pre_stop_http_hook_is_called() {
     let node = Node::start();
     let listens = "until cat /proc/net/tcp* | grep -q ':1F90 .* 0A '; do sleep 0.1; done; touch /host/listens";
     let answer = "printf 'HTTP/1.0 500 Never mind\\r\\n\\r\\n'";
@@ -74,7 +74,7 @@ fn a_pre_stop_http_hook_is_called() {
 }
 
 #[test]
-fn an_https_hook_falls_back_to_http_without_its_authorization_header() {
+fn https_hook_falls_back_to_http_without_its_authorization_header() {
     let node = Node::start();
     let (tls, plain) = (Server::with_certificate(&node, SELF_SIGNED), Server::without_tls(&node));
     let hook = |path: &str, server: &Server| {
@@ -98,7 +98,7 @@ fn an_https_hook_falls_back_to_http_without_its_authorization_header() {
 }
 
 #[test]
-fn the_next_agent_runs_the_hook_recorded_on_a_container() {
+fn next_agent_runs_the_hook_recorded_on_a_container() {
     let mut node = Node::start();
     let folder = apply(&node, STAY, "preStop: {exec: {command: [touch, /host/hook]}}");
     wait_until_ready(&node);
@@ -111,7 +111,7 @@ fn the_next_agent_runs_the_hook_recorded_on_a_container() {
 
 /// Upstream gives the hook the whole grace period, and the two seconds of its container after that.
 #[test]
-fn a_sidecars_pre_stop_hook_that_does_not_exit_runs_until_its_container_is_killed() {
+fn sidecars_pre_stop_hook_that_does_not_exit_runs_until_its_container_is_killed() {
     let node = Node::start();
     let folder = node.folder().join("shared");
     fs::create_dir_all(&folder).unwrap();

@@ -179,7 +179,7 @@ fn garbage_collection_keeps_images_whose_archive_exists() {
 }
 
 #[test]
-fn a_truncated_archive_is_reported_and_does_not_block_others() {
+fn truncated_archive_is_reported_and_does_not_block_others() {
     let mut node = Node::start();
     let (image, file) = archive(&node, "good");
     let bytes = fs::read(&file).unwrap();

@@ -49,7 +49,7 @@ fn only_a_pod_with_the_pull_secret_can_pull() {
 }
 
 #[test]
-fn a_corrected_pull_secret_takes_effect() {
+fn corrected_pull_secret_takes_effect() {
     let node = Node::start();
     let registry = Registry::with_password(&node);
     let image = registry.push_busybox(&node, "app:1");
@@ -80,7 +80,7 @@ fn every_pod_can_use_the_nodes_registry_credentials() {
 }
 
 #[test]
-fn a_credential_providers_answer_is_cached() {
+fn credential_providers_answer_is_cached() {
     let mut node = Node::with_runtime();
     let registry = Registry::with_password(&node);
     let first = registry.push_busybox(&node, "app:1");
@@ -145,7 +145,7 @@ fn pull_policy_always_falls_back_to_the_local_image() {
 }
 
 #[test]
-fn an_interrupted_pull_is_reported_and_retried() {
+fn interrupted_pull_is_reported_and_retried() {
     let node = Node::start();
     let registry = Registry::start(&node);
     let made = make_image(&node, "app", 1 << 20);
@@ -163,7 +163,7 @@ fn an_interrupted_pull_is_reported_and_retried() {
 }
 
 #[test]
-fn a_slow_pull_delays_no_other_pod_and_ends_with_its_own() {
+fn slow_pull_delays_no_other_pod_and_ends_with_its_own() {
     let mut node = Node::with_runtime();
     node.configure_agent("serializeImagePulls: false\nmaxParallelImagePulls: 2\n");
     node.start_agent();
@@ -200,7 +200,7 @@ fn a_slow_pull_delays_no_other_pod_and_ends_with_its_own() {
 }
 
 #[test]
-fn an_unreachable_registry_is_reported() {
+fn unreachable_registry_is_reported() {
     let node = Node::start();
     node.write_manifest("web", &manifest("web", "127.0.0.1:1/app:1", "IfNotPresent", ""));
     let message = wait_for_reason(&node, "web", "ImagePullBackOff");
@@ -236,7 +236,7 @@ fn garbage_collection_removes_only_unused_images() {
 }
 
 #[test]
-fn a_pull_that_fills_the_disk_triggers_garbage_collection() {
+fn pull_that_fills_the_disk_triggers_garbage_collection() {
     let mut node = Node::with_runtime();
     let registry = Registry::start(&node);
     let image = registry.push_busybox(&node, "app:1");

@@ -29,7 +29,7 @@ fn kept(node: &Node, name: &str) -> PathBuf {
 }
 
 #[test]
-fn an_applied_pod_survives_a_power_cut_until_deleted() {
+fn applied_pod_survives_a_power_cut_until_deleted() {
     let mut node = Node::start();
     let web = Manifest::new("web").container_with("main", STAY, "envFrom: [{configMapRef: {name: settings}}]");
     let settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {COLOUR: blue}\n";

@@ -25,7 +25,7 @@ fn mounts(node: &Node) -> usize {
 }
 
 #[test]
-fn a_local_directory_gets_the_fs_group_of_its_first_pod() {
+fn local_directory_gets_the_fs_group_of_its_first_pod() {
     let (node, api) = joined();
     let directory = node.folder().join("data");
     fs::create_dir(&directory).unwrap();
@@ -54,7 +54,7 @@ fn a_local_directory_gets_the_fs_group_of_its_first_pod() {
 }
 
 #[test]
-fn a_local_disk_is_formatted_once_and_mounted_per_pod() {
+fn local_disk_is_formatted_once_and_mounted_per_pod() {
     let (mut node, api) = joined();
     let file = node.folder().join("disk");
     fs::File::create(&file).unwrap().set_len(32 << 20).unwrap();
@@ -84,7 +84,7 @@ fn a_local_disk_is_formatted_once_and_mounted_per_pod() {
 }
 
 #[test]
-fn a_disk_with_foreign_data_is_not_formatted() {
+fn disk_with_foreign_data_is_not_formatted() {
     let (node, api) = joined();
     let file = node.folder().join("disk");
     let mut content = vec![0; 4 << 20];

@@ -31,7 +31,7 @@ impl Node {
 }
 
 #[test]
-fn a_log_is_read_as_kubectl_reads_it() {
+fn log_is_read_as_kubectl_reads_it() {
     let node = Node::start();
     // The order between the two streams of one container is undefined.
     let manifest = Manifest::new("web")
@@ -117,7 +117,7 @@ fn follow_fails_when_the_agent_dies_and_can_be_resumed() {
 }
 
 #[test]
-fn a_log_storm_stays_within_the_limit_without_gaps() {
+fn log_storm_stays_within_the_limit_without_gaps() {
     let mut node = Node::with_runtime();
     node.configure_agent("containerLogMaxSize: 1Mi\ncontainerLogMaxFiles: 3\n");
     node.start_agent();
@@ -166,7 +166,7 @@ fn logging_resumes_after_the_disk_was_full() {
 }
 
 #[test]
-fn the_next_agent_finishes_an_interrupted_log_rotation() {
+fn next_agent_finishes_an_interrupted_log_rotation() {
     let mut node = Node::with_runtime();
     node.configure_agent("containerLogMaxSize: 100Ki\ncontainerLogMaxFiles: 2\n");
     node.start_agent();
@@ -184,7 +184,7 @@ fn the_next_agent_finishes_an_interrupted_log_rotation() {
 }
 
 #[test]
-fn the_link_in_var_log_containers_lives_as_long_as_the_log() {
+fn link_in_var_log_containers_lives_as_long_as_the_log() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", &format!("echo one; {STAY}")));
     node.wait_for_output("web", "main", "one");

@@ -5,7 +5,7 @@ use std::fs;
 use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
-fn an_edited_manifest_replaces_its_pod() {
+fn edited_manifest_replaces_its_pod() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", &format!("echo old; {STAY}")));
     let old = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -23,7 +23,7 @@ fn an_edited_manifest_replaces_its_pod() {
 }
 
 #[test]
-fn a_broken_manifest_keeps_its_pod_and_shows_the_error() {
+fn broken_manifest_keeps_its_pod_and_shows_the_error() {
     let node = Node::start();
     let good = Manifest::new("web").container("main", STAY);
     node.apply(&good);
@@ -44,7 +44,7 @@ fn a_broken_manifest_keeps_its_pod_and_shows_the_error() {
 }
 
 #[test]
-fn a_removed_manifest_leaves_nothing_of_its_pod() {
+fn removed_manifest_leaves_nothing_of_its_pod() {
     let node = Node::start();
     let manifest = Manifest::new("web")
         .init_container("first", "exit 0")
@@ -63,7 +63,7 @@ fn a_removed_manifest_leaves_nothing_of_its_pod() {
 }
 
 #[test]
-fn a_directory_that_disappears_removes_nothing() {
+fn directory_that_disappears_removes_nothing() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY));
     let pods = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));

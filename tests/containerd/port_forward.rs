@@ -128,7 +128,7 @@ fn many_connections_are_forwarded_in_both_directions() {
 }
 
 #[test]
-fn a_reset_connection_is_reported_and_blocks_no_other() {
+fn reset_connection_is_reported_and_blocks_no_other() {
     let node = Node::start();
     // A server that exits with unread input resets the connection.
     let script = "nc -ll -p 7 -e cat & nc -ll -p 9 -e sleep 0.1 & wait";
@@ -169,7 +169,7 @@ fn forwarding_resumes_after_an_agent_restart() {
 }
 
 #[test]
-fn a_closed_port_is_reported_and_the_others_keep_working() {
+fn closed_port_is_reported_and_the_others_keep_working() {
     let node = Node::start();
     node.apply(&web("nc -ll -p 80 -e echo here & wait", 1, ""));
     node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));

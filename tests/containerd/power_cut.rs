@@ -53,14 +53,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_pod_comes_back_after_a_power_cut_with_its_restart_count() {
+fn pod_comes_back_after_a_power_cut_with_its_restart_count() {
     let (mut node, _) = running();
     node.cut_power();
     comes_back_and_goes(node, 1);
 }
 
 #[test]
-fn a_pod_comes_back_with_empty_cni_results() {
+fn pod_comes_back_with_empty_cni_results() {
     let (mut node, _) = running();
     node.cut_power();
     let results = files(&node.enclosure().path(Path::new("/var/lib/cni/results")));
@@ -70,7 +70,7 @@ fn a_pod_comes_back_with_empty_cni_results() {
 }
 
 #[test]
-fn a_pod_comes_back_with_an_empty_runtime_state() {
+fn pod_comes_back_with_an_empty_runtime_state() {
     let (mut node, _) = running();
     node.cut_power();
     let kept = node.enclosure().path(&node.folder().join("containerd/root/io.containerd.grpc.v1.cri"));
@@ -81,7 +81,7 @@ fn a_pod_comes_back_with_an_empty_runtime_state() {
 }
 
 #[test]
-fn a_pod_comes_back_with_files_in_place_of_its_directories() {
+fn pod_comes_back_with_files_in_place_of_its_directories() {
     let upper = ["volumes", "plugins"];
     let lower = ["volumes/kubernetes.io~empty-dir/disk", "plugins/kubernetes.io~empty-dir/memory", "volume-subpaths"];
     for damaged in [&upper[..], &lower, &["volumes/kubernetes.io~empty-dir", "containers/main"]] {
@@ -96,7 +96,7 @@ fn a_pod_comes_back_with_files_in_place_of_its_directories() {
 }
 
 #[test]
-fn a_pod_comes_back_with_damaged_pod_and_log_directories() {
+fn pod_comes_back_with_damaged_pod_and_log_directories() {
     let (mut node, uid) = running();
     node.cut_power();
     let pod = node.pod_folder(&uid);

@@ -28,7 +28,7 @@ fn touch(node: &Node, path: &str) {
 }
 
 #[test]
-fn a_pod_is_not_ready_while_its_probe_page_is_missing() {
+fn pod_is_not_ready_while_its_probe_page_is_missing() {
     let node = Node::start();
     let probe = "ports: [{name: web, containerPort: 8080}], \
                  readinessProbe: {httpGet: {path: /ready, port: web}, periodSeconds: 1}";
@@ -41,7 +41,7 @@ fn a_pod_is_not_ready_while_its_probe_page_is_missing() {
 }
 
 #[test]
-fn a_failed_liveness_probe_restarts_the_container_with_upstreams_message() {
+fn failed_liveness_probe_restarts_the_container_with_upstreams_message() {
     let node = Node::start();
     apply(&node, STAY, "livenessProbe: {httpGet: {path: /live, port: 81}, periodSeconds: 1, failureThreshold: 2}");
     let pods = node.wait_until("it was started again", |pods| {
@@ -56,7 +56,7 @@ fn a_failed_liveness_probe_restarts_the_container_with_upstreams_message() {
 }
 
 #[test]
-fn an_exec_probe_decides_liveness() {
+fn exec_probe_decides_liveness() {
     let node = Node::start();
     let probe = "env: [{name: FILE, value: /tmp/broken}], \
                  livenessProbe: {exec: {command: [test, '!', -e, $(FILE)]}, periodSeconds: 1, failureThreshold: 1, \
@@ -89,7 +89,7 @@ fn readiness_follows_a_successful_tcp_startup_probe() {
 }
 
 #[test]
-fn a_hanging_exec_probe_is_killed_and_fails() {
+fn hanging_exec_probe_is_killed_and_fails() {
     let node = Node::start();
     apply(&node, STAY, "readinessProbe: {exec: {command: [sleep, '1000']}, periodSeconds: 1}");
     wait_for_log(&node, "Readiness probe failed: command timed out: \"sleep 1000\" timed out after 1s");
@@ -97,7 +97,7 @@ fn a_hanging_exec_probe_is_killed_and_fails() {
 }
 
 #[test]
-fn a_host_network_pod_is_probed_at_the_nodes_address() {
+fn host_network_pod_is_probed_at_the_nodes_address() {
     let node = Node::start();
     let manifest = Manifest::new("web").container_with(
         "main",
@@ -109,7 +109,7 @@ fn a_host_network_pod_is_probed_at_the_nodes_address() {
 }
 
 #[test]
-fn a_sidecar_that_has_not_started_delays_the_other_containers() {
+fn sidecar_that_has_not_started_delays_the_other_containers() {
     let node = Node::start();
     let side = format!("mkdir -p /tmp; {STAY}");
     let text = Manifest::new("web").init_container("side", &side).container("main", STAY).text();
@@ -122,7 +122,7 @@ fn a_sidecar_that_has_not_started_delays_the_other_containers() {
 }
 
 #[test]
-fn the_next_agent_resumes_probes_without_restarts() {
+fn next_agent_resumes_probes_without_restarts() {
     let mut node = Node::start();
     let probes = "livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}, \
                   readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}";
@@ -142,7 +142,7 @@ fn https(port: u16) -> String {
 }
 
 #[test]
-fn an_https_probe_accepts_any_certificate() {
+fn https_probe_accepts_any_certificate() {
     let node = Node::start();
     let servers = [SELF_SIGNED, EXPIRED].map(|certificate| Server::with_certificate(&node, certificate));
     let manifest = Manifest::new("web").container_with("main", STAY, &https(servers[0].port)).container_with(
@@ -160,7 +160,7 @@ fn an_https_probe_accepts_any_certificate() {
 }
 
 #[test]
-fn a_failed_tls_handshake_is_reported_with_upstreams_message() {
+fn failed_tls_handshake_is_reported_with_upstreams_message() {
     let node = Node::start();
     let (silent, plain) = (Server::silent(&node), Server::without_tls(&node));
     let manifest = Manifest::new("web").container_with("main", STAY, &https(silent.port)).container_with(

@@ -10,7 +10,7 @@ use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 const WATCHED: Duration = Duration::from_secs(10);
 
 #[test]
-fn an_idle_agent_sleeps_writes_nothing_and_stays_small() {
+fn idle_agent_sleeps_writes_nothing_and_stays_small() {
     let node = Node::start();
     let names = ["one", "two", "three"];
     names.iter().for_each(|name| node.apply(&Manifest::new(name).container("main", STAY)));

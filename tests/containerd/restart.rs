@@ -5,7 +5,7 @@ use std::fs;
 use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
-fn a_killed_container_is_restarted_and_counted() {
+fn killed_container_is_restarted_and_counted() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY).container("other", STAY));
     let before = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -23,7 +23,7 @@ fn a_killed_container_is_restarted_and_counted() {
 }
 
 #[test]
-fn a_crash_loop_backs_off_for_ten_and_then_twenty_seconds() {
+fn crash_loop_backs_off_for_ten_and_then_twenty_seconds() {
     let node = Node::start();
     // A volume outlives the container; its log does not.
     let manifest = Manifest::new("web")
@@ -85,7 +85,7 @@ fn with_policy_never_a_failed_pod_stays_failed() {
 }
 
 #[test]
-fn a_completed_pod_is_not_run_again_by_the_next_agent() {
+fn completed_pod_is_not_run_again_by_the_next_agent() {
     let mut node = Node::start();
     node.apply(&Manifest::new("work").container("main", "echo ran").spec("restartPolicy: OnFailure"));
     node.wait_until("the pod has succeeded", |pods| pods.has("work", |pod| pod.phase() == "Succeeded"));

@@ -16,7 +16,7 @@ fn with_volume(name: &str) -> Manifest {
 const MOUNT: &str = "volumeMounts: [{name: v, mountPath: /v}]";
 
 #[test]
-fn a_container_restarts_only_for_the_exit_codes_of_its_rules() {
+fn container_restarts_only_for_the_exit_codes_of_its_rules() {
     let node = Node::start();
     let rules = "restartPolicy: Never, \
                  restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]";
@@ -30,7 +30,7 @@ fn a_container_restarts_only_for_the_exit_codes_of_its_rules() {
 }
 
 #[test]
-fn a_restart_all_containers_rule_restarts_every_container() {
+fn restart_all_containers_rule_restarts_every_container() {
     let node = Node::start();
     let rules = "restartPolicy: Never, \
                  restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";
@@ -79,7 +79,7 @@ fn containers_restarted_for_another_get_no_grace() {
 }
 
 #[test]
-fn an_init_container_killed_by_a_sidecars_rule_has_not_failed() {
+fn init_container_killed_by_a_sidecars_rule_has_not_failed() {
     let node = Node::start();
     let rules = "restartPolicy: Always, \
                  restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";

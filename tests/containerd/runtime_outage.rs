@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
-fn the_agent_waits_for_the_runtime_and_then_starts_pods() {
+fn agent_waits_for_the_runtime_and_then_starts_pods() {
     let mut node = Node::bare();
     node.apply(&Manifest::new("web").container("main", STAY));
     node.launch_agent();
@@ -38,7 +38,7 @@ fn pods_survive_a_runtime_restart_without_duplicates() {
 }
 
 #[test]
-fn a_container_that_exits_during_a_runtime_outage_restarts_once() {
+fn container_that_exits_during_a_runtime_outage_restarts_once() {
     let mut node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY));
     node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));

@@ -46,7 +46,7 @@ fn read_only_and_masked_paths_cannot_be_written() {
 }
 
 #[test]
-fn a_localhost_seccomp_profile_blocks_system_calls() {
+fn localhost_seccomp_profile_blocks_system_calls() {
     let node = Node::start();
     let folder = node.folder().join("pods/seccomp/mine");
     fs::create_dir_all(&folder).unwrap();
@@ -76,7 +76,7 @@ fn unsafe_sysctls_need_the_nodes_permission() {
 }
 
 #[test]
-fn a_pod_with_unsupported_confinement_is_rejected() {
+fn pod_with_unsupported_confinement_is_rejected() {
     let node = Node::start();
     if fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|enabled| enabled.starts_with('Y')) {
         let profile = "securityContext: {appArmorProfile: {type: Localhost, localhostProfile: no-such-profile}}";

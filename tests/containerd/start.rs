@@ -3,7 +3,7 @@
 use super::node::{Manifest, Node, PATIENCE, STAY, Task, wait_for};
 
 #[test]
-fn a_manifest_becomes_one_sandbox_and_one_running_container() {
+fn manifest_becomes_one_sandbox_and_one_running_container() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", &format!("hostname; {STAY}")));
     let pods = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -35,7 +35,7 @@ fn two_containers_of_a_pod_share_a_volume() {
 }
 
 #[test]
-fn a_host_port_reaches_the_pod_until_it_is_removed() {
+fn host_port_reaches_the_pod_until_it_is_removed() {
     let node = Node::start();
     let script = "mkdir /www; echo served >/www/index.html; trap exit TERM; httpd -f -p 80 -h /www & wait";
     node.apply(&Manifest::new("web").container_with("main", script, "ports: [{containerPort: 80, hostPort: 8080}]"));
@@ -66,7 +66,7 @@ fn init_containers_run_in_order_before_the_containers() {
 }
 
 #[test]
-fn a_failed_init_container_fails_a_pod_with_policy_never() {
+fn failed_init_container_fails_a_pod_with_policy_never() {
     let node = Node::start();
     let manifest =
         Manifest::new("once").init_container("first", "exit 4").container("main", STAY).spec("restartPolicy: Never");
@@ -78,7 +78,7 @@ fn a_failed_init_container_fails_a_pod_with_policy_never() {
 }
 
 #[test]
-fn a_failed_init_container_backs_off_and_delays_the_containers() {
+fn failed_init_container_backs_off_and_delays_the_containers() {
     let node = Node::start();
     node.apply(&Manifest::new("web").init_container("first", "exit 4").container("main", STAY));
     let pods = node.wait_until("the init container backs off", |pods| {

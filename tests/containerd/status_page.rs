@@ -79,7 +79,7 @@ fn is_pod(data: &Value, name: &str) -> bool {
 }
 
 #[test]
-fn the_page_answers_only_local_requests_and_shows_no_secrets() {
+fn page_answers_only_local_requests_and_shows_no_secrets() {
     let node = start();
     let env = "env: [{name: PASSWORD, value: swordfish}]";
     node.apply(&Manifest::new("web").container_with("main", STAY, env));

@@ -65,7 +65,7 @@ fn said(node: &Node, line: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_version_that_never_becomes_ready_is_rolled_back() {
+fn version_that_never_becomes_ready_is_rolled_back() {
     let mut node = Node::start();
     node.write_manifest("web", &gated("one", 60, true));
     wait_for_version(&node, "one");
@@ -103,7 +103,7 @@ fn a_version_that_never_becomes_ready_is_rolled_back() {
 }
 
 #[test]
-fn the_next_agent_continues_a_trial() {
+fn next_agent_continues_a_trial() {
     let mut node = Node::start();
     node.write_manifest("web", &gated("one", 60, true));
     wait_for_version(&node, "one");
@@ -171,7 +171,7 @@ fn versions_can_be_rolled_back_held_and_confirmed_manually() {
 }
 
 #[test]
-fn an_invalid_gate_is_an_error_and_applied_pods_have_versions() {
+fn invalid_gate_is_an_error_and_applied_pods_have_versions() {
     let node = Node::start();
     node.write_manifest("web", &manifest("one", "coracle.dev/ready-within: soon", true));
     wait_for("the error", PATIENCE, || node.source_errors().contains("coracle.dev/ready-within").then_some(()));

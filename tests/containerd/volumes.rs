@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
-fn a_container_has_its_host_names_resolver_and_variables() {
+fn container_has_its_host_names_resolver_and_variables() {
     let node = Node::start();
     let script = format!(
         "cat /etc/hosts /etc/resolv.conf | tr '\\t' ' '; echo host $(hostname) ip $IP of $NAME on $NODE limit $LIMIT; {STAY}"
@@ -80,7 +80,7 @@ fn all_volumes_but_host_paths_are_removed_with_the_pod() {
 }
 
 #[test]
-fn a_pod_waits_for_its_host_path() {
+fn pod_waits_for_its_host_path() {
     let node = Node::start();
     let host = node.folder().join("late");
     let manifest = Manifest::new("web")
@@ -98,7 +98,7 @@ fn a_pod_waits_for_its_host_path() {
 }
 
 #[test]
-fn a_sub_path_expands_variables_and_stays_inside_the_volume() {
+fn sub_path_expands_variables_and_stays_inside_the_volume() {
     let node = Node::start();
     let host = node.folder().join("host");
     fs::create_dir(&host).unwrap();
@@ -135,7 +135,7 @@ fn a_sub_path_expands_variables_and_stays_inside_the_volume() {
 }
 
 #[test]
-fn a_variable_can_come_from_a_file_of_an_init_container() {
+fn variable_can_come_from_a_file_of_an_init_container() {
     let node = Node::start();
     let key = |name: &str, key: &str, optional: bool| {
         let from = format!("{{volumeName: v, path: conf/env, key: {key}, optional: {optional}}}");

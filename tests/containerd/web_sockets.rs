@@ -149,7 +149,7 @@ fn end_of_input_is_sent_where_the_protocol_supports_it() {
 }
 
 #[test]
-fn a_vanished_client_leaves_nothing_behind() {
+fn vanished_client_leaves_nothing_behind() {
     let node = web();
     let agent = node.agent_pid();
     let id = node.pods().get("web").unwrap().container("main").id();

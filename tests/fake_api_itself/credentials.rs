@@ -18,7 +18,7 @@ use crate::fake_api::network::ServerCertificate;
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 #[test]
-fn an_anonymous_client_may_do_nothing() {
+fn anonymous_client_may_do_nothing() {
     let api = start();
     let mut client = Client::anonymous(&api);
     let answer = client.get("/api/v1/nodes");
@@ -80,7 +80,7 @@ fn request(name: &str, group: &str, names: Vec<String>) -> (Value, KeyPair) {
 }
 
 #[test]
-fn a_node_requests_a_certificate_and_authenticates_with_it() {
+fn node_requests_a_certificate_and_authenticates_with_it() {
     let api = start();
     api.add_token("abcdef.0123456789abcdef", &Identity::bootstrap("abcdef"));
     let mut client = Client::anonymous(&api).with("Authorization", "Bearer abcdef.0123456789abcdef");
@@ -201,7 +201,7 @@ fn service_account_tokens_are_bound_and_expire() {
 }
 
 #[test]
-fn a_kubeconfig_suffices_for_a_client() {
+fn kubeconfig_suffices_for_a_client() {
     let api = start();
     let dir = std::env::temp_dir().join(format!("fake-api-kubeconfig-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -219,7 +219,7 @@ fn a_kubeconfig_suffices_for_a_client() {
 }
 
 #[test]
-fn the_server_presents_the_chosen_certificate() {
+fn server_presents_the_chosen_certificate() {
     let api = start();
     use ServerCertificate::{Expired, OfOtherAuthority, OfOtherName, Renewed, Right};
     for (which, error) in [

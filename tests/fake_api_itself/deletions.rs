@@ -6,7 +6,7 @@ use super::client::Client;
 use super::{WEB, config_map, pod, start};
 
 #[test]
-fn a_pod_on_a_node_stays_until_its_kubelet_removes_it() {
+fn pod_on_a_node_stays_until_its_kubelet_removes_it() {
     let api = start();
     let object = api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -29,7 +29,7 @@ fn a_pod_on_a_node_stays_until_its_kubelet_removes_it() {
 }
 
 #[test]
-fn the_default_grace_period_is_the_pods_own() {
+fn default_grace_period_is_the_pods_own() {
     let api = start();
     let mut object = pod("web", Some("n1"));
     object["spec"]["terminationGracePeriodSeconds"] = json!(12);
@@ -41,7 +41,7 @@ fn the_default_grace_period_is_the_pods_own() {
 }
 
 #[test]
-fn an_unscheduled_or_terminated_pod_is_removed_at_once() {
+fn unscheduled_or_terminated_pod_is_removed_at_once() {
     let api = start();
     api.create(&pod("web", None));
     api.delete(WEB);
@@ -82,7 +82,7 @@ fn other_objects_are_removed_at_once_with_a_status() {
 }
 
 #[test]
-fn an_object_with_finalizers_stays_until_they_are_removed() {
+fn object_with_finalizers_stays_until_they_are_removed() {
     let api = start();
     let path = "/api/v1/namespaces/default/configmaps/a";
     let mut object = config_map("a", "1");
@@ -95,7 +95,7 @@ fn an_object_with_finalizers_stays_until_they_are_removed() {
 }
 
 #[test]
-fn an_eviction_deletes() {
+fn eviction_deletes() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -105,7 +105,7 @@ fn an_eviction_deletes() {
 }
 
 #[test]
-fn a_lost_object_causes_no_event() {
+fn lost_object_causes_no_event() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);

@@ -13,7 +13,7 @@ use crate::fake_api::world::Network;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn a_request_is_refused_as_often_as_scripted() {
+fn request_is_refused_as_often_as_scripted() {
     let api = start();
     let mut client = Client::admin(&api);
     api.on("list", "/api/v1/pods").answer(503).times(1);
@@ -28,7 +28,7 @@ fn a_request_is_refused_as_often_as_scripted() {
 }
 
 #[test]
-fn a_fault_can_target_an_object_or_user_and_be_cleared() {
+fn fault_can_target_an_object_or_user_and_be_cleared() {
     let api = start();
     let mut client = Client::admin(&api);
     api.on("create", CONFIG_MAPS).about("\"unlucky\"").answer(500).body(&json!({ "no": "status" }));
@@ -57,7 +57,7 @@ fn connections_are_cut_before_and_after_the_effect() {
 }
 
 #[test]
-fn a_response_can_be_late_missing_or_slow() {
+fn response_can_be_late_missing_or_slow() {
     let api = start();
     api.create(&config_map("a", "1"));
     let path = format!("{CONFIG_MAPS}/a");
@@ -90,7 +90,7 @@ fn a_response_can_be_late_missing_or_slow() {
 }
 
 #[test]
-fn a_held_request_waits_for_its_release() {
+fn held_request_waits_for_its_release() {
     let api = start();
     let mut client = Client::admin(&api);
     api.on("create", CONFIG_MAPS).hold().times(1);
@@ -119,7 +119,7 @@ fn responses_can_be_invalid_json_or_invalid_http() {
 }
 
 #[test]
-fn a_watch_can_fail_in_every_way() {
+fn watch_can_fail_in_every_way() {
     let api = start();
     for name in ["a", "b"] {
         api.create(&config_map(name, "1"));
@@ -156,7 +156,7 @@ fn a_watch_can_fail_in_every_way() {
 }
 
 #[test]
-fn a_stopped_server_refuses_connections_and_returns_on_the_same_port() {
+fn stopped_server_refuses_connections_and_returns_on_the_same_port() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -170,7 +170,7 @@ fn a_stopped_server_refuses_connections_and_returns_on_the_same_port() {
 }
 
 #[test]
-fn a_black_hole_responds_after_it_opens() {
+fn black_hole_responds_after_it_opens() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -192,7 +192,7 @@ fn a_black_hole_responds_after_it_opens() {
 }
 
 #[test]
-fn a_server_can_hang_up_on_every_connection_or_one() {
+fn server_can_hang_up_on_every_connection_or_one() {
     let api = start();
     let mut client = Client::admin(&api);
     assert_eq!(client.get(WEB).status, 404);
@@ -206,7 +206,7 @@ fn a_server_can_hang_up_on_every_connection_or_one() {
 }
 
 #[test]
-fn a_restart_keeps_objects_and_drops_the_watch_history() {
+fn restart_keeps_objects_and_drops_the_watch_history() {
     let api = start();
     let object = api.create(&pod("web", Some("n1")));
     api.create(&pod("other", None));
@@ -219,7 +219,7 @@ fn a_restart_keeps_objects_and_drops_the_watch_history() {
 }
 
 #[test]
-fn a_restart_at_a_version_can_lower_versions() {
+fn restart_at_a_version_can_lower_versions() {
     let api = start();
     let before = api.create(&pod("web", Some("n1")));
     api.restart_at_version(20);
@@ -232,7 +232,7 @@ fn a_restart_at_a_version_can_lower_versions() {
 }
 
 #[test]
-fn a_restored_server_has_the_backups_objects_and_silent_newer_watches() {
+fn restored_server_has_the_backups_objects_and_silent_newer_watches() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let backup = api.back_up();
@@ -251,7 +251,7 @@ fn a_restored_server_has_the_backups_objects_and_silent_newer_watches() {
 }
 
 #[test]
-fn a_watch_can_be_slow() {
+fn watch_can_be_slow() {
     let api = start();
     let begun = Instant::now();
     api.on("watch", "/api/v1/pods").watch(WatchFault::Drip { bytes: 50, pause: Duration::from_millis(2) });

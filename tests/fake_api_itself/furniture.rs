@@ -17,7 +17,7 @@ fn is_mounted(container: &Value) -> bool {
 }
 
 #[test]
-fn a_namespace_has_a_service_account_and_the_ca_certificate() {
+fn namespace_has_a_service_account_and_the_ca_certificate() {
     let api = furnished();
     api.create(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }));
     for namespace in ["default", "kube-system", "shop"] {
@@ -30,7 +30,7 @@ fn a_namespace_has_a_service_account_and_the_ca_certificate() {
 }
 
 #[test]
-fn a_pod_gets_a_token_that_its_node_may_request() {
+fn pod_gets_a_token_that_its_node_may_request() {
     let api = furnished();
     let created = api.create(&pod("web", Some("n1")));
     assert_eq!(created["spec"]["serviceAccountName"], "default");

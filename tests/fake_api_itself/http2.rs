@@ -129,7 +129,7 @@ fn requests_share_a_connection_without_blocking_each_other() {
 }
 
 #[test]
-fn a_client_can_reset_the_stream_of_a_watch() {
+fn client_can_reset_the_stream_of_a_watch() {
     let api = start();
     let mut client = Client::new(&api);
     let watch = client.ask("GET", "/api/v1/pods?watch=true", "");
@@ -149,7 +149,7 @@ fn a_client_can_reset_the_stream_of_a_watch() {
 }
 
 #[test]
-fn a_fault_of_one_stream_leaves_the_others() {
+fn fault_of_one_stream_leaves_the_others() {
     let api = start();
     let mut client = Client::new(&api);
     api.on("create", PODS).refuse_stream().times(1);

@@ -21,7 +21,7 @@ fn went_away(event: &Event) -> Option<()> {
 }
 
 #[test]
-fn a_connection_has_a_hundred_streams() {
+fn connection_has_a_hundred_streams() {
     let api = start();
     let mut client = Client::new(&api);
     // The client has not read the server's settings yet.
@@ -37,7 +37,7 @@ fn a_connection_has_a_hundred_streams() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_a_watch_keeps_it_open() {
+fn idle_connection_is_closed_and_a_watch_keeps_it_open() {
     let options = Options { idle: Duration::from_millis(200), ..Options::default() };
     let api = FakeApi::start(options);
     let mut client = Client::new(&api);

@@ -6,7 +6,7 @@ use super::client::Client;
 use super::{WEB, config_map, pod, start};
 
 #[test]
-fn a_list_has_a_version_and_items_without_kind() {
+fn list_has_a_version_and_items_without_kind() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -60,7 +60,7 @@ fn all_pages_are_of_one_version() {
 }
 
 #[test]
-fn an_expired_page_is_refused_with_an_inconsistent_continue_token() {
+fn expired_page_is_refused_with_an_inconsistent_continue_token() {
     let api = start();
     for name in ["a", "b", "c"] {
         api.create(&config_map(name, "1"));
@@ -79,7 +79,7 @@ fn an_expired_page_is_refused_with_an_inconsistent_continue_token() {
 }
 
 #[test]
-fn a_list_can_be_of_an_older_but_no_future_version() {
+fn list_can_be_of_an_older_but_no_future_version() {
     let api = start();
     let object = api.create(&pod("web", None));
     api.delete(WEB);

@@ -19,7 +19,7 @@ fn forbidden(answer: &super::client::Answer, message: &str) {
 }
 
 #[test]
-fn a_node_reads_only_its_own_object() {
+fn node_reads_only_its_own_object() {
     let api = start();
     api.create(&node("n1"));
     api.create(&node("n2"));
@@ -43,7 +43,7 @@ fn a_node_reads_only_its_own_object() {
 }
 
 #[test]
-fn a_node_sets_only_permitted_labels() {
+fn node_sets_only_permitted_labels() {
     let api = start();
     let mut client = Client::node(&api, "n1");
     let mut object = node("n1");
@@ -71,7 +71,7 @@ fn a_node_sets_only_permitted_labels() {
 }
 
 #[test]
-fn a_node_has_one_lease() {
+fn node_has_one_lease() {
     let api = start();
     let mut client = Client::node(&api, "n1");
     let lease = |name: &str| json!({ "metadata": { "name": name }, "spec": { "holderIdentity": name } });
@@ -86,7 +86,7 @@ fn a_node_has_one_lease() {
 }
 
 #[test]
-fn a_node_sees_the_pods_bound_to_it() {
+fn node_sees_the_pods_bound_to_it() {
     let api = start();
     api.create(&pod("mine", Some("n1")));
     api.create(&pod("other", Some("n2")));
@@ -118,7 +118,7 @@ fn a_node_sees_the_pods_bound_to_it() {
 }
 
 #[test]
-fn a_node_creates_only_mirror_pods() {
+fn node_creates_only_mirror_pods() {
     let api = start();
     let own = api.create(&node("n1"));
     let mut client = Client::node(&api, "n1");
@@ -153,7 +153,7 @@ fn a_node_creates_only_mirror_pods() {
 }
 
 #[test]
-fn a_node_reads_the_objects_its_pods_refer_to() {
+fn node_reads_the_objects_its_pods_refer_to() {
     let api = start();
     let mut object = pod("web", Some("n1"));
     object["spec"]["imagePullSecrets"] = json!([{ "name": "pull" }]);

@@ -6,7 +6,7 @@ use super::client::Client;
 use super::{PODS, WEB, config_map, node, pod, start};
 
 #[test]
-fn a_created_pod_has_the_servers_defaults_and_can_be_read() {
+fn created_pod_has_the_servers_defaults_and_can_be_read() {
     let api = start();
     let mut client = Client::admin(&api);
     let answer = client.post(PODS, &pod("web", None));
@@ -45,7 +45,7 @@ fn missing_and_existing_objects_cause_the_servers_errors() {
 }
 
 #[test]
-fn a_name_can_be_generated() {
+fn name_can_be_generated() {
     let api = start();
     let mut client = Client::admin(&api);
     let mut unnamed = pod("", None);
@@ -63,7 +63,7 @@ fn a_name_can_be_generated() {
 }
 
 #[test]
-fn an_update_of_an_older_version_is_a_conflict() {
+fn update_of_an_older_version_is_a_conflict() {
     let api = start();
     let mut client = Client::admin(&api);
     let path = "/api/v1/namespaces/default/configmaps/a";
@@ -88,7 +88,7 @@ fn an_update_of_an_older_version_is_a_conflict() {
 }
 
 #[test]
-fn a_write_without_changes_creates_no_version() {
+fn write_without_changes_creates_no_version() {
     let api = start();
     let mut client = Client::admin(&api);
     let object = api.create(&config_map("a", "1"));
@@ -117,7 +117,7 @@ fn put_creates_a_lease_and_later_requires_a_version() {
 }
 
 #[test]
-fn an_update_with_another_uid_is_a_conflict() {
+fn update_with_another_uid_is_a_conflict() {
     let api = start();
     let mut client = Client::admin(&api);
     let mut object = api.create(&config_map("a", "1"));
@@ -153,7 +153,7 @@ fn only_a_spec_change_increments_the_generation() {
 }
 
 #[test]
-fn a_terminated_container_cannot_be_reported_running() {
+fn terminated_container_cannot_be_reported_running() {
     let api = start();
     let mut once = pod("web", Some("n1"));
     once["spec"]["restartPolicy"] = json!("Never");

@@ -64,7 +64,7 @@ fn directives_delete_elements_and_replace_lists() {
 }
 
 #[test]
-fn an_element_without_its_merge_key_is_an_error() {
+fn element_without_its_merge_key_is_an_error() {
     let api = start();
     api.create(&node("n1"));
     api.patch("/api/v1/nodes/n1/status", &json!({ "status": { "conditions": [{ "type": "Ready" }] } }));
@@ -92,7 +92,7 @@ fn retain_keys_and_delete_from_primitive_list_work() {
 }
 
 #[test]
-fn a_merge_patch_replaces_lists_and_a_json_patch_runs_operations() {
+fn merge_patch_replaces_lists_and_a_json_patch_runs_operations() {
     let api = start();
     let mut object = node("n1");
     object["metadata"]["labels"] = json!({ "a": "b" });
@@ -113,7 +113,7 @@ fn a_merge_patch_replaces_lists_and_a_json_patch_runs_operations() {
 }
 
 #[test]
-fn a_patch_with_a_version_or_uid_applies_to_that_object_only() {
+fn patch_with_a_version_or_uid_applies_to_that_object_only() {
     let api = start();
     let object = api.create(&pod("web", Some("n1")));
     let mut client = Client::node(&api, "n1");
@@ -133,7 +133,7 @@ fn a_patch_with_a_version_or_uid_applies_to_that_object_only() {
 }
 
 #[test]
-fn an_unknown_patch_type_is_refused() {
+fn unknown_patch_type_is_refused() {
     let api = start();
     api.create(&node("n1"));
     let mut client = Client::admin(&api);

@@ -18,7 +18,7 @@ fn token_review(token: &str) -> Value {
 }
 
 #[test]
-fn a_node_may_create_token_reviews() {
+fn node_may_create_token_reviews() {
     let api = start();
     api.add_token("known", &Identity::new("a", &["g"]));
     let mut node = Client::node(&api, "n1");
@@ -36,7 +36,7 @@ fn a_node_may_create_token_reviews() {
 }
 
 #[test]
-fn a_node_may_create_access_reviews_about_itself() {
+fn node_may_create_access_reviews_about_itself() {
     let api = start();
     api.allow("readers", "get", "pods");
     let mut node = Client::node(&api, "n1");
@@ -55,7 +55,7 @@ fn a_node_may_create_access_reviews_about_itself() {
 }
 
 #[test]
-fn a_serving_certificate_is_approved_only_with_the_option() {
+fn serving_certificate_is_approved_only_with_the_option() {
     for approve_serving in [false, true] {
         let api = FakeApi::start(Options { approve: true, approve_serving, ..Options::default() });
         let key = KeyPair::generate().unwrap();

@@ -17,7 +17,7 @@ fn event(kind: &str, name: &str) -> (String, String) {
 }
 
 #[test]
-fn a_watch_continues_from_a_list() {
+fn watch_continues_from_a_list() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -53,7 +53,7 @@ fn changes_of_selection_appear_as_added_and_deleted() {
 }
 
 #[test]
-fn a_watch_can_send_initial_events_and_a_closing_bookmark() {
+fn watch_can_send_initial_events_and_a_closing_bookmark() {
     let api = start();
     api.create(&pod("web", None));
     let mut client = Client::admin(&api);
@@ -71,7 +71,7 @@ fn a_watch_can_send_initial_events_and_a_closing_bookmark() {
 }
 
 #[test]
-fn a_watch_from_an_expired_version_ends_with_an_error_event() {
+fn watch_from_an_expired_version_ends_with_an_error_event() {
     let api = FakeApi::start(Options { history: 3, ..Options::default() });
     let first = api.create(&pod("web", None));
     for reason in ["a", "b", "c", "d"] {
@@ -89,7 +89,7 @@ fn a_watch_from_an_expired_version_ends_with_an_error_event() {
 }
 
 #[test]
-fn a_watch_honours_its_timeout_and_sends_a_final_bookmark() {
+fn watch_honours_its_timeout_and_sends_a_final_bookmark() {
     let api = start();
     let mut client = Client::admin(&api);
     client.watch("/api/v1/pods?watch=true&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion=201");
@@ -103,7 +103,7 @@ fn a_watch_honours_its_timeout_and_sends_a_final_bookmark() {
 }
 
 #[test]
-fn a_watch_from_a_future_version_waits_silently() {
+fn watch_from_a_future_version_waits_silently() {
     let api = start();
     let mut client = Client::admin(&api);
     let later = api.look(|world| world.store.version()) + 2;
@@ -139,7 +139,7 @@ fn open_watches_follow_orders() {
 }
 
 #[test]
-fn a_closed_connection_ends_its_watch() {
+fn closed_connection_ends_its_watch() {
     for tls in [true, false] {
         let api = FakeApi::start(Options { tls, node_authorization: false, ..Options::default() });
         let mut client = Client::anonymous(&api);

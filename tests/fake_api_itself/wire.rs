@@ -24,7 +24,7 @@ fn responses_have_the_headers_of_a_real_server() {
 }
 
 #[test]
-fn a_client_can_request_metadata_only() {
+fn client_can_request_metadata_only() {
     let api = start();
     api.create(&pod("web", None));
     let mut client = Client::admin(&api)

@@ -16,7 +16,7 @@ fn is_alive(pid: u32) -> bool {
 }
 
 #[test]
-fn a_container_is_created_runs_and_exits_with_its_code() {
+fn container_is_created_runs_and_exits_with_its_code() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         let answer = runtime.container_status(&container, true).await.unwrap();
@@ -45,7 +45,7 @@ fn a_container_is_created_runs_and_exits_with_its_code() {
 }
 
 #[test]
-fn an_exit_has_its_reason() {
+fn exit_has_its_reason() {
     rt::block_on(async {
         let Running { fake, runtime, container, .. } = running().await;
         fake.exit_for("web", 137, "OOMKilled");
@@ -138,7 +138,7 @@ fn absent_objects_are_not_found_and_removing_them_succeeds() {
 }
 
 #[test]
-fn a_taken_name_is_refused() {
+fn taken_name_is_refused() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, .. } = running().await;
         let again = runtime.run_pod_sandbox(&sandbox_config("pod"), "").await.unwrap_err();
@@ -150,7 +150,7 @@ fn a_taken_name_is_refused() {
 }
 
 #[test]
-fn a_stopped_container_exits_with_the_code_of_its_signal() {
+fn stopped_container_exits_with_the_code_of_its_signal() {
     rt::block_on(async {
         for (grace, ignores, expected) in [(5, false, 143), (0, false, 137), (0, true, 137)] {
             let Running { fake, runtime, container, .. } = running().await;
@@ -276,7 +276,7 @@ fn exec_and_statistics_return_what_was_set() {
 }
 
 #[test]
-fn the_runtime_reports_its_version_and_status() {
+fn runtime_reports_its_version_and_status() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -322,7 +322,7 @@ fn events_are_sent_as_they_happen() {
 }
 
 #[test]
-fn a_duplicate_pod_has_the_same_containers_and_its_own_uid() {
+fn duplicate_pod_has_the_same_containers_and_its_own_uid() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         fake.set_uid("pod", "first");

@@ -18,7 +18,7 @@ async fn run_pod(runtime: &RuntimeService) -> Result<String, Error> {
 }
 
 #[test]
-fn a_scripted_error_occurs_as_often_as_requested() {
+fn scripted_error_occurs_as_often_as_requested() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -33,7 +33,7 @@ fn a_scripted_error_occurs_as_often_as_requested() {
 }
 
 #[test]
-fn a_fault_affects_only_matching_calls() {
+fn fault_affects_only_matching_calls() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -50,7 +50,7 @@ fn a_fault_affects_only_matching_calls() {
 }
 
 #[test]
-fn a_hung_call_ends_at_its_deadline_and_blocks_no_other() {
+fn hung_call_ends_at_its_deadline_and_blocks_no_other() {
     rt::block_on(async {
         let fake = FakeCri::start();
         fake.add_image("busybox");
@@ -72,7 +72,7 @@ fn a_hung_call_ends_at_its_deadline_and_blocks_no_other() {
 }
 
 #[test]
-fn a_connection_cut_before_the_effect_leaves_nothing() {
+fn connection_cut_before_the_effect_leaves_nothing() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -87,7 +87,7 @@ fn a_connection_cut_before_the_effect_leaves_nothing() {
 }
 
 #[test]
-fn a_connection_cut_after_the_effect_leaves_the_effect() {
+fn connection_cut_after_the_effect_leaves_the_effect() {
     rt::block_on(async {
         for in_answer in [false, true] {
             let fake = FakeCri::start();
@@ -103,7 +103,7 @@ fn a_connection_cut_after_the_effect_leaves_the_effect() {
 }
 
 #[test]
-fn an_unanswered_effect_shows_in_a_list() {
+fn unanswered_effect_shows_in_a_list() {
     rt::block_on(async {
         let fake = Arc::new(FakeCri::start());
         let hasty = RuntimeService::new(rpc::Client::new(&fake.endpoint()), Duration::from_millis(50));
@@ -137,7 +137,7 @@ fn every_call_in_flight_ends_when_the_connection_is_cut() {
 }
 
 #[test]
-fn an_undecodable_answer_is_malformed_with_unknown_outcome() {
+fn undecodable_answer_is_malformed_with_unknown_outcome() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         let garbage: &[u8] = b"\x0a\xff\xff\xff\xff";
@@ -156,7 +156,7 @@ fn an_undecodable_answer_is_malformed_with_unknown_outcome() {
 }
 
 #[test]
-fn an_answer_without_required_fields_is_malformed() {
+fn answer_without_required_fields_is_malformed() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         fake.on("*").answer(b"");
@@ -189,7 +189,7 @@ fn an_answer_without_required_fields_is_malformed() {
 }
 
 #[test]
-fn a_peer_with_another_protocol_is_an_error_and_its_connection_dropped() {
+fn peer_with_another_protocol_is_an_error_and_its_connection_dropped() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -203,7 +203,7 @@ fn a_peer_with_another_protocol_is_an_error_and_its_connection_dropped() {
 }
 
 #[test]
-fn a_call_to_an_absent_runtime_had_no_effect() {
+fn call_to_an_absent_runtime_had_no_effect() {
     rt::block_on(async {
         let Running { fake, runtime, container, .. } = running().await;
         fake.stop();
@@ -218,7 +218,7 @@ fn a_call_to_an_absent_runtime_had_no_effect() {
 }
 
 #[test]
-fn a_restarted_runtime_keeps_or_loses_its_containers() {
+fn restarted_runtime_keeps_or_loses_its_containers() {
     rt::block_on(async {
         let Running { fake, runtime, container, .. } = running().await;
         let before = fake.containers()[0].pid;
@@ -240,7 +240,7 @@ async fn list_when_back(runtime: &RuntimeService) -> Vec<Container> {
 }
 
 #[test]
-fn a_held_call_waits_for_its_release() {
+fn held_call_waits_for_its_release() {
     rt::block_on(async {
         let fake = Arc::new(FakeCri::start());
         let runtime = runtime(&fake);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::node::{Manifest, Node};
 
 #[test]
-fn a_second_exit_backs_off_with_upstreams_reason() {
+fn second_exit_backs_off_with_upstreams_reason() {
     let mut node = Node::new();
     node.configure("");
     node.apply(&Manifest::new("web").container("main", "").container("side", ""));
@@ -35,7 +35,7 @@ fn a_second_exit_backs_off_with_upstreams_reason() {
 }
 
 #[test]
-fn a_crash_loop_costs_few_calls() {
+fn crash_loop_costs_few_calls() {
     let mut node = Node::new();
     node.apply(&Manifest::new("web").container("main", ""));
     node.start_agent();

@@ -49,7 +49,7 @@ fn devices_of(node: &Node, pod: &str) -> String {
 }
 
 #[test]
-fn a_container_gets_its_device_with_mounts_environment_and_annotations() {
+fn container_gets_its_device_with_mounts_environment_and_annotations() {
     let (node, plugin) = one_with_a_camera(&["cam0"]);
     assert_eq!(plugin.calls("Allocate"), [["cam0"]]);
     let made = node.created_containers("one").remove(0);
@@ -66,7 +66,7 @@ fn a_container_gets_its_device_with_mounts_environment_and_annotations() {
 }
 
 #[test]
-fn a_plugin_is_asked_for_preferences_and_before_each_start() {
+fn plugin_is_asked_for_preferences_and_before_each_start() {
     let mut node = Node::new();
     node.start_agent();
     let plugin = plugin(&node, &["cam0", "cam1", "cam2"]);
@@ -86,7 +86,7 @@ fn a_plugin_is_asked_for_preferences_and_before_each_start() {
 }
 
 #[test]
-fn a_pod_waits_for_an_allocated_device_until_its_holder_ends() {
+fn pod_waits_for_an_allocated_device_until_its_holder_ends() {
     let (node, _plugin) = one_with_a_camera(&["cam0"]);
     node.apply(&wanting("two", 1));
     node.apply(&Manifest::new("beside").container("main", ""));
@@ -98,7 +98,7 @@ fn a_pod_waits_for_an_allocated_device_until_its_holder_ends() {
 }
 
 #[test]
-fn a_killed_plugin_takes_no_device_from_running_pods() {
+fn killed_plugin_takes_no_device_from_running_pods() {
     let (node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     plugin.kill();
     node.wait_until("the loss of the plugin is logged", |_| node.log().contains("device plugin stopped"));
@@ -116,7 +116,7 @@ fn a_killed_plugin_takes_no_device_from_running_pods() {
 }
 
 #[test]
-fn a_hung_plugin_delays_only_pods_that_want_its_devices() {
+fn hung_plugin_delays_only_pods_that_want_its_devices() {
     let mut node = Node::new();
     node.start_agent();
     let mut plugin = plugin(&node, &["cam0"]);
@@ -135,7 +135,7 @@ fn a_hung_plugin_delays_only_pods_that_want_its_devices() {
 }
 
 #[test]
-fn a_refused_allocation_is_retried_for_static_pods() {
+fn refused_allocation_is_retried_for_static_pods() {
     let mut node = Node::new();
     node.start_agent();
     let plugin = plugin(&node, &["cam0"]);
@@ -149,7 +149,7 @@ fn a_refused_allocation_is_retried_for_static_pods() {
 }
 
 #[test]
-fn an_agent_killed_during_allocation_allocates_no_device_twice() {
+fn agent_killed_during_allocation_allocates_no_device_twice() {
     let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     let before = node.seen("one").ids().join(" ");
     plugin.hang("Allocate");
@@ -171,7 +171,7 @@ fn an_agent_killed_during_allocation_allocates_no_device_twice() {
 }
 
 #[test]
-fn the_readable_part_of_a_damaged_checkpoint_is_used() {
+fn readable_part_of_a_damaged_checkpoint_is_used() {
     let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     node.kill_agent();
     let checkpoint = node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
@@ -220,7 +220,7 @@ fn invalid_registrations_are_refused_and_others_accepted() {
 }
 
 #[test]
-fn a_plugin_socket_in_the_registry_is_discovered_and_its_loss_noticed() {
+fn plugin_socket_in_the_registry_is_discovered_and_its_loss_noticed() {
     let mut node = Node::new();
     let registry = node.folder().join("pods/plugins_registry");
     std::fs::create_dir_all(registry.join("example")).unwrap();
@@ -342,13 +342,13 @@ fn check_kill(prepare: impl Fn(&Node, &Plugin), begun: impl Fn(&Node, &Plugin) -
 }
 
 #[test]
-fn an_agent_killed_before_asking_for_devices_allocates_each_once() {
+fn agent_killed_before_asking_for_devices_allocates_each_once() {
     let hang = |_: &Node, plugin: &Plugin| plugin.hang("GetPreferredAllocation");
     check_kill(hang, |_, plugin| plugin.calls("GetPreferredAllocation").len() == 2, |_| {});
 }
 
 #[test]
-fn an_agent_killed_before_writing_its_checkpoint_allocates_each_device_once() {
+fn agent_killed_before_writing_its_checkpoint_allocates_each_device_once() {
     let checkpoint = |node: &Node| node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
     // A file cannot be renamed over a directory. The previous checkpoint is lost, too. At once: the agent may be writing.
     let block = |node: &Node, _: &Plugin| {
@@ -361,7 +361,7 @@ fn an_agent_killed_before_writing_its_checkpoint_allocates_each_device_once() {
 }
 
 #[test]
-fn an_agent_killed_while_creating_a_container_allocates_each_device_once() {
+fn agent_killed_while_creating_a_container_allocates_each_device_once() {
     for method in ["CreateContainer", "StartContainer"] {
         let hang = |node: &Node, _: &Plugin| drop(node.fake.on(method).times(1).hang_after_effect());
         let of_two = |node: &Node| node.seen("two").containers.len();
@@ -426,7 +426,7 @@ fn failures_of_pre_start_container_delay_only_the_plugins_pods() {
 }
 
 #[test]
-fn a_lost_checkpoint_is_rebuilt_from_container_annotations() {
+fn lost_checkpoint_is_rebuilt_from_container_annotations() {
     for damage in [None, Some(""), Some("{\"Data\":")] {
         let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
         node.kill_agent();

@@ -23,7 +23,7 @@ impl Node {
 }
 
 #[test]
-fn a_failed_pull_emits_events_and_repeats_increase_the_count() {
+fn failed_pull_emits_events_and_repeats_increase_the_count() {
     let mut node = Node::new();
     node.fake.publish_image(APP);
     node.fake.on("PullImage").fail(Code::Unknown, "no such host").times(1);
@@ -51,7 +51,7 @@ fn a_failed_pull_emits_events_and_repeats_increase_the_count() {
 }
 
 #[test]
-fn a_failed_sandbox_reports_the_runtimes_message() {
+fn failed_sandbox_reports_the_runtimes_message() {
     let mut node = Node::new();
     node.fake.on("RunPodSandbox").fail(Code::Unknown, "no more addresses").times(2);
     node.apply(&Manifest::new("web").container("main", ""));
@@ -63,7 +63,7 @@ fn a_failed_sandbox_reports_the_runtimes_message() {
 }
 
 #[test]
-fn a_failed_sandbox_status_has_an_event_of_its_own() {
+fn failed_sandbox_status_has_an_event_of_its_own() {
     let mut node = Node::new();
     node.fake.on("PodSandboxStatus").fail(Code::Unknown, "lost it").times(1);
     node.apply(&Manifest::new("web").container("main", ""));
@@ -98,7 +98,7 @@ fn only_a_pod_exceeding_its_grace_period_gets_an_event() {
 }
 
 #[test]
-fn the_later_of_two_manifests_with_one_pod_gets_the_event() {
+fn later_of_two_manifests_with_one_pod_gets_the_event() {
     let mut node = Node::new();
     let pod = Manifest::new("web").container("main", "");
     node.write_manifest("1", &pod.text());
@@ -111,7 +111,7 @@ fn the_later_of_two_manifests_with_one_pod_gets_the_event() {
 }
 
 #[test]
-fn a_container_creation_failure_is_reported_with_its_cause() {
+fn container_creation_failure_is_reported_with_its_cause() {
     let mut node = Node::new();
     node.fake.on("CreateContainer").fail(Code::Unknown, "no space left on device").times(1);
     node.apply(&Manifest::new("web").container("main", ""));

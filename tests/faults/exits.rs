@@ -25,13 +25,13 @@ fn relists(node: &Node) -> usize {
 }
 
 #[test]
-fn a_process_exit_alone_is_noticed() {
+fn process_exit_alone_is_noticed() {
     let node = after_an_exit(|_| {});
     assert_eq!(relists(&node), 1);
 }
 
 #[test]
-fn a_runtime_event_alone_is_noticed() {
+fn runtime_event_alone_is_noticed() {
     let node = after_an_exit(|node| {
         node.fake.hide_pids();
         node.fake.enable_events();
@@ -40,7 +40,7 @@ fn a_runtime_event_alone_is_noticed() {
 }
 
 #[test]
-fn a_relist_notices_an_exit_without_other_signals() {
+fn relist_notices_an_exit_without_other_signals() {
     let node = after_an_exit(|node| {
         node.fake.hide_pids();
         node.configure("syncFrequency: 1s\n");
@@ -49,7 +49,7 @@ fn a_relist_notices_an_exit_without_other_signals() {
 }
 
 #[test]
-fn a_broken_event_stream_is_reopened() {
+fn broken_event_stream_is_reopened() {
     let node = after_an_exit(|node| {
         node.fake.hide_pids();
         node.fake.enable_events();
@@ -59,7 +59,7 @@ fn a_broken_event_stream_is_reopened() {
 }
 
 #[test]
-fn an_exit_while_the_event_stream_is_broken_is_noticed() {
+fn exit_while_the_event_stream_is_broken_is_noticed() {
     let node = after_an_exit(|node| {
         node.fake.hide_pids();
         node.fake.enable_events();

@@ -32,7 +32,7 @@ fn runs(node: &Node) -> bool {
 }
 
 #[test]
-fn a_failed_post_start_hook_kills_the_container_and_retries() {
+fn failed_post_start_hook_kills_the_container_and_retries() {
     let node = node_with(&exec("postStart"), 5, |node| drop(node.fake.on("ExecSync").answer(&exit(4)).times(2)));
     node.wait_until("the third try is ready", |pods| {
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 2)
@@ -47,7 +47,7 @@ fn a_failed_post_start_hook_kills_the_container_and_retries() {
 }
 
 #[test]
-fn a_hook_failure_is_reported_until_the_next_start() {
+fn hook_failure_is_reported_until_the_next_start() {
     let mut node = Node::new();
     node.configure("");
     node.fake.on("ExecSync").fail(Code::Unknown, "no processes left");
@@ -59,7 +59,7 @@ fn a_hook_failure_is_reported_until_the_next_start() {
 }
 
 #[test]
-fn a_hung_post_start_hook_keeps_the_container_unready_and_stoppable() {
+fn hung_post_start_hook_keeps_the_container_unready_and_stoppable() {
     let node = node_with(&exec("postStart"), 5, |node| drop(node.fake.on("ExecSync").hang()));
     node.wait_until_ready("other");
     node.fake.wait_for_calls("ExecSync", 1);
@@ -73,7 +73,7 @@ fn a_hung_post_start_hook_keeps_the_container_unready_and_stoppable() {
 }
 
 #[test]
-fn a_pre_stop_hook_finishes_before_the_signal() {
+fn pre_stop_hook_finishes_before_the_signal() {
     let node = node_with(&exec("preStop"), 20, |node| drop(node.fake.on("ExecSync").hold()));
     node.wait_until_ready("web");
     node.remove_manifest("web");
@@ -87,7 +87,7 @@ fn a_pre_stop_hook_finishes_before_the_signal() {
 }
 
 #[test]
-fn a_failed_pre_stop_hook_does_not_prevent_termination() {
+fn failed_pre_stop_hook_does_not_prevent_termination() {
     let node = node_with(&exec("preStop"), 20, |node| drop(node.fake.on("ExecSync").answer(&exit(1))));
     node.wait_until_ready("web");
     node.remove_manifest("web");
@@ -96,7 +96,7 @@ fn a_failed_pre_stop_hook_does_not_prevent_termination() {
 }
 
 #[test]
-fn a_hung_pre_stop_hook_leaves_two_seconds_to_stop() {
+fn hung_pre_stop_hook_leaves_two_seconds_to_stop() {
     for hook in [exec("preStop"), "preStop: {sleep: {seconds: 3}}".to_owned()] {
         let node = node_with(&hook, 3, |node| drop(node.fake.on("ExecSync").hang()));
         node.wait_until_ready("web");
@@ -112,7 +112,7 @@ fn a_hung_pre_stop_hook_leaves_two_seconds_to_stop() {
 }
 
 #[test]
-fn the_pre_stop_hook_of_an_orphaned_pod_runs() {
+fn pre_stop_hook_of_an_orphaned_pod_runs() {
     let mut node = node_with(&exec("preStop"), 20, |_| {});
     node.wait_until_ready("web");
     node.kill_agent();

@@ -11,7 +11,7 @@ fn manifest() -> String {
 }
 
 #[test]
-fn a_failed_pull_is_reported_backs_off_and_is_retried() {
+fn failed_pull_is_reported_backs_off_and_is_retried() {
     let mut node = Node::new();
     node.publish_image_that_fails_once();
     node.start_agent();
@@ -26,7 +26,7 @@ fn a_failed_pull_is_reported_backs_off_and_is_retried() {
 }
 
 #[test]
-fn a_hung_pull_is_cancelled_when_its_pod_is_removed() {
+fn hung_pull_is_cancelled_when_its_pod_is_removed() {
     let mut node = Node::new();
     node.fake.publish_image(APP);
     node.fake.on("PullImage").hang();

@@ -56,17 +56,17 @@ impl Fault {
 }
 
 #[test]
-fn a_call_that_always_fails_is_retried_slowly() {
+fn call_that_always_fails_is_retried_slowly() {
     in_each(cases(), |case| meet(case, Fault::Fails));
 }
 
 #[test]
-fn a_call_with_malformed_answers_is_retried_slowly() {
+fn call_with_malformed_answers_is_retried_slowly() {
     in_each(cases(), |case| meet(case, Fault::AnswersGarbage));
 }
 
 #[test]
-fn a_call_that_always_breaks_the_connection_is_retried_slowly() {
+fn call_that_always_breaks_the_connection_is_retried_slowly() {
     in_each(cases(), |case| meet(case, Fault::IsCut));
 }
 
@@ -74,7 +74,7 @@ fn a_call_that_always_breaks_the_connection_is_retried_slowly() {
 const STATUSES: [&str; 2] = ["PodSandboxStatus", "ContainerStatus"];
 
 #[test]
-fn a_removed_pod_is_stopped_although_its_status_always_fails() {
+fn removed_pod_is_stopped_although_its_status_always_fails() {
     let cases = STATUSES.map(|call| Case { moment: Moment::Removal, call, skip: 0 });
     for fault in [Fault::Fails, Fault::AnswersGarbage, Fault::Hangs] {
         in_each(cases.into_iter(), |case| {
@@ -91,7 +91,7 @@ fn a_removed_pod_is_stopped_although_its_status_always_fails() {
 }
 
 #[test]
-fn a_restarted_agent_stops_an_orphaned_pod_although_its_status_always_fails() {
+fn restarted_agent_stops_an_orphaned_pod_although_its_status_always_fails() {
     let cases = STATUSES.map(|call| Case { moment: Moment::Adoption, call, skip: 0 });
     for fault in [Fault::Fails, Fault::AnswersGarbage, Fault::Hangs] {
         in_each(cases.into_iter(), |case| {

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use super::node::{Manifest, Node};
 
 #[test]
-fn a_blocked_log_delays_nothing_and_lost_lines_are_counted() {
+fn blocked_log_delays_nothing_and_lost_lines_are_counted() {
     let mut node = Node::new();
     let log = node.start_agent_with(|command| {
         command.stderr(Stdio::piped());

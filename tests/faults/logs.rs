@@ -8,7 +8,7 @@ use super::node::{Manifest, Node};
 use crate::wait::wait_for;
 
 #[test]
-fn a_log_that_the_runtime_does_not_reopen_keeps_its_name() {
+fn log_that_the_runtime_does_not_reopen_keeps_its_name() {
     let mut node = Node::new();
     node.configure("containerLogMaxSize: 1Ki\ncontainerLogMaxFiles: 2\n");
     node.fake.on("ReopenContainerLog").fail(Code::Unknown, "no space left on device").times(2);

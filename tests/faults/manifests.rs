@@ -30,7 +30,7 @@ fn check_one_after_the_other(node: &Node) {
 }
 
 #[test]
-fn a_changed_manifest_starts_after_the_old_pod_is_gone() {
+fn changed_manifest_starts_after_the_old_pod_is_gone() {
     let mut node = Node::new();
     node.fake.ignore_sigterm("main");
     node.apply(&web("old"));
@@ -55,7 +55,7 @@ fn a_changed_manifest_starts_after_the_old_pod_is_gone() {
 }
 
 #[test]
-fn a_manifest_restored_during_termination_starts_again_afterwards() {
+fn manifest_restored_during_termination_starts_again_afterwards() {
     let mut node = Node::new();
     node.apply(&web("same"));
     node.start_agent();
@@ -79,7 +79,7 @@ fn a_manifest_restored_during_termination_starts_again_afterwards() {
 }
 
 #[test]
-fn a_restarted_agent_finishes_terminations_and_keeps_wanted_pods() {
+fn restarted_agent_finishes_terminations_and_keeps_wanted_pods() {
     for wanted_again in [false, true] {
         let mut node = Node::new();
         node.apply(&web("same"));
@@ -136,7 +136,7 @@ fn with_two_manifests_of_one_pod_the_running_one_wins() {
 }
 
 #[test]
-fn a_changed_manifest_replaces_a_former_pod_with_unknown_status() {
+fn changed_manifest_replaces_a_former_pod_with_unknown_status() {
     let mut node = Node::new();
     node.apply(&web("old"));
     node.start_agent();
@@ -157,7 +157,7 @@ fn a_changed_manifest_replaces_a_former_pod_with_unknown_status() {
 }
 
 #[test]
-fn a_broken_manifest_blocks_no_replacement_and_keeps_orphans() {
+fn broken_manifest_blocks_no_replacement_and_keeps_orphans() {
     let mut node = Node::new();
     node.apply(&web("old"));
     node.apply(&Manifest::new("orphan").container("main", ""));
@@ -213,7 +213,7 @@ fn of_two_leftover_pods_the_one_with_a_manifest_stays_untouched() {
 }
 
 #[test]
-fn a_pod_of_another_kubelet_is_adopted_despite_failing_status() {
+fn pod_of_another_kubelet_is_adopted_despite_failing_status() {
     let mut node = Node::new();
     node.apply(&web("same"));
     node.start_agent();

@@ -6,7 +6,7 @@ use super::node::{Manifest, Node};
 const CALLS: [&str; 4] = ["Version", "Status", "ListPodSandbox", "ListContainers"];
 
 #[test]
-fn a_hung_call_after_a_cut_connection_does_not_delay_pods() {
+fn hung_call_after_a_cut_connection_does_not_delay_pods() {
     let cases = CALLS.map(|call| Case { moment: Moment::Reconnect, call, skip: 0 });
     in_each(cases.into_iter(), meet);
 }

@@ -36,7 +36,7 @@ fn readiness_follows_the_readiness_probe() {
 }
 
 #[test]
-fn a_failed_liveness_probe_restarts_the_container() {
+fn failed_liveness_probe_restarts_the_container() {
     let node = node_with(&exec("livenessProbe", "ask", ", failureThreshold: 2"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").answer(&answer(1, b"")).times(2);
@@ -90,7 +90,7 @@ fn failed_exec_calls_do_not_change_probe_results() {
 }
 
 #[test]
-fn a_probe_command_that_times_out_has_failed() {
+fn probe_command_that_times_out_has_failed() {
     let node = node_with(&exec("livenessProbe", "ask", ", failureThreshold: 1"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").fail(Code::DeadlineExceeded, "timeout 1s exceeded").times(1);
@@ -101,7 +101,7 @@ fn a_probe_command_that_times_out_has_failed() {
 }
 
 #[test]
-fn a_hung_probe_delays_neither_other_probes_nor_termination() {
+fn hung_probe_delays_neither_other_probes_nor_termination() {
     let fields = [exec("readinessProbe", "ready", ""), exec("livenessProbe", "live", "")].join(", ");
     let mut node = Node::new();
     node.fake.on("ExecSync").about("live").hang();
@@ -123,7 +123,7 @@ fn endless_probe_output_is_truncated() {
 }
 
 #[test]
-fn a_restarted_agent_does_not_repeat_startup_probes_of_old_containers() {
+fn restarted_agent_does_not_repeat_startup_probes_of_old_containers() {
     // The startup probe succeeds once and would fail afterwards.
     let fields = exec("startupProbe", "start", ", failureThreshold: 1");
     let mut node = node_with(&fields);

@@ -50,7 +50,7 @@ fn changed_resources_in_a_manifest_resize_the_running_pod() {
 }
 
 #[test]
-fn a_refused_resize_is_retried_while_the_pod_keeps_running() {
+fn refused_resize_is_retried_while_the_pod_keeps_running() {
     let mut node = Node::new();
     node.apply(&sized("100m", ""));
     node.start_agent();
@@ -84,7 +84,7 @@ fn restart_container_policy_restarts_only_the_resized_container() {
 }
 
 #[test]
-fn a_resize_that_does_not_fit_is_not_applied_and_shows_in_the_status() {
+fn resize_that_does_not_fit_is_not_applied_and_shows_in_the_status() {
     let mut node = Node::new();
     node.apply(&sized("100m", ""));
     node.start_agent();

@@ -28,7 +28,7 @@ fn two_pods() -> Node {
 }
 
 #[test]
-fn a_restarted_runtime_with_its_pods_causes_only_a_relist() {
+fn restarted_runtime_with_its_pods_causes_only_a_relist() {
     let node = two_pods();
     let acts_before = acts(&node);
     let pods = node.pods();
@@ -87,7 +87,7 @@ fn runtime_failures_after_a_reboot_cause_no_crash_loop_back_off() {
 }
 
 #[test]
-fn the_agent_waits_for_an_absent_runtime() {
+fn agent_waits_for_an_absent_runtime() {
     let mut node = Node::new();
     node.fake.stop();
     node.apply(&Manifest::new("web").container("main", ""));
@@ -101,7 +101,7 @@ fn the_agent_waits_for_an_absent_runtime() {
 }
 
 #[test]
-fn a_runtime_returning_after_a_long_outage_is_found_at_once() {
+fn runtime_returning_after_a_long_outage_is_found_at_once() {
     let node = two_pods();
     for _ in 0..3 {
         node.fake.stop();
@@ -121,7 +121,7 @@ fn a_runtime_returning_after_a_long_outage_is_found_at_once() {
 }
 
 #[test]
-fn a_failed_cgroup_driver_request_is_repeated() {
+fn failed_cgroup_driver_request_is_repeated() {
     let mut node = Node::new();
     node.fake.set_cgroup_driver(CgroupDriver::Systemd);
     node.fake.on("RuntimeConfig").times(1).fail(Code::Internal, "not yet");
@@ -140,7 +140,7 @@ fn a_failed_cgroup_driver_request_is_repeated() {
 }
 
 #[test]
-fn a_pod_due_during_an_outage_does_not_keep_the_agent_busy() {
+fn pod_due_during_an_outage_does_not_keep_the_agent_busy() {
     let node = two_pods();
     node.fake.exit("one-node-a/main", 1);
     node.wait_until("the container runs again", |pods| pods.has("one", |pod| pod.container("main").restarts() == 1));

@@ -126,7 +126,7 @@ fn pods_stopped_for_a_shutdown_start_again_after_the_reboot() {
 }
 
 #[test]
-fn a_pod_that_does_not_stop_delays_others_only_for_its_phase() {
+fn pod_that_does_not_stop_delays_others_only_for_its_phase() {
     let phases = "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 1}, \
                   {priority: 1000, shutdownGracePeriodSeconds: 20}]\nruntimeRequestTimeout: 60s\n";
     let (node, logind) = begin(phases);
@@ -142,7 +142,7 @@ fn a_pod_that_does_not_stop_delays_others_only_for_its_phase() {
 }
 
 #[test]
-fn a_cancelled_shutdown_stops_no_more_pods_and_restarts_stopped_ones() {
+fn cancelled_shutdown_stops_no_more_pods_and_restarts_stopped_ones() {
     let (node, logind) = begin(PHASES);
     node.fake.on("StopContainer").about(&id_of(&node, "middle")).hold();
     let high = id_of(&node, "high");
@@ -163,7 +163,7 @@ fn a_cancelled_shutdown_stops_no_more_pods_and_restarts_stopped_ones() {
 }
 
 #[test]
-fn the_inhibitor_is_renewed_after_a_restart_of_logind_or_the_bus() {
+fn inhibitor_is_renewed_after_a_restart_of_logind_or_the_bus() {
     let (node, logind) = begin(PHASES);
     logind.restart();
     logind.wait_for("another inhibitor", |state| (state.held, state.taken) == (1, 2));
@@ -180,7 +180,7 @@ fn the_inhibitor_is_renewed_after_a_restart_of_logind_or_the_bus() {
 }
 
 #[test]
-fn a_forged_shutdown_signal_is_ignored() {
+fn forged_shutdown_signal_is_ignored() {
     let (node, logind) = begin(PHASES);
     logind.lie();
     // The agent handles this message after the forged one.

@@ -43,7 +43,7 @@ fn each_attempt_of_a_start_counts_and_each_failure_and_exit_again() {
 }
 
 #[test]
-fn a_pod_without_the_hosts_users_is_counted_apart() {
+fn pod_without_the_hosts_users_is_counted_apart() {
     let mut node = Node::new();
     node.start_agent();
     node.apply(&Manifest::new("users").container("main", "").spec("hostUsers: false"));

@@ -91,7 +91,7 @@ fn wait_for_errors(node: &Node, claim: impl Fn(&[String]) -> bool) {
 }
 
 #[test]
-fn a_failing_url_stops_no_pod_and_stored_pods_start_without_it() {
+fn failing_url_stops_no_pod_and_stored_pods_start_without_it() {
     let mut node = Node::new();
     let text = Manifest::new("web").container("main", "stays").text();
     let answer = Arc::new(Mutex::new(ok(&text)));

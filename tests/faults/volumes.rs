@@ -23,7 +23,7 @@ fn mount(node: &Node) -> Mount {
 }
 
 #[test]
-fn an_image_volume_is_pulled_by_policy_and_mounted_by_the_runtime() {
+fn image_volume_is_pulled_by_policy_and_mounted_by_the_runtime() {
     let mut node = Node::new();
     node.fake.publish_image(DATA);
     node.start_agent();
@@ -43,7 +43,7 @@ fn an_image_volume_is_pulled_by_policy_and_mounted_by_the_runtime() {
 }
 
 #[test]
-fn a_container_waits_for_its_image_volume_with_a_reason() {
+fn container_waits_for_its_image_volume_with_a_reason() {
     let mut node = Node::new();
     node.start_agent();
     node.apply(&with_image("never", "Never"));

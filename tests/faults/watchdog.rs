@@ -114,7 +114,7 @@ fn stalled() -> (Node, Manager, Held) {
 }
 
 #[test]
-fn a_panic_of_the_last_process_is_shown_and_logged_once() {
+fn panic_of_the_last_process_is_shown_and_logged_once() {
     let mut node = Node::new();
     let path = node.folder().join("pods/coracle/last-panic.json");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -137,7 +137,7 @@ fn a_panic_of_the_last_process_is_shown_and_logged_once() {
 }
 
 #[test]
-fn a_hung_runtime_does_not_stop_the_heartbeat() {
+fn hung_runtime_does_not_stop_the_heartbeat() {
     let (node, manager) = watched(Node::new());
     node.fake.on("*").hang();
     node.remove_manifest("web");
@@ -148,7 +148,7 @@ fn a_hung_runtime_does_not_stop_the_heartbeat() {
 }
 
 #[test]
-fn a_stalled_loop_stops_the_heartbeat_and_the_next_agent_reports_it() {
+fn stalled_loop_stops_the_heartbeat_and_the_next_agent_reports_it() {
     let (mut node, manager, _held) = stalled();
     assert!(!manager.hears("WATCHDOG=1", INTERVAL));
     let before = node.seen("web");
@@ -172,7 +172,7 @@ fn a_stalled_loop_stops_the_heartbeat_and_the_next_agent_reports_it() {
 }
 
 #[test]
-fn the_heartbeat_resumes_after_a_stall() {
+fn heartbeat_resumes_after_a_stall() {
     let (node, manager, held) = stalled();
     drop(held);
     assert!(manager.hears("WATCHDOG=1", PATIENCE));
@@ -183,7 +183,7 @@ fn the_heartbeat_resumes_after_a_stall() {
 }
 
 #[test]
-fn a_suspended_agent_is_identified_by_its_last_heartbeat_and_pods_survive() {
+fn suspended_agent_is_identified_by_its_last_heartbeat_and_pods_survive() {
     let (mut node, manager) = watched(Node::inside(Path::new("/dev/shm")));
     let before = node.seen("web");
     manager.hears_a_beat();
@@ -200,7 +200,7 @@ fn a_suspended_agent_is_identified_by_its_last_heartbeat_and_pods_survive() {
 }
 
 #[test]
-fn a_killed_agent_has_not_stalled() {
+fn killed_agent_has_not_stalled() {
     let (mut node, manager) = watched(Node::inside(Path::new("/dev/shm")));
     manager.hears_a_beat();
     node.kill_agent();
@@ -210,7 +210,7 @@ fn a_killed_agent_has_not_stalled() {
 }
 
 #[test]
-fn a_damaged_stall_record_is_set_aside() {
+fn damaged_stall_record_is_set_aside() {
     let mut node = Node::new();
     let file = stall_file(&node);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -228,7 +228,7 @@ fn device(path: &Path) -> File {
 }
 
 #[test]
-fn the_watchdog_device_is_fed_and_stopped_at_an_orderly_exit() {
+fn watchdog_device_is_fed_and_stopped_at_an_orderly_exit() {
     let mut node = Node::new();
     let path = node.folder().join("watchdog9");
     let mut pipe = device(&path);

@@ -20,8 +20,8 @@ const SETTLE: Duration = Duration::from_secs(5);
 const RENEWALS: usize = 3;
 
 #[test]
-fn a_full_node_starts_its_pods_and_keeps_its_lease() {
-    let name = "a_full_node_starts_its_pods_and_keeps_its_lease";
+fn full_node_starts_its_pods_and_keeps_its_lease() {
+    let name = "full_node_starts_its_pods_and_keeps_its_lease";
     let Some(assets) = Assets::find(name, &[]) else { return };
     let mut cluster = Cluster::with_defaults(assets);
     cluster.node.start_agent();

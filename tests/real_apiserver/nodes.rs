@@ -7,8 +7,8 @@ use super::control_plane::{ADDRESS, Assets};
 use super::node::{NODE_NAME, find_program};
 
 #[test]
-fn a_node_behind_a_proxy_joins() {
-    let Some(assets) = Assets::find("a_node_behind_a_proxy_joins", &[]) else { return };
+fn node_behind_a_proxy_joins() {
+    let Some(assets) = Assets::find("node_behind_a_proxy_joins", &[]) else { return };
     let mut cluster = Cluster::new(assets);
     let folder = cluster.node.folder().to_owned();
     let settings = folder.join("tinyproxy.conf");
@@ -35,8 +35,8 @@ fn a_node_behind_a_proxy_joins() {
 }
 
 #[test]
-fn a_node_joins_with_a_token_and_has_only_node_permissions() {
-    let Some(assets) = Assets::find("a_node_joins_with_a_token_and_has_only_node_permissions", &[]) else {
+fn node_joins_with_a_token_and_has_only_node_permissions() {
+    let Some(assets) = Assets::find("node_joins_with_a_token_and_has_only_node_permissions", &[]) else {
         return;
     };
     let cluster = Cluster::joined(assets);
@@ -82,8 +82,8 @@ fn a_node_joins_with_a_token_and_has_only_node_permissions() {
 }
 
 #[test]
-fn a_restarted_agent_keeps_its_node_object_and_certificate() {
-    let test = "a_restarted_agent_keeps_its_node_object_and_certificate";
+fn restarted_agent_keeps_its_node_object_and_certificate() {
+    let test = "restarted_agent_keeps_its_node_object_and_certificate";
     let Some(assets) = Assets::find(test, &[]) else { return };
     let mut cluster = Cluster::joined(assets);
     let before = cluster.wait_until_ready();

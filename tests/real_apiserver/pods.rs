@@ -75,8 +75,8 @@ fn kubectl_shows_and_follows_container_logs() {
 }
 
 #[test]
-fn a_killed_agent_restarts_no_pod_and_requests_a_new_token() {
-    let Some(assets) = Assets::find("a_killed_agent_restarts_no_pod_and_requests_a_new_token", &[]) else {
+fn killed_agent_restarts_no_pod_and_requests_a_new_token() {
+    let Some(assets) = Assets::find("killed_agent_restarts_no_pod_and_requests_a_new_token", &[]) else {
         return;
     };
     let mut cluster = Cluster::joined(assets);
@@ -96,8 +96,8 @@ fn a_killed_agent_restarts_no_pod_and_requests_a_new_token() {
 }
 
 #[test]
-fn a_config_map_change_reaches_the_pod() {
-    let Some(assets) = Assets::find("a_config_map_change_reaches_the_pod", &[]) else { return };
+fn config_map_change_reaches_the_pod() {
+    let Some(assets) = Assets::find("config_map_change_reaches_the_pod", &[]) else { return };
     let cluster = Cluster::joined(assets);
     cluster.kubectl(&["create", "configmap", "m", "--from-literal=k=one"]);
     let script = "trap exit TERM; while :; do [ \"$(cat /v/k)\" = \"$seen\" ] || { seen=$(cat /v/k); echo $seen; }; sleep 0.1; done";
@@ -123,8 +123,8 @@ fn a_config_map_change_reaches_the_pod() {
 }
 
 #[test]
-fn a_restored_etcd_is_noticed_and_pods_follow_it() {
-    let test = "a_restored_etcd_is_noticed_and_pods_follow_it";
+fn restored_etcd_is_noticed_and_pods_follow_it() {
+    let test = "restored_etcd_is_noticed_and_pods_follow_it";
     let Some(assets) = Assets::find(test, &[]) else { return };
     let mut cluster = Cluster::joined(assets);
     run(&cluster, "web", STAY);

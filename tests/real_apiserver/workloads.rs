@@ -18,8 +18,8 @@ impl Cluster {
 }
 
 #[test]
-fn a_deployment_rolls_out_pod_by_pod() {
-    let Some(assets) = Assets::find("a_deployment_rolls_out_pod_by_pod", &["kube-controller-manager"]) else {
+fn deployment_rolls_out_pod_by_pod() {
+    let Some(assets) = Assets::find("deployment_rolls_out_pod_by_pod", &["kube-controller-manager"]) else {
         return;
     };
     let cluster = Cluster::joined(assets);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_topic_is_not_requested() {
+    fn removed_topic_is_not_requested() {
         let (mut queue, now) = (TopicQueue::default(), Instant::now());
         queue.insert(&"a".into(), topic("x"), now);
         queue.remove(&"a".into(), &topic("x"), now);

@@ -216,7 +216,7 @@ mod tests {
     const NAME: (&str, &str) = ("NodeName", "Predicate NodeName failed: node(s) didn't match the requested node name");
 
     #[test]
-    fn a_pod_whose_log_directory_would_have_too_long_a_name_is_rejected() {
+    fn pod_whose_log_directory_would_have_too_long_a_name_is_rejected() {
         let mut named = pod("123e4567-e89b-12d3-a456-426614174000", "400m");
         named.metadata.namespace = "n".repeat(63);
         named.metadata.name = "p".repeat(154);

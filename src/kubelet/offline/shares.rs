@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_shrinks_always_fits() {
+    fn record_that_shrinks_always_fits() {
         let mut shares = Shares::of([("pod/ns/a/uid", MOST)].into_iter());
         assert!(!shares.replace("pod/ns/a/uid", MOST, MOST + 1));
         assert!(shares.replace("pod/ns/a/uid", MOST, MOST - 1));

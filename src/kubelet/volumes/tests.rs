@@ -373,7 +373,7 @@ fn orphaned_directories_are_removed_and_others_stay() {
 }
 
 #[test]
-fn a_removal_that_hangs_keeps_neither_the_pod_from_ending_nor_its_logs_from_being_removed() {
+fn removal_that_hangs_keeps_neither_the_pod_from_ending_nor_its_logs_from_being_removed() {
     let (_scratch, dirs) = Scratch::new("hangs");
     set_up_now(&with_volume("u1", json!({"emptyDir": {}})), &dirs).unwrap();
     let observed = ObservedPod::new(uid("u1"), "ns", "web");

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_of_the_first_connection_is_the_nodes_own() {
+    fn quarter_of_the_first_connection_is_the_nodes_own() {
         for (streams, tenants) in [(0, 0), (1, 0), (2, 1), (4, 3), (100, 75), (250, 187)] {
             assert_eq!(max_of_tenants(streams, ConnectionRole::First), tenants, "{streams}");
             assert_eq!(max_of_tenants(streams, ConnectionRole::Further), streams);

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_admits_ranks_up_to_its_opening() {
+    fn gate_admits_ranks_up_to_its_opening() {
         let gate = Gate::new(Opening::Shut, None);
         assert!(admitted(&gate).is_empty() && gate.is_shut());
         gate.set(Opening::Round(Rank::Lease));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_quiet_without_admitted_requests() {
+    fn gate_is_quiet_without_admitted_requests() {
         let gate = Gate::new(Opening::Round(Rank::Lease), None);
         let event = gate.waits(Rank::Event);
         assert!(gate.is_quiet(), "its turn has not come");
@@ -348,7 +348,7 @@ mod tests {
 
     /// The budget runs out for events first, then for pods, then for statuses, and for leases last.
     #[test]
-    fn the_budget_runs_out_for_events_first_and_leases_last() {
+    fn budget_runs_out_for_events_first_and_leases_last() {
         use Rank::{Event, Intent, Lease, Node, Status};
 
         let gate = Gate::new(Opening::Open(Event), Some(1_000_000));

@@ -75,7 +75,7 @@ mod tests {
     use crate::protocol::protobuf::encode;
 
     #[test]
-    fn a_lower_version_is_another_history() {
+    fn lower_version_is_another_history() {
         let mut history = History::default();
         let versions = [Some(7), None, Some(7), Some(9), Some(8), Some(8), Some(9)];
         let breaks = versions.map(|version| history.breaks_at(0, version, None));

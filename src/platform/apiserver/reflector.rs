@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_ends_at_its_limit() {
+    fn watch_ends_at_its_limit() {
         let passed = rt::simulate(1, |world| async move {
             let end = rt::now() + Duration::from_secs(1860);
             assert_eq!(until(end, async { Ok(Some(7)) }).await.unwrap(), Some(7));

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_beyond_the_servers_limit_of_streams_is_repeated() {
+    fn request_beyond_the_servers_limit_of_streams_is_repeated() {
         for code in [ErrorCode::PROTOCOL_ERROR, ErrorCode::REFUSED_STREAM] {
             let ending = match code {
                 ErrorCode::REFUSED_STREAM => Ending::NotProcessed,

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_ends_the_initial_events() {
+    fn annotation_ends_the_initial_events() {
         let marked = json!({"metadata": {"annotations": {"k8s.io/initial-events-end": "true"}}});
         assert!(WatchEvent::Bookmark(marked.clone()).ends_initial_events());
         assert!(!WatchEvent::Added(marked).ends_initial_events());

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_is_that_of_the_controllers_own_hierarchy_or_else_of_v2() {
+    fn group_is_that_of_the_controllers_own_hierarchy_or_else_of_v2() {
         check("0::/kubepods/pod1/c\n", Some(("", "kubepods/pod1/c")));
         check("5:cpuacct,cpu:/other\n4:cpuset:/k8s.io/c\n0::/other\n", Some(("cpuset", "k8s.io/c")));
         check("", None);

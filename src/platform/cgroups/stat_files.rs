@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_a_number_or_none() {
+    fn bound_is_a_number_or_none() {
         assert_eq!((bound("4096\n"), bound("max\n"), bound("")), (Some(Bound::At(4096)), Some(Bound::None), None));
         assert_eq!(cpu_max("25000 100000\n"), Some((Bound::At(25_000), 100_000)));
         assert_eq!(cpu_max("max 100000\n"), Some((Bound::None, 100_000)));

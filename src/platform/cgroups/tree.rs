@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_removed_with_its_children() {
+    fn group_is_removed_with_its_children() {
         let root = scratch("remove");
         fs::create_dir_all(root.join("pod1/a/b")).unwrap();
         fs::create_dir_all(root.join("pod1/c")).unwrap();

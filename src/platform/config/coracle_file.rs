@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packaged_file_is_valid_with_and_without_examples() {
+    fn packaged_file_is_valid_with_and_without_examples() {
         let read_text = |text: &str| {
             let path = std::env::temp_dir().join(format!("coracle-sync-{}", std::process::id()));
             std::fs::write(&path, text).unwrap();

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_needs_a_resource_and_paths() {
+    fn rule_needs_a_resource_and_paths() {
         let rule = json!({"resource": "example.com/camera", "paths": ["/dev/video*", "/dev/v4l/by-id/x"]});
         let rules = device_rules(&json!({"devices": [rule]})).unwrap();
         let paths = ["/dev/video*", "/dev/v4l/by-id/x"].map(str::to_owned).to_vec();

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distance_counts_edits() {
+    fn distance_counts_edits() {
         for (left, right, changes) in
             [("", "", 0), ("abc", "abc", 0), ("abc", "", 3), ("", "abc", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)]
         {

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minus_sign_makes_durations_negative_except_zero() {
+    fn minus_sign_makes_durations_negative_except_zero() {
         assert_eq!(parse("-1m"), Some(SignedDuration { negative: true, size: Duration::from_secs(60) }));
         assert_eq!(parse("-0s"), Some(SignedDuration { negative: false, size: Duration::ZERO }));
     }

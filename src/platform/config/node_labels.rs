@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_later_of_duplicate_labels_wins() {
+    fn later_of_duplicate_labels_wins() {
         let labels = parse("a=b, example.com/c=,a=d,node.kubernetes.io/e=f,topology.kubernetes.io/zone=g").unwrap();
         let labels: Vec<(&str, &str)> = labels.iter().map(|(key, value)| (key, value.as_str())).collect();
         let expected =

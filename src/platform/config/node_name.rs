@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn an_override_is_only_trimmed_and_lowered() {
+    fn override_is_only_trimmed_and_lowered() {
         assert_eq!(from_override(" Node-1 "), Some("node-1".to_owned()));
         assert_eq!(from_override("my_node"), None);
         assert_eq!(from_override("a..b"), None);

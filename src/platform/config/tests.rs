@@ -104,7 +104,7 @@ mod refusals;
 mod upstream;
 
 #[test]
-fn an_empty_command_line_gives_the_defaults() {
+fn empty_command_line_gives_the_defaults() {
     assert_eq!(loaded(&[]), (defaults(), vec![]));
     assert_eq!(file_loaded(""), (defaults(), vec![]));
 }
@@ -239,7 +239,7 @@ fn zero_means_the_default() {
 }
 
 #[test]
-fn a_period_is_at_least_a_second() {
+fn period_is_at_least_a_second() {
     let (config, warnings) = file_loaded(
         r#""syncFrequency":"1ns","fileCheckFrequency":"1ms","runtimeRequestTimeout":"1ns","httpCheckFrequency":"1us",
            "nodeStatusReportFrequency":"1ns""#,
@@ -319,7 +319,7 @@ fn help_and_version_read_no_files() {
 }
 
 #[test]
-fn the_shipped_configuration_shows_the_defaults() {
+fn shipped_configuration_shows_the_defaults() {
     let shipped = include_str!("../../../systemd/config.yaml");
     // Commented-out settings have no space after the `#`; prose does.
     let uncommented = shipped.lines().map(|line| match line.strip_prefix('#') {

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pid_is_found_among_other_fields() {
+    fn pid_is_found_among_other_fields() {
         check(r#"{"sandboxID":"1f","pid":4711,"removing":false,"config":{"pid":1}}"#, Some(4711));
         check(r#"{"sandboxID":"1f","pid":4711,"runtimeSpec":{"process":{"args":["\u00e9"]}}}"#, Some(4711));
     }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sandbox_image_is_found() {
+    fn sandbox_image_is_found() {
         let image = |config: &str| {
             let info = SortedMap::from([("config".to_owned(), config.to_owned())]);
             StatusResponse { info, ..StatusResponse::default() }.sandbox_image()

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_before_the_rename_leaves_the_old_content() {
+    fn crash_before_the_rename_leaves_the_old_content() {
         let folder = Folder::new("crash");
         let path = folder.0.join("a.yaml");
         write(&path, b"old").unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_over_the_limit_is_an_error() {
+    fn file_over_the_limit_is_an_error() {
         let folder = Folder::new("limit");
         let path = folder.0.join("a");
         write(&path, b"four").unwrap();

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_and_its_folder_created() {
+    fn file_is_replaced_and_its_folder_created() {
         let dir = std::env::temp_dir().join(format!("coracle-replace-{}", std::process::id()));
         let path = dir.join("inner/state.json");
         let results =

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_interface_is_not_up() {
+    fn missing_interface_is_not_up() {
         assert!(!is_up("no-such-link") && !is_up("..") && !is_up(""));
         assert_eq!(is_up("lo"), std::fs::read_to_string("/sys/class/net/lo/flags").unwrap().trim() == "0x9");
     }

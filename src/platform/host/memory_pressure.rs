@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_psi_file_is_an_error() {
+    fn missing_psi_file_is_an_error() {
         let error = MemoryStalls::watch(Path::new("/nowhere/memory")).err().map(|error| error.kind());
         assert_eq!(error, Some(io::ErrorKind::NotFound));
     }

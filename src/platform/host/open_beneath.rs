@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fallback_resolves_as_openat2_does() {
+    fn fallback_resolves_as_openat2_does() {
         let top = volume("same");
         let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
         for (outside, resolve) in [(Outside::Refused, ResolveFlags::BENEATH), (Outside::IsRoot, ResolveFlags::IN_ROOT)]

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exit_of_a_process_is_noticed() {
+    fn exit_of_a_process_is_noticed() {
         let mut child = Command::new("sleep").arg("100").spawn().expect("sleep is there");
         let pid = child.id();
         rt::block_on(async move {
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_process_counts_as_exited() {
+    fn missing_process_counts_as_exited() {
         let mut child = Command::new("true").spawn().expect("true is there");
         let pid = child.id();
         child.wait().expect("it ends by itself");

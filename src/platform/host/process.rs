@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_age_is_between_zero_and_the_uptime() {
+    fn age_is_between_zero_and_the_uptime() {
         let age = age(std::process::id()).expect("procfs is there");
         let up = clock::uptime();
         assert!(age <= up, "{age:?} of {up:?}");

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removal_that_hangs_is_waited_for_once() {
+    fn removal_that_hangs_is_waited_for_once() {
         let soon = || rt::now() + Duration::from_millis(20);
         rt::block_on(async {
             let removals = Removals::default();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_mounts_is_never_removed() {
+    fn content_of_mounts_is_never_removed() {
         let top = scratch("mount");
         let (kept, gone) = (top.join("kept"), top.join("gone/bound"));
         fs::create_dir_all(&kept).unwrap();

@@ -110,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interrupted_wait_is_retried() {
+    fn interrupted_wait_is_retried() {
         let mut results = [Err(nix::Error::EINTR), Err(nix::Error::EINTR), Ok(Signal::SIGTERM)].into_iter();
         assert_eq!(wait(|| results.next().unwrap()), Ok(Signal::SIGTERM));
         assert_eq!(wait(|| Err(nix::Error::EINVAL)), Err(nix::Error::EINVAL));
     }
 
     #[test]
-    fn a_hanging_last_write_does_not_block_the_exit() {
+    fn hanging_last_write_does_not_block_the_exit() {
         let (release, released) = mpsc::channel::<()>();
         let hangs = start(move || {
             let _ = released.recv();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forced_exit_writes_to_an_open_device() {
+    fn forced_exit_writes_to_an_open_device() {
         let last = LastWrite(Mutex::new(None));
         last.write();
         let (mut reader, writer) = UnixStream::pair().unwrap();

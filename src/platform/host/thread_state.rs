@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_main_thread_has_a_state() {
+    fn main_thread_has_a_state() {
         assert!(!of_main_thread().state.is_empty());
     }
 }

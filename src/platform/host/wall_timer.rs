@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_while_arming_counts_as_set() {
+    fn clock_set_while_arming_counts_as_set() {
         assert!(matches!(is_armed::<()>(Err(Errno::CANCELED)), Ok(false)));
         assert!(matches!(is_armed(Ok(())), Ok(true)));
         assert!(is_armed::<()>(Err(Errno::PERM)).is_err());

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_abandoned_lookup_keeps_its_slot() {
+    fn abandoned_lookup_keeps_its_slot() {
         let free = rt::simulate(1, |world| async move {
             world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
             let dialer = Dialer::new().of_pod("a");

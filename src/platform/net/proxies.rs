@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_selects_the_variable() {
+    fn scheme_selects_the_variable() {
         for (variables, url, expected) in [
             (&[][..], "https://h/", None),
             (&[("HTTPS_PROXY", "http://p:1")][..], "https://h/", Some("http://p:1")),

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_header_removes_the_default() {
+    fn empty_header_removes_the_default() {
         check(&[("Accept", ""), ("User-Agent", "")], &["Host: 10.0.0.1:81"]);
     }
 

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_proxy_and_answer_without_password() {
+    fn refusal_names_proxy_and_answer_without_password() {
         for (answer, line) in [
             ("HTTP/1.1 403 Forbidden\r\n\r\n", "proxy http://p:1: refused to connect to api:6443: 403 Forbidden"),
             ("HTTP/1.1 407 \r\n\r\n", "proxy http://p:1: refused to connect to api:6443: 407"),

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_behind_does_not_prevent_connecting() {
+    fn clock_behind_does_not_prevent_connecting() {
         check(&[], "board-1", 0, true);
         check(&[], "board-1", MADE, true);
         let own = [CertificateDer::from_pem_slice(SERVER).unwrap()];
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_counts_unless_it_is_behind() {
+    fn clock_counts_unless_it_is_behind() {
         for (clock, floor, latest, shown, expected) in [
             (7, 5, 0, Some(9), 7),
             (5, 5, 0, Some(9), 5),

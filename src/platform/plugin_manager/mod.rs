@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changing_directory_is_scanned_ten_times_a_second() {
+    fn changing_directory_is_scanned_ten_times_a_second() {
         let rounds = rt::simulate(1, |world| async move {
             let mut rounds = 0;
             while world.passed() < Duration::from_secs(1) {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_after_a_pause_is_scanned_at_once() {
+    fn change_after_a_pause_is_scanned_at_once() {
         let waited = rt::simulate(1, |world| async move {
             let looked = rt::now();
             rt::sleep(Duration::from_secs(5)).await;

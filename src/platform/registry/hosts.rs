@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_registry_among_its_mirrors_is_asked_once() {
+    fn registry_among_its_mirrors_is_asked_once() {
         let file = "server = \"http://r:5000\"\n[host.\"http://r:5000\"]\n";
         let all = mirrors("r:5000", Some(file), Path::new("/d"));
         assert_eq!(

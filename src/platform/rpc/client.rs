@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_socket_ends_the_back_off() {
+    fn new_socket_ends_the_back_off() {
         let (client, folder) = patient("comes");
         let answer = rt::block_on(async {
             let call = || client.unary("/test/Echo", b"x".to_vec(), HOUR);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_during_back_off_reports_the_last_error() {
+    fn call_during_back_off_reports_the_last_error() {
         let (client, _) = patient("tells");
         rt::block_on(async {
             for _ in 0..2 {

@@ -194,7 +194,7 @@ mod tests {
     use crate::platform::rpc::{Client, Reply, Server, handler};
 
     #[test]
-    fn a_quarter_of_the_first_connection_is_the_nodes_own() {
+    fn quarter_of_the_first_connection_is_the_nodes_own() {
         for (streams, tenants) in [(0, 0), (1, 0), (2, 1), (4, 3), (100, 75), (4_000_000_000, 3_000_000_000)] {
             assert_eq!(max_of_tenants(streams, ConnectionRole::First), tenants, "{streams}");
             assert_eq!(max_of_tenants(streams, ConnectionRole::Further), streams);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dripping_peer_does_not_block_deadlines() {
+    fn dripping_peer_does_not_block_deadlines() {
         rt::block_on(async {
             let (mut ours, _theirs) = UnixStream::pair().unwrap();
             let listener = Listener::default();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_waiter_removes_its_waker() {
+    fn dropped_waiter_removes_its_waker() {
         let signal = Signal::default();
         let task = Arc::new(Nothing);
         let waker = Waker::from(Arc::clone(&task));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_wakes_every_waiter() {
+    fn change_wakes_every_waiter() {
         let signal = Signal::default();
         let mut context = Context::from_waker(Waker::noop());
         let (mut first, mut second) = (pin!(signal.beyond(0)), pin!(signal.beyond(0)));

@@ -159,12 +159,12 @@ mod tests {
     fn nothing(_: &Path) {}
 
     #[test]
-    fn a_new_socket_is_noticed() {
+    fn new_socket_is_noticed() {
         check("s", &[(nothing, false), (|path| make(&path.with_file_name("other")), false), (make, true)]);
     }
 
     #[test]
-    fn a_stale_socket_is_not_new() {
+    fn stale_socket_is_not_new() {
         check("s", &[(make, false), (nothing, false), (remove, false), (make, true)]);
         check("s", &[(make, false), (make_another, true)]);
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_created_before_the_watch_is_noticed() {
+    fn socket_created_before_the_watch_is_noticed() {
         let folder = Folder::new();
         let path = folder.0.join("s");
         let old = Identity::of(&path);

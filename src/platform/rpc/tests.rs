@@ -124,7 +124,7 @@ fn many_calls_at_once_share_one_connection() {
 }
 
 #[test]
-fn a_message_larger_than_the_windows_arrives() {
+fn message_larger_than_the_windows_arrives() {
     with_server(echo(), async |client: Client| {
         let large: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
         assert!(client.unary(ECHO, large.clone(), LONG).await.unwrap() == large);
@@ -133,7 +133,7 @@ fn a_message_larger_than_the_windows_arrives() {
 }
 
 #[test]
-fn a_handler_sees_method_message_and_timeout() {
+fn handler_sees_method_message_and_timeout() {
     let seen = Rc::new(RefCell::new(None));
     let put = Rc::clone(&seen);
     let handler = handler(move |request| {
@@ -180,7 +180,7 @@ fn streamed_messages_arrive_in_order() {
 }
 
 #[test]
-fn a_stream_error_follows_earlier_messages() {
+fn stream_error_follows_earlier_messages() {
     let handler = handler(|_| async {
         let (sender, receiver) = async_channel::bounded(2);
         sender.try_send(Ok(b"one".to_vec())).unwrap();
@@ -198,7 +198,7 @@ fn a_stream_error_follows_earlier_messages() {
 }
 
 #[test]
-fn a_slow_stream_reader_blocks_only_its_sender() {
+fn slow_stream_reader_blocks_only_its_sender() {
     let sent = Rc::new(Cell::new(0));
     let count = Rc::clone(&sent);
     let sending = Rc::new(RefCell::new(None));
@@ -230,7 +230,7 @@ fn a_slow_stream_reader_blocks_only_its_sender() {
 }
 
 #[test]
-fn a_timed_out_call_stops_its_handler() {
+fn timed_out_call_stops_its_handler() {
     let (handler, stopped) = hanging();
     with_server(handler, async |client: Client| {
         // Enough to connect first on a busy machine.
@@ -244,7 +244,7 @@ fn a_timed_out_call_stops_its_handler() {
 }
 
 #[test]
-fn a_dropped_call_stops_only_its_handler() {
+fn dropped_call_stops_only_its_handler() {
     let (hang, stopped) = hanging();
     let handler = handler(move |request| {
         let hang = hang.clone();
@@ -264,7 +264,7 @@ fn a_dropped_call_stops_only_its_handler() {
 }
 
 #[test]
-fn a_dropped_stream_stops_its_sender() {
+fn dropped_stream_stops_its_sender() {
     let (told, stopped) = async_channel::bounded::<()>(1);
     let sending = Rc::new(RefCell::new(None));
     let handler = handler(move |_| {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_has_at_most_two_running_jobs() {
+    fn owner_has_at_most_two_running_jobs() {
         assert_eq!(started(&[("a", 1), ("a", 2), ("a", 3), ("b", 4)]), [1, 4, 2]);
     }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_job_waits_since_its_arrival() {
+    fn oldest_job_waits_since_its_arrival() {
         let (mut queue, now) = (JobQueue::new(4, 2), Instant::now());
         assert_eq!(queue.oldest(now), None);
         queue.push(None, 1, now);

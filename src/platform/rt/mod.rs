@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_task_is_cancelled() {
+    fn dropped_task_is_cancelled() {
         let (sender, receiver) = async_channel::bounded::<()>(1);
         block_on(async {
             let task = spawn(async move {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_future_is_elapsed() {
+    fn late_future_is_elapsed() {
         let never = std::future::pending::<()>();
         assert_eq!(block_on(deadline(Duration::from_millis(1), never)), Err(Elapsed));
         assert_eq!(block_on(deadline(Duration::from_secs(5), async { 7 })), Ok(7));

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_black_hole_is_silent_until_it_ends() {
+    fn black_hole_is_silent_until_it_ends() {
         let back = simulate(4, |world| async move {
             let host = world.network.host("/echo");
             let _serving = serve(&host);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_timer_is_removed() {
+    fn dropped_timer_is_removed() {
         block_on(async {
             for _ in 0..3 {
                 let long = async { Timer::after(Duration::from_secs(3600)).await };

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spinning_task_is_detected() {
+    fn spinning_task_is_detected() {
         let ended = simulate(1, |_| async {
             sleep(Duration::from_secs(5)).await;
             loop {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadlock_is_detected() {
+    fn deadlock_is_detected() {
         assert_eq!(simulate(1, |_| std::future::pending::<()>()), Err(Stuck::Waits { at: Duration::ZERO }));
     }
 
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_determines_the_task_order() {
+    fn seed_determines_the_task_order() {
         let orders: Vec<_> = (0..20).map(order).collect();
         assert_eq!(orders, (0..20).map(order).collect::<Vec<_>>());
         assert!(orders.iter().any(|other| *other != orders[0]));

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_taken_once_complete() {
+    fn message_is_taken_once_complete() {
         let mut framed = frame_message(b"hello".to_vec()).unwrap();
         framed.extend(b"next");
         for end in 0..10 {
@@ -70,18 +70,18 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_message_is_a_message() {
+    fn empty_message_is_a_message() {
         assert_eq!(take_message(&[0; 5], 0), Ok(Some((&[][..], 5))));
     }
 
     #[test]
-    fn a_message_over_the_limit_is_refused_early() {
+    fn message_over_the_limit_is_refused_early() {
         assert_eq!(take_message(&[0, 0, 0, 0, 9], 9), Ok(None));
         assert_eq!(take_message(&[0, 0, 0, 0, 10], 9), Err(FramingError::TooLong { len: 10, limit: 9 }));
     }
 
     #[test]
-    fn a_compressed_message_is_refused() {
+    fn compressed_message_is_refused() {
         assert_eq!(take_message(&[1, 0, 0, 0, 0], 9), Err(FramingError::Compressed));
     }
 }

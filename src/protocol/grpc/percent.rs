@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_escape_stays_as_it_is() {
+    fn malformed_escape_stays_as_it_is() {
         assert_eq!(decode(b"100%"), "100%");
         assert_eq!(decode(b"%4"), "%4");
         assert_eq!(decode(b"%zz%41"), "%zzA");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undefined_code_is_unknown() {
+    fn undefined_code_is_unknown() {
         for number in ["17", "", "-1", "x", "00"] {
             let fields = [Field::new("grpc-status", number)];
             assert_eq!(Status::of_trailers(&fields), Some(Status::new(Code::Unknown, "")));

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_timeout_is_none() {
+    fn malformed_timeout_is_none() {
         for text in ["", "S", "1", "1s", "-1S", "1.5S", "123456789S", " 1S"] {
             assert_eq!(read_timeout(text.as_bytes()), None, "{text:?}");
         }

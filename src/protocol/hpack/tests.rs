@@ -215,7 +215,7 @@ fn huffman_padding_is_less_than_a_byte_of_ones() {
 }
 
 #[test]
-fn the_huffman_end_of_string_symbol_is_refused() {
+fn huffman_end_of_string_symbol_is_refused() {
     huffman_refuses(&[0xff, 0xff, 0xff, 0xff]);
     huffman_refuses(&[0xff, 0xff, 0xff, 0xfc]);
 }
@@ -226,7 +226,7 @@ fn refuses(block: &[u8], error: Error) {
 }
 
 #[test]
-fn a_truncated_block_is_refused() {
+fn truncated_block_is_refused() {
     let block = bytes("828684418cf1e3c2e5f23a6ba0ab90f4ff");
     for end in 4..block.len() {
         refuses(&block[..end], Error::Truncated);
@@ -234,26 +234,26 @@ fn a_truncated_block_is_refused() {
 }
 
 #[test]
-fn an_index_beyond_both_tables_is_refused() {
+fn index_beyond_both_tables_is_refused() {
     refuses(&[0x80], Error::UnknownIndex);
     refuses(&[0x80 | 62], Error::UnknownIndex);
     refuses(&[0x40 | 62, 1, b'x'], Error::UnknownIndex);
 }
 
 #[test]
-fn an_integer_that_never_ends_is_refused() {
+fn integer_that_never_ends_is_refused() {
     refuses(&[0xff, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00], Error::IntegerTooLarge);
     refuses(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], Error::IntegerTooLarge);
 }
 
 #[test]
-fn a_table_size_above_the_announced_one_is_refused() {
+fn table_size_above_the_announced_one_is_refused() {
     // 4097 with a five-bit prefix.
     refuses(&[0x3f, 0xe2, 0x1f], Error::TableSize);
 }
 
 #[test]
-fn a_table_size_after_the_first_field_is_refused() {
+fn table_size_after_the_first_field_is_refused() {
     refuses(&[0x82, 0x20], Error::TableSize);
 }
 
@@ -266,14 +266,14 @@ fn shrinking_the_table_evicts_the_oldest_fields() {
 }
 
 #[test]
-fn a_field_larger_than_the_table_empties_it() {
+fn field_larger_than_the_table_empties_it() {
     let mut decoder = Decoder::new(40, 65536);
     decodes(&mut decoder, "4001610162", &["a: b"], &["a: b"], 34);
     decodes(&mut decoder, "40016109626262626262626262", &["a: bbbbbbbbb"], &[], 0);
 }
 
 #[test]
-fn a_list_over_its_limit_is_cut_and_the_tables_stay_in_step() {
+fn list_over_its_limit_is_cut_and_the_tables_stay_in_step() {
     let mut decoder = Decoder::new(4096, 70);
     let decoded = decoder.decode(&bytes("4001610162 4001630164 4001650166 be")).unwrap();
     assert_eq!(decoded, Decoded { fields: fields(&["a: b", "c: d"]), cut: true });
@@ -281,7 +281,7 @@ fn a_list_over_its_limit_is_cut_and_the_tables_stay_in_step() {
 }
 
 #[test]
-fn the_encoder_matches_rfc_7541_c_4_1() {
+fn encoder_matches_rfc_7541_c_4_1() {
     let mut encoder = Encoder::new(4096);
     let list = fields(&[":method: GET", ":scheme: http", ":path: /", ":authority: www.example.com"]);
     let mut block = Vec::new();
@@ -290,7 +290,7 @@ fn the_encoder_matches_rfc_7541_c_4_1() {
 }
 
 #[test]
-fn a_repeated_request_takes_one_byte_per_field() {
+fn repeated_request_takes_one_byte_per_field() {
     let mut encoder = Encoder::new(4096);
     let list = fields(&[":method: POST", ":path: /a.b/C", "content-type: application/grpc", "te: trailers"]);
     let mut block = Vec::new();

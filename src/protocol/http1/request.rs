@@ -248,7 +248,7 @@ mod tests {
     const WHOLE: &[u8] = b"GET /healthz?verbose HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\n\r\n";
 
     #[test]
-    fn a_request_is_partial_until_its_empty_line() {
+    fn request_is_partial_until_its_empty_line() {
         for cut in 0..WHOLE.len() {
             assert_eq!(Request::take(&WHOLE[..cut]), Ok(None), "{cut}");
         }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_request_is_refused_at_the_limit() {
+    fn endless_request_is_refused_at_the_limit() {
         assert_eq!(Request::take(&vec![b'X'; MOST_HEAD + 2]), Ok(None));
         assert_eq!(Request::take(&vec![b'X'; MOST_HEAD + 3]), Err(Refusal::TooLong));
         let headers = "A: b\r\n".repeat(MOST_HEADERS);

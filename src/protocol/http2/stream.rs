@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_closes_once_both_sides_have_ended() {
+    fn stream_closes_once_both_sides_have_ended() {
         let ended = |first, second| State::Open.next(first).next(second);
         assert_eq!(ended(Input::EndSent, Input::EndReceived), State::Closed);
         assert_eq!(ended(Input::EndReceived, Input::EndSent), State::Closed);

@@ -113,7 +113,7 @@ fn packed_unpacked_and_mixed_lists_decode() {
 }
 
 #[test]
-fn the_last_value_of_a_field_wins() {
+fn last_value_of_a_field_wins() {
     let message = read(b"\x08\x01\x12\x01a\x08\x02\x12\x00\x38\x02\x38\x01").unwrap();
     assert_eq!((message.small, message.text.as_str(), message.colour), (2, "", Colour::Green));
 }
@@ -126,7 +126,7 @@ fn repeated_occurrences_of_a_message_are_merged() {
 }
 
 #[test]
-fn the_last_map_entry_of_a_key_wins() {
+fn last_map_entry_of_a_key_wins() {
     let message = read(b"\x32\x06\x0a\x01k\x12\x01a\x32\x06\x12\x01b\x0a\x01k\x32\x00\x32\x03\x0a\x01n").unwrap();
     let entries: Vec<_> = message.map.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(entries, [("", ""), ("k", "b"), ("n", "")]);

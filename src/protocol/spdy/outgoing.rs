@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zlib_header_is_valid() {
+    fn zlib_header_is_valid() {
         assert_eq!(u16::from_be_bytes([ZLIB_HEAD[0], ZLIB_HEAD[1]]) % 31, 0);
         assert_eq!(ZLIB_HEAD[1] & 0x20, 0x20, "a dictionary is named");
     }

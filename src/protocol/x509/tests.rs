@@ -66,7 +66,7 @@ fn both_time_formats_are_parsed() {
 }
 
 #[test]
-fn the_time_format_depends_on_the_year() {
+fn time_format_depends_on_the_year() {
     for (text, form, written) in [
         ("2049-12-31T23:59:59Z", tag::UTC_TIME, "491231235959Z"),
         ("2050-01-01T00:00:00Z", tag::GENERALIZED_TIME, "20500101000000Z"),

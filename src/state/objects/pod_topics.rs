@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_complete_after_the_last_answer() {
+    fn pod_is_complete_after_the_last_answer() {
         let mut known = PodTopics::default();
         known.set(&pod("a"), topics(&["x", "y"]), |topic| *topic == self::topic("y"));
         assert_eq!(known.is_complete(&"a".into()), Some(false));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_may_add_topics_makes_its_pods_incomplete() {
+    fn answer_that_may_add_topics_makes_its_pods_incomplete() {
         let mut known = PodTopics::default();
         let (a, b) = (pod("a"), pod("b"));
         known.set(&a, topics(&["x", "y"]), |_| true);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_stays_while_any_pod_needs_it() {
+    fn topic_stays_while_any_pod_needs_it() {
         let mut known = PodTopics::default();
         known.set(&pod("a"), topics(&["x", "y"]), |_| true);
         known.set(&pod("b"), topics(&["y", "z"]), |_| true);

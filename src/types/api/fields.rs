@@ -185,7 +185,7 @@ mod tests {
     use crate::types::api::Pod;
 
     #[test]
-    fn the_walk_reaches_the_last_field_of_a_pod() {
+    fn walk_reaches_the_last_field_of_a_pod() {
         let fields = fields_of::<Pod>();
         let kind = |path: &str| fields.iter().find(|field| field.written() == path).map(|field| field.kind);
         assert_eq!(kind("spec.containers"), Some(Kind::List));

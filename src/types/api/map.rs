@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inserted_entry_stays_until_removed() {
+    fn inserted_entry_stays_until_removed() {
         let mut map = Map::new();
         assert_eq!(map.insert("x", 1), None);
         assert_eq!(map.insert("x", 2), Some(1));

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_one_line_a_key_quoted_as_in_go() {
+    fn map_is_one_line_a_key_quoted_as_in_go() {
         let field = |path| metadata_field(&pod(), path).unwrap();
         assert_eq!(field("metadata.labels"), "app=\"golden\"\ncase=\"13\"");
         assert_eq!(
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_names_its_container() {
+    fn file_names_its_container() {
         let field = |container: &str| {
             let field = json!({"containerName": container, "resource": "limits.memory", "divisor": "1Mi"});
             let pod = pod();

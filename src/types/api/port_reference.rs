@@ -44,7 +44,7 @@ mod tests {
     use crate::types::api::ContainerPort;
 
     #[test]
-    fn a_port_name_precedes_a_number_in_quotes() {
+    fn port_name_precedes_a_number_in_quotes() {
         let port = |name: &str, container_port| ContainerPort {
             name: name.to_owned(),
             container_port,

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_safe_sysctl_needs_a_minimum_kernel() {
+    fn safe_sysctl_needs_a_minimum_kernel() {
         assert_eq!(kernel_version("6.1.0-18-amd64\n"), (6, 1));
         assert_eq!(kernel_version("4.14-rc1"), (4, 14));
         assert_eq!(kernel_version(""), (0, 0));

@@ -73,7 +73,7 @@ fn static_pods_come_from_any_source_but_the_api_server() {
 }
 
 #[test]
-fn a_pod_stays_small_in_memory() {
+fn pod_stays_small_in_memory() {
     // A promise bounds the memory per pod at thirty pods.
     assert!(size_of::<Pod>() <= 1400, "{}", size_of::<Pod>());
     assert!(size_of::<Container>() <= 480, "{}", size_of::<Container>());
@@ -209,7 +209,7 @@ fn every_volume_source_is_written_under_its_own_key() {
 }
 
 #[test]
-fn a_medium_is_read_and_written() {
+fn medium_is_read_and_written() {
     for (text, medium) in [
         ("", StorageMedium::Disk),
         ("Memory", StorageMedium::Memory),

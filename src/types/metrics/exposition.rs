@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_has_one_head_and_is_omitted_when_empty() {
+    fn family_has_one_head_and_is_omitted_when_empty() {
         let mut page = Exposition::default();
         page.family("empty", Kind::Gauge, "Nothing.");
         page.family("some_total", Kind::Counter, "Some.");

@@ -34,7 +34,7 @@ impl Joined {
 }
 
 #[test]
-fn a_pod_waits_for_attachment_and_the_volume_stays_in_use() {
+fn pod_waits_for_attachment_and_the_volume_stays_in_use() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
@@ -99,7 +99,7 @@ fn volume_limits_are_refreshed_when_the_csi_driver_object_asks_for_it() {
 
 /// Takes as long as upstream's volume wait of two minutes and three seconds.
 #[test]
-fn a_pod_exceeding_volume_limits_is_rejected_and_the_limit_is_updated() {
+fn pod_exceeding_volume_limits_is_rejected_and_the_limit_is_updated() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();

@@ -12,7 +12,7 @@ const PUBLISH: [&str; 2] = ["NodeStageVolume", "NodePublishVolume"];
 const UNPUBLISH: [&str; 2] = ["NodeUnpublishVolume", "NodeUnstageVolume"];
 
 #[test]
-fn a_pod_waits_for_its_driver_at_start_and_at_termination() {
+fn pod_waits_for_its_driver_at_start_and_at_termination() {
     let joined = Joined::with_volume();
     joined.api.create(&claiming("web"));
     joined.wait_for_event(&format!(
@@ -74,7 +74,7 @@ fn every_failed_driver_call_is_retried() {
 }
 
 #[test]
-fn an_agent_killed_in_any_driver_call_resumes() {
+fn agent_killed_in_any_driver_call_resumes() {
     let mut joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     let restart = |joined: &mut Joined| {
@@ -101,7 +101,7 @@ fn an_agent_killed_in_any_driver_call_resumes() {
 }
 
 #[test]
-fn a_pod_with_a_volume_starts_after_an_offline_reboot() {
+fn pod_with_a_volume_starts_after_an_offline_reboot() {
     let mut joined = Joined::with_volume();
     joined.api.create(&json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "default"},
@@ -121,7 +121,7 @@ fn a_pod_with_a_volume_starts_after_an_offline_reboot() {
 }
 
 #[test]
-fn a_terminating_pod_does_not_wait_for_a_hung_driver() {
+fn terminating_pod_does_not_wait_for_a_hung_driver() {
     let joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     for (method, name) in PUBLISH.into_iter().zip(["stage", "publish"]) {
@@ -134,7 +134,7 @@ fn a_terminating_pod_does_not_wait_for_a_hung_driver() {
 }
 
 #[test]
-fn a_driver_that_dies_in_any_call_is_called_again() {
+fn driver_that_dies_in_any_call_is_called_again() {
     let joined = Joined::with_volume();
     let mut driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     let steps = PUBLISH.into_iter().chain(UNPUBLISH).zip(ALL_IN_ORDER);

@@ -76,7 +76,7 @@ impl Joined {
 }
 
 #[test]
-fn a_volume_is_expanded_before_and_during_use() {
+fn volume_is_expanded_before_and_during_use() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     joined.leave_to_node("2Gi");
     joined.api.create(&claiming("web"));
@@ -135,7 +135,7 @@ fn expansion_by_another_node_is_applied_once_for_all_pods() {
 }
 
 #[test]
-fn a_failed_expansion_shows_in_the_claim_and_blocks_no_pod() {
+fn failed_expansion_shows_in_the_claim_and_blocks_no_pod() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     driver.fail("NodeExpandVolume");
     joined.leave_to_node("2Gi");
@@ -163,7 +163,7 @@ fn a_failed_expansion_shows_in_the_claim_and_blocks_no_pod() {
 }
 
 #[test]
-fn a_read_only_volume_is_not_expanded() {
+fn read_only_volume_is_not_expanded() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     joined.leave_to_node("2Gi");
     let claim = json!({"claimName": "data", "readOnly": true});
@@ -195,7 +195,7 @@ fn expansion_refused_in_use_is_retried_when_the_volume_is_unused() {
 }
 
 #[test]
-fn a_terminating_pod_does_not_wait_for_an_expansion() {
+fn terminating_pod_does_not_wait_for_an_expansion() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     driver.hang("NodeExpandVolume");
     joined.api.create(&claiming("web"));
@@ -210,7 +210,7 @@ fn a_terminating_pod_does_not_wait_for_an_expansion() {
 }
 
 #[test]
-fn a_starting_pod_waits_only_briefly_for_its_claim() {
+fn starting_pod_waits_only_briefly_for_its_claim() {
     let (joined, driver) = Joined::with_growing_volume("1s");
     driver.let_wait("NodePublishVolume");
     joined.api.create(&claiming("web"));

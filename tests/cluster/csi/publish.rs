@@ -15,7 +15,7 @@ use crate::csi_driver::messages::AccessType;
 use crate::csi_driver::{Call, Driver, NAME, STAGE_UNSTAGE_VOLUME, VOLUME_MOUNT_GROUP};
 
 #[test]
-fn a_volume_is_staged_published_and_removed_in_order() {
+fn volume_is_staged_published_and_removed_in_order() {
     let joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     let object = joined.api.wait(CSI_NODE, "the driver to be told of", |node| !node["spec"]["drivers"].is_null());
@@ -68,7 +68,7 @@ fn a_volume_is_staged_published_and_removed_in_order() {
 }
 
 #[test]
-fn an_inline_volume_is_published_without_staging_and_with_pod_info() {
+fn inline_volume_is_published_without_staging_and_with_pod_info() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
@@ -131,7 +131,7 @@ fn two_pods_share_the_staged_volume_and_the_last_unstages_it() {
 }
 
 #[test]
-fn a_read_write_once_pod_volume_passes_to_the_next_pod() {
+fn read_write_once_pod_volume_passes_to_the_next_pod() {
     let joined = Joined::with_volume();
     let modes = json!({"spec": {"accessModes": ["ReadWriteOncePod"]}});
     joined.api.patch("/api/v1/persistentvolumes/disk", &modes);
@@ -192,7 +192,7 @@ fn requires_republish_repeats_the_call_and_failures_keep_the_volume() {
 }
 
 #[test]
-fn an_ephemeral_volume_requires_a_claim_owned_by_its_pod() {
+fn ephemeral_volume_requires_a_claim_owned_by_its_pod() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();

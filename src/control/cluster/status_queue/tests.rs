@@ -154,7 +154,7 @@ fn watch_that_confirms_the_denial_is_not_doubted() {
 }
 
 #[test]
-fn a_pod_denied_again_and_again_is_doubted_ever_more_rarely() {
+fn pod_denied_again_and_again_is_doubted_ever_more_rarely() {
     let mut now = Instant::now();
     let mut reports = denied(now);
     for times in [2, 4, 8] {

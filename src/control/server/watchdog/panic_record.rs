@@ -143,8 +143,7 @@ mod tests {
     use super::*;
 
     const VARIABLE: &str = "CORACLE_TEST_PANICS_BELOW";
-    const TEST: &str =
-        "control::server::watchdog::panic_record::tests::the_first_panic_of_a_process_is_known_to_the_next";
+    const TEST: &str = "control::server::watchdog::panic_record::tests::first_panic_of_a_process_is_known_to_the_next";
 
     struct Folder(PathBuf);
 
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_panic_of_a_process_is_known_to_the_next() {
+    fn first_panic_of_a_process_is_known_to_the_next() {
         if let Some(folder) = std::env::var_os(VARIABLE) {
             panic_twice(Path::new(&folder));
         }
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_reported_at_one_start_only() {
+    fn panic_is_reported_at_one_start_only() {
         let folder = Folder::new("once");
         let path = path_below(&folder.0);
         assert_eq!(load_last_panic(&folder.0), None);

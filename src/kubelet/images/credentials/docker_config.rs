@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_duplicate_registries_and_fields_counts() {
+    fn last_of_duplicate_registries_and_fields_counts() {
         let text = r#"{"x":[{}],"auths":{"b":{"username":"u"},"a":{"x":{}},"b":{"username":"v","username":"w"}}}"#;
         let expected = vec![("a".to_owned(), Login::new("", "", "")), ("b".to_owned(), Login::new("w", "", ""))];
         assert_eq!(given(text, ConfigFormat::ConfigJson), Ok(expected));

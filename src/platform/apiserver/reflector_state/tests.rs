@@ -44,7 +44,7 @@ const STREAM: &str = "watch &sendInitialEvents=true&resourceVersionMatch=NotOlde
 const LONG: Duration = Duration::from_secs(1800);
 
 #[test]
-fn a_watch_begins_with_initial_events() {
+fn watch_begins_with_initial_events() {
     let mut reflection = Reflection::new(pods());
     assert_eq!(asked(&reflection), STREAM);
     reflection.begun();
@@ -57,7 +57,7 @@ fn a_watch_begins_with_initial_events() {
 }
 
 #[test]
-fn a_tenants_object_is_watched_without_bookmarks() {
+fn tenants_object_is_watched_without_bookmarks() {
     let mut reflection = Reflection::new(Collection { bookmarks: false, requester: Requester::Tenant, ..pods() });
     assert_eq!(asked(&reflection), "list &limit=250");
     let list = json!({"metadata": {"resourceVersion": "5"}, "items": [object("a", 3)]});
@@ -66,7 +66,7 @@ fn a_tenants_object_is_watched_without_bookmarks() {
 }
 
 #[test]
-fn a_changed_history_starts_over() {
+fn changed_history_starts_over() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
@@ -79,7 +79,7 @@ fn a_changed_history_starts_over() {
 }
 
 #[test]
-fn a_failed_watch_resumes_without_a_list() {
+fn failed_watch_resumes_without_a_list() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
@@ -90,7 +90,7 @@ fn a_failed_watch_resumes_without_a_list() {
 }
 
 #[test]
-fn an_expired_version_starts_over_at_once() {
+fn expired_version_starts_over_at_once() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
@@ -102,7 +102,7 @@ fn an_expired_version_starts_over_at_once() {
 }
 
 #[test]
-fn a_watch_that_ends_within_initial_events_is_discarded() {
+fn watch_that_ends_within_initial_events_is_discarded() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(WatchEvent::Added(object("a", 3)));
@@ -126,7 +126,7 @@ fn without_initial_events_pages_are_listed() {
 }
 
 #[test]
-fn an_incomplete_list_starts_over() {
+fn incomplete_list_starts_over() {
     let mut reflection = Reflection::new(pods());
     reflection.failed(&refused(400), LONG);
     let page = json!({"metadata": {"continue": "m"}, "items": [object("a", 1)]});
@@ -138,7 +138,7 @@ fn an_incomplete_list_starts_over() {
 }
 
 #[test]
-fn an_invalid_list_is_not_an_empty_list() {
+fn invalid_list_is_not_an_empty_list() {
     for answer in [json!({}), json!([]), json!({"items": {}}), json!({"kind": "Status"})] {
         let mut reflection = Reflection::new(pods());
         let error = reflection.listed(answer.clone()).err();
@@ -178,7 +178,7 @@ fn repeatedly_expired_versions_back_off() {
 }
 
 #[test]
-fn a_watch_may_exceed_its_duration_by_a_minute() {
+fn watch_may_exceed_its_duration_by_a_minute() {
     let limit = |once| match Reflection::new(pods()).next_request(once, 5) {
         ReflectorRequest::Watch { limit, .. } => Some(limit),
         ReflectorRequest::List(_) => None,
@@ -187,7 +187,7 @@ fn a_watch_may_exceed_its_duration_by_a_minute() {
 }
 
 #[test]
-fn a_list_without_a_version_starts_over_after_a_delay() {
+fn list_without_a_version_starts_over_after_a_delay() {
     let mut reflection = Reflection::new(pods());
     reflection.failed(&refused(400), Duration::ZERO);
     for least in [FIRST, FIRST * 2] {

@@ -36,7 +36,7 @@ fn credential_providers_come_from_a_file_or_directory() {
 }
 
 #[test]
-fn the_page_is_off_without_a_port_and_for_this_machine_alone_without_an_address() {
+fn page_is_off_without_a_port_and_for_this_machine_alone_without_an_address() {
     let page = |line: &[&str]| loaded(line).0.health.status_page.map(|address| address.to_string());
     assert_eq!(page(&[]), None);
     assert_eq!(page(&["--page-address=0.0.0.0"]), None);

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_found_by_its_numbers() {
+    fn disk_is_found_by_its_numbers() {
         let text = b" 254       1 odd x\n 254       0 vda 724589 50998 30508682 807 520868 428885 92809136 462 0 89 1296 1 2 3 4\n   \
                     7 0 loop0 1 2 3\n";
         let found = DiskIo::parse(text, (254, 0)).unwrap();

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_that_is_none_is_left() {
+    fn escape_that_is_none_is_left() {
         for (field, expected) in [("\\04", "\\04"), ("\\999", "\\999"), ("\\", "\\"), ("a\\0401", "a 1")] {
             assert_eq!(unescaped(field.as_bytes()), expected.as_bytes());
         }

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_refusal_of_ipv6_is_no_default_route() {
+    fn kernels_refusal_of_ipv6_is_no_default_route() {
         let zero = "0".repeat(32);
         let refusal = format!("{zero} 00 {zero} 00 {zero} ffffffff 00000001 00000000 00200200       lo\n");
         assert_eq!(default_ipv6_interface(&refusal), None);

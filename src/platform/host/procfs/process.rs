@@ -126,7 +126,7 @@ mod tests {
     const LIMITS: &str = include_str!("../../../../tests/data/procfs/linux-6.18-x86_64/self/limits");
 
     #[test]
-    fn a_program_may_have_any_name() {
+    fn program_may_have_any_name() {
         let rest = "S 1 7 7 0 -1 4194560 1 2 3 4 50 6 7 8 20 0 1 0 12345 2 3 18446744073709551615 4 5 6 0 0 0 0 0 0 0 0 0 17 0";
         let expected =
             ProcessStat { cpu_time: Duration::from_millis(560), started_after_boot: Duration::from_millis(123_450) };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stat_that_is_not_whole_is_none() {
+    fn stat_that_is_not_whole_is_none() {
         for bad in ["", "(", "(a) S 1", "7 (a", "7 (a)", "7 (a) ", "7 (a) S", "7 (a) S 1)", "é (a) S 1", "7 (a) S 1 x"]
         {
             assert_eq!(ProcessStat::parse(bad.as_bytes()), None, "{bad}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_in_a_group_of_either_version() {
+    fn process_is_in_a_group_of_either_version() {
         let groups = |text: &str| ProcessCgroups::parse(text.as_bytes());
         let v2 = groups("0::/kubepods/pod1/a:b c\n");
         assert_eq!((v2.v2(), v2.v1("memory")), (Some("/kubepods/pod1/a:b c"), None));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_soft_limit_of_open_files_counts() {
+    fn soft_limit_of_open_files_counts() {
         assert_eq!(open_files_limit(LIMITS.as_bytes()), Some(20_000));
         let unlimited = LIMITS.replace("20000                20000", "unlimited            unlimited");
         assert_eq!(open_files_limit(unlimited.as_bytes()), Some(u64::MAX));

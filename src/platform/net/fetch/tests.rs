@@ -83,7 +83,7 @@ fn head_and_body_are_returned() {
 }
 
 #[test]
-fn a_body_until_the_end_is_not_counted() {
+fn body_until_the_end_is_not_counted() {
     let fetched = fetch(of(&Server::saying("HTTP/1.1 200 OK\r\n\r\nhalf"), "/")).unwrap();
     assert_eq!((&*fetched.body, fetched.is_counted), (&b"half"[..], false));
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n";
@@ -133,7 +133,7 @@ fn only_redirects_on_the_same_host_are_followed() {
 }
 
 #[test]
-fn a_request_with_content_is_sent_whole() {
+fn request_with_content_is_sent_whole() {
     let server = Server::start(|_, stream| drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")));
     fetch(FetchRequest { method: "DELETE", content: b"{}".to_vec(), ..of(&server, "/x") }).unwrap();
     let asked = server.asked();
@@ -144,7 +144,7 @@ fn a_request_with_content_is_sent_whole() {
 }
 
 #[test]
-fn a_peer_that_sends_slowly_is_left_at_the_deadline() {
+fn peer_that_sends_slowly_is_left_at_the_deadline() {
     for head in ["HTTP/1.1 200 OK\r\nX: ", "HTTP/1.1 200 OK\r\n\r\n"] {
         let server = Server::start(move |_, stream| {
             let _ = stream.write_all(head.as_bytes());
@@ -160,7 +160,7 @@ fn a_peer_that_sends_slowly_is_left_at_the_deadline() {
 }
 
 #[test]
-fn a_proxy_forwards_plain_http() {
+fn proxy_forwards_plain_http() {
     let server = Server::saying("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
     let proxy = Proxy::parse(&format!("http://u:p@{}", server.address));
     let fetched = fetch(FetchRequest { proxy, ..request("http://pods.test:81/a?b") }).unwrap();

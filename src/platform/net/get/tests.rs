@@ -60,7 +60,7 @@ fn page(status: &str, headers: &str, body: &str) -> String {
 }
 
 #[test]
-fn the_response_is_returned() {
+fn response_is_returned() {
     let server = Server::start(|_, _| page("200 OK", "Content-Length: 4\r\n", "fine and more"));
     let answer = get(&server.url("/live?x=1"), &[], LONG).unwrap();
     assert_eq!((answer.status, answer.body.as_slice()), (200, &b"fine"[..]));
@@ -117,7 +117,7 @@ fn closed_and_malformed_responses_differ() {
 }
 
 #[test]
-fn the_timeout_is_respected() {
+fn timeout_is_respected() {
     // The kernel completes connections that the listener never accepts.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Http, "127.0.0.1", listener.local_addr().unwrap().port(), "/");

@@ -170,7 +170,7 @@ fn handshake_errors_have_upstreams_text() {
 }
 
 #[test]
-fn a_hanging_handshake_times_out() {
+fn hanging_handshake_times_out() {
     // The kernel completes connections that the listener never accepts.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Https, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
@@ -182,7 +182,7 @@ fn a_hanging_handshake_times_out() {
 }
 
 #[test]
-fn the_configuration_is_created_once_on_demand() {
+fn configuration_is_created_once_on_demand() {
     let dialer = Dialer::new();
     let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, page);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -199,7 +199,7 @@ fn the_configuration_is_created_once_on_demand() {
 }
 
 #[test]
-fn the_time_is_that_of_the_host() {
+fn time_is_that_of_the_host() {
     let now = HostClock.current_time().unwrap().as_secs();
     assert!(i64::try_from(now).unwrap().abs_diff(clock::timestamp().as_second()) < 60);
 }

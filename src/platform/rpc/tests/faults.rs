@@ -74,7 +74,7 @@ fn is_protocol_error(outcome: Result<Vec<u8>, Error>) {
 }
 
 #[test]
-fn a_valid_response_is_accepted() {
+fn valid_response_is_accepted() {
     let outcome = answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"yes"), false);
@@ -84,7 +84,7 @@ fn a_valid_response_is_accepted() {
 }
 
 #[test]
-fn a_response_without_a_message_is_an_error() {
+fn response_without_a_message_is_an_error() {
     is_protocol_error(answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_trailers(stream, status("0"));
@@ -104,7 +104,7 @@ fn two_messages_in_a_unary_response_are_an_error() {
 }
 
 #[test]
-fn a_truncated_message_is_an_error() {
+fn truncated_message_is_an_error() {
     is_protocol_error(answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one")[..7].to_vec(), false);
@@ -113,7 +113,7 @@ fn a_truncated_message_is_an_error() {
 }
 
 #[test]
-fn a_response_without_a_status_is_an_error() {
+fn response_without_a_status_is_an_error() {
     is_protocol_error(answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one"), true);
@@ -137,7 +137,7 @@ fn compressed_and_endless_responses_are_refused() {
 }
 
 #[test]
-fn an_error_status_after_a_message_wins() {
+fn error_status_after_a_message_wins() {
     let outcome = answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one"), false);
@@ -202,7 +202,7 @@ fn garbage_during_a_call_loses_the_call() {
 }
 
 #[test]
-fn a_call_that_waits_for_a_free_stream_was_never_sent() {
+fn call_that_waits_for_a_free_stream_was_never_sent() {
     let socket = Socket::new();
     rt::block_on(async {
         let server = Server::bind(&socket.path()).unwrap();
@@ -220,7 +220,7 @@ fn a_call_that_waits_for_a_free_stream_was_never_sent() {
 }
 
 #[test]
-fn the_server_refuses_requests_other_than_grpc() {
+fn server_refuses_requests_other_than_grpc() {
     let socket = Socket::new();
     rt::block_on(async {
         let serving = socket.serve(echo());

@@ -12,7 +12,7 @@ fn could_not_connect(outcome: Result<Vec<u8>, Error>) {
 }
 
 #[test]
-fn a_call_without_a_server_names_the_socket() {
+fn call_without_a_server_names_the_socket() {
     let socket = Socket::new();
     rt::block_on(async {
         let client = Client::new(&format!("unix://{}", socket.path().display()));
@@ -71,7 +71,7 @@ fn deadlines_apply_during_backoff() {
 }
 
 #[test]
-fn a_call_waits_out_the_backoff() {
+fn call_waits_out_the_backoff() {
     let socket = Socket::new();
     rt::block_on(async {
         let client = socket.client();
@@ -83,7 +83,7 @@ fn a_call_waits_out_the_backoff() {
 }
 
 #[test]
-fn a_silent_or_foreign_peer_is_no_connection() {
+fn silent_or_foreign_peer_is_no_connection() {
     for greeting in [&b""[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0, 0, 0, 6, 0, 0, 0, 0, 0]] {
         let socket = Socket::new();
         rt::block_on(async {
@@ -100,7 +100,7 @@ fn a_silent_or_foreign_peer_is_no_connection() {
 }
 
 #[test]
-fn a_peer_that_hangs_up_at_once_is_no_connection() {
+fn peer_that_hangs_up_at_once_is_no_connection() {
     let socket = Socket::new();
     rt::block_on(async {
         let server = Server::bind(&socket.path()).unwrap();
@@ -115,7 +115,7 @@ fn a_peer_that_hangs_up_at_once_is_no_connection() {
 }
 
 #[test]
-fn a_restarted_server_is_reconnected_and_reported() {
+fn restarted_server_is_reconnected_and_reported() {
     let (hang, _) = hanging();
     let socket = Socket::new();
     rt::block_on(async {
@@ -196,7 +196,7 @@ fn new_calls_after_goaway_use_a_new_connection() {
 }
 
 #[test]
-fn a_dropped_client_closes_its_connection() {
+fn dropped_client_closes_its_connection() {
     let socket = Socket::new();
     rt::block_on(async {
         let server = Server::bind(&socket.path()).unwrap();

@@ -117,7 +117,7 @@ fn serve_limited(world: &Rc<World>, limits: ServerLimits, failures: u32) -> rt::
 }
 
 #[test]
-fn a_failed_accept_does_not_end_the_server() {
+fn failed_accept_does_not_end_the_server() {
     let answer = simulate(1, |world| async move {
         let _server = serve_limited(&world, ServerLimits::default(), 3);
         let answer = Client::new(SOCKET).unary("/test/Echo", b"x".to_vec(), LIMIT).await.unwrap();
@@ -128,7 +128,7 @@ fn a_failed_accept_does_not_end_the_server() {
 }
 
 #[test]
-fn an_idle_client_makes_room_for_the_next_one() {
+fn idle_client_makes_room_for_the_next_one() {
     let answers = simulate(1, |world| async move {
         let _server = serve_limited(&world, ServerLimits { connections: 2, ..ServerLimits::default() }, 0);
         let busy = Client::new(SOCKET);
@@ -168,7 +168,7 @@ fn requests_over_the_limits_are_refused() {
 }
 
 #[test]
-fn a_failed_bind_is_retried() {
+fn failed_bind_is_retried() {
     let passed = simulate(1, |world| async move {
         let socket = Socket::new();
         let tries = Arc::new(AtomicU32::new(0));

@@ -35,7 +35,7 @@ fn content_length_ends_the_body() {
 }
 
 #[test]
-fn a_body_without_a_length_ends_with_the_connection() {
+fn body_without_a_length_ends_with_the_connection() {
     check("HTTP/1.0 404 Not Found\r\nServer: x\r\n\r\nnothing here", Ok((404, "nothing here", true)));
     check("HTTP/1.1 204 No Content\r\n\r\n", Ok((204, "", true)));
     check("HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", Ok((304, "", true)));
@@ -96,7 +96,7 @@ fn malformed_responses_are_refused_and_quoted() {
 }
 
 #[test]
-fn an_endless_head_or_line_is_refused() {
+fn endless_head_or_line_is_refused() {
     let mut head = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
     head.resize(100_000, b'x');
     assert_eq!(read(&[&head], 10), Err(Malformed::TooLong));

@@ -47,7 +47,7 @@ fn initial_window_changes_apply_to_open_streams() {
 }
 
 #[test]
-fn a_negative_window_blocks_content() {
+fn negative_window_blocks_content() {
     let (mut connection, _) = sending(100, &setting(4, 30));
     // 30 bytes are sent, so a window of 10 becomes -20.
     feed(&mut connection, &setting(4, 10)).unwrap();
@@ -58,7 +58,7 @@ fn a_negative_window_blocks_content() {
 }
 
 #[test]
-fn the_end_of_a_stream_needs_no_window() {
+fn end_of_a_stream_needs_no_window() {
     let mut connection = server();
     feed(&mut connection, &[setting(4, 0), request(1, true), request(3, true)].concat()).unwrap();
     connection.respond(id(1), fields(&RESPONSE), false);
@@ -73,7 +73,7 @@ fn the_end_of_a_stream_needs_no_window() {
 }
 
 #[test]
-fn a_blocked_stream_does_not_block_others() {
+fn blocked_stream_does_not_block_others() {
     let (mut connection, _) = sending(100, &setting(4, 30));
     let second = connection.open(fields(&REQUEST), false).unwrap();
     connection.send_data(second, vec![8; 20], true);
@@ -116,7 +116,7 @@ fn long_header_blocks_use_continuation_frames() {
 }
 
 #[test]
-fn the_connection_window_reopens_without_a_reader() {
+fn connection_window_reopens_without_a_reader() {
     let mut connection = client_with_request();
     feed(&mut connection, &response(1, false)).unwrap();
     let chunk = frame(DATA, 0, 1, &[0; 16_000]);
@@ -126,7 +126,7 @@ fn the_connection_window_reopens_without_a_reader() {
 }
 
 #[test]
-fn a_stream_window_reopens_when_consumed() {
+fn stream_window_reopens_when_consumed() {
     let mut connection = client_with_request();
     feed(&mut connection, &[response(1, false), frame(DATA, 0, 1, &[0; 16_000]).repeat(4)].concat()).unwrap();
     sent(&mut connection);

@@ -18,7 +18,7 @@ fn endure(connection: &mut Connection, frame: &[u8], most: usize) -> usize {
 }
 
 #[test]
-fn a_flood_of_useless_frames_ends_the_connection() {
+fn flood_of_useless_frames_ends_the_connection() {
     for flood in [
         frame(PING, 0, 0, &[0; 8]),
         frame(PING, ACK, 0, &[0; 8]),
@@ -108,7 +108,7 @@ fn resets_of_faulty_streams_count_as_answers() {
 }
 
 #[test]
-fn an_endless_header_block_ends_the_connection() {
+fn endless_header_block_ends_the_connection() {
     let begun = frame(HEADERS, 0, 1, &[]);
     let large = [begun.clone(), frame(CONTINUATION, 0, 1, &[0x82; 16_384]).repeat(5)].concat();
     ends_connection(server(), &large, ErrorCode::ENHANCE_YOUR_CALM);
@@ -117,7 +117,7 @@ fn an_endless_header_block_ends_the_connection() {
 }
 
 #[test]
-fn an_oversized_header_list_ends_only_its_stream() {
+fn oversized_header_list_ends_only_its_stream() {
     // One field of 4000 bytes, repeated with one byte each.
     let mut bomb = block(&REQUEST);
     bomb.extend([0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
@@ -145,7 +145,7 @@ fn streams_over_the_limit_are_refused() {
 }
 
 #[test]
-fn an_idle_connection_has_empty_buffers() {
+fn idle_connection_has_empty_buffers() {
     let (mut client, mut server) = (Connection::client(), Connection::server());
     let stream = client.open(fields(&REQUEST), true).unwrap();
     pump(&mut client, &mut server, 5);

@@ -22,7 +22,7 @@ fn streams_above_the_peers_limit_wait_in_order() {
 }
 
 #[test]
-fn a_reset_waiting_stream_is_never_sent() {
+fn reset_waiting_stream_is_never_sent() {
     let mut connection = client();
     feed(&mut connection, &setting(3, 0)).unwrap();
     let first = connection.open(fields(&REQUEST), true).unwrap();
@@ -35,7 +35,7 @@ fn a_reset_waiting_stream_is_never_sent() {
 }
 
 #[test]
-fn a_stream_is_unseen_until_its_first_byte_is_written() {
+fn stream_is_unseen_until_its_first_byte_is_written() {
     let mut connection = Connection::client();
     let mut bytes = Vec::new();
     connection.transmit(&mut bytes);
@@ -73,14 +73,14 @@ fn goaway_ends_only_unprocessed_streams() {
 }
 
 #[test]
-fn a_refused_stream_is_not_processed() {
+fn refused_stream_is_not_processed() {
     let mut connection = client_with_request();
     let events = feed(&mut connection, &frame(RST_STREAM, 0, 1, &7_u32.to_be_bytes())).unwrap();
     assert_eq!(events, [Event::Reset { stream: id(1), ending: Ending::NotProcessed }]);
 }
 
 #[test]
-fn a_server_finishes_open_streams_after_goaway() {
+fn server_finishes_open_streams_after_goaway() {
     let mut connection = server();
     feed(&mut connection, &request(1, true)).unwrap();
     connection.go_away();
@@ -92,7 +92,7 @@ fn a_server_finishes_open_streams_after_goaway() {
 }
 
 #[test]
-fn a_response_may_precede_the_end_of_the_request() {
+fn response_may_precede_the_end_of_the_request() {
     let mut connection = client();
     let stream = connection.open(fields(&REQUEST), false).unwrap();
     connection.send_data(stream, vec![0; 100_000], true);
@@ -125,7 +125,7 @@ fn content_queued_in_pieces_arrives_in_order() {
 }
 
 #[test]
-fn the_peers_smaller_header_table_is_respected() {
+fn peers_smaller_header_table_is_respected() {
     let (mut client, mut server) = (client(), server());
     for size in [4096, 0, 60, 4096] {
         feed(&mut client, &setting(1, size)).unwrap();

@@ -83,7 +83,7 @@ fn unknown_fields_are_reported_by_path() {
 }
 
 #[test]
-fn the_list_of_unknown_fields_is_bounded() {
+fn list_of_unknown_fields_is_bounded() {
     let many: Map<String, Value> =
         (0..1000).map(|n| (format!("x{n}"), Value::Null)).chain([("y".into(), json!(1))]).collect();
     assert_eq!(decode::<Pod>(Value::Object(many)).unwrap().unknown, ["y"]);

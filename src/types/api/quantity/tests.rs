@@ -96,7 +96,7 @@ fn comparison_ignores_the_format() {
 }
 
 #[test]
-fn a_sum_has_the_format_of_its_first_operand() {
+fn sum_has_the_format_of_its_first_operand() {
     let quantity = |text: &str| text.parse::<Quantity>().unwrap();
     assert_eq!(quantity("1Gi").plus(quantity("1M")).to_string(), "1074741824");
     assert_eq!(quantity("512Mi").plus(quantity("512Mi")).to_string(), "1Gi");

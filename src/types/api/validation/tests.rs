@@ -101,7 +101,7 @@ fn passes_container(patch: Value) {
 }
 
 #[test]
-fn a_container_with_name_and_image_is_enough() {
+fn container_with_name_and_image_is_enough() {
     passes_spec(json!({}));
 }
 
@@ -128,7 +128,7 @@ fn recorded_pods_are_valid_except_as_static_pods() {
 }
 
 #[test]
-fn the_examples_are_valid_static_pods() {
+fn examples_are_valid_static_pods() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {

@@ -8,7 +8,7 @@ use super::*;
 use crate::types::api::validation::FAULT_LIMIT;
 
 #[test]
-fn the_number_of_errors_is_bounded() {
+fn number_of_errors_is_bounded() {
     let containers = vec![json!({}); 1000];
     let faults = validate_pod(&pod(json!({"spec": {"containers": containers}})));
     assert_eq!(faults.len(), FAULT_LIMIT);

@@ -27,12 +27,12 @@ fn dns_subdomains_are_dotted_labels() {
 }
 
 #[test]
-fn a_name_prefix_may_end_in_a_dash() {
+fn name_prefix_may_end_in_a_dash() {
     check(is_name_prefix, &["a", "a-", "ab-", "a.b-", "a--"], &["", "-", "A-", ".a-", "ä-", "a_b-"]);
 }
 
 #[test]
-fn a_search_domain_may_have_underscores() {
+fn search_domain_may_have_underscores() {
     check(
         is_search_domain,
         &["a", "_tcp.a.example", "a_b.c", "cluster.local"],
@@ -41,7 +41,7 @@ fn a_search_domain_may_have_underscores() {
 }
 
 #[test]
-fn a_qualified_name_may_have_a_subdomain_prefix() {
+fn qualified_name_may_have_a_subdomain_prefix() {
     let (longest, too_long) = ("a".repeat(63), "a".repeat(64));
     check(
         is_qualified_name,
@@ -52,13 +52,13 @@ fn a_qualified_name_may_have_a_subdomain_prefix() {
 }
 
 #[test]
-fn a_label_value_may_be_empty() {
+fn label_value_may_be_empty() {
     let too_long = "a".repeat(64);
     check(is_label_value, &["", "a", "A.b_c-1"], &["-", "a/b", "a.", "ä", &too_long]);
 }
 
 #[test]
-fn a_port_name_has_a_letter_and_no_double_dash() {
+fn port_name_has_a_letter_and_no_double_dash() {
     check(
         is_port_name,
         &["http", "a", "1a", "a-1-b", "a23456789012345"],
@@ -67,18 +67,18 @@ fn a_port_name_has_a_letter_and_no_double_dash() {
 }
 
 #[test]
-fn a_variable_name_is_printable_ascii_without_equals() {
+fn variable_name_is_printable_ascii_without_equals() {
     check(is_variable_name, &["A", "a.b", "1", "..", " ", "my var~"], &["", "=", "a=b", "ä", "a\tb", "a\u{7f}"]);
 }
 
 #[test]
-fn a_config_key_does_not_begin_with_two_dots() {
+fn config_key_does_not_begin_with_two_dots() {
     let too_long = "a".repeat(254);
     check(is_config_key, &["a", ".a", "A_b-c.d", "a..b"], &["", ".", "..", "..a", "a/b", "a b", &too_long]);
 }
 
 #[test]
-fn a_header_name_is_letters_digits_and_dashes() {
+fn header_name_is_letters_digits_and_dashes() {
     check(is_header_name, &["Host", "X-Header-1"], &["", "X_Y", "a:b", "a b"]);
 }
 

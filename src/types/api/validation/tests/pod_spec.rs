@@ -54,7 +54,7 @@ fn user_namespaces_exclude_host_namespaces() {
 }
 
 #[test]
-fn the_os_is_linux_or_windows() {
+fn os_is_linux_or_windows() {
     passes_spec(json!({"os": {"name": "linux"}}));
     passes_spec(json!({"os": {"name": "windows"}}));
     check_spec(json!({"os": {}}), &["spec.os.name: required"]);
