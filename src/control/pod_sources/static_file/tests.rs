@@ -130,7 +130,7 @@ fn manifest_that_is_open_at_the_start_is_read_when_it_is_closed() {
         let bench = Bench::new(|path| {
             fs::write(path.join("a.yaml"), pod("web")).unwrap();
             let mut file = fs::File::create(path.join("b.yaml")).unwrap();
-            std::io::Write::write_all(&mut file, pod("half").as_bytes()).unwrap();
+            io::Write::write_all(&mut file, pod("half").as_bytes()).unwrap();
             writer = Some(file);
         })
         .await;
