@@ -93,11 +93,12 @@ impl PodRuntime {
                     }
                 }
                 Action::KillContainer { id, place, why, restarts } => {
-                    let seen = observed.containers.iter().find(|container| container.id == *id);
-                    let (Some(spec), Some(container)) = (place.of(pod), seen) else { continue };
+                    let Some(spec) = place.of(pod) else { continue };
+                    let mut seen = observed.containers.named(&spec.name);
+                    let Some(container) = seen.find(|container| container.id == *id) else { continue };
                     let grace = grace_of_kill(pod, spec, *why);
                     let message = why.message(&spec.name, *place, *restarts);
-                    let kill = self.kill_of(Some(pod), observed, container, grace, message);
+                    let kill = self.kill_of(Some(spec), observed, container, grace, message);
                     let kill = ContainerKill { cancel: Some(cancel), ..kill };
                     self.kill_container(kill).await.map_err(|error| one_line(&error))
                 }
@@ -110,8 +111,9 @@ impl PodRuntime {
                 }
                 Action::ResizePod => Ok(()),
                 Action::ResizeContainer { id, place, .. } => {
-                    let running = observed.containers.iter().find(|container| container.id == *id);
-                    let (Some(spec), Some(running)) = (place.of(pod), running) else { continue };
+                    let Some(spec) = place.of(pod) else { continue };
+                    let mut running = observed.containers.named(&spec.name);
+                    let Some(running) = running.find(|container| container.id == *id) else { continue };
                     let is_init = matches!(place, ContainerIndex::Init(_));
                     if let Err(error) = self.resize_container(pod, spec, is_init, running, &views.placements).await {
                         // Other containers are not affected.

@@ -1,21 +1,19 @@
 //! Stops containers and sandboxes, with grace periods and preStop hooks.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use async_channel::{Receiver, Sender};
-
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
-use crate::kubelet::kuberuntime::stop_order::waits_for;
+use crate::kubelet::kuberuntime::stop_order::{TerminationTurn, turns};
 use crate::kubelet::kuberuntime::{CancelWatch, ContainerIndex, PodRuntime, labels};
 use crate::platform::cri;
 use crate::platform::rt;
 use crate::state::pods::{ObservedContainer, ObservedPod, SandboxState};
 use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
+use crate::types::sorted::SortedSet;
 
 /// The minimum time left for a container after its hook (kubelet: `minimumGracePeriodInSeconds`).
 const LEAST: Duration = Duration::from_secs(2);
@@ -42,15 +40,6 @@ pub(super) struct ContainerKill<'a> {
     pub(super) cancel: Option<&'a CancelWatch>,
 }
 
-/// A container's turn in the order of termination.
-#[derive(Default)]
-pub(super) struct TerminationTurn {
-    /// Closed when the containers to wait for have stopped.
-    before: Vec<Receiver<Infallible>>,
-    #[expect(dead_code, reason = "dropping it after this container has stopped releases the others")]
-    own: Option<Sender<Infallible>>,
-}
-
 impl PodRuntime {
     /// Stops all containers of the pod concurrently, sidecars after the main containers, and then every sandbox.
     /// `grace` overrides the containers' annotated grace periods.
@@ -60,11 +49,12 @@ impl PodRuntime {
         observed: &ObservedPod,
         grace: Option<Duration>,
     ) -> Result<(), cri::Error> {
+        let specs = pod.map(|pod| pod.spec.containers_by_name()).unwrap_or_default();
         let running = observed.containers.iter().filter(|container| observed.may_run(container));
         let kills = running.map(|container| {
             let grace = grace.or(container.grace).unwrap_or(DEFAULT);
             let message = format!("Stopping container {}", container.name);
-            self.kill_of(pod, observed, container, grace, message)
+            self.kill_of(specs.get(container.name.as_str()).copied(), observed, container, grace, message)
         });
         self.kill_in_turn(pod, kills.collect()).await?;
         // Also those that are not ready: their network may still be set up, and StopPodSandbox is idempotent.
@@ -86,11 +76,12 @@ impl PodRuntime {
     ) -> Result<(), cri::Error> {
         let places = (0..pod.spec.init_containers.len()).map(ContainerIndex::Init);
         let places = places.chain((0..pod.spec.containers.len()).map(ContainerIndex::Main));
+        let ids: SortedSet<&String> = ids.iter().collect();
         let kills = places.filter_map(|place| {
             let spec = place.of(pod)?;
             let running = observed.container(&spec.name).filter(|container| ids.contains(&container.id))?;
             let message = why.message(&spec.name, place, true);
-            let kill = self.kill_of(Some(pod), observed, running, grace_of_kill(pod, spec, why), message);
+            let kill = self.kill_of(Some(spec), observed, running, grace_of_kill(pod, spec, why), message);
             Some(ContainerKill { cancel: Some(cancel), ..kill })
         });
         self.kill_in_turn(Some(pod), kills.collect()).await
@@ -99,7 +90,7 @@ impl PodRuntime {
     /// Concurrently, except that sidecars wait for the main containers.
     async fn kill_in_turn(&self, pod: Option<&Pod>, kills: Vec<ContainerKill<'_>>) -> Result<(), cri::Error> {
         let names: Vec<&str> = kills.iter().map(|kill| kill.name).collect();
-        let turns = turns(&waits_for(pod.map(|pod| &pod.spec), &names));
+        let turns = turns(pod.map(|pod| &pod.spec), &names);
         let kills = kills.into_iter().zip(turns).map(|(kill, turn)| {
             Box::pin(self.kill_container(ContainerKill { turn, ..kill }))
                 as Pin<Box<dyn Future<Output = Result<(), cri::Error>> + '_>>
@@ -114,7 +105,7 @@ impl PodRuntime {
     /// The kill of an observed container.
     pub(super) fn kill_of<'a>(
         &self,
-        pod: Option<&'a Pod>,
+        spec: Option<&'a Container>,
         observed: &'a ObservedPod,
         container: &'a ObservedContainer,
         grace: Duration,
@@ -124,7 +115,7 @@ impl PodRuntime {
             pod: PodName { name: &observed.name, namespace: &observed.namespace, uid: &observed.uid },
             name: &container.name,
             id: &container.id,
-            spec: pod.and_then(|pod| pod.spec.all_containers().find(|spec| spec.name == container.name)),
+            spec,
             runs: container.is_running(),
             ip: self.address_of(observed, container),
             grace,
@@ -162,13 +153,8 @@ impl PodRuntime {
             return Ok(());
         }
         let stop = async {
-            for other in &kill.turn.before {
-                let left = end.saturating_duration_since(rt::now());
-                // Nothing is ever sent; the channel only closes.
-                if rt::deadline(left, other.recv()).await.is_err() {
-                    break;
-                }
-            }
+            // Afterwards it stops in any case.
+            let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.turn.comes()).await;
             let left = end.saturating_duration_since(rt::now()).max(LEAST);
             gone_is_fine(self.cri_for(kill.pod.uid).stop_container(kill.id, left).await)
         };
@@ -211,15 +197,6 @@ impl PodRuntime {
         let status = self.cri_for(pod).container_status(id, false).await.ok()?.status?;
         Some(labels::restored_container(&status.labels, &status.annotations))
     }
-}
-
-fn turns(waits_for: &[Vec<usize>]) -> Vec<TerminationTurn> {
-    let ends: Vec<_> = waits_for.iter().map(|_| async_channel::bounded::<Infallible>(1)).collect();
-    let turn = |(own, before): (&(Sender<Infallible>, Receiver<Infallible>), &Vec<usize>)| {
-        let before = before.iter().filter_map(|place| ends.get(*place)).map(|(_, end)| end.clone()).collect();
-        TerminationTurn { before, own: Some(own.0.clone()) }
-    };
-    ends.iter().zip(waits_for).map(turn).collect()
 }
 
 /// A missing container or sandbox is already stopped or removed.

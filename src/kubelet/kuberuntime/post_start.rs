@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
-use crate::kubelet::kuberuntime::kill::{ContainerKill, TerminationTurn};
+use crate::kubelet::kuberuntime::kill::ContainerKill;
+use crate::kubelet::kuberuntime::stop_order::TerminationTurn;
 use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
 use crate::platform::rt;
 use crate::state::pods::Waiting;

@@ -3,6 +3,7 @@
 //! One thread runs all futures. Blocking work goes to [`blocking`], work that may hang to [`slow`], trees of files to
 //! [`walk`] and [`remove`], and a wait without end gets a [`thread`].
 
+mod all;
 mod blocking;
 mod job_queue;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+pub use all::all;
 pub use blocking::{CLIENTS, blocking, blocking_for, inquire_for, remove, remove_for, slow, slow_for, walk, walk_for};
 #[cfg(not(test))]
 pub use smol::Async;
@@ -199,24 +201,6 @@ pub fn either<T>(left: impl Future<Output = T>, right: impl Future<Output = T>) 
     left.or(right)
 }
 
-/// Runs the futures concurrently and returns their outputs in order.
-pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
-    let mut running: Vec<_> = futures.into_iter().map(Some).collect();
-    let mut given: Vec<Option<T>> = running.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        for (future, given) in running.iter_mut().zip(&mut given) {
-            let Some(polled) = future.as_mut() else { continue };
-            if let Poll::Ready(value) = polled.as_mut().poll(context) {
-                *given = Some(value);
-                *future = None;
-            }
-        }
-        if running.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    given.into_iter().flatten().collect()
-}
-
 /// A uniformly distributed number, for jitter. Not for secrets.
 pub fn random() -> u32 {
     use std::hash::{BuildHasher, RandomState};
@@ -251,18 +235,6 @@ mod tests {
             drop(task);
             assert!(receiver.recv().await.is_err(), "the future was not dropped with its task");
         });
-    }
-
-    #[test]
-    fn all_runs_concurrently_and_keeps_the_order() {
-        let (sender, receiver) = async_channel::bounded::<u8>(1);
-        let waits = Box::pin(async { receiver.recv().await.unwrap() }) as Pin<Box<dyn Future<Output = u8>>>;
-        let sends = Box::pin(async {
-            sender.send(1).await.unwrap();
-            2
-        });
-        assert_eq!(block_on(all(vec![waits, sends])), [1, 2]);
-        assert!(block_on(all::<u8>(Vec::new())).is_empty());
     }
 
     #[test]
