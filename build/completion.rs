@@ -1,6 +1,8 @@
 //! Completions for bash, zsh and fish. Pure.
 
-use crate::command_table::{AGENT_FLAGS, Argument, COMMANDS, CommandEntry, Completes, Flag, Value};
+use crate::command_table::COMMANDS;
+use crate::flag_table::AGENT_FLAGS;
+use crate::texts::{Argument, CommandEntry, Completes, Flag, Value};
 
 pub(crate) fn bash() -> String {
     let of_agent = agent_flags().map(|flag| ("", flag));
@@ -64,7 +66,7 @@ complete -o filenames -F _coracle coracle
 fn bash_value(command: &str, flag: &Flag) -> Option<String> {
     Some(match flag.value {
         // A switch takes a value only after `=`, and only the agent's switches accept one.
-        Value::Switch if !command.is_empty() || matches!(flag.long, "help" | "version") => return None,
+        Value::Switch if !command.is_empty() || matches!(flag.name, "help" | "version") => return None,
         Value::Switch | Value::Bool => "[[ $current == -* ]] || words='true false'".to_owned(),
         Value::OneOf(words) => format!("words='{}'", words.join(" ")),
         Value::File(_) => r#"mapfile -t COMPREPLY < <(compgen -f -- "$current"); return"#.to_owned(),
@@ -163,7 +165,7 @@ fn zsh_case(command: &CommandEntry) -> String {
 
 /// For example `'(-o --output)'{-o,--output}'[...]:output:(wide json)'`.
 fn zsh_flag(flag: &Flag) -> String {
-    let long = flag.long;
+    let long = flag.long();
     let equals = if matches!(flag.value, Value::Bool) { "=-" } else { "" };
     let label = |name: &str| name.to_lowercase().replace(':', "\\:");
     let action = match flag.value {
@@ -206,7 +208,7 @@ pub(crate) fn fish() -> String {
         }
     }
     lines += "\nset -l agent \"not __fish_seen_subcommand_from $commands\"\n";
-    for flag in agent_flags().filter(|flag| flag.long != "help") {
+    for flag in agent_flags().filter(|flag| flag.name != "help") {
         lines += &format!("complete -c coracle -n $agent {}\n", fish_flag(flag));
     }
     lines
@@ -232,7 +234,7 @@ fn fish_flag(flag: &Flag) -> String {
         Value::Directory => "-x -a '(__fish_complete_directories)' ".to_owned(),
         Value::Text(_) => "-x ".to_owned(),
     };
-    format!("{short}-l {} {offer}-d {}", flag.long, fish_quoted(flag.summary))
+    format!("{short}-l {} {offer}-d {}", flag.long(), fish_quoted(flag.summary))
 }
 
 fn fish_quoted(text: &str) -> String {
@@ -257,7 +259,7 @@ fn agent_flags() -> impl Iterator<Item = &'static Flag> {
 
 /// For example `-o` and `--output`.
 fn names(flag: &Flag) -> impl Iterator<Item = String> + use<> {
-    flag.short.map(|short| format!("-{short}")).into_iter().chain([format!("--{}", flag.long)])
+    flag.short.map(|short| format!("-{short}")).into_iter().chain([format!("--{}", flag.long())])
 }
 
 fn command_names() -> Vec<&'static str> {
@@ -279,6 +281,6 @@ fn words_of(argument: &Argument) -> Vec<&'static str> {
 const HELP: [&str; 2] = ["-h", "--help"];
 
 const NOTICE: &str =
-    "# Completion of coracle(8). Generated from src/cli/command_table: UPDATE_GOLDEN=1 cargo test --test manual\n";
+    "# Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual\n";
 
 const FISH_PODS: &str = r#"-a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')""#;

@@ -1,6 +1,8 @@
 //! The texts of `--help`. Pure.
 
-use crate::command_table::{AGENT_FLAGS, COMMANDS, CommandEntry, Flag, Value};
+use crate::command_table::COMMANDS;
+use crate::flag_table::AGENT_FLAGS;
+use crate::texts::{CommandEntry, Flag, Value};
 
 /// The help texts of the program and then of each command, separated by form feeds.
 pub(crate) fn all() -> String {
@@ -54,7 +56,7 @@ fn command(command: &CommandEntry) -> String {
 /// For example `-o, --output wide|json`.
 fn head(flag: &Flag) -> String {
     let short = flag.short.map(|short| format!("-{short}, ")).unwrap_or_default();
-    format!("{short}--{}{}", flag.long, value(flag.value))
+    format!("{short}--{}{}", flag.long(), value(flag.value))
 }
 
 /// The value as shown after the flag's name.

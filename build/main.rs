@@ -1,13 +1,19 @@
-//! Generates the help texts, shell completions and manual page from the tables of commands and flags, and compresses
-//! the files that the program embeds: help texts, completions and the status page. Also computes the digests of the
-//! page's script and style for the Content-Security-Policy.
+//! Generates the help texts, shell completions, manual page and table of flags from the declarations of commands and
+//! flags, and compresses the files that the program embeds: help texts, completions and the status page. Also computes
+//! the digests of the page's script and style for the Content-Security-Policy.
 #![expect(clippy::expect_used, reason = "a panic stops the build with its message")]
 
-#[path = "../src/cli/command_table/mod.rs"]
+#[macro_use]
+mod texts;
+
+#[path = "../src/cli/command_table.rs"]
 mod command_table;
 mod completion;
+#[path = "../src/platform/config/flag_table.rs"]
+mod flag_table;
 mod help;
 mod manual;
+mod reference;
 
 use std::env;
 use std::fs;
@@ -23,7 +29,7 @@ const MANUAL_TEMPLATE: &str = "man/coracle.8.in";
 
 fn main() {
     println!("cargo::rerun-if-changed={PAGE}");
-    for path in ["build", "src/cli/command_table", MANUAL_TEMPLATE] {
+    for path in ["build", "src/cli/command_table.rs", "src/platform/config/flag_table.rs", MANUAL_TEMPLATE] {
         println!("cargo::rerun-if-changed={path}");
     }
     let page = fs::read_to_string(PAGE).expect("the page is in the tree");
@@ -32,6 +38,8 @@ fn main() {
         println!("cargo::rustc-env=CORACLE_PAGE_{name}=sha256-{}", base64(&Sha256::digest(inside)));
     }
     pack("page.html", &page);
+    reference::check_summaries();
+    write("flags.tsv", reference::flags().as_bytes());
     pack("help", &help::all());
     let template = fs::read_to_string(MANUAL_TEMPLATE).expect("the template is in the tree");
     write("coracle.8", manual::page(&template).as_bytes());

@@ -1,7 +1,9 @@
 //! The manual page in mdoc(7). Pure.
 
-use crate::command_table::{AGENT_FLAGS, COMMANDS, CommandEntry, Flag, Value};
+use crate::command_table::COMMANDS;
+use crate::flag_table::AGENT_FLAGS;
 use crate::help;
+use crate::texts::{CommandEntry, Flag, Value};
 
 /// Fills the parts of the template that describe commands and flags.
 pub(crate) fn page(template: &str) -> String {
@@ -20,12 +22,12 @@ pub(crate) fn page(template: &str) -> String {
 fn synopsis(command: &CommandEntry) -> String {
     let used = groups(command.usage);
     let names_flag = |flag: &&Flag| {
-        let names = [format!("--{}", flag.long), flag.short.map(|short| format!("-{short}")).unwrap_or_default()];
+        let names = [format!("--{}", flag.long()), flag.short.map(|short| format!("-{short}")).unwrap_or_default()];
         used.iter()
             .any(|group| group.trim_matches(['[', ']']).split(' ').any(|word| names.iter().any(|name| name == word)))
     };
     let others = command.flags.iter().filter(|flag| !names_flag(flag));
-    let others: Vec<String> = others.map(|flag| format!("[--{}{}]", flag.long, help::value(flag.value))).collect();
+    let others: Vec<String> = others.map(|flag| format!("[--{}{}]", flag.long(), help::value(flag.value))).collect();
     // Flags after `--` would belong to the command in the container.
     let end = used.iter().position(|group| group == "--").unwrap_or(used.len());
     let (before, after) = used.split_at(end);
@@ -61,7 +63,7 @@ fn item(flag: &Flag) -> String {
         ("", default) => sentences(&format!("{}; by default {default}.", capitalized(flag.summary))),
         (manual, _) => manual.to_owned(),
     };
-    format!(".It {short}Fl -{}{value}\n{text}", flag.long)
+    format!(".It {short}Fl -{}{value}\n{text}", flag.long())
 }
 
 /// The words of a usage line. A group in brackets counts as one word, and so does a flag with its value.
@@ -124,5 +126,5 @@ fn capitalized(text: &str) -> String {
 }
 
 fn is_local_socket(flag: &Flag) -> bool {
-    flag.long == "local-socket"
+    flag.long() == "local-socket"
 }

@@ -1,4 +1,4 @@
-# Completion of coracle(8). Generated from src/cli/command_table: UPDATE_GOLDEN=1 cargo test --test manual
+# Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
 set -l commands status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate join leave completion version help
 complete -c coracle -f

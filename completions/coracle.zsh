@@ -1,5 +1,5 @@
 #compdef coracle
-# Completion of coracle(8). Generated from src/cli/command_table: UPDATE_GOLDEN=1 cargo test --test manual
+# Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
 # The pods of this node, if its agent answers.
 _coracle_pods() {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::commands::Apply;
+use super::command_table::Apply;
 use super::local_api::{change, pod_path};
 use super::{complain, failed, print};
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};

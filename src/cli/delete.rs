@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::commands::Delete;
+use super::command_table::Delete;
 use super::find_pod::{PodListResponse, find_pod, name_in_manifest};
 use super::local_api::{RequestFailure, change, get, pod_path};
 use super::pod_name::PodName;

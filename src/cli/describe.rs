@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::commands::Describe;
+use super::command_table::Describe;
 use super::events::{self, in_one_line, last_seen};
 use super::find_pod::find_entry;
 use super::local_api::get;

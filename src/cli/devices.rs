@@ -1,29 +1,15 @@
 //! `coracle devices`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use argh::FromArgs;
-
+use super::command_table::ListDevices;
 use super::local_api::get;
 use super::outputs::TopOutput;
 use super::table::table;
 use super::{failed, print};
 use crate::control::server::{DeviceEntries, DeviceEntry};
-use crate::platform::config::LOCAL_SOCKET;
 use crate::types::error::ErrorChain;
-
-#[derive(Debug, PartialEq, FromArgs)]
-#[argh(subcommand, name = "devices")]
-/// Show the devices of this node, their attributes, and who has them.
-pub(super) struct ListDevices {
-    /// table (the default) or json
-    #[argh(option, short = 'o', default = "TopOutput::Table")]
-    pub(super) output: TopOutput,
-    /// socket of the agent (default /run/coracle/coracle.sock)
-    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
-    pub(super) local_socket: PathBuf,
-}
 
 pub(super) fn run(command: &ListDevices) -> ExitCode {
     list(&command.local_socket, command.output).map_or_else(|line| failed(&line), |text| print(&text))

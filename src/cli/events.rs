@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::commands::{Events, StatusOutput};
+use super::command_table::Events;
 use super::local_api::get;
+use super::outputs::StatusOutput;
 use super::pod_name::PodName;
 use super::pod_row::age;
 use super::table::table;

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::commands::{ImagesOutput, ListImages};
+use super::command_table::ListImages;
 use super::import_archives::import_archives;
 use super::local_api::{get, remove};
+use super::outputs::ImagesOutput;
 use super::table::table;
 use super::{failed, print};
 use crate::control::server::{ImageEntry, Images};

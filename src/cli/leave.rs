@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::commands::Leave;
+use super::command_table::Leave;
 use super::layout::Layout;
 use super::service::{self, Service};
 use super::{failed, print};

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::commands::Logs;
+use super::command_table::Logs;
 use super::failed;
 use super::find_pod::{container_of, find_pod};
 use crate::types::api::Pod;

@@ -6,7 +6,8 @@
 mod age;
 mod agent;
 mod apply;
-#[cfg(test)]
+#[macro_use]
+mod command_parser;
 mod command_table;
 mod commands;
 mod completion;
@@ -43,7 +44,9 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use commands::{Command, ParsedCommand, VersionOutput};
+use command_table::Command;
+use commands::ParsedCommand;
+use outputs::VersionOutput;
 
 use crate::control::server::systemd;
 
@@ -63,8 +66,8 @@ pub fn main() -> ExitCode {
             Command::Describe(command) => describe::run(&command),
             Command::Events(command) => events::run(&command),
             Command::Exec(command) => streams::exec(&command),
-            Command::Devices(command) => devices::run(&command),
-            Command::Images(command) => images::run(&command),
+            Command::ListDevices(command) => devices::run(&command),
+            Command::ListImages(command) => images::run(&command),
             Command::Join(command) => join::run(&command),
             Command::Leave(command) => leave::run(&command),
             Command::Logs(command) => logs::run(&command),

@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::commands::{Pods, PodsOutput};
+use super::command_table::Pods;
 use super::find_pod::PodListResponse;
 use super::local_api::get;
+use super::outputs::PodsOutput;
 use super::pod_row::PodRow;
 use super::problem_lines::problem_lines;
 use super::table::table;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::commands::Restart;
+use super::command_table::Restart;
 use super::delete::{LOOK_AGAIN, MARGIN};
 use super::find_pod::find_pod;
 use super::local_api::{change, escaped, pod_path};

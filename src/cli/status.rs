@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::commands::{Status, StatusOutput};
+use super::command_table::Status;
 use super::images::size;
 use super::local_api::get;
+use super::outputs::StatusOutput;
 use super::pod_row::age;
 use super::problem_lines::problem_lines;
 use super::{DEGRADED, DOWN, complain, failed, print};

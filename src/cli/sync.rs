@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize as _;
 
-use super::commands::Sync;
+use super::command_table::Sync;
 use super::local_api::change_within;
 use super::status::si_bytes;
 use super::{failed, print};

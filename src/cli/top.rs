@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::commands::{Top, TopOutput};
+use super::command_table::Top;
 use super::failed;
 use super::local_api::{LocalApiError, get};
+use super::outputs::TopOutput;
 use super::table::table;
 use crate::types::error::ErrorChain;
 

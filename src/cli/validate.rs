@@ -2,26 +2,16 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use argh::FromArgs;
-
+use super::command_table::Validate;
 use super::print;
 use crate::control::pod_sources::static_pod::{ManifestObject, Object, ObjectError, Origin, read_manifest};
 use crate::platform::config;
 use crate::state::pods::SourceName;
 use crate::types::api::yaml::MAX_BYTES;
 use crate::types::sorted::SortedMap;
-
-#[derive(Debug, PartialEq, FromArgs)]
-#[argh(subcommand, name = "validate")]
-/// Check manifests without a running agent.
-pub(super) struct Validate {
-    /// manifests
-    #[argh(positional)]
-    pub(super) files: Vec<PathBuf>,
-}
 
 pub(super) fn run(command: &Validate) -> ExitCode {
     // A host without a name gets a placeholder.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::commands::{Confirm, Hold, Rollback};
+use super::command_table::{Confirm, Hold, Rollback};
 use super::find_pod::find_pod;
 use super::local_api::{change, pod_path};
 use super::{failed, print};

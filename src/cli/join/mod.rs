@@ -11,7 +11,7 @@ use std::time::Duration;
 use discover::{Cluster, DiscoveryQuery, discover};
 use staged::Staged;
 
-use super::commands::Join;
+use super::command_table::Join;
 use super::layout::Layout;
 use super::service::{self, Service};
 use super::{failed, misused, print};

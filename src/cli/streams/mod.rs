@@ -13,7 +13,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::commands::{Attach, Exec, PortForward};
+use super::command_table::{Attach, Exec, PortForward};
 use super::failed;
 use super::find_pod::{container_of, find_pod, is_running};
 use crate::protocol::http1::push_escaped;

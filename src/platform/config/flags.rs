@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 
 use super::check::{asks_nothing, check_value, field, go_bool, wanted};
 use super::did_you_mean::nearest;
-use super::flag_table::{FLAGS, FlagEffect, FlagOnly};
+use super::flag_effect::FlagEffect;
+use super::flag_table::FLAGS;
 use super::flag_values::FlagValues;
 use super::managers;
 use super::node_labels;
@@ -66,7 +67,7 @@ fn split(argument: &str) -> Result<(String, Option<&str>), BadFlag> {
         (false, _) => match name.strip_prefix('v').filter(|number| number.parse::<u32>().is_ok() && value.is_none()) {
             // -v4
             Some(_) => Ok(("v".to_owned(), body.strip_prefix('v'))),
-            None if meaning(&name).is_some() => Err(BadFlag(format!("-{name}: unknown flag (did you mean --{name}?)"))),
+            None if effect(&name).is_some() => Err(BadFlag(format!("-{name}: unknown flag (did you mean --{name}?)"))),
             None => Err(BadFlag(format!("-{name}: unknown flag"))),
         },
     }
@@ -75,18 +76,21 @@ fn split(argument: &str) -> Result<(String, Option<&str>), BadFlag> {
 /// Whether this flag exists (without dashes).
 #[cfg(test)]
 pub(crate) fn is_flag(name: &str) -> bool {
-    meaning(name).is_some()
+    effect(name).is_some()
 }
 
-fn meaning(name: &str) -> Option<&'static FlagEffect> {
-    FLAGS.binary_search_by_key(&name, |(flag, _)| flag).ok().and_then(|at| FLAGS.get(at)).map(|(_, meaning)| meaning)
+fn effect(name: &str) -> Option<&'static FlagEffect> {
+    FLAGS.iter().find(|(flag, _)| *flag == name).map(|(_, effect)| effect)
 }
 
 fn kind_of(name: &str) -> Result<&'static Kind, BadFlag> {
-    match meaning(name) {
+    match effect(name) {
         Some(FlagEffect::Field(path)) => Ok(field(path).map_or(&Kind::Text, |field| &field.kind)),
-        Some(FlagEffect::Own(own)) => Ok(own.kind()),
-        Some(FlagEffect::NotYet(kind) | FlagEffect::Gone(kind, _) | FlagEffect::Refused(kind)) => Ok(kind),
+        Some(FlagEffect::Path(_)) => Ok(&Kind::Path),
+        Some(FlagEffect::Switch(_)) => Ok(&Kind::Bool),
+        Some(
+            FlagEffect::Own(kind, _) | FlagEffect::NotYet(kind) | FlagEffect::Gone(kind, _) | FlagEffect::Refused(kind),
+        ) => Ok(kind),
         None => {
             let near = nearest(name, FLAGS.iter().map(|(flag, _)| *flag));
             let hint = near.map(|near| format!(" (did you mean --{near}?)")).unwrap_or_default();
@@ -105,7 +109,7 @@ impl FlagValues {
         let shown = if flag == "manifest-url-header" { "CLASSIFIED" } else { text };
         self.flags.push((flag.to_owned(), shown.to_owned()));
         let silent = asks_nothing(kind, &value);
-        match meaning(flag) {
+        match effect(flag) {
             Some(FlagEffect::Field(path)) => {
                 match field(path).map(|field| field.standing) {
                     Some(FieldSupport::NotYet) if !silent => self.not_yet.push(format!("--{flag}")),
@@ -114,7 +118,11 @@ impl FlagValues {
                 }
                 set(&mut self.fields, path, value);
             }
-            Some(FlagEffect::Own(own)) => self.take_own(*own, flag, text, &value)?,
+            Some(FlagEffect::Path(path)) => *path(self) = (!text.is_empty()).then(|| PathBuf::from(text)),
+            Some(FlagEffect::Switch(switch)) => *switch(self) = value == Value::Bool(true),
+            Some(FlagEffect::Own(_, set)) => {
+                set(self, text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
+            }
             Some(FlagEffect::NotYet(_)) if !silent => self.not_yet.push(format!("--{flag}")),
             Some(FlagEffect::Gone(_, why)) => self.warnings.push(format!("--{flag} has no effect: {why}")),
             Some(FlagEffect::Refused(_)) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
@@ -122,71 +130,75 @@ impl FlagValues {
         }
         Ok(())
     }
-
-    fn take_own(&mut self, own: FlagOnly, flag: &str, text: &str, value: &Value) -> Result<(), BadFlag> {
-        let path = || (!text.is_empty()).then(|| PathBuf::from(text));
-        match own {
-            FlagOnly::BootstrapKubeconfig => self.bootstrap_kubeconfig = path(),
-            FlagOnly::Kubeconfig => self.kubeconfig = path(),
-            FlagOnly::CertDir => self.cert_dir = path(),
-            FlagOnly::CloudProvider => self.external_cloud = !text.is_empty(),
-            FlagOnly::Config => self.config = path(),
-            FlagOnly::ConfigDir => self.config_dir = path(),
-            FlagOnly::CoracleConfig => self.coracle_config = path(),
-            FlagOnly::Help => self.help = *value == Value::Bool(true),
-            FlagOnly::HostnameOverride => self.hostname_override = Some(text.to_owned()),
-            FlagOnly::ImageArchives => self.image_archives = path(),
-            FlagOnly::ImageCredentialProviderBinDir => self.credential_provider_bin_dir = path(),
-            FlagOnly::ImageCredentialProviderConfig => self.credential_provider_config = path(),
-            FlagOnly::LeaveKernelParameters => self.leave_kernel_parameters = *value == Value::Bool(true),
-            FlagOnly::LocalSocket => self.local_socket = path(),
-            FlagOnly::LockFile => self.lock_file = path(),
-            FlagOnly::ManifestPlainSignatures => self.manifest_plain_signatures = *value == Value::Bool(true),
-            FlagOnly::ManifestPublicKey => self.manifest_public_key = path(),
-            FlagOnly::ManifestUrlCaFile => self.manifest_url_ca_file = path(),
-            FlagOnly::ManifestUrlHeader => static_pod_url::add_headers(&mut self.fields, text)
-                .map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?,
-            FlagOnly::NodeIp => self.node_ips = node_ips(text)?,
-            FlagOnly::NodeLabels => {
-                let more = node_labels::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
-                more.into_iter().for_each(|(key, value)| drop(self.node_labels.insert(&key, value)));
-            }
-            // The schema has checked that these are an address and a port.
-            FlagOnly::PageAddress => self.page_address = text.parse().ok(),
-            FlagOnly::PagePort => self.page_port = text.parse().unwrap_or_default(),
-            // An empty value disables the key.
-            FlagOnly::OfflineKeyFile => self.offline_key_file = Some(PathBuf::from(text)),
-            FlagOnly::OfflinePlainSecrets => self.offline_plain_secrets = *value == Value::Bool(true),
-            FlagOnly::RegisterSchedulable => self.unschedulable = *value == Value::Bool(false),
-            FlagOnly::RegisterWithTaints => {
-                let taints = taints::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
-                set(&mut self.fields, taints::PATH, taints);
-            }
-            FlagOnly::ReservedMemory => {
-                let more =
-                    managers::parse_reserved_memory(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
-                set(&mut self.fields, managers::RESERVED_MEMORY, more);
-            }
-            FlagOnly::RootDir => self.root_dir = path(),
-            FlagOnly::EvictStaticPods => self.evict_static_pods = *value == Value::Bool(true),
-            FlagOnly::StrictImagePullPolicy => self.strict_image_pull_policy = *value == Value::Bool(true),
-            FlagOnly::Version => self.version = *value == Value::Bool(true),
-            FlagOnly::WatchdogDevice => self.watchdog_device = path(),
-        }
-        Ok(())
-    }
 }
 
-/// One address, or one per family; the schema has checked that they are addresses.
-fn node_ips(text: &str) -> Result<Vec<IpAddr>, BadFlag> {
-    let ips: Vec<IpAddr> = parts(text).filter_map(|ip| ip.parse().ok()).collect();
-    let one_of_each = match ips.as_slice() {
-        [] | [_] => true,
-        [first, second] => first.is_ipv4() != second.is_ipv4(),
-        _ => false,
-    };
-    let fault = "expected one address, or one of each family";
-    if one_of_each { Ok(ips) } else { Err(BadFlag(format!("--node-ip: {fault}, found {text:?}"))) }
+/// What flags without a field set. The schema has checked that an address and a number are one.
+impl FlagValues {
+    pub(super) fn set_external_cloud(&mut self, text: &str) -> Result<(), String> {
+        self.external_cloud = !text.is_empty();
+        Ok(())
+    }
+
+    pub(super) fn set_hostname_override(&mut self, text: &str) -> Result<(), String> {
+        self.hostname_override = Some(text.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn add_url_headers(&mut self, text: &str) -> Result<(), String> {
+        static_pod_url::add_headers(&mut self.fields, text)
+    }
+
+    /// One address, or one per family.
+    pub(super) fn set_node_ips(&mut self, text: &str) -> Result<(), String> {
+        let ips: Vec<IpAddr> = parts(text).filter_map(|ip| ip.parse().ok()).collect();
+        let one_of_each = match ips.as_slice() {
+            [] | [_] => true,
+            [first, second] => first.is_ipv4() != second.is_ipv4(),
+            _ => false,
+        };
+        if !one_of_each {
+            return Err(format!("expected one address, or one of each family, found {text:?}"));
+        }
+        self.node_ips = ips;
+        Ok(())
+    }
+
+    pub(super) fn add_node_labels(&mut self, text: &str) -> Result<(), String> {
+        let more = node_labels::parse(text)?;
+        more.into_iter().for_each(|(key, value)| drop(self.node_labels.insert(&key, value)));
+        Ok(())
+    }
+
+    pub(super) fn set_page_address(&mut self, text: &str) -> Result<(), String> {
+        self.page_address = text.parse().ok();
+        Ok(())
+    }
+
+    pub(super) fn set_page_port(&mut self, text: &str) -> Result<(), String> {
+        self.page_port = text.parse().unwrap_or_default();
+        Ok(())
+    }
+
+    /// An empty value disables the key.
+    pub(super) fn set_offline_key_file(&mut self, text: &str) -> Result<(), String> {
+        self.offline_key_file = Some(PathBuf::from(text));
+        Ok(())
+    }
+
+    pub(super) fn set_schedulable(&mut self, text: &str) -> Result<(), String> {
+        self.unschedulable = go_bool(text) == Some(false);
+        Ok(())
+    }
+
+    pub(super) fn add_taints(&mut self, text: &str) -> Result<(), String> {
+        set(&mut self.fields, taints::PATH, taints::parse(text)?);
+        Ok(())
+    }
+
+    pub(super) fn add_reserved_memory(&mut self, text: &str) -> Result<(), String> {
+        set(&mut self.fields, managers::RESERVED_MEMORY, managers::parse_reserved_memory(text)?);
+        Ok(())
+    }
 }
 
 /// Converts `text` to a value of `kind`; an invalid value stays a string, which the check refuses.

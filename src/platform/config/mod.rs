@@ -18,6 +18,8 @@ mod eviction;
 mod feature_gates;
 mod fields;
 mod file;
+#[macro_use]
+mod flag_effect;
 mod flag_table;
 mod flag_values;
 mod flags;

@@ -74,7 +74,7 @@ pub(crate) fn labels_of(what: Count) -> Vec<String> {
 /// Records a duration in a histogram.
 pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let bounds = what.buckets();
+    let bounds = what.described().buckets;
     let mark = mark(labels);
     with(|registry| {
         let is_it = |one: &HistogramEntry| (one.what, one.mark) == (what, mark) && is_of(&one.labels, labels);
@@ -125,15 +125,15 @@ pub(crate) fn forget_probes(namespace: &str, pod: &str) {
 /// The names of all counters and histograms.
 #[cfg(test)]
 pub(crate) fn names() -> Vec<&'static str> {
-    let counts = Count::ALL.into_iter().map(|what| what.described().name);
-    counts.chain(Timed::ALL.into_iter().map(|what| what.described().name)).collect()
+    let counts = Count::ON_THE_PAGE.iter().map(|what| what.described().name);
+    counts.chain(Timed::ON_THE_PAGE.iter().map(|what| what.described().name)).collect()
 }
 
 /// Writes all families except those of probes.
 pub(crate) fn write(page: &mut Exposition) {
     with(|registry| {
-        Count::ALL.into_iter().for_each(|what| write_count(page, registry, what));
-        Timed::ALL.into_iter().for_each(|what| write_times(page, registry, what));
+        Count::ON_THE_PAGE.iter().for_each(|&what| write_count(page, registry, what));
+        Timed::ON_THE_PAGE.iter().for_each(|&what| write_times(page, registry, what));
         let [shared, exclusive] = registry.processors.map(|count| u64::try_from(count).unwrap_or(u64::MAX));
         for (name, help, value) in [
             (
@@ -188,7 +188,7 @@ fn write_times(page: &mut Exposition, registry: &Registry, what: Timed) {
     page.family(described.name, Kind::Histogram, described.help);
     for one in registry.times.iter().filter(|one| one.what == what) {
         let mut sum: u64 = 0;
-        let buckets = what.buckets().iter().zip(&one.buckets).map(|((bound, _), count)| {
+        let buckets = described.buckets.iter().zip(&one.buckets).map(|((bound, _), count)| {
             sum = sum.saturating_add(u64::from(*count));
             (*bound, sum)
         });

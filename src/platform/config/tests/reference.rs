@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::super::flag_table::{FLAGS, FlagEffect};
+use super::super::flag_effect::FlagEffect;
+use super::super::flag_table::FLAGS;
 use super::super::schema::{
     CORACLE_FILE, CREDENTIAL_PROVIDER_CONFIG, Field, FieldSupport, KUBELET_CONFIGURATION, Kind,
 };
@@ -79,26 +80,46 @@ fn configuration_page_lists_every_field_and_no_other() {
     check_fields("CredentialProviderConfig", CREDENTIAL_PROVIDER_CONFIG);
 }
 
+/// Name, default and effect, from the texts that the build script collects.
+const FLAG_TEXTS: &str = include_str!(concat!(env!("OUT_DIR"), "/flags.tsv"));
+
+fn flag_row(name: &str, flag: &FlagEffect, fields: &BTreeMap<String, FieldSupport>) -> String {
+    let (default, effect) = match flag {
+        FlagEffect::Field(path) => {
+            // Flags for a whole object have no standing of their own.
+            let without = match fields.get(*path).copied().unwrap_or(FieldSupport::InForce) {
+                FieldSupport::InForce => String::new(),
+                FieldSupport::NotYet | FieldSupport::Moot => format!(": {NO_EFFECT}"),
+                FieldSupport::Refused => format!(": {REFUSED}"),
+            };
+            ("–", format!("sets `{path}`{without}"))
+        }
+        FlagEffect::Path(_) | FlagEffect::Switch(_) | FlagEffect::Own(..) | FlagEffect::Refused(_) => {
+            let mut texts = FLAG_TEXTS.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+            let (default, effect) = texts.next().and_then(|texts| texts.split_once('\t')).expect(name);
+            (default, effect.to_owned())
+        }
+        FlagEffect::NotYet(_) => ("–", NO_EFFECT.to_owned()),
+        FlagEffect::Gone(_, reason) => ("–", format!("{NO_EFFECT}: {reason}")),
+    };
+    format!("| `--{name}` | {default} | {effect} |\n")
+}
+
+/// `UPDATE_GOLDEN=1 cargo test --lib config` writes the table.
 #[test]
-fn configuration_page_lists_every_flag_and_no_other() {
-    let mut standings = BTreeMap::new();
-    leaves("", KUBELET_CONFIGURATION, &mut standings);
-    let rows = rows_of("Flags");
-    let names: Vec<String> = FLAGS.iter().map(|(name, _)| format!("--{name}")).collect();
-    assert_eq!(rows.keys().collect::<Vec<_>>(), names.iter().collect::<Vec<_>>());
-    for (name, meaning) in FLAGS {
-        let effect = &rows[&format!("--{name}")].effect;
-        let standing = match meaning {
-            FlagEffect::Field(path) => {
-                assert!(effect.contains(&format!("`{path}`")), "--{name} sets {path}: {effect}");
-                // Flags for a whole object have no standing of their own.
-                standings.get(*path).copied().unwrap_or(FieldSupport::InForce)
-            }
-            FlagEffect::Own(_) => FieldSupport::InForce,
-            FlagEffect::NotYet(_) | FlagEffect::Gone(..) => FieldSupport::NotYet,
-            FlagEffect::Refused(_) => FieldSupport::Refused,
-        };
-        check_effect(name, standing, effect);
+fn configuration_page_has_the_table_of_flags() {
+    let mut fields = BTreeMap::new();
+    leaves("", KUBELET_CONFIGURATION, &mut fields);
+    let rows: BTreeMap<&str, String> =
+        FLAGS.iter().map(|(name, effect)| (*name, flag_row(name, effect, &fields))).collect();
+    let rows: String = rows.into_values().collect();
+    let (before, table) = PAGE.split_once("| flag | default | effect |\n|---|---|---|\n").unwrap();
+    let after: String = table.split_inclusive('\n').skip_while(|line| line.starts_with('|')).collect();
+    let page = format!("{before}| flag | default | effect |\n|---|---|---|\n{rows}{after}");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md"), page).unwrap();
+    } else {
+        assert!(page == PAGE, "docs/configuration.md is out of date: UPDATE_GOLDEN=1 cargo test --lib config");
     }
 }
 
