@@ -51,7 +51,6 @@ const ARROWS: &[(&str, &str)] = &[
     // The images of versions that may run again are not removed.
     ("eviction", "versions"),
     ("grpc", "hpack"),
-    ("gzip", "crc32"),
     ("host", "rt"),
     ("http2", "hpack"),
     ("image_transfer", "image_archives"),

@@ -3,7 +3,6 @@
 pub(crate) mod archive;
 pub(crate) mod container_files;
 pub(crate) mod grpc_framing;
-pub(crate) mod gzip;
 pub(crate) mod hpack;
 pub(crate) mod http1;
 pub(crate) mod http1_request;

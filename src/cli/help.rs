@@ -2,7 +2,8 @@
 
 use std::io::Read as _;
 
-use crate::protocol::gzip::GzipReader;
+use flate2::bufread::MultiGzDecoder;
+
 use crate::types::api::KUBERNETES_VERSION;
 
 /// If called as `kubelet`, in the format that kubeadm parses.
@@ -39,7 +40,7 @@ pub(super) fn of_command(name: &str) -> String {
 pub(super) fn unpacked(packed: &[u8]) -> String {
     let mut text = String::new();
     // It cannot fail: tests decompress every text.
-    let _ = GzipReader::new(packed).read_to_string(&mut text);
+    let _ = MultiGzDecoder::new(packed).read_to_string(&mut text);
     text
 }
 

@@ -6,10 +6,10 @@
 //!
 //! The checksum is the CRC-32 (IEEE) of the text in `Data`.
 
+use flate2::Crc;
 use serde_json::{Map, Value, json};
 
 use super::claim_info::{ClaimInfo, ClaimInfoCache, PreparedDevice};
-use crate::protocol::crc32::Crc32;
 
 const KIND: &str = "DRACheckpoint";
 const VERSION: &str = "checkpoint.dra.kubelet.k8s.io/v1";
@@ -85,7 +85,9 @@ fn devices(state: &Value) -> Vec<PreparedDevice> {
 }
 
 fn checksum(data: &str) -> u32 {
-    Crc32::of(data.as_bytes())
+    let mut crc = Crc::new();
+    crc.update(data.as_bytes());
+    crc.sum()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use crate::protocol::crc32::Crc32;
+use flate2::Crc;
 
 /// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,9 @@ fn parse_value(rest: &[u8]) -> Option<RecordValue<'_>> {
 }
 
 fn sum(bytes: &[u8]) -> String {
-    format!("{:08x}", Crc32::of(bytes))
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    format!("{:08x}", crc.sum())
 }
 
 /// Joins the parts; characters that need escaping in JSON or in a part become `%XX`.

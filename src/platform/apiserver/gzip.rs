@@ -2,14 +2,15 @@
 
 use std::io::Read;
 
+use flate2::bufread::MultiGzDecoder;
+
 use super::ApiError;
-use crate::protocol::gzip::GzipReader;
 
 /// The content; an error if it has more than `limit` bytes.
 pub(super) fn inflate(bytes: &[u8], limit: usize) -> Result<Vec<u8>, ApiError> {
     let mut content = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let read = GzipReader::new(bytes).take(most).read_to_end(&mut content);
+    let read = MultiGzDecoder::new(bytes).take(most).read_to_end(&mut content);
     read.map_err(|error| ApiError::Malformed(format!("gzip: {error}").into()))?;
     if content.len() > limit {
         return Err(ApiError::Malformed(format!("longer than {limit} bytes").into()));

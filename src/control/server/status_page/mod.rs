@@ -23,6 +23,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use flate2::bufread::MultiGzDecoder;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
@@ -31,7 +32,6 @@ use super::connections::{FEW, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use crate::platform::rt::TcpStream;
-use crate::protocol::gzip::GzipReader;
 
 use connection::ServedConnection;
 use watchers::Watchers;
@@ -104,7 +104,7 @@ impl StatusPage {
 fn page() -> Vec<u8> {
     let mut page = Vec::new();
     // The build packed it completely.
-    let _ = GzipReader::new(PAGE).read_to_end(&mut page);
+    let _ = MultiGzDecoder::new(PAGE).read_to_end(&mut page);
     page
 }
 

@@ -8,6 +8,7 @@ use std::io::{self, BufReader, Read as _, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
 use serde_json::json;
 
 use super::delta_file::{DeltaFile, SectionReader};
@@ -19,7 +20,6 @@ use crate::kubelet::image_archives::import::unusable;
 use crate::kubelet::image_archives::manifest::{Descriptor, Digest};
 use crate::kubelet::image_archives::tar_header::{BLOCK, header, padding};
 use crate::platform::host::file_system::room;
-use crate::protocol::gzip::GzipReader;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// What the runtime has.
@@ -219,8 +219,8 @@ impl Rebuilder<'_> {
         Ok(part)
     }
 
-    fn inflated(&self, section: Section) -> BufReader<GzipReader<BufReader<SectionReader<'_>>>> {
-        BufReader::new(GzipReader::new(BufReader::new(self.delta.reader(section))))
+    fn inflated(&self, section: Section) -> BufReader<MultiGzDecoder<BufReader<SectionReader<'_>>>> {
+        BufReader::new(MultiGzDecoder::new(BufReader::new(self.delta.reader(section))))
     }
 
     /// The manifest of the new image if all of its layers are as they were there, otherwise one with these layers.
