@@ -648,6 +648,35 @@ fn forbidden_arrow_is_refused() {
     }
 }
 
+/// The constants and statics of a module, which stand at the start of a line.
+fn module_constants(code: &str) -> Vec<&str> {
+    let names = code.lines().filter_map(|line| {
+        let (before, item) = line.split_once("const ").or(line.split_once("static "))?;
+        let (name, _) = item.split_once(':')?;
+        let is_item = before.is_empty() || before.starts_with("pub");
+        (is_item && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')).then_some(name)
+    });
+    names.filter(|name| *name != "_").collect()
+}
+
+/// A search for a constant finds one subject. Associated constants are named with their type.
+#[test]
+fn name_of_a_constant_stands_for_one_constant() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources() {
+        for name in module_constants(&source.code) {
+            places.entry(name.to_owned()).or_default().push(source.path.display().to_string());
+        }
+    }
+    assert!(places.len() > 800, "{} constants", places.len());
+    let repeated: Vec<String> = places
+        .iter()
+        .filter(|(_, paths)| paths.len() > 1)
+        .map(|(name, paths)| format!("{name}: {}", paths.join(", ")))
+        .collect();
+    assert!(repeated.is_empty(), "say subject and unit:\n{}", repeated.join("\n"));
+}
+
 #[test]
 fn import_cycles_through_re_exports_are_found() {
     let source = |path: &str, code: &str| Source { path: path.into(), text: String::new(), code: code.to_owned() };

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use coracle::protocol::grpc::{CONTENT_TYPE, Status, frame_message};
+use coracle::protocol::grpc::{GRPC_CONTENT_TYPE, Status, frame_message};
 use coracle::protocol::hpack::Field;
 use coracle::protocol::http2::{Connection, Event};
 
@@ -110,7 +110,7 @@ fn answer_health(mut stream: TcpStream) -> std::io::Result<()> {
         }
         for event in events {
             if let Event::Data { stream, end: true, .. } = event {
-                let content = Field::fixed("content-type", CONTENT_TYPE);
+                let content = Field::fixed("content-type", GRPC_CONTENT_TYPE);
                 connection.respond(stream, vec![Field::fixed(":status", "200"), content], false);
                 // Field `status` with the value SERVING.
                 connection.send_data(stream, frame_message(vec![8, 1]).unwrap(), false);

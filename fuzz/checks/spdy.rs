@@ -2,7 +2,7 @@
 //!
 //! The first byte is the piece size.
 
-use coracle::protocol::spdy::{Event, Incoming, LONGEST};
+use coracle::protocol::spdy::{Event, Incoming, MAX_SPDY_HEADER_BYTES};
 
 pub(crate) fn check(data: &[u8]) {
     let Some((piece, bytes)) = data.split_first() else { return };
@@ -31,7 +31,7 @@ fn hear(bytes: &[u8], piece: usize) -> (Vec<String>, bool) {
             };
             unread.drain(..used);
         }
-        assert!(unread.len() < LONGEST);
+        assert!(unread.len() < MAX_SPDY_HEADER_BYTES);
     }
     (told, true)
 }

@@ -75,7 +75,7 @@ struct Part {
 
 /// A text with a single pod is sent unchanged; several pods are split, each with the objects it uses.
 fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
-    let origin = Origin { source: SourceName::Local, path: "", node_name: NODE, seen: "" };
+    let origin = Origin { source: SourceName::Local, path: "", node_name: PLACEHOLDER_NODE_NAME, seen: "" };
     let objects = read_manifest(text, &origin).map_err(|error| error.to_string())?;
     let problems: Vec<String> = objects.iter().filter_map(|object| object.problem()).collect();
     if !problems.is_empty() {
@@ -89,7 +89,7 @@ fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
     for (index, object) in objects.iter().enumerate() {
         let Object::Pod(pod) = object else { continue };
         let metadata = &pod.metadata;
-        let name = metadata.name.strip_suffix(&format!("-{NODE}")).unwrap_or(&metadata.name);
+        let name = metadata.name.strip_suffix(&format!("-{PLACEHOLDER_NODE_NAME}")).unwrap_or(&metadata.name);
         let body = if pods == 1 {
             text.to_vec()
         } else {
@@ -138,7 +138,7 @@ fn values(text: &[u8]) -> Result<Vec<Value>, String> {
 }
 
 /// A placeholder: the agent reads the manifest with its own node name.
-const NODE: &str = "n";
+const PLACEHOLDER_NODE_NAME: &str = "n";
 
 #[cfg(test)]
 mod tests {

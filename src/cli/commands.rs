@@ -52,7 +52,7 @@ fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
             Err("exec: expected a command after --, as in: coracle exec web -- ls /".to_owned())
         }
         Ok(Coracle { command: Command::ListImages(images) }) if !is_about_images(&images) => {
-            Err(format!("images: {IMAGES}"))
+            Err(format!("images: {IMAGES_USAGE}"))
         }
         Ok(Coracle { command: Command::PortForward(forward) }) if forward.ports.is_empty() => {
             Err("port-forward: expected [LOCAL:]REMOTE, as in: coracle port-forward web 8080:80".to_owned())
@@ -73,7 +73,7 @@ fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
     }
 }
 
-const IMAGES: &str = "expected nothing, or: import FILE..., or: remove IMAGE..., or: delta OLD NEW -o FILE";
+const IMAGES_USAGE: &str = "expected nothing, or: import FILE..., or: remove IMAGE..., or: delta OLD NEW -o FILE";
 
 fn is_about_images(images: &ListImages) -> bool {
     match (images.words.first().map(String::as_str), matches!(images.output, ImagesOutput::File(_))) {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn invalid_command_line_has_a_one_line_error() {
-        let images = format!("images: {IMAGES}");
+        let images = format!("images: {IMAGES_USAGE}");
         for (line, message) in [
             (&["pod"][..], "pod: unknown command (did you mean pods?); coracle --help lists all commands"),
             (&["frobnicate"], "frobnicate: unknown command; coracle --help lists all commands"),

@@ -53,10 +53,10 @@ fn wait(command: &Delete, pod: &Pod) -> Result<(), String> {
             let name = &pod.metadata.name;
             return Err(format!("pod {name} is deleted but still terminating, see coracle describe {name}"));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(DELETE_POLL_INTERVAL);
     }
 }
 
 /// Time for cleanup beyond the containers' grace period.
 pub(super) const MARGIN: Duration = Duration::from_secs(60);
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(300);
+pub(super) const DELETE_POLL_INTERVAL: Duration = Duration::from_millis(300);

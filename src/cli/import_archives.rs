@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::delete::LOOK_AGAIN;
+use super::delete::DELETE_POLL_INTERVAL;
 use super::local_api::get;
 use crate::control::server::{ArchiveStatus, NodeStatus};
 use crate::kubelet::image_archives::{Stamp, stamp};
@@ -35,7 +35,7 @@ fn status(socket: &Path) -> Result<NodeStatus, String> {
 
 /// Waits until the agent has imported the archive; returns its images.
 fn wait(socket: &Path, name: &str, stamp: Stamp) -> Result<Vec<String>, String> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + IMPORT_NOTICE_TIMEOUT;
     loop {
         let status = status(socket)?;
         let is_it = |archive: &&ArchiveStatus| {
@@ -47,13 +47,13 @@ fn wait(socket: &Path, name: &str, stamp: Stamp) -> Result<Vec<String>, String> 
             None if Instant::now() >= end => {
                 return Err(format!("{name} was copied, but the agent has not found it, see coracle status"));
             }
-            Some(_) | None => thread::sleep(LOOK_AGAIN),
+            Some(_) | None => thread::sleep(DELETE_POLL_INTERVAL),
         }
     }
 }
 
 /// Timeout for the agent to notice the file; the import itself may take longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const IMPORT_NOTICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Copies the file durably into the directory; returns its name and stamp there. An identical file is left alone.
 fn place(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {

@@ -14,7 +14,8 @@ use crate::types::error::ErrorChain;
 /// GETs `path` from the agent at `socket`.
 pub(super) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, LocalApiError> {
     let failed = |kind| LocalApiError { socket: socket.to_owned(), kind };
-    let bytes = exchange(socket, "GET", path, &[], PATIENCE).map_err(|error| LocalApiError::from_io(socket, error))?;
+    let bytes = exchange(socket, "GET", path, &[], LOCAL_RESPONSE_TIMEOUT)
+        .map_err(|error| LocalApiError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if status != "200 OK" {
         return Err(failed(Kind::Refused(status.to_owned())));
@@ -25,8 +26,8 @@ pub(super) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, L
 /// DELETEs `path` at the agent; returns its message.
 pub(super) fn remove(socket: &Path, path: &str) -> Result<String, LocalApiError> {
     let failed = |kind| LocalApiError { socket: socket.to_owned(), kind };
-    let bytes =
-        exchange(socket, "DELETE", path, &[], PATIENCE).map_err(|error| LocalApiError::from_io(socket, error))?;
+    let bytes = exchange(socket, "DELETE", path, &[], LOCAL_RESPONSE_TIMEOUT)
+        .map_err(|error| LocalApiError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     let message = String::from_utf8_lossy(body).trim().to_owned();
     if status == "200 OK" { Ok(message) } else { Err(failed(Kind::Message(message))) }
@@ -39,7 +40,7 @@ pub(super) fn change(
     path: &str,
     body: &[u8],
 ) -> Result<serde_json::Value, RequestFailure> {
-    change_within(PATIENCE, socket, method, path, body)
+    change_within(LOCAL_RESPONSE_TIMEOUT, socket, method, path, body)
 }
 
 /// The same with another timeout.
@@ -105,7 +106,7 @@ fn exchange(socket: &Path, method: &str, path: &str, body: &[u8], patience: Dura
     // The agent may answer a refused request before it has read the whole body.
     let sent = stream.write_all(body);
     let mut bytes = Vec::new();
-    stream.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    stream.take(MAX_LOCAL_RESPONSE_BYTES).read_to_end(&mut bytes)?;
     if bytes.is_empty() { sent.map(|()| bytes) } else { Ok(bytes) }
 }
 
@@ -167,9 +168,9 @@ impl error::Error for LocalApiError {
 }
 
 /// Longer than the agent's own timeout.
-const PATIENCE: Duration = Duration::from_secs(12);
+const LOCAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 /// Size limit of an answer, far above that of a full node.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_LOCAL_RESPONSE_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::command_table::Restart;
-use super::delete::{LOOK_AGAIN, MARGIN};
+use super::delete::{DELETE_POLL_INTERVAL, MARGIN};
 use super::find_pod::find_pod;
 use super::local_api::{change, escaped, pod_path};
 use super::{failed, print};
@@ -51,7 +51,7 @@ fn wait(command: &Restart, before: &Pod, containers: &[&str]) -> Result<(), Stri
         if Instant::now() >= end {
             return Err(format!("container {late} is not running again yet, see coracle describe {name}"));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(DELETE_POLL_INTERVAL);
     }
 }
 

@@ -12,11 +12,11 @@ use super::{failed, print};
 use crate::control::server::{ExchangeStatus, SyncStatus};
 
 /// Longer than the agent's own timeout.
-const PATIENCE: Duration = Duration::from_secs(11 * 60);
+const SYNC_COMMAND_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 
 pub(super) fn run(command: &Sync) -> ExitCode {
     let path = if command.wait { "/sync?wait=true" } else { "/sync" };
-    let answer = match change_within(PATIENCE, &command.local_socket, "POST", path, &[]) {
+    let answer = match change_within(SYNC_COMMAND_TIMEOUT, &command.local_socket, "POST", path, &[]) {
         Ok(answer) => answer,
         Err(refused) => return failed(&refused.line()),
     };

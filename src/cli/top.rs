@@ -28,7 +28,7 @@ pub(super) fn run(command: &Top) -> ExitCode {
         let text = if command.watch && io::stdout().is_terminal() { [CLEAR, &text].concat() } else { text };
         match io::stdout().write_all(text.as_bytes()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return failed(&format!("write to stdout: {error}")),
-            Ok(()) if command.watch => thread::sleep(PERIOD),
+            Ok(()) if command.watch => thread::sleep(TOP_REPEAT_INTERVAL),
             _ => return ExitCode::SUCCESS,
         }
     }
@@ -45,7 +45,7 @@ fn measured(socket: &Path, output: TopOutput) -> Result<Value, LocalApiError> {
     if summary.pointer("/node/cpu").is_none_or(is_known) {
         return Ok(summary);
     }
-    thread::sleep(BETWEEN);
+    thread::sleep(TOP_SAMPLE_INTERVAL);
     get(socket, page)
 }
 
@@ -100,9 +100,9 @@ fn bytes(bytes: u64) -> String {
 }
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
-const PERIOD: Duration = Duration::from_secs(3);
+const TOP_REPEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// Longer than the agent's minimum time between two samples.
-const BETWEEN: Duration = Duration::from_millis(1100);
+const TOP_SAMPLE_INTERVAL: Duration = Duration::from_millis(1100);
 
 #[cfg(test)]
 mod tests {

@@ -112,13 +112,13 @@ pub(crate) struct PodResourcesServer {
     pub(crate) allocatable: Allocatable,
 }
 
-const LIST: &str = "/v1.PodResourcesLister/List";
+const POD_RESOURCES_LIST_METHOD: &str = "/v1.PodResourcesLister/List";
 /// Of clients that are older than v1: lists all pods. The response is that of v1, whose newer fields they skip.
 const LIST_ALPHA: &str = "/v1alpha1.PodResourcesLister/List";
 const ALLOCATABLE: &str = "/v1.PodResourcesLister/GetAllocatableResources";
 const GET: &str = "/v1.PodResourcesLister/Get";
 const QPS: u32 = 100;
-const BURST: u32 = 10;
+const POD_RESOURCES_BURST: u32 = 10;
 
 impl PodResourcesServer {
     /// Serves requests; never returns.
@@ -132,7 +132,7 @@ impl PodResourcesServer {
                 _ => Ok(()),
             }
         };
-        let limit = RefCell::new(TokenBucket::new(QPS, BURST, rt::now()));
+        let limit = RefCell::new(TokenBucket::new(QPS, POD_RESOURCES_BURST, rt::now()));
         let answer = handler(move |request: Request| {
             let admitted = limit.borrow_mut().as_mut().is_none_or(|limit| limit.take(rt::now()));
             let refused = || Err(Status::new(Code::ResourceExhausted, "rejected by rate limit"));
@@ -150,7 +150,7 @@ impl PodResourcesServer {
                 metrics::count(Count::PodResources, &["v1alpha1"]);
                 return answer;
             }
-            LIST => Count::PodResourcesList,
+            POD_RESOURCES_LIST_METHOD => Count::PodResourcesList,
             ALLOCATABLE => Count::PodResourcesAllocatable,
             GET => Count::PodResourcesGet,
             _ => return answer,
@@ -167,7 +167,7 @@ impl PodResourcesServer {
     fn answer(&self, request: &Request) -> Result<Vec<u8>, Status> {
         let mut out = Vec::new();
         match request.method.as_str() {
-            LIST | LIST_ALPHA => {
+            POD_RESOURCES_LIST_METHOD | LIST_ALPHA => {
                 let lists_all = !self.lists_active || request.method == LIST_ALPHA;
                 for listed in (self.pods)().iter().filter(|listed| lists_all || listed.is_active) {
                     put_message(1, &self.of_pod(listed), &mut out);

@@ -65,7 +65,9 @@ fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
             let text = file::read_all(path, 1 << 16);
             let text = text.map_err(|error| format!("--manifest-public-key: {}: {error}", path.display()))?;
             let key = PublicKey::parse(&text);
-            Some(key.ok_or_else(|| format!("--manifest-public-key: {}: {}", path.display(), url_pods::EXPECTED))?)
+            Some(key.ok_or_else(|| {
+                format!("--manifest-public-key: {}: {}", path.display(), url_pods::EXPECTED_PUBLIC_KEY)
+            })?)
         }
         None => None,
     };
@@ -81,7 +83,7 @@ fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
         configured: source.url.clone(),
         headers: source.headers.clone(),
         every: source.every,
-        limit: url_pods::LIMIT,
+        limit: url_pods::URL_RESPONSE_TIMEOUT,
         authorities: source.authorities.clone(),
         trust: key.map(trust),
         kept: config.root_dir.join("coracle/pods-from-url"),

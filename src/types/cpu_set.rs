@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 pub(crate) struct CpuSet(Vec<u32>);
 
 /// The kernel's `NR_CPUS` is at most 8192.
-const MOST: u32 = 8191;
+const MAX_CPU: u32 = 8191;
 
 impl CpuSet {
     pub(crate) const EMPTY: Self = Self(Vec::new());
@@ -21,7 +21,7 @@ impl CpuSet {
         for range in text.split(',') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-            if first > last || last > MOST {
+            if first > last || last > MAX_CPU {
                 return None;
             }
             set.0.extend(first..=last);

@@ -20,13 +20,13 @@ pub(crate) enum Level {
 }
 
 static VERBOSITY: AtomicU8 = AtomicU8::new(0);
-static JOURNAL: AtomicBool = AtomicBool::new(false);
+static IS_JOURNAL: AtomicBool = AtomicBool::new(false);
 static LOST: AtomicU32 = AtomicU32::new(0);
 
 /// Sets the verbosity (the kubelet's `--v`), and whether lines go to the journal.
 pub(crate) fn init(verbosity: u8, journal: bool) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
-    JOURNAL.store(journal, Ordering::Relaxed);
+    IS_JOURNAL.store(journal, Ordering::Relaxed);
 }
 
 pub(crate) fn enabled(level: Level) -> bool {
@@ -40,7 +40,7 @@ pub(crate) fn write(level: Level, message: &str, fields: &[(&str, &dyn fmt::Disp
         read(level, &line(level, false, message, fields));
         return READER.set(Some(read));
     }
-    let journal = JOURNAL.load(Ordering::Relaxed);
+    let journal = IS_JOURNAL.load(Ordering::Relaxed);
     let stderr = std::io::stderr();
     if !takes_a_line(&stderr) {
         LOST.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +70,7 @@ pub(crate) fn read_by(read: impl Fn(Level, &str) + 'static) {
     READER.set(Some(Box::new(read)));
 }
 
-/// Whether a line can be written without blocking. A pipe that polls writable has room for `LONGEST` bytes.
+/// Whether a line can be written without blocking. A pipe that polls writable has room for `MAX_LOG_LINE_BYTES` bytes.
 fn takes_a_line(stderr: &Stderr) -> bool {
     let mut ready = [PollFd::new(stderr, PollFlags::OUT)];
     // Regular files and closed descriptors never block.
@@ -79,15 +79,15 @@ fn takes_a_line(stderr: &Stderr) -> bool {
 
 /// Cuts a line to the length that is written atomically.
 fn cut(line: &mut String) {
-    if line.len() > LONGEST {
-        let end = (0..=LONGEST - CUT.len()).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
+    if line.len() > MAX_LOG_LINE_BYTES {
+        let end = (0..=MAX_LOG_LINE_BYTES - CUT.len()).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
         line.truncate(end);
         line.push_str(CUT);
     }
 }
 
 /// `PIPE_BUF`, less the line about lost lines.
-const LONGEST: usize = 4000;
+const MAX_LOG_LINE_BYTES: usize = 4000;
 const CUT: &str = "...\n";
 
 fn line(level: Level, journal: bool, message: &str, fields: &[(&str, &dyn fmt::Display)]) -> String {
@@ -180,12 +180,15 @@ mod tests {
 
     #[test]
     fn long_lines_are_cut_between_characters() {
-        for length in LONGEST - 10..LONGEST + 10 {
+        for length in MAX_LOG_LINE_BYTES - 10..MAX_LOG_LINE_BYTES + 10 {
             let whole = format!("{}\n", "\u{20ac}".repeat(length / 3));
             let mut line = whole.clone();
             cut(&mut line);
-            assert!(line.len() <= LONGEST && line.ends_with('\n'));
-            assert!(line == whole || (whole.len() > LONGEST && line.len() > LONGEST - 8), "{length}");
+            assert!(line.len() <= MAX_LOG_LINE_BYTES && line.ends_with('\n'));
+            assert!(
+                line == whole || (whole.len() > MAX_LOG_LINE_BYTES && line.len() > MAX_LOG_LINE_BYTES - 8),
+                "{length}"
+            );
         }
     }
 

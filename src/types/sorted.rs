@@ -191,7 +191,7 @@ impl<K: Ord, V, const N: usize> From<[(K, V); N]> for SortedMap<K, V> {
 impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         let mut entries = entries.into_iter();
-        for (key, value) in entries.by_ref().take(FEW) {
+        for (key, value) in entries.by_ref().take(MAX_SINGLE_INSERTS) {
             self.insert(key, value);
         }
         let known = self.0.len();
@@ -203,7 +203,7 @@ impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
 }
 
 /// So many entries are inserted one by one.
-const FEW: usize = 8;
+const MAX_SINGLE_INSERTS: usize = 8;
 
 /// Of equal keys the last one stays. The sort takes sorted runs as they are.
 fn sort_and_deduplicate<K: Ord, V>(entries: &mut Vec<(K, V)>) {

@@ -16,7 +16,7 @@ pub(crate) struct Window {
 }
 
 /// Minutes per day.
-const DAY: u16 = 24 * 60;
+const DAY_MINUTES: u16 = 24 * 60;
 
 impl TimeWindow {
     /// Parses `01:00-03:00`.
@@ -35,11 +35,11 @@ impl TimeWindow {
 impl Window {
     /// The state of these windows; without any it is closed. `second` is a Unix time.
     pub(crate) fn of(times: &[TimeWindow], second: i64) -> Self {
-        let minute = u16::try_from(second.div_euclid(60).rem_euclid(DAY.into())).unwrap_or_default();
+        let minute = u16::try_from(second.div_euclid(60).rem_euclid(DAY_MINUTES.into())).unwrap_or_default();
         let is_open = times.iter().any(|window| window.contains(minute));
         let edges = times.iter().flat_map(|window| [window.from, window.to]);
         // At least a minute ahead: an edge in this minute has already passed.
-        let next = edges.map(|edge| if edge > minute { edge - minute } else { edge + DAY - minute }).min();
+        let next = edges.map(|edge| if edge > minute { edge - minute } else { edge + DAY_MINUTES - minute }).min();
         let in_minute = u64::try_from(second.rem_euclid(60)).unwrap_or_default();
         Self { is_open, stays: next.map(|minutes| u64::from(minutes) * 60 - in_minute) }
     }
@@ -47,7 +47,7 @@ impl Window {
 
 /// The time of the day, such as `01:00`.
 pub(crate) fn time_of_day(second: i64) -> String {
-    let minutes = second.div_euclid(60).rem_euclid(DAY.into());
+    let minutes = second.div_euclid(60).rem_euclid(DAY_MINUTES.into());
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 

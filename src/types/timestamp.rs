@@ -17,9 +17,9 @@ pub struct Timestamp {
 
 impl Timestamp {
     /// 0000-01-01T00:00:00Z.
-    pub const MIN: Self = Self { seconds: days(0, 1, 1) * DAY, nanos: 0 };
+    pub const MIN: Self = Self { seconds: days(0, 1, 1) * DAY_SECONDS, nanos: 0 };
     /// 9999-12-31T23:59:59.999999999Z.
-    pub const MAX: Self = Self { seconds: days(10_000, 1, 1) * DAY - 1, nanos: SECOND - 1 };
+    pub const MAX: Self = Self { seconds: days(10_000, 1, 1) * DAY_SECONDS - 1, nanos: SECOND - 1 };
     /// 1970-01-01T00:00:00Z.
     pub const UNIX_EPOCH: Self = Self { seconds: 0, nanos: 0 };
 
@@ -45,12 +45,12 @@ impl Timestamp {
             return None;
         }
         let time_of_day = (i64::from(hour) * 60 + i64::from(minute)) * 60 + i64::from(second);
-        Self::from_second((first + i64::from(day) - 1) * DAY + time_of_day)
+        Self::from_second((first + i64::from(day) - 1) * DAY_SECONDS + time_of_day)
     }
 
     /// The date and time of day in UTC.
     pub fn civil(self) -> Civil {
-        let (days, second) = (self.seconds.div_euclid(DAY), self.seconds.rem_euclid(DAY));
+        let (days, second) = (self.seconds.div_euclid(DAY_SECONDS), self.seconds.rem_euclid(DAY_SECONDS));
         // Years that start in March, in cycles of 400.
         let days = days + SINCE_MARCH_0;
         let (cycle, day) = (days.div_euclid(CYCLE), days.rem_euclid(CYCLE));
@@ -135,7 +135,7 @@ pub(crate) const fn days(year: i64, month: i64, day: i64) -> i64 {
 const SECOND: u32 = 1_000_000_000;
 
 /// Seconds of a day.
-const DAY: i64 = 86_400;
+const DAY_SECONDS: i64 = 86_400;
 
 /// Days of 400 years.
 const CYCLE: i64 = 146_097;

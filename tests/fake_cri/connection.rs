@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use coracle::protocol::grpc::{CONTENT_TYPE, Code, Status, frame_message, read_timeout, take_message};
+use coracle::protocol::grpc::{Code, GRPC_CONTENT_TYPE, Status, frame_message, read_timeout, take_message};
 use coracle::protocol::hpack::Field;
 use coracle::protocol::http2::{Connection, Event, StreamId};
 
@@ -84,7 +84,7 @@ impl Wire {
 }
 
 fn head() -> Vec<Field> {
-    vec![Field::fixed(":status", "200"), Field::fixed("content-type", CONTENT_TYPE)]
+    vec![Field::fixed(":status", "200"), Field::fixed("content-type", GRPC_CONTENT_TYPE)]
 }
 
 /// Serves a connection until it closes.

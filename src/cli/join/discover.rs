@@ -41,7 +41,7 @@ pub(super) struct Cluster {
 
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 const KUBELET_CONFIG: &str = "/api/v1/namespaces/kube-system/configmaps/kubelet-config";
-const AGAIN: Duration = Duration::from_secs(2);
+const DISCOVERY_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// Runs the discovery; `progress` gets a line while it waits.
 pub(super) async fn discover(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<Cluster, String> {
@@ -101,14 +101,14 @@ async fn patiently(
             },
             Err(error) => (described(&error), error.is_retryable()),
         };
-        if !may_pass || Instant::now() + AGAIN >= end {
+        if !may_pass || Instant::now() + DISCOVERY_RETRY_DELAY >= end {
             return Err(why);
         }
         if shown != why {
             progress(&format!("waiting: {why}"));
             shown = why;
         }
-        rt::sleep(AGAIN).await;
+        rt::sleep(DISCOVERY_RETRY_DELAY).await;
     }
 }
 

@@ -14,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{Errno, read, write};
 
-use super::session::{CHUNK, Session, SessionError};
+use super::session::{SESSION_READ_BYTES, Session, SessionError};
 use crate::cli::{complain, print};
 use crate::protocol::spdy::{Event, StreamId};
 
@@ -257,7 +257,7 @@ impl Connection {
             }
         }
         if !local.is_empty() && self.is_heard && self.session.takes_more() {
-            let mut chunk = [0; CHUNK];
+            let mut chunk = [0; SESSION_READ_BYTES];
             match self.local.read(&mut chunk) {
                 Ok(0) => {
                     self.is_heard = false;

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read, write};
 
 use super::outcome::Outcome;
-use super::session::{CHUNK, Session, SessionError};
+use super::session::{SESSION_READ_BYTES, Session, SessionError};
 use super::terminal::{self, RawTerminal};
 use crate::protocol::spdy::{Event, StreamId};
 
@@ -168,7 +168,7 @@ impl Conversation {
 
     fn pass_input_on(&mut self) {
         let Some(stream) = self.stdin else { return };
-        let mut chunk = [0; CHUNK];
+        let mut chunk = [0; SESSION_READ_BYTES];
         match read(io::stdin(), &mut chunk) {
             Ok(come) if come > 0 => self.session.data(stream, chunk.get(..come).unwrap_or_default()),
             Err(Errno::AGAIN | Errno::INTR) => {}

@@ -56,8 +56,8 @@ impl Session {
     pub(super) fn open(socket: &Path, path: &str, protocol: &str) -> Result<Self, SessionError> {
         let mut connection = UnixStream::connect(socket).map_err(|error| no_answer(socket, error))?;
         let request = (|| {
-            connection.set_read_timeout(Some(PATIENCE))?;
-            connection.set_write_timeout(Some(PATIENCE))?;
+            connection.set_read_timeout(Some(SESSION_TIMEOUT))?;
+            connection.set_write_timeout(Some(SESSION_TIMEOUT))?;
             let head = format!(
                 "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
                  X-Stream-Protocol-Version: {protocol}\r\nContent-Length: 0\r\n\r\n"
@@ -99,7 +99,7 @@ impl Session {
 
     /// Whether more data may be queued for sending.
     pub(super) fn takes_more(&self) -> bool {
-        self.unsent.len() < CHUNK && !self.is_over
+        self.unsent.len() < SESSION_READ_BYTES && !self.is_over
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -131,7 +131,7 @@ impl Session {
         if may_read && !self.is_over {
             self.come.drain(..self.understood);
             self.understood = 0;
-            let mut chunk = [0; CHUNK];
+            let mut chunk = [0; SESSION_READ_BYTES];
             match self.connection.read(&mut chunk) {
                 Ok(0) => self.is_over = true,
                 Ok(read) => self.come.extend_from_slice(chunk.get(..read).unwrap_or_default()),
@@ -170,8 +170,8 @@ fn answer(connection: &mut UnixStream) -> io::Result<(bool, String, Vec<u8>)> {
         let read = connection.read(&mut chunk)?;
         come.extend_from_slice(chunk.get(..read).unwrap_or_default());
         let end = come.windows(4).position(|window| window == b"\r\n\r\n");
-        let (Some(end), more) = (end, read > 0 && come.len() < MOST_ANSWER) else {
-            if read == 0 || come.len() >= MOST_ANSWER {
+        let (Some(end), more) = (end, read > 0 && come.len() < MAX_SESSION_RESPONSE_BYTES) else {
+            if read == 0 || come.len() >= MAX_SESSION_RESPONSE_BYTES {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             continue;
@@ -205,17 +205,17 @@ fn is_nothing(error: &io::Error) -> bool {
 }
 
 /// Read size, and limit of the queued bytes before no more input is taken.
-pub(super) const CHUNK: usize = 16 * 1024;
-const MOST_ANSWER: usize = 64 * 1024;
+pub(super) const SESSION_READ_BYTES: usize = 16 * 1024;
+const MAX_SESSION_RESPONSE_BYTES: usize = 64 * 1024;
 /// Longer than the agent's timeout for the runtime.
-const PATIENCE: Duration = Duration::from_secs(15);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::spdy::LONGEST;
+    use crate::protocol::spdy::MAX_SPDY_HEADER_BYTES;
 
-    const _: () = assert!(CHUNK > LONGEST, "a frame header fits into one read");
+    const _: () = assert!(SESSION_READ_BYTES > MAX_SPDY_HEADER_BYTES, "a frame header fits into one read");
 
     #[test]
     fn refusal_is_reported_in_one_line() {

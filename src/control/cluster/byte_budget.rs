@@ -8,11 +8,11 @@ use crate::platform::host::{clock, file};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const BYTE_BUDGET_DAY: Duration = Duration::from_secs(24 * 3600);
 /// The day's record is written after each of this many parts of the budget: a restart forgets at most one part.
-const PARTS: u64 = 32;
+const BYTE_BUDGET_PARTS: u64 = 32;
 /// Longest record, in bytes.
-const LONGEST: u64 = 256;
+const MAX_BUDGET_RECORD_BYTES: u64 = 256;
 
 /// When the day started, the traffic counter at that time, and the bytes that earlier agents used on the same day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl ByteDay {
     }
 
     pub(super) fn left(self, now: Duration) -> Duration {
-        DAY.saturating_sub(now.saturating_sub(self.begun))
+        BYTE_BUDGET_DAY.saturating_sub(now.saturating_sub(self.begun))
     }
 
     pub(super) fn used(self, counted: u64) -> u64 {
@@ -73,7 +73,7 @@ impl DayRecord {
     /// The current day, continued from the record if it is still valid.
     pub(super) fn read(&self) -> ByteDay {
         let now = clock::uptime();
-        let day = match file::read_all(&self.path, LONGEST) {
+        let day = match file::read_all(&self.path, MAX_BUDGET_RECORD_BYTES) {
             Ok(bytes) => ByteDay::read(&String::from_utf8_lossy(&bytes), &self.boot, now)
                 .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "expected BOOT-ID SECONDS BYTES")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ByteDay::new(now, 0)),
@@ -101,7 +101,7 @@ impl DayRecord {
 
 /// The number of used bytes at which the record is written next.
 pub(super) fn next_write(budget: u64, used: u64) -> u64 {
-    let part = (budget / PARTS).max(1);
+    let part = (budget / BYTE_BUDGET_PARTS).max(1);
     (used / part).saturating_add(1).saturating_mul(part)
 }
 

@@ -20,9 +20,9 @@ pub(crate) struct EventSender {
     task: rt::Task<()>,
 }
 
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+const FIRST_EVENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Longest wait between retries. Leases and statuses come first when the API server is back.
-const MOST: Duration = Duration::from_secs(60);
+const MAX_EVENT_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 impl EventSender {
     pub(crate) fn start(client: Client, node: &str, reporting: &Reporting, ring: Rc<RefCell<EventRing>>) -> Self {
@@ -45,7 +45,7 @@ async fn run(
     ring: Rc<RefCell<EventRing>>,
     noted: Rc<Signal>,
 ) {
-    let mut retry = Backoff::new(FIRST_RETRY, MOST);
+    let mut retry = Backoff::new(FIRST_EVENT_RETRY_DELAY, MAX_EVENT_RETRY_DELAY);
     let mut history = History::default();
     let mut lost = 0;
     loop {

@@ -36,7 +36,7 @@ struct Watch {
 }
 
 /// Pending changes per topic.
-const CHANGES: usize = 4;
+const MAX_PENDING_TOPIC_CHANGES: usize = 4;
 /// Back-off if the API server has no version of an API.
 const VERSION_FIRST: Duration = Duration::from_secs(2);
 const VERSION_LONGEST: Duration = Duration::from_secs(600);
@@ -111,7 +111,7 @@ async fn watch_topic(context: WatchContext, topic: Arc<Topic>, stored: Option<Va
 }
 
 async fn watch_collection(context: &WatchContext, collection: Collection, topic: &Topic, stored: Option<Value>) {
-    let (sender, changes) = bounded(CHANGES);
+    let (sender, changes) = bounded(MAX_PENDING_TOPIC_CHANGES);
     let _reflector = rt::spawn(reflect(context.client.clone(), collection, sender));
     send_changes(context, topic, &changes, stored).await;
 }

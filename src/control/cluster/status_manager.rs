@@ -63,7 +63,7 @@ enum Mirrored {
 }
 
 /// How long the watch may take to show a mirror pod.
-const SETTLES: Duration = Duration::from_secs(10);
+const MIRROR_POD_WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_MIRROR: Duration = Duration::from_secs(20);
 
 impl StatusManager {
@@ -222,7 +222,7 @@ impl StatusManager {
 
     pub(crate) fn mirrored(&mut self, done: MirrorDone, now: Instant) {
         let state = match done.failure {
-            None => Mirrored::Settles(now + SETTLES),
+            None => Mirrored::Settles(now + MIRROR_POD_WATCH_TIMEOUT),
             Some(why) => {
                 log!(warn, "failed to update mirror pod", pod = done.name, error = why);
                 Mirrored::Failed(now + jitter(RETRY_MIRROR, 0.5, rt::random()))

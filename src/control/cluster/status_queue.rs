@@ -85,12 +85,12 @@ enum UnderWay {
 }
 
 /// Maximum number of concurrent requests.
-const AT_ONCE: usize = 4;
+const MAX_STATUS_REQUESTS: usize = 4;
 /// Those of pods whose last request failed: it may have hung, and hang again.
 const AFTER_FAILURE: usize = 2;
-const RETRY_FIRST: Duration = Duration::from_secs(1);
+const FIRST_STATUS_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The period of the kubelet's status batches.
-const RETRY_LONGEST: Duration = Duration::from_secs(10);
+const MAX_STATUS_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// First and longest time for the watch to show that a pod is gone.
 const WATCH_LAG: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(3600)];
 /// First and longest retry of a status rejected as invalid.
@@ -221,7 +221,7 @@ impl StatusQueue {
     fn room(&self) -> [usize; 2] {
         let under_way = self.pods.values().filter(|report| report.under_way.is_some());
         let after_failure = under_way.clone().filter(|report| report.has_failed()).count();
-        let room = AT_ONCE.saturating_sub(under_way.count());
+        let room = MAX_STATUS_REQUESTS.saturating_sub(under_way.count());
         [room, AFTER_FAILURE.saturating_sub(after_failure).min(room)]
     }
 
@@ -304,7 +304,7 @@ impl StatusQueue {
 
 impl Report {
     fn new(target: Target, shown: PodStatus, version: u64, wanted: Option<PodStatus>) -> Self {
-        let backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+        let backoff = Backoff::new(FIRST_STATUS_RETRY_DELAY, MAX_STATUS_RETRY_DELAY);
         Self {
             target,
             shown,

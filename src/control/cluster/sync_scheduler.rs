@@ -73,9 +73,9 @@ pub(crate) struct SyncState {
 }
 
 /// Longest duration of an exchange.
-const LONGEST: Duration = Duration::from_secs(10 * 60);
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// First wait after a failed poll; doubled for each further failure.
-const RETRY: Duration = Duration::from_secs(30);
+const FIRST_POLL_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Assumed length of a window whose end is unknown.
 const UNKNOWN: Duration = Duration::from_secs(50);
 
@@ -127,7 +127,7 @@ impl SyncScheduler {
     }
 
     async fn poll(&self, every: Duration) {
-        let mut retry = Backoff::new(RETRY.min(every), every);
+        let mut retry = Backoff::new(FIRST_POLL_RETRY_DELAY.min(every), every);
         let mut wait = first_wait(every, rt::random());
         loop {
             let begin = clock::uptime().saturating_add(wait);
@@ -211,7 +211,7 @@ impl SyncScheduler {
         let before = (client.traffic().bytes_sent(), client.traffic().bytes_received(), client.gate().tally());
         under_way.set(true);
         changed.notify();
-        let fault = match rt::deadline(LONGEST, self.climb(Opening::Round)).await {
+        let fault = match rt::deadline(EXCHANGE_TIMEOUT, self.climb(Opening::Round)).await {
             Ok(fault) => fault,
             Err(rt::Elapsed) => Some("it took too long".to_owned()),
         };

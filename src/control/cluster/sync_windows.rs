@@ -7,7 +7,7 @@ use crate::types::time::jitter;
 use crate::types::time_windows::Window;
 
 /// The nodes of a fleet start spread over this share of a wait or window, and over [`SPREAD_MOST`] at most.
-const SPREAD: f64 = 0.1;
+const WINDOW_START_SPREAD: f64 = 0.1;
 const SPREAD_MOST: Duration = Duration::from_secs(60);
 
 /// `second` is a Unix time. `is_up`: the state of the configured interface, if any.
@@ -21,14 +21,18 @@ pub(super) fn window(windows: &SyncWindows, second: i64, is_up: bool) -> Window 
 
 /// How long a node waits at the start of a window or wait of this length. `random` is uniformly distributed.
 pub(super) fn first_wait(length: Duration, random: u32) -> Duration {
-    let most = length.mul_f64(SPREAD).min(SPREAD_MOST);
+    let most = length.mul_f64(WINDOW_START_SPREAD).min(SPREAD_MOST);
     most.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
 /// From the start of one poll to the next: jittered around `every`, so that the number of polls per day is as
 /// configured.
 pub(super) fn next_wait(every: Duration, random: u32) -> Duration {
-    jitter(every.mul_f64(1.0 - SPREAD / 2.0), SPREAD / (1.0 - SPREAD / 2.0), random)
+    jitter(
+        every.mul_f64(1.0 - WINDOW_START_SPREAD / 2.0),
+        WINDOW_START_SPREAD / (1.0 - WINDOW_START_SPREAD / 2.0),
+        random,
+    )
 }
 
 #[cfg(test)]

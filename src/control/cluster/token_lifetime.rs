@@ -14,7 +14,7 @@ pub(super) struct TokenLifetime {
 }
 
 /// Shortest time between two writes of a token. More writes would wear the flash for an hour of lifetime.
-const REST: i64 = 6 * 3600;
+const MIN_TOKEN_WRITE_INTERVAL_SECONDS: i64 = 6 * 3600;
 
 impl TokenLifetime {
     /// Reads the dates in the token. An API server may issue a token that is valid for longer than it states beside it.
@@ -45,7 +45,7 @@ fn claimed(token: &str) -> Option<TokenLifetime> {
 pub(super) fn is_worth_keeping(kept: Option<TokenLifetime>, now: i64) -> bool {
     kept.is_none_or(|TokenLifetime { issued, expires }| {
         let age = now.saturating_sub(issued);
-        age >= REST && age > expires.saturating_sub(issued) / 2
+        age >= MIN_TOKEN_WRITE_INTERVAL_SECONDS && age > expires.saturating_sub(issued) / 2
     })
 }
 

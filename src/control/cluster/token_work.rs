@@ -35,9 +35,9 @@ const TOKEN_LONGEST: Duration = Duration::from_secs(60);
 /// A token is renewed after this share of its lifetime, and after a day at the latest
 /// (pkg/kubelet/token/token_manager.go).
 const TOKEN_LIFE: f64 = 0.8;
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const TOKEN_DAY: Duration = Duration::from_secs(24 * 3600);
 /// Assumed lifetime if the API server does not return one.
-const HOUR: Duration = Duration::from_secs(3600);
+const ASSUMED_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 const TOKEN_JITTER: Duration = Duration::from_secs(10);
 
 impl TokenWork {
@@ -99,7 +99,7 @@ impl TokenWork {
         }
         let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
         // Pause between requests even if the API server returns a very short lifetime.
-        let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before).max(TOKEN_FIRST);
+        let wait = life.mul_f64(TOKEN_LIFE).min(TOKEN_DAY).saturating_sub(before).max(TOKEN_FIRST);
         NextStep {
             events: vec![token_event(topic, token, dates)],
             request_after: Some(wait),
@@ -152,7 +152,7 @@ pub(super) async fn request_token(client: &Client, key: &TokenKey) -> Result<Iss
     let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?;
     // The lifetime counts from now: the clocks of node and API server may differ.
     let life = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64);
-    Ok((token.to_owned(), life.map_or(HOUR, Duration::from_secs)))
+    Ok((token.to_owned(), life.map_or(ASSUMED_TOKEN_LIFETIME, Duration::from_secs)))
 }
 
 fn token_request(key: &TokenKey) -> Value {

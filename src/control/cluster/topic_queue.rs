@@ -29,12 +29,12 @@ struct PodQueue {
 /// Requests under way at a time.
 pub(super) const MAX_UNDER_WAY: usize = 16;
 /// Requests of one pod under way at a time.
-const MAX_OF_POD: usize = 4;
+const MAX_TOPIC_REQUESTS_OF_POD: usize = 4;
 
 impl PodQueue {
     /// When the next request of the pod may begin.
     fn due(&self) -> Option<Instant> {
-        self.waiting.keys().next().copied().filter(|_| self.under_way < MAX_OF_POD)
+        self.waiting.keys().next().copied().filter(|_| self.under_way < MAX_TOPIC_REQUESTS_OF_POD)
     }
 
     fn pop(&mut self) -> Option<Arc<Topic>> {

@@ -68,8 +68,8 @@ enum Stage {
 }
 
 /// The pace of requests, as upstream's client: `kubeAPIQPS` and `kubeAPIBurst`.
-const PERIOD: Duration = Duration::from_millis(20);
-const BURST: u32 = 100;
+const TOPIC_REQUEST_INTERVAL: Duration = Duration::from_millis(20);
+const TOPIC_REQUEST_BURST: u32 = 100;
 const HELD_BACK: u32 = 25;
 
 impl TopicRequests {
@@ -78,7 +78,7 @@ impl TopicRequests {
             topics: BTreeMap::new(),
             queue: TopicQueue::default(),
             attention: BTreeSet::new(),
-            pace: TokenBucket::each(PERIOD, BURST, rt::now()),
+            pace: TokenBucket::each(TOPIC_REQUEST_INTERVAL, TOPIC_REQUEST_BURST, rt::now()),
         };
         let shared = Shared { context, state: RefCell::new(state), changed: Signal::default() };
         Self { shared: Rc::new(shared), task: None }
@@ -204,7 +204,7 @@ impl State {
     fn due(&self, now: Instant) -> (Option<Instant>, Option<Instant>) {
         let requests = match self.queue.due() {
             // Only the pace holds it back: several requests begin at once, so that the node wakes less often.
-            Some(due) if due <= now => Some(now + PERIOD * HELD_BACK),
+            Some(due) if due <= now => Some(now + TOPIC_REQUEST_INTERVAL * HELD_BACK),
             due => due,
         };
         (requests, self.attention.first().map(|(moment, _)| *moment))

@@ -41,8 +41,8 @@ pub(super) enum Answer {
 }
 
 /// Back-off of requests for a topic that is not usable yet.
-const FIRST: Duration = Duration::from_secs(2);
-const LONGEST: Duration = Duration::from_secs(60);
+const FIRST_TOPIC_DELAY: Duration = Duration::from_secs(2);
+const MAX_TOPIC_DELAY: Duration = Duration::from_secs(60);
 /// How old an object without a watch becomes (pkg/kubelet/util/manager: `defaultTTL`).
 const TTL: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,11 @@ impl TopicWork {
     pub(super) fn new(topic: &Topic, stored: Option<Value>) -> Self {
         match topic {
             Topic::Token(_) => Self::Token(Box::new(TokenWork::new(stored))),
-            _ => Self::Other(OtherWork { stored, backoff: Backoff::new(FIRST, LONGEST), known: None }),
+            _ => Self::Other(OtherWork {
+                stored,
+                backoff: Backoff::new(FIRST_TOPIC_DELAY, MAX_TOPIC_DELAY),
+                known: None,
+            }),
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) struct WatchBudget {
 /// A watch costs a stream of a connection and some kilobytes. Objects beyond the limits are requested again from time
 /// to time.
 const MAX_WATCHES: usize = 1000;
-const MAX_OF_POD: usize = 64;
+const MAX_WATCHES_OF_POD: usize = 64;
 
 impl WatchBudget {
     /// `max_streams`: how many watches the connections carry.
@@ -25,7 +25,7 @@ impl WatchBudget {
     /// Takes a watch of the pod's share; the empty uid is the node's own. False if there is none.
     pub(super) fn take(&mut self, pod: &PodUid) -> bool {
         let used = self.of_pods.entry(pod.clone()).or_default();
-        if self.left == 0 || *used >= MAX_OF_POD && *pod != PodUid::default() {
+        if self.left == 0 || *used >= MAX_WATCHES_OF_POD && *pod != PodUid::default() {
             return false;
         }
         *used += 1;
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn one_pod_leaves_watches_to_the_others() {
         let mut budget = WatchBudget::new(5000);
-        assert_eq!((0..300).filter(|_| budget.take(&"greedy".into())).count(), MAX_OF_POD);
+        assert_eq!((0..300).filter(|_| budget.take(&"greedy".into())).count(), MAX_WATCHES_OF_POD);
         assert!(budget.take(&"honest".into()));
         assert_eq!((0..100).filter(|_| budget.take(&PodUid::default())).count(), 100);
     }

@@ -20,7 +20,7 @@ use crate::kubelet::admission::{Rejection, check_pressure};
 use crate::kubelet::status::PodFailure;
 use crate::platform::config::Eviction;
 use crate::platform::host::clock;
-use crate::platform::host::memory_pressure::{MEMORY_PRESSURE, MemoryStalls};
+use crate::platform::host::memory_pressure::{MEMORY_PRESSURE_FILE, MemoryStalls};
 use crate::platform::rt;
 use crate::state::pods::{NodePressures, PodEvent, PodEviction, PressureObservation, SyncEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
@@ -29,7 +29,7 @@ use crate::types::metrics::{self, Count};
 use crate::types::owned::{Owned, View};
 
 /// Upstream's monitoring interval.
-const PERIOD: Duration = Duration::from_secs(10);
+const EVICTION_MONITORING_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest wait for an evicted pod to end before the next eviction.
 const CLEANUP: Duration = Duration::from_secs(30);
 /// Wait for the removal of dead containers before the next check.
@@ -57,7 +57,7 @@ pub(crate) struct EvictionManager {
 impl EvictionManager {
     pub(crate) fn new(settings: &Eviction, inbox: Sender<SyncEvent>) -> Self {
         let has_memory = settings.thresholds.iter().any(|t| Starved::of(t.signal) == Starved::Memory);
-        let stalls = if has_memory { MemoryStalls::watch(Path::new(MEMORY_PRESSURE)).ok() } else { None };
+        let stalls = if has_memory { MemoryStalls::watch(Path::new(MEMORY_PRESSURE_FILE)).ok() } else { None };
         if has_memory && stalls.is_none() {
             log!(info, "kernel reports no memory stalls, checking memory every ten seconds near a threshold");
         }
@@ -171,7 +171,7 @@ impl EvictionManager {
         let mut effects = vec![Effect::NodeStatus(NodeStatusChange::Pressures(conditions))];
         effects.extend(changed.into_iter().chain(seen.events).map(Effect::RecordNode));
         let is_calm = seen.pressures.is_empty() && !seen.is_close && self.watches_memory;
-        self.due = (!is_calm).then(|| now + PERIOD);
+        self.due = (!is_calm).then(|| now + EVICTION_MONITORING_INTERVAL);
         if seen.wants_dead && pods.workers().can_give_back(&pods.observed()) {
             effects.push(Effect::RemoveDeadContainers);
             self.due = Some(now + GIVING_BACK);
@@ -231,13 +231,13 @@ async fn follow(stalls: MemoryStalls, inbox: Sender<SyncEvent>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pressure_check::AT_ONCE;
+    use super::super::pressure_check::IMMEDIATE_EVICTION_GRACE;
     use super::*;
     use crate::control::pod_table::testing::{pod, with_node};
 
     fn eviction(uid: &str) -> PodEviction {
         let (uid, message) = (uid.into(), "The node was low on resource: memory.".to_owned());
-        PodEviction { uid, signal: "memory.available", message, grace: AT_ONCE, is_disruption: true }
+        PodEviction { uid, signal: "memory.available", message, grace: IMMEDIATE_EVICTION_GRACE, is_disruption: true }
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
             assert_eq!(manager.next_due(), None);
             let close = PressureObservation { is_close: true, ..PressureObservation::default() };
             manager.on_observation(close, &node.pods, now);
-            assert_eq!(manager.next_due(), Some(now + PERIOD));
+            assert_eq!(manager.next_due(), Some(now + EVICTION_MONITORING_INTERVAL));
         });
     }
 }

@@ -17,7 +17,7 @@ use crate::state::pods::{ObservedPod, PodDirs, VolumeDir, volume_places};
 use crate::types::api::{Pod, qos_class};
 
 /// Time limit for measuring one pod against its own limits.
-const LONGEST: Duration = Duration::from_secs(60);
+const POD_MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A pod that may be evicted.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl Measure {
 
     /// The usage that counts towards the pod's own limits.
     pub(crate) async fn limited(&self, candidate: &Candidate) -> PodUsage {
-        self.disk(candidate, has_storage_limit(&candidate.pod), rt::now() + LONGEST).await
+        self.disk(candidate, has_storage_limit(&candidate.pod), rt::now() + POD_MEASUREMENT_TIMEOUT).await
     }
 }
 

@@ -18,11 +18,11 @@ use crate::state::pods::{NodeEvent, PodEviction, PressureObservation};
 use crate::types::api::{EventKind, Pod, Reason};
 
 /// The grace period of immediate evictions.
-pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
+pub(super) const IMMEDIATE_EVICTION_GRACE: Duration = Duration::from_secs(1);
 /// Time limit for measuring all pods when a disk is full.
 const MEASURING: Duration = Duration::from_secs(10);
 /// How long a walk may take to notice the end of its time.
-const GRACE: Duration = Duration::from_millis(200);
+const WALK_STOP_GRACE: Duration = Duration::from_millis(200);
 /// Shortest time between two searches for unused images.
 const RECLAIM_PERIOD: Duration = Duration::from_secs(60);
 
@@ -136,7 +136,7 @@ impl PressureCheck {
             uid: gone.pod.metadata.uid.clone(),
             signal: first.signal.as_str(),
             message: node_was_low(resource, starved, seen, gone),
-            grace: if first.is_hard() { AT_ONCE } else { self.settings.max_pod_grace },
+            grace: if first.is_hard() { IMMEDIATE_EVICTION_GRACE } else { self.settings.max_pod_grace },
             is_disruption: true,
         })
     }
@@ -153,7 +153,7 @@ where
     for (place, candidate) in pods.iter().enumerate() {
         let left = end.saturating_duration_since(rt::now());
         let share = left / u32::try_from(pods.len().saturating_sub(place)).unwrap_or(u32::MAX).max(1);
-        usages.push(rt::deadline(share + GRACE, measure(candidate, rt::now() + share)).await.ok());
+        usages.push(rt::deadline(share + WALK_STOP_GRACE, measure(candidate, rt::now() + share)).await.ok());
     }
     usages
 }

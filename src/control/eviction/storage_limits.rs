@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use super::manager::EvictionManager;
-use super::pressure_check::{AT_ONCE, measure, observe};
+use super::pressure_check::{IMMEDIATE_EVICTION_GRACE, measure, observe};
 use crate::control::eviction::{Candidate, ExceededLimit, Layout, PodUsage, exceeded, has_limits};
 use crate::control::pod_table::PodTable;
 use crate::platform::rt;
@@ -79,7 +79,7 @@ impl StorageLimits {
 fn over_its_limits(candidate: &Candidate, usage: &PodUsage, layout: Layout) -> Option<PodEviction> {
     let ExceededLimit { signal, message } = exceeded(&candidate.pod, usage, layout == Layout::ImagesApart)?;
     let uid = candidate.pod.metadata.uid.clone();
-    Some(PodEviction { uid, signal, message, grace: AT_ONCE, is_disruption: false })
+    Some(PodEviction { uid, signal, message, grace: IMMEDIATE_EVICTION_GRACE, is_disruption: false })
 }
 
 type Walk = Pin<Box<dyn Future<Output = PodUsage>>>;

@@ -20,7 +20,7 @@ pub(super) fn elsewhere<'a>(
         let metadata = &other.pod.metadata;
         metadata.namespace == *namespace
             && (metadata.name == on_node || metadata.name == *name)
-            && !other.origin.starts_with(LOCAL)
+            && !other.origin.starts_with(LOCAL_POD_ORIGIN_PREFIX)
     })?;
     let origin = &found.origin;
     Some(if found.pod.is_of_cluster() {
@@ -31,7 +31,7 @@ pub(super) fn elsewhere<'a>(
 }
 
 /// Prefix of the origins of pods added through the local socket.
-const LOCAL: &str = "local:";
+const LOCAL_POD_ORIGIN_PREFIX: &str = "local:";
 
 /// The containers to restart: one, or all that can restart.
 ///
@@ -119,7 +119,7 @@ pub(super) fn is_taken<'a>(
         metadata.namespace == change.namespace
             && metadata.name == on_node
             && other.pod.is_static()
-            && !other.origin.starts_with(LOCAL)
+            && !other.origin.starts_with(LOCAL_POD_ORIGIN_PREFIX)
     })?;
     let PodChange { namespace, name, .. } = change;
     Some(format!(

@@ -21,9 +21,9 @@ use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
 /// Deadline of calls: bus and logind answer within milliseconds, but logind may have to be started first.
-const PATIENCE: Duration = Duration::from_secs(10);
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_LONGEST: Duration = Duration::from_secs(60);
+const LOGIND_CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_LOGIND_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_LOGIND_RETRY_DELAY: Duration = Duration::from_secs(60);
 const LOGIND: &str = "org.freedesktop.login1";
 const BUS: &str = "org.freedesktop.DBus";
 /// Below /run, because /etc may be read-only and every start writes the file. Sorts after the upstream kubelet's
@@ -38,7 +38,7 @@ const RELOAD: Duration = Duration::from_millis(100);
 /// Returns only if there is no D-Bus.
 pub(crate) async fn follow(wanted: Duration, inhibitor: Inhibitor, inbox: Sender<SyncEvent>) {
     let mut follower = LogindWatch { wanted, inhibitor, inbox, reported: false, met: false, failure: String::new() };
-    let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+    let mut backoff = Backoff::new(FIRST_LOGIND_RETRY_DELAY, MAX_LOGIND_RETRY_DELAY);
     loop {
         let was_met = std::mem::take(&mut follower.met);
         let Err(error) = follower.converse().await else { return };
@@ -171,7 +171,7 @@ struct InhibitorState {
 
 impl Logind {
     fn connect() -> io::Result<Self> {
-        let mut connection = Connection::with_system_bus(PATIENCE)?;
+        let mut connection = Connection::with_system_bus(LOGIND_CALL_TIMEOUT)?;
         connection.add_match(&format!(
             "type='signal',sender='{LOGIND}',interface='{LOGIND}.Manager',member='PrepareForShutdown'"
         ))?;

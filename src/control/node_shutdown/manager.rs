@@ -19,7 +19,7 @@ use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
 /// Upstream's messages in the pod's status.
 const TERMINATED: &str = "Pod was terminated in response to imminent node shutdown.";
-const REJECTED: &str = "Pod was rejected as the node is shutting down.";
+const NODE_SHUTDOWN_REJECTION: &str = "Pod was rejected as the node is shutting down.";
 
 pub(crate) struct NodeShutdown {
     progress: Progress,
@@ -65,7 +65,7 @@ impl NodeShutdown {
 
     pub(crate) fn admits(&self) -> Result<(), Rejection> {
         match self.progress.is_under_way() {
-            true => Err(Rejection { reason: Reason::NODE_SHUTDOWN, message: REJECTED.to_owned() }),
+            true => Err(Rejection { reason: Reason::NODE_SHUTDOWN, message: NODE_SHUTDOWN_REJECTION.to_owned() }),
             false => Ok(()),
         }
     }

@@ -13,12 +13,12 @@ use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
-/// The runtime usually reports an exit within some tens of milliseconds: until [`SOON`] it is polled with one small
+/// The runtime usually reports an exit within some tens of milliseconds: until [`EXIT_OBSERVATION_DELAY`] it is polled with one small
 /// call.
 const OFTEN: Duration = Duration::from_millis(3);
-const SOON: Duration = Duration::from_millis(300);
+const EXIT_OBSERVATION_DELAY: Duration = Duration::from_millis(300);
 /// After this the relist takes over.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EXIT_WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits for the process `pid` to exit and for the runtime to report it, then sends the pod's new state to the sync
 /// loop.
@@ -46,8 +46,8 @@ async fn follow(observer: &Observer, pod: &PodUid, process: &Process) -> Option<
     let mut later = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
     let mut began = rt::now();
-    while rt::elapsed(began) < PATIENCE {
-        rt::sleep(if rt::elapsed(began) < SOON { OFTEN } else { later.next_wait() }).await;
+    while rt::elapsed(began) < EXIT_WATCH_TIMEOUT {
+        rt::sleep(if rt::elapsed(began) < EXIT_OBSERVATION_DELAY { OFTEN } else { later.next_wait() }).await;
         match observe(observer, pod, process).await {
             Ok(None) => {}
             Ok(Some(observation)) => return Some(observation),

@@ -19,7 +19,7 @@ const NOT_READY: Duration = Duration::from_secs(5);
 const MOST_ABSENT: Duration = Duration::from_secs(1);
 
 /// A connection that breaks sooner than this after a relist may have been broken by the relist.
-const SETTLED: Duration = Duration::from_secs(1);
+const STABLE_CONNECTION_AGE: Duration = Duration::from_secs(1);
 
 /// State that is valid while the runtime is connected.
 #[derive(Default)]
@@ -90,7 +90,7 @@ pub(super) async fn run(observer: Observer, period: Duration, inbox: Sender<Sync
         };
         rt::either(rt::sleep(wait), rt::either(lost, ended)).await;
         connected.events = connected.events.filter(|events| !events.is_finished());
-        if rt::elapsed(looked) < SETTLED {
+        if rt::elapsed(looked) < STABLE_CONNECTION_AGE {
             rt::sleep(broken.next_wait()).await;
         } else {
             broken.reset();

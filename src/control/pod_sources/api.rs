@@ -23,7 +23,7 @@ pub(crate) struct ApiSource {
 }
 
 /// Pending changes. When the queue is full, the reflector waits.
-const CHANGES: usize = 64;
+const MAX_PENDING_POD_CHANGES: usize = 64;
 
 /// The source's problem while the API server is one of another cluster.
 const OTHER: &str = "the server is of another cluster (by its authority and the node's uid) than the pods that are stored: \
@@ -34,7 +34,7 @@ impl ApiSource {
     /// nothing: the last pods stay. The pods are requested only when the Node object is known, because a pod that is
     /// rejected for a missing label is rejected for good.
     pub(crate) async fn run(self) {
-        let (sender, changes) = bounded(CHANGES);
+        let (sender, changes) = bounded(MAX_PENDING_POD_CHANGES);
         let collection = Collection {
             path: "/api/v1/pods".to_owned(),
             field_selector: format!("spec.nodeName={}", self.node),

@@ -47,7 +47,7 @@ pub(super) enum StoreChange {
 const DELETED: usize = 64;
 
 /// The origin shown for these pods.
-const ORIGIN: &str = "API server";
+const API_POD_ORIGIN: &str = "API server";
 
 impl ApiPods {
     pub(super) fn apply(&mut self, change: Change, now: Timestamp) {
@@ -83,7 +83,7 @@ impl ApiPods {
                 }
                 self.deleted.push_back(uid);
             }
-            Change::Away(why) => self.away = Some(problem(ORIGIN, why, now)),
+            Change::Away(why) => self.away = Some(problem(API_POD_ORIGIN, why, now)),
         }
     }
 
@@ -150,7 +150,7 @@ impl ApiPods {
             return None;
         }
         let (mirrors, pods): (Vec<_>, Vec<_>) = self.pods.values().cloned().partition(|pod| pod.is_mirror());
-        let origin: Arc<str> = Arc::from(ORIGIN);
+        let origin: Arc<str> = Arc::from(API_POD_ORIGIN);
         Some(SourceUpdate {
             source: SourceName::Api,
             pods: pods.into_iter().map(|pod| SourcePod { pod, origin: Arc::clone(&origin) }).collect(),

@@ -15,7 +15,7 @@ pub(super) struct EventDedup {
 type Key = (PodUid, Option<String>);
 
 /// Warnings remembered per container. A persistent failure repeats a few warnings in turn.
-const REMEMBERED: usize = 6;
+const MAX_REMEMBERED_WARNINGS: usize = 6;
 
 impl EventDedup {
     pub(super) fn log_event(&mut self, pod: &str, event: &PodEvent) {
@@ -47,7 +47,7 @@ impl EventDedup {
         if warned.iter().any(|(reason, message)| *reason == event.reason && *message == event.message) {
             return false;
         }
-        if warned.len() == REMEMBERED {
+        if warned.len() == MAX_REMEMBERED_WARNINGS {
             warned.pop_front();
         }
         warned.push_back((event.reason.clone(), event.message.clone()));

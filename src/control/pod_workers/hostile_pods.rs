@@ -32,7 +32,7 @@ use crate::types::sorted::SortedMap;
 /// Containers whose configurations are made. Each is made between two calls to the runtime, and reads the whole pod.
 const CONFIGURED: usize = 20;
 /// Bytes that an API server stores of an object.
-const LARGEST: usize = 1_500_000;
+const MAX_STORED_OBJECT_BYTES: usize = 1_500_000;
 
 fn is_full() -> bool {
     std::env::var_os("CORACLE_HOSTILE_MINUTES").is_some()
@@ -219,7 +219,7 @@ fn faults(name: &str, pod: &dyn Fn(usize) -> Value) -> Vec<String> {
 fn size_of_small(pod: &dyn Fn(usize) -> Value) -> usize {
     let (hundred, none) = (pod(100).to_string().len(), pod(0).to_string().len());
     let each = (hundred.saturating_sub(none) / 100).max(1);
-    let largest = LARGEST / each / 4;
+    let largest = MAX_STORED_OBJECT_BYTES / each / 4;
     if is_full() { largest } else { largest.min(500) }
 }
 

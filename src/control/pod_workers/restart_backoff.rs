@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crate::types::api::PodUid;
 use crate::types::sorted::SortedMap;
 
-const FIRST: Duration = Duration::from_secs(10);
+const FIRST_RESTART_BACKOFF: Duration = Duration::from_secs(10);
 /// Longest limit that a node may set. A run of twice this length resets the back-off.
-const LONGEST: Duration = Duration::from_secs(300);
+const MAX_RESTART_BACKOFF: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(crate) struct RestartBackoff {
@@ -51,19 +51,19 @@ impl RestartBackoff {
                 now
             }
         };
-        let ran_long = exit.saturating_duration_since(entry.updated) > LONGEST * 2;
+        let ran_long = exit.saturating_duration_since(entry.updated) > MAX_RESTART_BACKOFF * 2;
         (!ran_long).then(|| exit + entry.wait)
     }
 
     /// Records a restart, which lengthens the next wait.
     pub(crate) fn restarts(&mut self, key: Key, now: Instant) {
-        let first = FIRST.min(self.limit);
+        let first = FIRST_RESTART_BACKOFF.min(self.limit);
         let limit = self.limit;
         self.entries
             .entry(key)
             .and_modify(|entry| {
                 let exit = entry.exit.as_ref().map_or(now, |(_, moment)| *moment);
-                let ran_long = exit.saturating_duration_since(entry.updated) > LONGEST * 2;
+                let ran_long = exit.saturating_duration_since(entry.updated) > MAX_RESTART_BACKOFF * 2;
                 entry.wait = if ran_long { first } else { (entry.wait * 2).min(limit) };
                 entry.updated = now;
             })

@@ -7,7 +7,7 @@ use crate::platform::rt;
 use crate::state::pods::{PodEvent, SyncEvent};
 use crate::types::api::{EventKind, PodUid, Reason};
 
-const OVERDUE: &str = "Container runtime did not kill the pod within specified grace period.";
+const OVERDUE_KILL_MESSAGE: &str = "Container runtime did not kill the pod within specified grace period.";
 /// Shortest time before an overdue pod is reported (kubelet: `killPodNow`).
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -26,7 +26,7 @@ impl PodWorkers {
         self.end_within(uid, most);
         let Some(entry) = self.workers.get_mut(uid) else { return };
         let patience = patience(entry.grace().min(most));
-        let overdue = PodEvent::of_pod(uid, EventKind::Warning, Reason::EXCEEDED_GRACE_PERIOD, OVERDUE);
+        let overdue = PodEvent::of_pod(uid, EventKind::Warning, Reason::EXCEEDED_GRACE_PERIOD, OVERDUE_KILL_MESSAGE);
         let inbox = self.inbox.clone();
         entry.overdue = Some(rt::spawn(async move {
             rt::sleep(patience).await;

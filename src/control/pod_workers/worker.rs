@@ -128,8 +128,8 @@ pub(crate) enum Next {
 
 /// Waits after a failure. The kubelet waits 10 s (with jitter) from the start. The first retries here come sooner,
 /// because most failures of a just restarted runtime are over quickly.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_LONGEST: Duration = Duration::from_secs(10);
+const FIRST_WORK_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_WORK_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// A sandbox that lasted this long resets the waits.
 const REMAKE_QUIET: Duration = Duration::from_secs(60);
 /// After this many failed observations the worker stops the pod by the runtime's lists. The exit codes of its
@@ -182,11 +182,11 @@ impl Worker {
             holds: SortedMap::new(),
             collecting: None,
             freshness: VolumeRefresh::default(),
-            remake: SandboxBackoff { until: None, wait: Backoff::new(RETRY_FIRST, RETRY_LONGEST) },
+            remake: SandboxBackoff { until: None, wait: Backoff::new(FIRST_WORK_RETRY_DELAY, MAX_WORK_RETRY_DELAY) },
             stale: false,
             failure: None,
             not_before: None,
-            retry: Backoff::new(RETRY_FIRST, RETRY_LONGEST),
+            retry: Backoff::new(FIRST_WORK_RETRY_DELAY, MAX_WORK_RETRY_DELAY),
             failures: 0,
             purged: false,
             given_back: Vec::new(),
@@ -455,7 +455,7 @@ impl Worker {
 
 impl RetryHold {
     fn new(now: Instant) -> Self {
-        Self { until: now, retry: Backoff::new(RETRY_FIRST, RETRY_LONGEST), looked: false }
+        Self { until: now, retry: Backoff::new(FIRST_WORK_RETRY_DELAY, MAX_WORK_RETRY_DELAY), looked: false }
     }
 
     fn lengthen(&mut self, now: Instant, stretch: impl Fn(Duration) -> Duration) {

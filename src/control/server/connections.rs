@@ -141,7 +141,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let _ = converse(&mut stream, &answers).await;
-    let _ = rt::deadline(PATIENCE, stream.close()).await;
+    let _ = rt::deadline(REQUEST_READ_TIMEOUT, stream.close()).await;
 }
 
 async fn converse<S>(stream: &mut S, answers: &impl RequestHandler) -> io::Result<()>
@@ -149,7 +149,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut unread = Vec::new();
-    let mut wait = PATIENCE;
+    let mut wait = REQUEST_READ_TIMEOUT;
     loop {
         let request = match next_request(stream, &mut unread, wait, answers).await? {
             Ok(request) => request,
@@ -157,7 +157,7 @@ where
                 AfterResponse::Close => return Ok(()),
                 AfterResponse::Keep => {
                     answers.on_idle();
-                    wait = IDLE;
+                    wait = IDLE_CONNECTION_TIMEOUT;
                     rt::yield_now().await;
                     continue;
                 }
@@ -166,7 +166,7 @@ where
         let after = if request.keeps && answers.keeps_alive() { AfterResponse::Keep } else { AfterResponse::Close };
         let head_only = request.method == "HEAD";
         let has_room = match answers.unread() {
-            Some(unread) => rt::deadline(PATIENCE, unread.room()).await.is_ok(),
+            Some(unread) => rt::deadline(REQUEST_READ_TIMEOUT, unread.room()).await.is_ok(),
             None => true,
         };
         let reply = match has_room {
@@ -180,7 +180,7 @@ where
         let (response, after) = match reply {
             Reply::Whole(response) => (response, after),
             Reply::Last(response) => (response, AfterResponse::Close),
-            Reply::Later(response) => match rt::deadline(PATIENCE, response).await {
+            Reply::Later(response) => match rt::deadline(REQUEST_READ_TIMEOUT, response).await {
                 Ok(response) => (response, after),
                 Err(rt::Elapsed) => return Ok(()),
             },
@@ -189,12 +189,12 @@ where
                 let response = async { Ok(response.await) };
                 (rt::either(response, gone(stream)).await?, AfterResponse::Close)
             }
-            Reply::File(part) => match rt::deadline(PATIENCE, part).await {
+            Reply::File(part) => match rt::deadline(REQUEST_READ_TIMEOUT, part).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(part)) => return send_file(stream, part).await,
                 Err(rt::Elapsed) => return Ok(()),
             },
-            Reply::Upgrade(handing) => match rt::deadline(PATIENCE, handing).await {
+            Reply::Upgrade(handing) => match rt::deadline(REQUEST_READ_TIMEOUT, handing).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(UpgradedConnection { to, mut head })) => {
                     head.append(&mut unread);
@@ -202,7 +202,7 @@ where
                 }
                 Err(rt::Elapsed) => return Ok(()),
             },
-            Reply::Text(mut text) => match rt::deadline(PATIENCE, text.open()).await {
+            Reply::Text(mut text) => match rt::deadline(REQUEST_READ_TIMEOUT, text.open()).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(())) => {
                     // Later requests of the client wait until the end.
@@ -218,7 +218,7 @@ where
             return Ok(());
         }
         answers.on_idle();
-        wait = IDLE;
+        wait = IDLE_CONNECTION_TIMEOUT;
         // A client that always has another request must not block other tasks.
         rt::yield_now().await;
     }
@@ -306,7 +306,7 @@ async fn next_request<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut end = rt::now() + if unread.is_empty() { wait } else { PATIENCE };
+    let mut end = rt::now() + if unread.is_empty() { wait } else { REQUEST_READ_TIMEOUT };
     let mut searched = 0;
     loop {
         match Request::take_after(unread, searched) {
@@ -342,9 +342,9 @@ where
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if was_empty {
-            end = rt::now() + PATIENCE;
+            end = rt::now() + REQUEST_READ_TIMEOUT;
         }
-        if unread.len() > MOST_HEAD + READ {
+        if unread.len() > MOST_HEAD + REQUEST_READ_BYTES {
             return Ok(Err(RefusedRequest::unreadable(Response::refusal(Refusal::TooLong))));
         }
     }
@@ -379,14 +379,14 @@ async fn body<S: AsyncRead + Unpin>(
             rt::yield_now().await;
         }
     };
-    rt::deadline(PATIENCE, taken).await.map_err(io::Error::other)?
+    rt::deadline(REQUEST_READ_TIMEOUT, taken).await.map_err(io::Error::other)?
 }
 
 /// Reads available data. False at the end.
 async fn read<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>) -> io::Result<bool> {
     // The buffer grows only while reading, so that an idle connection holds none.
     let before = unread.len();
-    let mut chunk = [0; READ];
+    let mut chunk = [0; REQUEST_READ_BYTES];
     let read = stream.read(&mut chunk).await?;
     unread.extend_from_slice(chunk.get(..read).unwrap_or_default());
     Ok(unread.len() > before)
@@ -394,8 +394,8 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>) -> io:
 
 /// Writes everything, as long as the other side keeps reading.
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Result<()> {
-    for part in bytes.chunks(WRITE) {
-        rt::deadline(SLOWEST, stream.write_all(part)).await.map_err(io::Error::other)??;
+    for part in bytes.chunks(RESPONSE_WRITE_BYTES) {
+        rt::deadline(DEAD_READER_TIMEOUT, stream.write_all(part)).await.map_err(io::Error::other)??;
     }
     Ok(())
 }
@@ -456,17 +456,17 @@ async fn gone<T>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
 }
 
 /// Maximum number of connections of local servers.
-pub(super) const FEW: usize = 16;
+pub(super) const MAX_LOCAL_CONNECTIONS: usize = 16;
 /// Time limit of a request, from its first byte.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wait for the next request (kubelet: `IdleTimeout`).
-const IDLE: Duration = Duration::from_secs(90);
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 /// Wait after the response to an invalid request (net/http: `rstAvoidanceDelay`).
 const LINGER: Duration = Duration::from_millis(500);
 /// A client that reads nothing for this long is taken for dead.
-const SLOWEST: Duration = Duration::from_secs(30);
-const READ: usize = 1024;
-const WRITE: usize = 16 * 1024;
+const DEAD_READER_TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_READ_BYTES: usize = 1024;
+const RESPONSE_WRITE_BYTES: usize = 16 * 1024;
 const MOST_BODY: u64 = 64 * 1024;
 /// Bytes that a client may send when nothing is expected.
 const MOST_IGNORED: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connection_shares::ConnectionLimits;
-use super::connections::{FEW, Reply, SingleGet, answer};
+use super::connections::{MAX_LOCAL_CONNECTIONS, Reply, SingleGet, answer};
 use super::http::{Response, Status};
 use super::listener::Listener;
 use super::open_connections::ConnectionFuture;
@@ -65,7 +65,11 @@ pub(crate) async fn serve(address: SocketAddr, health: SyncHealth) {
 
 const fn door(address: SocketAddr) -> Listener {
     // No client is ever authenticated.
-    let limits = ConnectionLimits { most: FEW, most_strangers: FEW, most_of_one: FEW };
+    let limits = ConnectionLimits {
+        most: MAX_LOCAL_CONNECTIONS,
+        most_strangers: MAX_LOCAL_CONNECTIONS,
+        most_of_one: MAX_LOCAL_CONNECTIONS,
+    };
     Listener { name: "health", address, limits }
 }
 

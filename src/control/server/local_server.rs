@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::connection_shares::{ClientState, ConnectionLimits, Peer};
-use super::connections::{AdmissionFuture, FEW, Reply, RequestHandler, ResponseFuture, answer};
+use super::connections::{AdmissionFuture, MAX_LOCAL_CONNECTIONS, Reply, RequestHandler, ResponseFuture, answer};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::images::{self, images};
@@ -67,7 +67,7 @@ impl LocalServer {
         LocalSocket::bind(path).map(|socket| Self {
             socket,
             streaming: None,
-            slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS_OF_ONE),
+            slots: StreamSlots::new(MAX_LOCAL_STREAMS, MAX_LOCAL_STREAMS_OF_PROCESS),
             unread: Rc::default(),
         })
     }
@@ -79,7 +79,7 @@ impl LocalServer {
 
     /// Serves requests. Never returns.
     pub(crate) async fn serve(self, api: Rc<dyn LocalApi>) {
-        let mut connections = Connections::new(LIMITS);
+        let mut connections = Connections::new(LOCAL_CONNECTION_LIMITS);
         // Most likely out of file descriptors: other connections must close first.
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         loop {
@@ -157,10 +157,11 @@ impl ServedConnection {
 }
 
 /// Connections that have not sent a request yet count as strangers'.
-const LIMITS: ConnectionLimits = ConnectionLimits { most: 128, most_strangers: FEW, most_of_one: 112 };
+const LOCAL_CONNECTION_LIMITS: ConnectionLimits =
+    ConnectionLimits { most: 128, most_strangers: MAX_LOCAL_CONNECTIONS, most_of_one: 112 };
 /// Maximum number of streams, and of those of one process. The other connections are for requests that end soon.
-const MOST_STREAMS: usize = 96;
-const MOST_STREAMS_OF_ONE: usize = 64;
+const MAX_LOCAL_STREAMS: usize = 96;
+const MAX_LOCAL_STREAMS_OF_PROCESS: usize = 64;
 
 /// Carries out a request about one pod, for any server.
 pub(super) fn reply_to_change(change: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {

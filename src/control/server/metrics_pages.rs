@@ -36,7 +36,7 @@ impl Page {
 
     pub(super) fn content_type(self) -> &'static str {
         match self {
-            Self::Cadvisor | Self::Metrics | Self::Probes | Self::Resource => metrics::CONTENT_TYPE,
+            Self::Cadvisor | Self::Metrics | Self::Probes | Self::Resource => metrics::METRICS_CONTENT_TYPE,
             Self::Configuration | Self::Summary { .. } => "application/json",
         }
     }

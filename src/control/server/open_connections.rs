@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::connection_shares::{ClientState, ConnectionLimits, OpenOne, Peer, Room};
-use super::connections::PATIENCE;
+use super::connections::REQUEST_READ_TIMEOUT;
 use crate::platform::rt::{self, Task};
 
 /// Serves one connection.
@@ -42,11 +42,11 @@ struct WaitingConnection<'a> {
 }
 
 /// Maximum number of waiting connections. Many clients that connect at once are legitimate.
-const MOST_WAITING: usize = 128;
+const MAX_WAITING_CONNECTIONS: usize = 128;
 const MOST_WAITING_OF_ONE: usize = 64;
 const MOST_KNOWN: usize = 32;
 /// Shortest time between two looks whether waiting connections have room.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl<'a> Connections<'a> {
     pub(super) fn new(limits: ConnectionLimits) -> Self {
@@ -60,13 +60,13 @@ impl<'a> Connections<'a> {
         // A peer that connects without a pause must not occupy the thread.
         rt::yield_now().await;
         loop {
-            if rt::elapsed(self.looked) >= LOOK_AGAIN {
+            if rt::elapsed(self.looked) >= ROOM_POLL_INTERVAL {
                 self.start_waiting();
             }
             if self.waiting.is_empty() {
                 return accepted.await;
             }
-            if let Ok(accepted) = rt::deadline(LOOK_AGAIN, accepted.as_mut()).await {
+            if let Ok(accepted) = rt::deadline(ROOM_POLL_INTERVAL, accepted.as_mut()).await {
                 return accepted;
             }
         }
@@ -109,7 +109,7 @@ impl<'a> Connections<'a> {
         while let Some(waiting) = self.waiting.pop_back() {
             let room = self.room(waiting.peer);
             match room {
-                Room::Later if rt::elapsed(waiting.since) < PATIENCE => kept.push_front(waiting),
+                Room::Later if rt::elapsed(waiting.since) < REQUEST_READ_TIMEOUT => kept.push_front(waiting),
                 Room::Later | Room::Never => {}
                 Room::Displaces(_) | Room::Free => self.start(room, waiting.peer, waiting.start),
             }
@@ -121,7 +121,7 @@ impl<'a> Connections<'a> {
     fn make_waiting_room(&mut self, peer: Peer, waits: usize) {
         let gives_way = if waits >= MOST_WAITING_OF_ONE {
             Some(peer)
-        } else if self.waiting.len() >= MOST_WAITING {
+        } else if self.waiting.len() >= MAX_WAITING_CONNECTIONS {
             self.waiting.iter().map(|waiting| waiting.peer).max_by_key(|peer| self.waiting_of(*peer))
         } else {
             None
@@ -209,7 +209,7 @@ mod tests {
             connections.add(address(0), counted(&known, Duration::ZERO));
             (known.get(), silent.get(), connections.waiting.len())
         });
-        assert_eq!(served, Ok((2, 24, MOST_WAITING)));
+        assert_eq!(served, Ok((2, 24, MAX_WAITING_CONNECTIONS)));
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
                 connections.add(address(1), counted(&silent, Duration::from_secs(1000)));
             }
             connections.add(address(1), counted(&honest, Duration::ZERO));
-            connections.beside(rt::sleep(JUST_COME + LOOK_AGAIN * 2)).await;
+            connections.beside(rt::sleep(JUST_COME + ROOM_POLL_INTERVAL * 2)).await;
             honest.get()
         });
         assert_eq!(served, Ok(1));

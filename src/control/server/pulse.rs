@@ -69,7 +69,7 @@ impl Pulse {
 
     pub(crate) fn doing(&self) -> Activity {
         let index = usize::from(self.doing.load(Ordering::Relaxed));
-        ALL.get(index).copied().unwrap_or(Activity::Waiting)
+        ALL_ACTIVITIES.get(index).copied().unwrap_or(Activity::Waiting)
     }
 }
 
@@ -105,7 +105,7 @@ impl Activity {
 }
 
 /// In the order of their numbers.
-const ALL: [Activity; 22] = [
+const ALL_ACTIVITIES: [Activity; 22] = [
     Activity::Waiting,
     Activity::Sources,
     Activity::Observed,
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn activity_is_read_back_until_the_round_ends() {
         let pulse = Pulse::default();
-        for (rounds, doing) in (0..).zip(ALL) {
+        for (rounds, doing) in (0..).zip(ALL_ACTIVITIES) {
             assert_eq!(pulse.rounds(), rounds);
             pulse.begin(doing);
             assert_eq!(pulse.doing(), doing);
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn every_activity_has_its_own_text() {
-        for (place, doing) in ALL.iter().enumerate() {
+        for (place, doing) in ALL_ACTIVITIES.iter().enumerate() {
             assert_eq!(*doing as usize, place);
-            assert!(ALL[..place].iter().all(|other| other.text() != doing.text()), "{doing:?}");
+            assert!(ALL_ACTIVITIES[..place].iter().all(|other| other.text() != doing.text()), "{doing:?}");
         }
     }
 }

@@ -26,7 +26,7 @@ where
 
 /// Copies everything, then closes the other side.
 async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER];
+    let mut buffer = vec![0; RELAY_BUFFER_BYTES];
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 {
@@ -39,7 +39,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
     }
 }
 
-const BUFFER: usize = 16 * 1024;
+const RELAY_BUFFER_BYTES: usize = 16 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use crate::platform::rpc::Signal;
 use crate::platform::rt;
 
 /// Memory of all responses of a server that wait for their readers. The last one may exceed it.
-const MOST: usize = 4 << 20;
+const MAX_UNREAD_BYTES: usize = 4 << 20;
 /// Smaller responses are bounded by the number of connections.
 pub(super) const SMALL: usize = 16 * 1024;
 /// A reader that takes longer makes room for other requests when there is none.
-const SLOW: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const SLOW_READER_TIME: Duration = Duration::from_secs(10);
+const UNREAD_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The responses of one server.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl UnreadResponses {
     /// Waits until another page may be made.
     pub(super) async fn room(&self) {
         while !self.make_room() {
-            rt::sleep(LOOK_AGAIN).await;
+            rt::sleep(UNREAD_POLL_INTERVAL).await;
         }
     }
 
@@ -58,10 +58,10 @@ impl UnreadResponses {
     /// Displaces slow readers, the slowest first, until there is room. Whether there is.
     fn make_room(&self) -> bool {
         let mut open = self.open.borrow_mut();
-        while open.iter().map(|one| one.bytes).sum::<usize>() >= MOST {
+        while open.iter().map(|one| one.bytes).sum::<usize>() >= MAX_UNREAD_BYTES {
             // The oldest is first.
             match open.first() {
-                Some(oldest) if rt::elapsed(oldest.since) >= SLOW => open.remove(0).displaced.notify(),
+                Some(oldest) if rt::elapsed(oldest.since) >= SLOW_READER_TIME => open.remove(0).displaced.notify(),
                 _ => return false,
             }
         }
@@ -91,16 +91,16 @@ mod tests {
         let told = rt::simulate(1, |world| async move {
             let all = Rc::new(UnreadResponses::default());
             let small: Vec<_> = (0..1000).map(|_| all.claim(SMALL).unwrap()).collect();
-            let first = all.claim(MOST - 1).unwrap();
+            let first = all.claim(MAX_UNREAD_BYTES - 1).unwrap();
             let second = all.claim(SMALL + 1).unwrap();
             assert!(all.claim(SMALL + 1).is_none() && all.claim(1).is_some());
             let begun = world.passed();
             all.room().await;
-            assert!(world.passed() - begun >= SLOW);
+            assert!(world.passed() - begun >= SLOW_READER_TIME);
             first.displaced().await;
             assert!(rt::deadline(Duration::from_secs(1), second.displaced()).await.is_err());
             drop((first, second, small));
-            let large = all.claim(10 * MOST).unwrap();
+            let large = all.claim(10 * MAX_UNREAD_BYTES).unwrap();
             assert!(all.claim(SMALL + 1).is_none());
             drop(large);
             assert!(all.open.borrow().is_empty());

@@ -8,7 +8,7 @@ use crate::control::versions::PodVersions;
 use crate::platform::rt;
 
 /// Upstream's period. Relists are frequent enough to check it without a timer.
-const PERIOD: Duration = Duration::from_secs(5 * 60);
+const IMAGE_GC_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// The state of image garbage collection.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct ImageGarbage {
 impl ImageGarbage {
     /// A collection follows a relist, when the node is awake and busy anyway.
     pub(super) fn on_relisted(&mut self, now: Instant) {
-        if self.last.is_none_or(|last| now.saturating_duration_since(last) >= PERIOD) {
+        if self.last.is_none_or(|last| now.saturating_duration_since(last) >= IMAGE_GC_INTERVAL) {
             self.requested.get_or_insert(now);
         }
     }
@@ -64,11 +64,11 @@ mod tests {
     fn relists_request_one_collection_per_period() {
         let now = rt::now();
         let mut garbage = ImageGarbage { last: Some(now), ..ImageGarbage::default() };
-        garbage.on_relisted(now + PERIOD / 2);
+        garbage.on_relisted(now + IMAGE_GC_INTERVAL / 2);
         assert_eq!(garbage.requested, None);
-        garbage.on_relisted(now + PERIOD);
-        garbage.on_relisted(now + PERIOD * 2);
-        assert_eq!(garbage.requested, Some(now + PERIOD));
+        garbage.on_relisted(now + IMAGE_GC_INTERVAL);
+        garbage.on_relisted(now + IMAGE_GC_INTERVAL * 2);
+        assert_eq!(garbage.requested, Some(now + IMAGE_GC_INTERVAL));
     }
 
     #[test]

@@ -17,14 +17,19 @@ pub(super) struct Leftovers {
 }
 
 /// How many errors are kept: a card that has become read-only may keep the directories of all pods.
-const MOST: usize = 32;
+const MAX_LEFTOVER_ERRORS: usize = 32;
 /// Waits before the removal is repeated.
-const FIRST: Duration = Duration::from_secs(60);
-const LONGEST: Duration = Duration::from_secs(3600);
+const FIRST_LEFTOVER_DELAY: Duration = Duration::from_secs(60);
+const MAX_LEFTOVER_DELAY: Duration = Duration::from_secs(3600);
 
 impl Default for Leftovers {
     fn default() -> Self {
-        Self { errors: Owned::default(), retry: Backoff::new(FIRST, LONGEST), due: None, is_new: false }
+        Self {
+            errors: Owned::default(),
+            retry: Backoff::new(FIRST_LEFTOVER_DELAY, MAX_LEFTOVER_DELAY),
+            due: None,
+            is_new: false,
+        }
     }
 }
 
@@ -38,7 +43,7 @@ impl Leftovers {
         let mut known = self.errors.write();
         for error in errors.iter().filter(|error| !known.contains(error)).cloned().collect::<Vec<_>>() {
             self.is_new = true;
-            if known.len() < MOST {
+            if known.len() < MAX_LEFTOVER_ERRORS {
                 known.push(error);
             }
         }
@@ -52,7 +57,7 @@ impl Leftovers {
         } else {
             Some(now + self.retry.next_wait())
         };
-        errors.truncate(MOST);
+        errors.truncate(MAX_LEFTOVER_ERRORS);
         *self.errors.write() = errors;
         self.is_new = false;
     }
@@ -88,13 +93,13 @@ mod tests {
         let mut now = at(3);
         for _ in 0..10 {
             left.replace(vec!["b".to_owned()], now);
-            now += LONGEST;
+            now += MAX_LEFTOVER_DELAY;
             assert!(left.is_due(now));
         }
         left.replace(Vec::new(), now);
-        assert!(left.errors.read().is_empty() && !left.is_due(now + LONGEST * 24));
+        assert!(left.errors.read().is_empty() && !left.is_due(now + MAX_LEFTOVER_DELAY * 24));
         left.add(&["d".to_owned()]);
-        assert!(!left.is_due(now) && left.is_due(now + FIRST));
+        assert!(!left.is_due(now) && left.is_due(now + FIRST_LEFTOVER_DELAY));
     }
 
     #[test]
@@ -102,8 +107,8 @@ mod tests {
         let errors: Vec<String> = (0..100).map(|number| number.to_string()).collect();
         let mut left = Leftovers::default();
         left.add(&errors);
-        assert_eq!(left.errors.read().len(), MOST);
+        assert_eq!(left.errors.read().len(), MAX_LEFTOVER_ERRORS);
         left.replace(errors, Instant::now());
-        assert_eq!(left.errors.read().len(), MOST);
+        assert_eq!(left.errors.read().len(), MAX_LEFTOVER_ERRORS);
     }
 }

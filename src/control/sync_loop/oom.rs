@@ -19,11 +19,11 @@ use crate::types::sorted::SortedSet;
 /// The exit code after SIGKILL: 128 + 9.
 const KILLED: i32 = 137;
 /// Maximum number of kills remembered until their containers are observed to have exited.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED_KILLS: usize = 64;
 /// Minimum pause between two reads of the kernel log, so that a noisy kernel does not keep waking the agent.
-const REST: Duration = Duration::from_secs(10);
+const MIN_KERNEL_LOG_READ_INTERVAL: Duration = Duration::from_secs(10);
 /// Wait between the first record of a kill and the record that names its cgroup.
-const SOON: Duration = Duration::from_millis(100);
+const KILL_RECORD_DELAY: Duration = Duration::from_millis(100);
 
 /// Tracks which containers the kernel OOM-killed.
 pub(super) struct OomWatcher {
@@ -46,7 +46,7 @@ impl OomWatcher {
 
     pub(super) fn on_oom_kill(&mut self, kill: OomKill) -> Vec<Effect> {
         let event = system_oom(&kill).map(Effect::RecordNode);
-        if self.kills.len() == REMEMBERED {
+        if self.kills.len() == MAX_REMEMBERED_KILLS {
             self.kills.pop_front();
         }
         self.kills.push_back(kill.group);
@@ -123,7 +123,7 @@ async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
                 return;
             }
         };
-        let rest = if begun && kills.is_empty() { SOON } else { REST };
+        let rest = if begun && kills.is_empty() { KILL_RECORD_DELAY } else { MIN_KERNEL_LOG_READ_INTERVAL };
         for kill in kills {
             if inbox.send(SyncEvent::OomKilled(kill)).await.is_err() {
                 return;

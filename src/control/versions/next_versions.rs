@@ -37,7 +37,7 @@ pub(crate) struct NextVersions {
 }
 
 /// Wait after a failure that has no back-off of its own.
-const RETRY: Duration = Duration::from_secs(30);
+const NEXT_VERSION_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 impl NextVersions {
     pub(crate) fn new(objects: View<Objects>, inbox: Sender<SyncEvent>) -> Self {
@@ -146,7 +146,7 @@ impl NextVersions {
         };
         let event = PodEvent::of_pod(&pull.present, EventKind::Warning, Reason::UPDATE_WAITS, message);
         pull.failure = Some(failure);
-        pull.retry = Some(waiting.until.unwrap_or(now + RETRY));
+        pull.retry = Some(waiting.until.unwrap_or(now + NEXT_VERSION_RETRY_DELAY));
         let mut effects = Vec::new();
         if is_news || goes_first {
             effects.push(Effect::Record(event));

@@ -24,7 +24,7 @@ use crate::types::api::annotations::{KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, ke
 use crate::types::api::{Pod, PodUid, PullPolicy, VolumeSource, decode, encode};
 
 /// Number of accepted versions kept, including the current one, unless the manifest sets it.
-const KEPT: usize = 3;
+const KEPT_VERSIONS: usize = 3;
 /// A version that is still on trial after this many starts in a row may be what crashes the machine.
 const MOST_STARTS: u64 = 3;
 
@@ -283,7 +283,7 @@ impl Record {
         let Some(offered) = &self.offered else { return };
         self.accepted.retain(|kept| kept.metadata.uid != offered.metadata.uid);
         self.accepted.push(Arc::clone(offered));
-        let most = offered.annotation(KEEP_VERSIONS).and_then(keep_versions).unwrap_or(KEPT);
+        let most = offered.annotation(KEEP_VERSIONS).and_then(keep_versions).unwrap_or(KEPT_VERSIONS);
         let beyond = self.accepted.len().saturating_sub(most);
         self.accepted.drain(..beyond);
     }

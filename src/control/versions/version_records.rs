@@ -59,9 +59,9 @@ pub(crate) struct VersionView {
 pub(crate) type FileChange = (PathBuf, Option<Vec<u8>>);
 
 /// Room for a few versions of a large pod.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_VERSION_RECORD_BYTES: u64 = 16 << 20;
 /// Wait before a failed write is retried, unless a new change is written before.
-const RETRY: Duration = Duration::from_secs(30);
+const VERSION_WRITE_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 impl Versions {
     /// Reads the versions in `directory`. Blocking. Unusable files are set aside: no file keeps a pod from running.
@@ -77,7 +77,7 @@ impl Versions {
         });
         for entry in files {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if !name.ends_with(END) {
+            if !name.ends_with(VERSION_RECORD_SUFFIX) {
                 continue;
             }
             match load(&entry.path()) {
@@ -216,7 +216,7 @@ impl Versions {
     pub(crate) fn views(&self) -> impl Iterator<Item = VersionView> {
         let owned = self.records.iter().filter(|(_, entry)| entry.owner.is_some());
         owned.map(|(key, entry)| VersionView {
-            pod: key.trim_end_matches(END).replacen('_', "/", 1),
+            pod: key.trim_end_matches(VERSION_RECORD_SUFFIX).replacen('_', "/", 1),
             state: entry.record.state(),
             earlier: entry.record.earlier(),
         })
@@ -245,7 +245,7 @@ impl Versions {
         if all {
             self.in_flight.clear();
         }
-        self.retry = (!all).then(|| now + RETRY);
+        self.retry = (!all).then(|| now + VERSION_WRITE_RETRY_DELAY);
     }
 }
 
@@ -254,7 +254,7 @@ pub(crate) fn write(written: &[FileChange]) -> Result<(), WriteError> {
     let mut result = Ok(());
     for (path, text) in written {
         let done = match text {
-            Some(text) => durable::write_changed_within(path, text, MOST_BYTES).map(drop),
+            Some(text) => durable::write_changed_within(path, text, MAX_VERSION_RECORD_BYTES).map(drop),
             None => durable::remove(path),
         };
         result = result.and(done.map_err(|cause| WriteError { path: path.clone(), cause }));
@@ -263,7 +263,7 @@ pub(crate) fn write(written: &[FileChange]) -> Result<(), WriteError> {
 }
 
 fn load(path: &Path) -> Option<Record> {
-    match durable::read(path, MOST_BYTES) {
+    match durable::read(path, MAX_VERSION_RECORD_BYTES) {
         Ok(StoredFile::Whole(text)) => serde_json::from_slice::<Value>(&text).ok().and_then(Record::from_json),
         Ok(StoredFile::Damaged | StoredFile::Nothing) | Err(_) => None,
     }
@@ -275,10 +275,10 @@ fn has_versions(pod: &Pod) -> bool {
 }
 
 fn key(pod: &Pod) -> String {
-    [&*pod.metadata.namespace, "_", &*pod.metadata.name, END].concat()
+    [&*pod.metadata.namespace, "_", &*pod.metadata.name, VERSION_RECORD_SUFFIX].concat()
 }
 
-const END: &str = ".json";
+const VERSION_RECORD_SUFFIX: &str = ".json";
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use crate::types::api::{
 };
 
 /// The number of pods, as a resource.
-const PODS: &str = "pods";
+const PODS_RESOURCE: &str = "pods";
 
 /// An insufficient resource; CPU in millicores, everything else in its own unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,12 @@ pub(super) fn lacking(
     let mut lacks = Vec::new();
     let count = i64::try_from(others.len()).unwrap_or(i64::MAX);
     if count.saturating_add(1) > room.pods {
-        lacks.push(InsufficientResource { resource: PODS.to_owned(), requested: 1, used: count, capacity: room.pods });
+        lacks.push(InsufficientResource {
+            resource: PODS_RESOURCE.to_owned(),
+            requested: 1,
+            used: count,
+            capacity: room.pods,
+        });
     }
     let wanted = pod_requests(&pod.spec);
     let used: Vec<ResourceList> = others.iter().map(|other| pod_requests(&other.spec)).collect();
@@ -63,7 +68,7 @@ pub(super) fn lacking(
 
 /// The pod's share of a resource that another pod lacks.
 pub(super) fn takes(pod: &Pod, resource: &str) -> i64 {
-    if resource == PODS { 1 } else { amount(&pod_requests(&pod.spec), resource) }
+    if resource == PODS_RESOURCE { 1 } else { amount(&pod_requests(&pod.spec), resource) }
 }
 
 fn amount(list: &ResourceList, resource: &str) -> i64 {
@@ -204,6 +209,6 @@ mod tests {
         let others: Vec<&Pod> = others.iter().collect();
         let lacks = lacking(&pod(&[(CPU, "400m")]), &others, &room(), &|_| false);
         assert_eq!(lacks.iter().map(InsufficientResource::missing).collect::<Vec<_>>(), [100]);
-        assert_eq!((takes(others[0], CPU), takes(others[0], PODS), takes(others[0], MEMORY)), (700, 1, 0));
+        assert_eq!((takes(others[0], CPU), takes(others[0], PODS_RESOURCE), takes(others[0], MEMORY)), (700, 1, 0));
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> Option<String> {
         let first = wanted.partition_point(|port| (port.protocol, port.port) < (taken.protocol, taken.port));
         let has_port =
             || wanted.get(first).is_some_and(|port| (port.protocol, port.port) == (taken.protocol, taken.port));
-        of(ANY) || if taken.ip == ANY { has_port() } else { of(taken.ip) }
+        of(ALL_HOST_ADDRESSES) || if taken.ip == ALL_HOST_ADDRESSES { has_port() } else { of(taken.ip) }
     };
     others.iter().find_map(|other| {
         let HostPort { protocol, port, .. } = host_ports(other).find(is_wanted)?;
@@ -33,14 +33,14 @@ struct HostPort<'a> {
 }
 
 /// All addresses of the host.
-const ANY: &str = "0.0.0.0";
+const ALL_HOST_ADDRESSES: &str = "0.0.0.0";
 
 /// Only sidecars among the init containers count: the others end before the pod runs.
 fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
     let ports = pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
     ports.filter(|port| port.host_port > 0).map(|port| HostPort {
-        ip: if port.host_ip.is_empty() { ANY } else { &port.host_ip },
+        ip: if port.host_ip.is_empty() { ALL_HOST_ADDRESSES } else { &port.host_ip },
         protocol: port.protocol,
         port: port.host_port,
     })

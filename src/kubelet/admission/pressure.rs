@@ -5,7 +5,7 @@ use crate::state::pods::Pressure;
 use crate::types::api::{Pod, QosClass, Reason, TaintEffect, Toleration, qos_class};
 use crate::types::sorted::SortedSet;
 
-const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
+const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
 /// `spared`: a pod that is exempt from eviction as well.
 pub(crate) fn check_pressure(pod: &Pod, held: &SortedSet<Pressure>, spared: bool) -> Result<(), Rejection> {
@@ -23,7 +23,7 @@ pub(crate) fn check_pressure(pod: &Pod, held: &SortedSet<Pressure>, spared: bool
 }
 
 fn tolerates_memory_pressure(toleration: &Toleration) -> bool {
-    toleration.tolerates(MEMORY_PRESSURE, "", TaintEffect::NoSchedule.as_str())
+    toleration.tolerates(MEMORY_PRESSURE_TAINT, "", TaintEffect::NoSchedule.as_str())
 }
 
 #[cfg(test)]
@@ -63,8 +63,8 @@ mod tests {
             |key: &str, operator, effect| Toleration { key: key.to_owned(), operator, effect, ..Toleration::default() };
         let exists = Some(TolerationOperator::Exists);
         for (toleration, takes) in [
-            (toleration(MEMORY_PRESSURE, exists, None), true),
-            (toleration(MEMORY_PRESSURE, None, Some(TaintEffect::NoSchedule)), true),
+            (toleration(MEMORY_PRESSURE_TAINT, exists, None), true),
+            (toleration(MEMORY_PRESSURE_TAINT, None, Some(TaintEffect::NoSchedule)), true),
             (toleration("", exists, Some(TaintEffect::NoSchedule)), true),
             (toleration("", exists, Some(TaintEffect::NoExecute)), false),
             (toleration("node.kubernetes.io/disk-pressure", exists, None), false),

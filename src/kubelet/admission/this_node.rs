@@ -13,19 +13,19 @@ pub(super) struct ThisNode {
 }
 
 const OS_LABEL: &str = "kubernetes.io/os";
-const OS: &str = "linux";
+const NODE_OS: &str = "linux";
 
 impl ThisNode {
     /// The default labels, overridden by the configured ones. `machine` is the architecture in Rust's spelling.
     pub(super) fn new(name: &str, machine: &'static str, configured: &Map<String>) -> Self {
         let (host, arch) = ("kubernetes.io/hostname", go_architecture(machine));
-        let own = [(host, name), (OS_LABEL, OS), ("kubernetes.io/arch", arch)];
-        let old = [("beta.kubernetes.io/os", OS), ("beta.kubernetes.io/arch", arch)];
+        let own = [(host, name), (OS_LABEL, NODE_OS), ("kubernetes.io/arch", arch)];
+        let old = [("beta.kubernetes.io/os", NODE_OS), ("beta.kubernetes.io/arch", arch)];
         let own = own.into_iter().chain(old);
         let all = own.chain(configured.iter().map(|(key, value)| (key, value.as_str())));
         let mut labels: Map<String> = all.map(|(key, value)| (key, value.to_owned())).collect();
         // The OS label cannot be overridden.
-        labels.insert(OS_LABEL, OS.to_owned());
+        labels.insert(OS_LABEL, NODE_OS.to_owned());
         Self { name: name.to_owned(), labels, taints: Vec::new() }
     }
 
@@ -38,11 +38,11 @@ impl ThisNode {
     /// Freed resources cannot help a pod for another OS.
     pub(super) fn check_os(&self, pod: &Pod) -> Result<(), Rejection> {
         let refused = |reason, message: &str| Err(Rejection { reason, message: message.to_owned() });
-        if pod.metadata.labels.get(OS_LABEL).is_some_and(|os| os != OS) {
+        if pod.metadata.labels.get(OS_LABEL).is_some_and(|os| os != NODE_OS) {
             let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
             return refused(Reason::POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH, message);
         }
-        if pod.spec.os.as_ref().is_some_and(|os| os.name != OS) {
+        if pod.spec.os.as_ref().is_some_and(|os| os.name != NODE_OS) {
             let message = "Failed to admit pod as the OS field doesn't match node OS";
             return refused(Reason::POD_OS_NOT_SUPPORTED, message);
         }

@@ -15,11 +15,11 @@ use crate::platform::rt;
 use crate::types::api::{PodUid, ResourceRequirements};
 
 /// Size limit in bytes, more than any node needs.
-const LIMIT: u64 = 16 << 20;
+const MAX_ALLOCATION_STATE_BYTES: u64 = 16 << 20;
 /// Changes that come together are written together.
-const SETTLE: Duration = Duration::from_millis(200);
+const ALLOCATION_WRITE_DELAY: Duration = Duration::from_millis(200);
 /// Delay after a failed write.
-const RETRY: Duration = Duration::from_secs(60);
+const ALLOCATION_WRITE_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Cheap to clone; clones share the state. Without a file the state is lost with the process.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ impl PodResourceState {
     pub(super) async fn open(path: PathBuf) -> Self {
         let place = path.clone();
         let (entries, written) = rt::blocking(move || {
-            let bytes = match file::read_all(&place, LIMIT) {
+            let bytes = match file::read_all(&place, MAX_ALLOCATION_STATE_BYTES) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Default::default(),
                 Err(error) => {
@@ -81,7 +81,7 @@ impl PodResourceState {
             Default::default()
         })
         .await;
-        Self(Rc::new(Inner::new(Some(ChangedFile::new(path, LIMIT, written)), entries)))
+        Self(Rc::new(Inner::new(Some(ChangedFile::new(path, MAX_ALLOCATION_STATE_BYTES, written)), entries)))
     }
 
     pub(crate) fn get(&self, uid: &PodUid) -> Option<PodResourceInfo> {
@@ -164,7 +164,8 @@ impl PodResourceState {
         let state = self.clone();
         let task = rt::spawn(async move {
             while state.0.is_changed.replace(false) {
-                rt::sleep(if state.0.has_failed.get() { RETRY } else { SETTLE }).await;
+                rt::sleep(if state.0.has_failed.get() { ALLOCATION_WRITE_RETRY_DELAY } else { ALLOCATION_WRITE_DELAY })
+                    .await;
                 state.flush().await;
             }
             state.0.is_writing.set(false);
@@ -212,10 +213,10 @@ mod tests {
             let state = PodResourceState::open(place.clone()).await;
             world.files.failing.set(1000);
             state.set(&"u".into(), PodResourceInfo::default());
-            rt::sleep(SETTLE * 2).await;
+            rt::sleep(ALLOCATION_WRITE_DELAY * 2).await;
             world.files.failing.set(0);
             let early = place.exists();
-            rt::sleep(RETRY).await;
+            rt::sleep(ALLOCATION_WRITE_RETRY_DELAY).await;
             (early, place.exists())
         });
         fs::remove_dir_all(&folder).unwrap();
@@ -237,7 +238,7 @@ mod tests {
                     state.set_container(&"u".into(), name, &resources);
                 }
                 seen.push(fs::read_to_string(&place).unwrap_or_default());
-                rt::sleep(SETTLE * 2).await;
+                rt::sleep(ALLOCATION_WRITE_DELAY * 2).await;
                 seen.push(fs::read_to_string(&place).unwrap_or_default());
             }
             seen

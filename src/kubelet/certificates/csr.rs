@@ -13,7 +13,7 @@ use super::signing_request::{Outcome, Purpose, SigningRequest};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, Requester, reflect};
 use crate::platform::rt;
 
-const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const CSR_PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 #[derive(Debug)]
 pub(super) struct IssuedCertificate {
@@ -32,7 +32,7 @@ pub(super) async fn request_certificate(
     let der = certification_request(key, names).map_err(CsrError::Key)?;
     let public_key = key.public_key().map_err(CsrError::Key)?;
     let request = SigningRequest::new(purpose, names, &public_key, key.is_rsa(), &der);
-    let is_fresh = match client.send(&Request::post(PATH, &request.object)).await {
+    let is_fresh = match client.send(&Request::post(CSR_PATH, &request.object)).await {
         Ok(_) => true,
         Err(error) if error.is_already_exists() => false,
         Err(error) => return Err(CsrError::Api(error)),
@@ -50,7 +50,7 @@ pub(super) async fn request_certificate(
 async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, CsrError> {
     let (sender, changes) = async_channel::bounded(4);
     let collection = Collection {
-        path: PATH.to_owned(),
+        path: CSR_PATH.to_owned(),
         field_selector: format!("metadata.name={name}"),
         bookmarks: false,
         rank: Rank::Intent,

@@ -48,7 +48,7 @@ pub(super) enum StoredPair {
 pub(super) type CredentialsMark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>);
 
 /// Size limit of kubeconfigs and CA files.
-const LIMIT: u64 = 1 << 20;
+const MAX_INSPECTED_FILE_BYTES: u64 = 1 << 20;
 
 impl CredentialPaths {
     /// Reads all credentials. Points the kubeconfig to the stored pair if that pair is valid, the cluster is known,
@@ -123,7 +123,7 @@ impl CredentialPaths {
         let Some(kubeconfig) = read_kubeconfig(&self.kubeconfig, faults) else { return KubeconfigContent::default() };
         let mut text = |pem: &Pem| match pem {
             Pem::Data(data) => Some(data.clone()),
-            Pem::File(path) => match file::read_all(path, LIMIT) {
+            Pem::File(path) => match file::read_all(path, MAX_INSPECTED_FILE_BYTES) {
                 Ok(text) => Some(text),
                 Err(error) => {
                     faults.push(format!("read {}: {error}", path.display()));
@@ -164,7 +164,7 @@ pub(crate) fn node_of_kubeconfig(path: &Path) -> Option<String> {
     let kubeconfig = read_kubeconfig(path, &mut Vec::new())?;
     let text = match kubeconfig.certificate?.0 {
         Pem::Data(text) => text,
-        Pem::File(path) => file::read_all(&path, LIMIT).ok()?,
+        Pem::File(path) => file::read_all(&path, MAX_INSPECTED_FILE_BYTES).ok()?,
     };
     let certificate = Certificate::read(pem::certificates(&text).ok()?.first()?).ok()?;
     certificate.common_name.strip_prefix("system:node:").map(str::to_owned)
@@ -205,7 +205,8 @@ fn read_kubeconfig(path: &Path, faults: &mut Vec<String>) -> Option<Kubeconfig> 
     if !fs::exists(path).unwrap_or(true) {
         return None;
     }
-    let text = file::read_all(path, LIMIT).map_err(|error| format!("read {}: {error}", path.display()));
+    let text =
+        file::read_all(path, MAX_INSPECTED_FILE_BYTES).map_err(|error| format!("read {}: {error}", path.display()));
     let folder = path.parent().unwrap_or(Path::new("/"));
     let read =
         text.and_then(|text| Kubeconfig::read(&text, folder).map_err(|error| format!("{}: {error}", path.display())));
@@ -215,7 +216,7 @@ fn read_kubeconfig(path: &Path, faults: &mut Vec<String>) -> Option<Kubeconfig> 
 fn authority_of(kubeconfig: &Kubeconfig) -> Option<Vec<u8>> {
     match kubeconfig.authority.as_ref()? {
         Pem::Data(data) => Some(data.clone()),
-        Pem::File(path) => file::read_all(path, LIMIT).ok(),
+        Pem::File(path) => file::read_all(path, MAX_INSPECTED_FILE_BYTES).ok(),
     }
 }
 

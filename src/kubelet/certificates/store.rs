@@ -29,7 +29,7 @@ pub(crate) struct Store {
 }
 
 /// Size limit of a pair, which normally has a few kilobytes.
-const LIMIT: u64 = 1 << 20;
+const MAX_CERTIFICATE_PAIR_BYTES: u64 = 1 << 20;
 
 impl Store {
     pub(crate) fn new(directory: PathBuf, prefix: &'static str) -> Self {
@@ -169,7 +169,7 @@ impl Store {
 
 /// The content of a file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
-    match file::read_all(path, LIMIT) {
+    match file::read_all(path, MAX_CERTIFICATE_PAIR_BYTES) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(StoreError::io("read", path, cause)),

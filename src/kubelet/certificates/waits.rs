@@ -9,13 +9,13 @@ use crate::platform::host::wall_timer;
 use crate::platform::rt;
 
 /// Polling interval where the kernel cannot watch files.
-const LOOK_AGAIN: Duration = Duration::from_secs(600);
+const CREDENTIAL_POLL_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Returns when one of the files may have changed.
 pub(super) async fn changed(watch: &io::Result<FileWatch>) {
     match watch {
         Ok(watch) if watch.changed().await.is_ok() => {}
-        _ => rt::sleep(LOOK_AGAIN).await,
+        _ => rt::sleep(CREDENTIAL_POLL_INTERVAL).await,
     }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 /// Files below `/proc/sys` and their required values.
-const WANTED: [(&str, i64); 6] = [
+const KERNEL_PARAMETERS: [(&str, i64); 6] = [
     ("vm/overcommit_memory", 1),
     ("vm/panic_on_oom", 0),
     ("kernel/panic", 10),
@@ -57,7 +57,7 @@ fn check_each(root: &Path, differs: impl Fn(&Path, i64, i64) -> Result<(), Misma
         };
         seen.err().map(|why| ParameterMismatch { name, wanted, why })
     };
-    WANTED.into_iter().filter_map(see_to).collect()
+    KERNEL_PARAMETERS.into_iter().filter_map(see_to).collect()
 }
 
 fn read(path: &Path) -> io::Result<i64> {
@@ -122,7 +122,7 @@ mod tests {
     fn differing_parameters_are_set() {
         let machine = Scratch::new("set", &MACHINE);
         assert!(set(&machine.0).is_empty() && check(&machine.0).is_empty());
-        for (name, wanted) in WANTED {
+        for (name, wanted) in KERNEL_PARAMETERS {
             assert_eq!(read(&machine.0.join(name)).unwrap(), wanted, "{name}");
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct AttachmentWait {
 }
 
 /// Upstream's `podAttachAndMountTimeout`: volumes attached by then are in time.
-const PATIENCE: Duration = Duration::from_secs(123);
+const ATTACHMENT_TIMEOUT: Duration = Duration::from_secs(123);
 
 impl Csi {
     /// Records the pod's volumes that are not attached yet.
@@ -50,7 +50,7 @@ impl Csi {
         let volumes = Rc::new(RefCell::new(volumes));
         let (csi, uid, awaited) = (Rc::downgrade(self), pod.clone(), Rc::clone(&volumes));
         let task = rt::spawn(async move {
-            rt::sleep(PATIENCE).await;
+            rt::sleep(ATTACHMENT_TIMEOUT).await;
             let awaited = awaited.borrow().clone();
             if let Some(csi) = csi.upgrade() {
                 csi.refuse_without_room(uid, &awaited).await;

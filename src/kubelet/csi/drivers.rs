@@ -31,7 +31,7 @@ macro_rules! method {
 pub(super) use method;
 
 /// Upstream's timeout of each call.
-const ANSWER: Duration = Duration::from_secs(120);
+const CSI_CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Driver {
     #[cfg(test)]
@@ -88,7 +88,7 @@ async fn call(
     request: Vec<u8>,
     answer: &mut dyn Message,
 ) -> Result<(), CallError> {
-    let bytes = client.unary(path, request, ANSWER).await.map_err(CallError::Rpc)?;
+    let bytes = client.unary(path, request, CSI_CALL_TIMEOUT).await.map_err(CallError::Rpc)?;
     decode_into(answer, &bytes).map_err(|source| CallError::Answer { path, source })
 }
 
@@ -112,7 +112,11 @@ impl Csi {
             return Err(CsiError::UnsupportedVersions { driver: name, versions });
         }
         // The name is also used as a directory name.
-        if name.is_empty() || name.len() > LONGEST_NAME || name.starts_with('.') || !name.bytes().all(is_of_name) {
+        if name.is_empty()
+            || name.len() > MAX_DRIVER_NAME_BYTES
+            || name.starts_with('.')
+            || !name.bytes().all(is_of_name)
+        {
             return Err(CsiError::BadName { name });
         }
         let failed = CsiError::during("plugin registration failed with err");
@@ -162,4 +166,4 @@ fn is_of_name(byte: u8) -> bool {
 }
 
 /// The limit in the CSI specification.
-const LONGEST_NAME: usize = 63;
+const MAX_DRIVER_NAME_BYTES: usize = 63;

@@ -44,9 +44,9 @@ pub(super) struct ExpansionState {
 }
 
 /// The polling interval in sync periods: network traffic is expensive, and expansions are rare.
-const LOOKS: u32 = 3;
+const EXPANSION_POLL_SYNCS: u32 = 3;
 /// How long the start of a pod waits for the claim.
-const PATIENCE: Duration = Duration::from_secs(3);
+const EXPANSION_WAIT: Duration = Duration::from_secs(3);
 
 impl Csi {
     /// Whether the driver has the capability to expand volumes.
@@ -56,7 +56,7 @@ impl Csi {
 
     /// Polls the claims of these volumes and no others, at a multiple of `sync_frequency`.
     pub(crate) fn follow_growth(self: &Rc<Self>, wanted: Vec<CsiVolume>, sync_frequency: Duration) {
-        let period = sync_frequency.saturating_mul(LOOKS);
+        let period = sync_frequency.saturating_mul(EXPANSION_POLL_SYNCS);
         let mut before = self.growths.take();
         let wanted = wanted.into_iter().filter(|volume| self.can_grow(volume).is_some());
         let growth = |volume: CsiVolume| {
@@ -122,7 +122,7 @@ impl Csi {
         let Some(driver) = self.can_grow(volume) else { return };
         let seen = self.seen(volume);
         let due = self.due(volume, &seen, Request::at_once);
-        if let Ok(Ok(Some((claim, target)))) = rt::deadline(PATIENCE, due).await {
+        if let Ok(Ok(Some((claim, target)))) = rt::deadline(EXPANSION_WAIT, due).await {
             self.grow(volume, &driver, &claim, &target, &seen).await;
         }
     }

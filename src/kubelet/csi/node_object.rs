@@ -22,15 +22,15 @@ pub(crate) struct CsiNodeRegistration {
 
 type Drivers = SortedMap<String, Option<Rc<Driver>>>;
 
-const FIRST: Duration = Duration::from_secs(1);
-const MOST: Duration = Duration::from_secs(120);
+const FIRST_CSI_NODE_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_CSI_NODE_RETRY_DELAY: Duration = Duration::from_secs(120);
 const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 
 impl CsiNodeRegistration {
     /// Updates the objects whenever drivers change; never returns.
     pub(crate) async fn run(self) {
         let mut seen = 0;
-        let mut backoff = Backoff::new(FIRST, MOST);
+        let mut backoff = Backoff::new(FIRST_CSI_NODE_RETRY_DELAY, MAX_CSI_NODE_RETRY_DELAY);
         loop {
             self.csi.changed.beyond(seen).await;
             self.status_inputs.admission_is_possible().await;

@@ -40,7 +40,9 @@ fn from_response(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
         let [available, total, used] =
             [usage.available, usage.total, usage.used].map(|n| u64::try_from(n).unwrap_or(0));
         match usage.unit {
-            BYTES => (disk.available, disk.capacity, disk.used, found.bytes) = (available, total, used, used),
+            VOLUME_USAGE_BYTES_UNIT => {
+                (disk.available, disk.capacity, disk.used, found.bytes) = (available, total, used, used)
+            }
             INODES => (disk.inodes_free, disk.inodes, found.inodes) = (available, total, used),
             _ => {}
         }
@@ -49,7 +51,7 @@ fn from_response(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
 }
 
 /// `VolumeUsage.Unit`
-const BYTES: i32 = 1;
+const VOLUME_USAGE_BYTES_UNIT: i32 = 1;
 const INODES: i32 = 2;
 
 #[cfg(test)]
@@ -58,7 +60,7 @@ mod tests {
 
     #[test]
     fn missing_and_negative_values_are_zero() {
-        let bytes = VolumeUsage { available: 60, total: 100, used: 40, unit: BYTES };
+        let bytes = VolumeUsage { available: 60, total: 100, used: 40, unit: VOLUME_USAGE_BYTES_UNIT };
         let inodes = VolumeUsage { available: -1, total: 10, used: 3, unit: INODES };
         let unknown = VolumeUsage { available: 1, total: 1, used: 1, unit: 7 };
         let (disk, found) = from_response(&[bytes.clone(), inodes, unknown]);

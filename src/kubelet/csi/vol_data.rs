@@ -17,16 +17,16 @@ pub(super) struct VolData {
     pub(super) is_ephemeral: bool,
 }
 
-const NAME: &str = "vol_data.json";
-const LARGEST: u64 = 1 << 20;
-const EPHEMERAL: &str = "Ephemeral";
+const VOL_DATA_FILE: &str = "vol_data.json";
+const MAX_VOL_DATA_BYTES: u64 = 1 << 20;
+const EPHEMERAL_VOL_DATA_MODE: &str = "Ephemeral";
 
 /// The content for a pod's volume.
 pub(super) fn of_pod(data: &VolData, name: &str, node: &str, attachment: &str) -> Value {
     json!({
         "attachmentID": attachment, "driverName": data.driver, "nodeName": node, "specVolID": name,
         "volumeHandle": data.handle,
-        "volumeLifecycleMode": if data.is_ephemeral { EPHEMERAL } else { "Persistent" },
+        "volumeLifecycleMode": if data.is_ephemeral { EPHEMERAL_VOL_DATA_MODE } else { "Persistent" },
     })
 }
 
@@ -45,22 +45,22 @@ pub(super) fn with_label(mut content: Value, label: Option<&str>) -> Value {
 
 /// Writes the file if its content differs.
 pub(super) fn write(directory: &Path, content: &Value) -> io::Result<()> {
-    let path = directory.join(NAME);
+    let path = directory.join(VOL_DATA_FILE);
     let text = format!("{content}\n");
-    if file::read_all(&path, LARGEST).is_ok_and(|found| found == text.as_bytes()) {
+    if file::read_all(&path, MAX_VOL_DATA_BYTES).is_ok_and(|found| found == text.as_bytes()) {
         return Ok(());
     }
-    file::replace_within(&path, text.as_bytes(), LARGEST)
+    file::replace_within(&path, text.as_bytes(), MAX_VOL_DATA_BYTES)
 }
 
 /// Whether the file exists, even if it is unreadable.
 pub(super) fn is_at(directory: &Path) -> bool {
-    !directory.join(NAME).symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    !directory.join(VOL_DATA_FILE).symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// `None` if the file is missing or corrupt; an error if it cannot be read.
 fn read(directory: &Path) -> io::Result<Option<VolData>> {
-    match file::read_all(&directory.join(NAME), LARGEST) {
+    match file::read_all(&directory.join(VOL_DATA_FILE), MAX_VOL_DATA_BYTES) {
         Ok(text) => Ok(parse(&text)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(error),
@@ -73,7 +73,7 @@ fn parse(text: &[u8]) -> Option<VolData> {
     Some(VolData {
         driver: text("driverName")?,
         handle: text("volumeHandle")?,
-        is_ephemeral: text("volumeLifecycleMode").as_deref() == Some(EPHEMERAL),
+        is_ephemeral: text("volumeLifecycleMode").as_deref() == Some(EPHEMERAL_VOL_DATA_MODE),
     })
 }
 
@@ -151,7 +151,7 @@ mod tests {
     fn unreadable_file_is_an_error_unlike_a_missing_one() {
         let place =
             std::env::temp_dir().join(format!("coracle-vol-data-unread-{}/volumes/{FOLDER}/pv", std::process::id()));
-        let file = paths::data(&place).join(NAME);
+        let file = paths::data(&place).join(VOL_DATA_FILE);
         let mut found = vec![of_place(&place)];
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "{").unwrap();

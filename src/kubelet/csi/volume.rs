@@ -252,7 +252,7 @@ impl Csi {
         self.make(&driver, method!("NodeUnpublishVolume"), encode(&request), &target).await?;
         let staged = match paths::is_device(place) {
             true => paths::staged_device(place),
-            false => self.staging(&data.driver, &data.handle).join(GLOBAL),
+            false => self.staging(&data.driver, &data.handle).join(GLOBAL_MOUNT_DIRECTORY),
         };
         let (own, of, at_stage) = (place.to_owned(), data.clone(), staged.clone());
         let is_last = rt::blocking(move || is_left_alone(&own, &of, &at_stage)).await?;
@@ -291,7 +291,7 @@ impl Csi {
         let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
         is_staged.then(|| match volume.is_block {
             true => paths::staged_device(&volume.place),
-            false => self.staging(&volume.driver, &volume.handle).join(GLOBAL),
+            false => self.staging(&volume.driver, &volume.handle).join(GLOBAL_MOUNT_DIRECTORY),
         })
     }
 
@@ -358,14 +358,14 @@ fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Valu
         link(&paths::target(place), place).map_err(CsiError::io("link", place))?;
     }
     make(&data)?;
-    vol_data::write(&data, of_pod).map_err(CsiError::io(WRITE, &data))?;
+    vol_data::write(&data, of_pod).map_err(CsiError::io(WRITE_VOL_DATA_ERROR, &data))?;
     if is_device {
         make(&paths::published(place))?;
     }
     let Some(staged) = staged else { return Ok(()) };
     make(staged)?;
     match staged.parent().filter(|_| !is_device) {
-        Some(beside) => vol_data::write(beside, of_staged).map_err(CsiError::io(WRITE, beside)),
+        Some(beside) => vol_data::write(beside, of_staged).map_err(CsiError::io(WRITE_VOL_DATA_ERROR, beside)),
         None => Ok(()),
     }
 }
@@ -431,13 +431,13 @@ async fn is_mounted(place: PathBuf) -> Result<bool, CsiError> {
     rt::blocking(move || mounted_at(&place).map_err(CsiError::io("look for a mount at", &place))).await
 }
 
-const GLOBAL: &str = "globalmount";
+const GLOBAL_MOUNT_DIRECTORY: &str = "globalmount";
 
 /// Operations on a path, for errors.
 const FIND_USERS: &str = "look for other pods that use the volume in";
 const REMOVE: &str = "remove";
 const UNMOUNT: &str = "unmount what is below";
-const WRITE: &str = "write the vol_data.json of";
+const WRITE_VOL_DATA_ERROR: &str = "write the vol_data.json of";
 
 #[cfg(test)]
 mod tests {
@@ -494,7 +494,7 @@ mod tests {
         let place = root.join("pods/u/volumes/kubernetes.io~csi/pv");
         let beside = root.join("staged");
         fs::create_dir_all(&place).unwrap();
-        let is_last = || is_left_alone(&place, &vol_data(), &beside.join(GLOBAL)).unwrap();
+        let is_last = || is_left_alone(&place, &vol_data(), &beside.join(GLOBAL_MOUNT_DIRECTORY)).unwrap();
         assert!(!is_last(), "nothing is staged");
         fs::create_dir(&beside).unwrap();
         assert!(is_last());

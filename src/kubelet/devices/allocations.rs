@@ -100,7 +100,7 @@ pub(crate) struct InsufficientDevices(pub(crate) String);
 
 const WITHOUT_NODE: i64 = -1;
 /// How long a resource stays after its plugin has stopped (`endpointStopGracePeriod`).
-const GRACE: Duration = Duration::from_secs(5 * 60);
+const ENDPOINT_STOP_GRACE: Duration = Duration::from_secs(5 * 60);
 
 impl DeviceAllocations {
     /// Loads the checkpoint of an earlier process. Its plugins have the grace period to register again.
@@ -229,7 +229,9 @@ impl DeviceAllocations {
     }
 
     fn expiring(&self) -> impl Iterator<Item = (&str, Instant)> {
-        self.resources.iter().filter_map(|(name, resource)| Some((name.as_str(), resource.stopped? + GRACE)))
+        self.resources
+            .iter()
+            .filter_map(|(name, resource)| Some((name.as_str(), resource.stopped? + ENDPOINT_STOP_GRACE)))
     }
 
     /// Capacity and allocatable.

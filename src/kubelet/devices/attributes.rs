@@ -7,11 +7,11 @@ use std::path::Path;
 use crate::types::api::{DeviceAttribute, DeviceAttributes, LONGEST_ATTRIBUTE};
 
 /// Ancestors of a device that are read.
-const DEEPEST: usize = 16;
+const MAX_DEVICE_ANCESTORS: usize = 16;
 const LONGEST_FILE: u64 = 256;
 
 /// Attributes and the files in which a device or an ancestor may have them, by preference.
-const FILES: [(&str, &[&str]); 7] = [
+const ATTRIBUTE_FILES: [(&str, &[&str]); 7] = [
     ("firmware", &["firmware_rev", "firmware_version", "fwrev", "bcdDevice"]),
     ("model", &["product", "model", "name"]),
     ("serial", &["serial"]),
@@ -34,7 +34,7 @@ pub(super) fn read(sys: &Path, is_block: bool, device: u64) -> DeviceAttributes 
             read.insert(name.to_owned(), DeviceAttribute::String(text));
         }
     };
-    for level in 0..DEEPEST {
+    for level in 0..MAX_DEVICE_ANCESTORS {
         if directory == top || !directory.starts_with(&top) {
             break;
         }
@@ -48,7 +48,7 @@ pub(super) fn read(sys: &Path, is_block: bool, device: u64) -> DeviceAttributes 
             add("bus", subsystem);
             add("driver", driver);
         }
-        for (name, files) in FILES {
+        for (name, files) in ATTRIBUTE_FILES {
             for file in files {
                 add(name, content(&directory, file));
             }

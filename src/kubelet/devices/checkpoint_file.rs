@@ -10,15 +10,15 @@ use crate::platform::host::{directories, file};
 use crate::platform::rt;
 
 /// Upstream's file name.
-pub(super) const NAME: &str = "kubelet_internal_checkpoint";
-pub(super) const LIMIT: u64 = 16 << 20;
+pub(super) const DEVICE_CHECKPOINT_FILE: &str = "kubelet_internal_checkpoint";
+pub(super) const MAX_DEVICE_CHECKPOINT_BYTES: u64 = 16 << 20;
 
 /// `None` if the file does not exist. A corrupt one is set aside, and its readable entries are used, because a device
 /// in use must not be allocated again. After an error the content is unknown.
 pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Checkpoint)>> {
     let shown = path.display().to_string();
     let read = rt::blocking(move || {
-        let bytes = match file::read_all(&path, LIMIT) {
+        let bytes = match file::read_all(&path, MAX_DEVICE_CHECKPOINT_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             bytes => bytes?,
         };
@@ -51,7 +51,7 @@ impl Devices {
     pub(super) async fn write(&self) -> io::Result<()> {
         let _turn = self.turn.acquire().await;
         self.read_again().await?;
-        let text = text(&self.allocations.borrow(), LIMIT);
+        let text = text(&self.allocations.borrow(), MAX_DEVICE_CHECKPOINT_BYTES);
         self.file.write(text).await
     }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn unreadable_checkpoint_is_kept_and_used_once_readable() {
         let root = std::env::temp_dir().join(format!("coracle-unread-checkpoint-{}", std::process::id()));
-        let path = root.join("device-plugins").join(NAME);
+        let path = root.join("device-plugins").join(DEVICE_CHECKPOINT_FILE);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let allocation = DeviceAllocation {
             pod: PodUid::from("u"),
@@ -118,7 +118,7 @@ mod tests {
         let registration = allocations.register("example.com/cam", DevicePluginOptions::default());
         let device = |id: usize| Device { id: format!("device-{id}"), health: HEALTHY.to_owned(), topology: None };
         allocations.set_devices("example.com/cam", registration, (0..1000).map(device).collect());
-        let (whole, short) = (text(&allocations, LIMIT), text(&allocations, 1000));
+        let (whole, short) = (text(&allocations, MAX_DEVICE_CHECKPOINT_BYTES), text(&allocations, 1000));
         assert!(whole.contains("device-999") && !short.contains("device-") && short.len() <= 1000, "{short}");
         for text in [whole, short] {
             let read = checkpoint::read(&text);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn failed_checkpoint_write_is_retried() {
         let root = std::env::temp_dir().join(format!("coracle-unwritten-checkpoint-{}", std::process::id()));
-        let path = root.join("device-plugins").join(NAME);
+        let path = root.join("device-plugins").join(DEVICE_CHECKPOINT_FILE);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let folder = root.clone();
         let written = rt::simulate(2, |world| async move {

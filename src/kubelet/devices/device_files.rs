@@ -17,12 +17,12 @@ use crate::platform::rt;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Limit per resource.
-const MOST: usize = 256;
+const MAX_RULE_DEVICES: usize = 256;
 const SYS: &str = "/sys";
 /// A device often has several files that appear one after the other.
-const SETTLE: Duration = Duration::from_millis(100);
+const DEVICE_CHANGE_DELAY: Duration = Duration::from_millis(100);
 /// Delay after a failed watch.
-const AGAIN: Duration = Duration::from_secs(60);
+const DEVICE_REWATCH_DELAY: Duration = Duration::from_secs(60);
 
 /// Watches the files of all rules; never returns.
 pub(super) async fn follow(devices: Rc<Devices>) {
@@ -38,9 +38,9 @@ pub(super) async fn follow(devices: Rc<Devices>) {
         };
         if let Err(error) = changed {
             log!(error, "failed to watch device files", error = error);
-            rt::sleep(AGAIN).await;
+            rt::sleep(DEVICE_REWATCH_DELAY).await;
         }
-        rt::sleep(SETTLE).await;
+        rt::sleep(DEVICE_CHANGE_DELAY).await;
     }
 }
 
@@ -85,7 +85,7 @@ fn find(rule: &DeviceRule) -> Vec<DeviceFile> {
         let Ok(metadata) = fs::metadata(&path) else { continue };
         let kind = metadata.file_type();
         let Some(path) = path.to_str() else { continue };
-        if (kind.is_char_device() || kind.is_block_device()) && found.len() < MOST {
+        if (kind.is_char_device() || kind.is_block_device()) && found.len() < MAX_RULE_DEVICES {
             let (is_block, device) = (kind.is_block_device(), metadata.rdev());
             let file = || {
                 let mut attributes = attributes::read(Path::new(SYS), is_block, device);

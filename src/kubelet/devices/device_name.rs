@@ -3,7 +3,7 @@
 use crate::types::api::fnv_32a;
 
 /// Upstream's limit.
-const LONGEST: usize = 63;
+const MAX_DEVICE_NAME_BYTES: usize = 63;
 /// A dash and eight digits.
 const DIGITS: usize = 9;
 
@@ -19,10 +19,10 @@ pub(crate) fn device_name(path: &str) -> String {
         })
         .collect();
     let label = label.trim_matches('-');
-    if label == tail && label.len() <= LONGEST {
+    if label == tail && label.len() <= MAX_DEVICE_NAME_BYTES {
         return label.to_owned();
     }
-    let cut = label.get(..label.len().min(LONGEST - DIGITS)).unwrap_or_default().trim_end_matches('-');
+    let cut = label.get(..label.len().min(MAX_DEVICE_NAME_BYTES - DIGITS)).unwrap_or_default().trim_end_matches('-');
     let dash = if cut.is_empty() { "" } else { "-" };
     format!("{cut}{dash}{:08x}", fnv_32a(path.as_bytes()))
 }
@@ -40,7 +40,10 @@ mod tests {
         let mut names: Vec<String> = paths.iter().map(|path| device_name(path)).collect();
         names.push(device_name(&"/dev/a".repeat(50)));
         for name in &names {
-            assert!((1..=LONGEST).contains(&name.len()) && !name.starts_with('-') && !name.ends_with('-'), "{name}");
+            assert!(
+                (1..=MAX_DEVICE_NAME_BYTES).contains(&name.len()) && !name.starts_with('-') && !name.ends_with('-'),
+                "{name}"
+            );
             assert!(
                 name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
                 "{name}"

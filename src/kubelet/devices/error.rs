@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::allocations::InsufficientDevices;
-use super::v1beta1::VERSION;
+use super::v1beta1::DEVICE_PLUGIN_VERSION;
 use crate::platform::rpc;
 
 /// The messages are upstream's where upstream has one.
@@ -102,10 +102,13 @@ impl fmt::Display for DeviceError {
             Self::TooMany { most } => write!(f, "the limit of {most} resources is reached"),
             Self::Version { version } => write!(
                 f,
-                "requested API version {version:?} is not supported by kubelet. Supported version is [{VERSION:?}]"
+                "requested API version {version:?} is not supported by kubelet. Supported version is [{DEVICE_PLUGIN_VERSION:?}]"
             ),
             Self::Versions { versions } => {
-                write!(f, "manager version, {VERSION}, is not among plugin supported versions {versions:?}")
+                write!(
+                    f,
+                    "manager version, {DEVICE_PLUGIN_VERSION}, is not among plugin supported versions {versions:?}"
+                )
             }
         }
     }

@@ -43,8 +43,8 @@ pub(crate) use device_name::device_name;
 pub(crate) use error::DeviceError;
 
 /// First and longest delay before a failed checkpoint write is retried.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_LONGEST: Duration = Duration::from_secs(60);
+const FIRST_CHECKPOINT_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_CHECKPOINT_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The devices and their allocations.
 pub(crate) struct Devices {
@@ -104,7 +104,7 @@ impl Devices {
         let directory = root.join("device-plugins");
         let mut allocations = DeviceAllocations::default();
         let empty = checkpoint::write(&allocations, checkpoint::ListedIds::Healthy);
-        let read = checkpoint_file::read(directory.join(checkpoint_file::NAME)).await;
+        let read = checkpoint_file::read(directory.join(checkpoint_file::DEVICE_CHECKPOINT_FILE)).await;
         let is_unread = read.is_err();
         if let Err(error) = &read {
             log!(error, "failed to read the device checkpoint", directory = directory.display(), error = error);
@@ -127,7 +127,11 @@ impl Devices {
             allocations: RefCell::new(allocations),
             plugins: RefCell::default(),
             rules,
-            file: ChangedFile::new(directory.join(checkpoint_file::NAME), checkpoint_file::LIMIT, written),
+            file: ChangedFile::new(
+                directory.join(checkpoint_file::DEVICE_CHECKPOINT_FILE),
+                checkpoint_file::MAX_DEVICE_CHECKPOINT_BYTES,
+                written,
+            ),
             directory,
             inbox,
             changed: Signal::default(),
@@ -143,7 +147,7 @@ impl Devices {
     pub(crate) async fn run(self: Rc<Self>) {
         let _registration = rt::spawn(plugins::serve(Rc::clone(&self)));
         let _nodes = rt::spawn(device_files::follow(Rc::clone(&self)));
-        let mut retry = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+        let mut retry = Backoff::new(FIRST_CHECKPOINT_RETRY_DELAY, MAX_CHECKPOINT_RETRY_DELAY);
         loop {
             let seen = self.changed.changes();
             self.allocations.borrow_mut().expire(rt::now());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Devices;
 use super::allocations::Registration;
 use super::error::DeviceError;
-use super::v1beta1::{DevicePluginOptions, Empty, ListAndWatchResponse, RegisterRequest, VERSION};
+use super::v1beta1::{DEVICE_PLUGIN_VERSION, DevicePluginOptions, Empty, ListAndWatchResponse, RegisterRequest};
 use crate::platform::host::directories;
 use crate::platform::plugin_manager::{PluginHandler, PluginInfo};
 use crate::platform::rpc::{self, Client, Reply, Request, Server, handler};
@@ -39,7 +39,7 @@ macro_rules! method {
 }
 pub(super) use method;
 
-const SOCKET: &str = "kubelet.sock";
+const DEVICE_PLUGIN_SOCKET: &str = "kubelet.sock";
 /// Timeout of GetDevicePluginOptions.
 const FIRST_WORD: Duration = Duration::from_secs(10);
 /// Timeouts of the first list of ListAndWatch, the first and the longest one. Then ListAndWatch is called again. Upstream
@@ -47,14 +47,14 @@ const FIRST_WORD: Duration = Duration::from_secs(10);
 const FIRST_LIST: Duration = Duration::from_secs(60);
 const FIRST_LIST_LONGEST: Duration = Duration::from_secs(180);
 /// Limit of the number of resources.
-const MOST: usize = 256;
+const MAX_PLUGIN_RESOURCES: usize = 256;
 /// Limits of a device list: its devices, and the NUMA nodes of each.
-const MOST_DEVICES: usize = 65_536;
-const MOST_NODES: usize = 64;
+const MAX_PLUGIN_DEVICES: usize = 65_536;
+const MAX_DEVICE_NUMA_NODES: usize = 64;
 
 /// Serves registrations of plugins.
 pub(super) async fn serve(devices: Rc<Devices>) {
-    let path = devices.directory.join(SOCKET);
+    let path = devices.directory.join(DEVICE_PLUGIN_SOCKET);
     let directory = devices.directory.clone();
     let answer = {
         let devices = Rc::clone(&devices);
@@ -92,7 +92,7 @@ async fn answer(devices: Rc<Devices>, request: Request) -> Result<Reply, Status>
 
 async fn register(devices: &Rc<Devices>, watch: &RegisterRequest) -> Result<(), DeviceError> {
     let RegisterRequest { version, endpoint, resource_name, .. } = watch;
-    if version != VERSION {
+    if version != DEVICE_PLUGIN_VERSION {
         return Err(DeviceError::Version { version: version.clone() });
     }
     let is_inside = Path::new(endpoint).components().all(|part| matches!(part, Component::Normal(_)));
@@ -105,7 +105,7 @@ async fn register(devices: &Rc<Devices>, watch: &RegisterRequest) -> Result<(), 
 }
 
 fn check(plugin: &PluginInfo) -> Result<(), DeviceError> {
-    if !plugin.supported_versions.iter().any(|version| version == VERSION) {
+    if !plugin.supported_versions.iter().any(|version| version == DEVICE_PLUGIN_VERSION) {
         return Err(DeviceError::Versions { versions: plugin.supported_versions.clone() });
     }
     check_name(&plugin.name).map_err(DeviceError::during("invalid name of device plugin socket"))
@@ -123,8 +123,8 @@ impl Devices {
             return Err(DeviceError::ByRule { resource: resource.to_owned() });
         }
         let is_new = !self.plugins.borrow().contains_key(resource);
-        if is_new && self.plugins.borrow().len() >= MOST {
-            return Err(DeviceError::TooMany { most: MOST });
+        if is_new && self.plugins.borrow().len() >= MAX_PLUGIN_RESOURCES {
+            return Err(DeviceError::TooMany { most: MAX_PLUGIN_RESOURCES });
         }
         let socket = socket.display().to_string();
         let client = Client::new(&socket);
@@ -210,11 +210,11 @@ async fn list_and_watch(
 }
 
 fn check_list(list: &ListAndWatchResponse) -> Result<(), &'static str> {
-    if list.devices.len() > MOST_DEVICES {
+    if list.devices.len() > MAX_PLUGIN_DEVICES {
         return Err("device list is too long");
     }
     let nodes = list.devices.iter().filter_map(|device| device.topology.as_ref()).map(|topology| topology.nodes.len());
-    if nodes.max() > Some(MOST_NODES) { Err("a device has too many NUMA nodes") } else { Ok(()) }
+    if nodes.max() > Some(MAX_DEVICE_NUMA_NODES) { Err("a device has too many NUMA nodes") } else { Ok(()) }
 }
 
 pub(super) async fn call<M: Message + Default>(
@@ -240,9 +240,9 @@ mod tests {
             ListAndWatchResponse { devices: vec![device; devices] }
         };
         assert_eq!(check_list(&list(0, 0)), Ok(()));
-        assert_eq!(check_list(&list(MOST_DEVICES, 1)), Ok(()));
-        assert_eq!(check_list(&list(1, MOST_NODES)), Ok(()));
-        assert!(check_list(&list(MOST_DEVICES + 1, 0)).is_err());
-        assert!(check_list(&list(1, MOST_NODES + 1)).is_err());
+        assert_eq!(check_list(&list(MAX_PLUGIN_DEVICES, 1)), Ok(()));
+        assert_eq!(check_list(&list(1, MAX_DEVICE_NUMA_NODES)), Ok(()));
+        assert!(check_list(&list(MAX_PLUGIN_DEVICES + 1, 0)).is_err());
+        assert!(check_list(&list(1, MAX_DEVICE_NUMA_NODES + 1)).is_err());
     }
 }

@@ -4,7 +4,7 @@ use crate::protocol::protobuf::{decode, message};
 use crate::types::sorted::SortedMap;
 
 /// The only version of the API.
-pub(super) const VERSION: &str = "v1beta1";
+pub(super) const DEVICE_PLUGIN_VERSION: &str = "v1beta1";
 /// Health of a device that can be allocated.
 pub(super) const HEALTHY: &str = "Healthy";
 

@@ -11,14 +11,15 @@ use serde_json::{Map, Value, json};
 
 use super::claim_info::{ClaimInfo, ClaimInfoCache, PreparedDevice};
 
-const KIND: &str = "DRACheckpoint";
-const VERSION: &str = "checkpoint.dra.kubelet.k8s.io/v1";
+const DRA_CHECKPOINT_KIND: &str = "DRACheckpoint";
+const DRA_CHECKPOINT_VERSION: &str = "checkpoint.dra.kubelet.k8s.io/v1";
 
 pub(super) fn write(cache: &ClaimInfoCache) -> String {
     let claims: Vec<Value> =
         cache.claims.iter().map(|((namespace, name), info)| entry(namespace, name, info)).collect();
     let claims = if claims.is_empty() { Value::Null } else { claims.into() };
-    let data = json!({"kind": KIND, "apiVersion": VERSION, "ClaimInfoStateList": claims}).to_string();
+    let data = json!({"kind": DRA_CHECKPOINT_KIND, "apiVersion": DRA_CHECKPOINT_VERSION, "ClaimInfoStateList": claims})
+        .to_string();
     json!({"Checksum": checksum(&data), "Data": data}).to_string()
 }
 

@@ -16,10 +16,10 @@ use crate::types::sorted::SortedMap;
 /// Health of a device that its driver no longer reports is unknown after this, unless the driver names a time.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before a health stream is opened again.
-const AGAIN: Duration = Duration::from_secs(5);
+const HEALTH_STREAM_RETRY_DELAY: Duration = Duration::from_secs(5);
 const LONGEST_MESSAGE: usize = 1024;
 /// Limit of devices kept for one driver.
-const MOST_DEVICES: usize = 4096;
+const MAX_DRIVER_DEVICES: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct HealthCache {
@@ -49,7 +49,7 @@ impl HealthCache {
     fn update(&mut self, driver: &str, reports: Vec<Report>, now: Instant) -> bool {
         let known = self.drivers.entry(driver.to_owned()).or_default();
         let mut changed = false;
-        for report in reports.into_iter().take(MOST_DEVICES) {
+        for report in reports.into_iter().take(MAX_DRIVER_DEVICES) {
             let device = report.device.unwrap_or_default();
             let seconds = u64::try_from(report.timeout_seconds).ok().filter(|seconds| *seconds > 0);
             let new = ReportedHealth {
@@ -64,7 +64,7 @@ impl HealthCache {
             };
             let shown = |one: &ReportedHealth| (one.health, one.message.clone());
             let key = (device.pool_name, device.device_name);
-            if known.len() >= MOST_DEVICES && !known.contains_key(&key) {
+            if known.len() >= MAX_DRIVER_DEVICES && !known.contains_key(&key) {
                 continue;
             }
             let is_new =
@@ -118,7 +118,7 @@ pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
         manager.set_connected(&plugin, false);
         manager.health.borrow_mut().forget(&plugin.driver);
         manager.health_changed().await;
-        rt::sleep(AGAIN).await;
+        rt::sleep(HEALTH_STREAM_RETRY_DELAY).await;
     }
 }
 

@@ -44,8 +44,8 @@ pub(crate) use slice_publisher::SlicePublisher;
 pub(crate) use slices::SliceCleaner;
 
 /// Upstream's name of the checkpoint file.
-const NAME: &str = "dra_manager_state";
-const LIMIT: u64 = 16 << 20;
+const DRA_CHECKPOINT_FILE: &str = "dra_manager_state";
+const MAX_DRA_CHECKPOINT_BYTES: u64 = 16 << 20;
 
 pub(crate) struct DraManager {
     /// Device files of this node, which claims may allocate.
@@ -91,7 +91,11 @@ impl DraManager {
             leaving: RefCell::default(),
             reclaimed: RefCell::default(),
             changed: Signal::default(),
-            file: ChangedFile::new(root.join(NAME), LIMIT, checkpoint::write(&ClaimInfoCache::default())),
+            file: ChangedFile::new(
+                root.join(DRA_CHECKPOINT_FILE),
+                MAX_DRA_CHECKPOINT_BYTES,
+                checkpoint::write(&ClaimInfoCache::default()),
+            ),
             turn: rt::Semaphore::new(1),
             is_unread: Cell::new(true),
             is_lost: Cell::new(false),
@@ -110,7 +114,7 @@ impl DraManager {
         }
         let path = self.file.path().to_owned();
         let found = rt::blocking(move || {
-            let bytes = match file::read_all(&path, LIMIT) {
+            let bytes = match file::read_all(&path, MAX_DRA_CHECKPOINT_BYTES) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 bytes => bytes?,
             };

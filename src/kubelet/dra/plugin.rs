@@ -28,7 +28,7 @@ pub(super) enum Version {
 pub(super) const PREPARE: &str = "NodePrepareResources";
 pub(super) const UNPREPARE: &str = "NodeUnprepareResources";
 /// Upstream's timeout of each call.
-const ANSWER: Duration = Duration::from_secs(45);
+const DRA_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl Plugin {
     pub(super) async fn prepare(&self, claims: &[Claim]) -> Result<PrepareResponse, DraError> {
@@ -55,7 +55,7 @@ impl Plugin {
     ) -> Result<M, DraError> {
         let begun = rt::now();
         let request = encode(&ClaimsRequest { claims: claims.to_vec() });
-        let answer = self.client.unary(path, request, ANSWER).await;
+        let answer = self.client.unary(path, request, DRA_CALL_TIMEOUT).await;
         let code = match &answer {
             Ok(_) => Code::Ok,
             Err(Error::Status(status)) => status.code,

@@ -15,10 +15,10 @@ use crate::state::objects::DEVICE_FILES_DRIVER;
 use crate::types::error::ErrorChain;
 use crate::types::time::{Backoff, jitter};
 
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(300);
+const FIRST_SLICE_PUBLISH_DELAY: Duration = Duration::from_secs(1);
+const MAX_SLICE_PUBLISH_DELAY: Duration = Duration::from_secs(300);
 /// Changes of this time are published together.
-const SETTLE: Duration = Duration::from_millis(300);
+const SLICE_CHANGE_DELAY: Duration = Duration::from_millis(300);
 
 pub(crate) struct SlicePublisher {
     pub(crate) client: Client,
@@ -34,7 +34,7 @@ impl SlicePublisher {
             return;
         }
         self.status_inputs.admission_is_possible().await;
-        let mut backoff = Backoff::new(FIRST, LONGEST);
+        let mut backoff = Backoff::new(FIRST_SLICE_PUBLISH_DELAY, MAX_SLICE_PUBLISH_DELAY);
         // The devices that the API server has, and the uid of their Node object, with which they are removed.
         let mut done: Option<(Vec<Value>, String)> = None;
         loop {
@@ -58,7 +58,7 @@ impl SlicePublisher {
             let Some(wait) = retry else {
                 let uid_changed = self.status_inputs.uid_changed.beyond(uid_seen);
                 rt::either(self.devices.changed().beyond(devices_seen), uid_changed).await;
-                rt::sleep(SETTLE).await;
+                rt::sleep(SLICE_CHANGE_DELAY).await;
                 continue;
             };
             rt::sleep(wait).await;

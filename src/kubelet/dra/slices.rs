@@ -14,9 +14,9 @@ use crate::types::sorted::{SortedMap, SortedSet};
 use crate::types::time::{Backoff, jitter};
 
 /// How long a driver may be disconnected before its slices are removed.
-const GRACE: Duration = Duration::from_secs(30);
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(300);
+const DRIVER_DISCONNECT_GRACE: Duration = Duration::from_secs(30);
+const FIRST_SLICE_REMOVAL_DELAY: Duration = Duration::from_secs(1);
+const MAX_SLICE_REMOVAL_DELAY: Duration = Duration::from_secs(300);
 pub(super) const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 
 pub(crate) struct SliceCleaner {
@@ -46,7 +46,7 @@ impl AbsentDrivers {
             if is_usable(driver) {
                 self.due.remove(driver);
             } else if !self.due.contains_key(driver) {
-                self.due.insert(driver.clone(), now + GRACE);
+                self.due.insert(driver.clone(), now + DRIVER_DISCONNECT_GRACE);
             }
         }
     }
@@ -70,7 +70,7 @@ impl SliceCleaner {
     /// Never returns. Slices from an earlier process are listed once, after the grace period for registrations.
     pub(crate) async fn run(self) {
         self.status_inputs.admission_is_possible().await;
-        rt::sleep(GRACE).await;
+        rt::sleep(DRIVER_DISCONNECT_GRACE).await;
         let mut absences = AbsentDrivers::left_over(self.left_over().await, rt::now());
         loop {
             let seen = self.manager.changed.changes();
@@ -116,7 +116,7 @@ impl SliceCleaner {
     /// Repeats the request until the API server has answered, while it is `due`. A server without the API has no
     /// slices.
     async fn send_until_answered(&self, request: &Request, is_due: &dyn Fn() -> bool) -> Result<Value, ApiError> {
-        let mut backoff = Backoff::new(FIRST, LONGEST);
+        let mut backoff = Backoff::new(FIRST_SLICE_REMOVAL_DELAY, MAX_SLICE_REMOVAL_DELAY);
         loop {
             match self.client.send(&request.clone().ranked(Rank::Node)).await {
                 Ok(answer) => return answer.json(),
@@ -140,12 +140,12 @@ mod tests {
             let mut absences = AbsentDrivers::left_over(names(&["a", "gone"]).into_iter().collect(), begun);
             absences.update(names(&["a", "b"]), &|driver| driver == "a", begun);
             assert_eq!(absences.take_due(begun), ["gone"]);
-            assert_eq!(absences.next(), Some(begun + GRACE));
+            assert_eq!(absences.next(), Some(begun + DRIVER_DISCONNECT_GRACE));
             // Deregistered, then back in time.
-            absences.update(Vec::new(), &|_| false, begun + GRACE / 2);
-            absences.update(names(&["a"]), &|driver| driver == "a", begun + GRACE);
-            assert_eq!(absences.take_due(begun + GRACE), ["b"]);
-            assert_eq!((absences.take_due(begun + GRACE * 2).len(), absences.next()), (0, None));
+            absences.update(Vec::new(), &|_| false, begun + DRIVER_DISCONNECT_GRACE / 2);
+            absences.update(names(&["a"]), &|driver| driver == "a", begun + DRIVER_DISCONNECT_GRACE);
+            assert_eq!(absences.take_due(begun + DRIVER_DISCONNECT_GRACE), ["b"]);
+            assert_eq!((absences.take_due(begun + DRIVER_DISCONNECT_GRACE * 2).len(), absences.next()), (0, None));
         });
         assert_eq!(told, Ok(()));
     }

@@ -17,8 +17,8 @@ use crate::types::owned::View;
 use crate::types::time::{Backoff, jitter};
 
 /// Back-off for the claims of pods that this process has not stopped.
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
+const FIRST_UNPREPARE_DELAY: Duration = Duration::from_secs(1);
+const MAX_UNPREPARE_DELAY: Duration = Duration::from_secs(60);
 
 /// Claims that no pod may join while they are unprepared.
 struct UnpreparingClaims<'a> {
@@ -102,7 +102,7 @@ impl DraManager {
 }
 
 async fn reclaim(manager: Rc<DraManager>, pod: PodUid) {
-    let mut backoff = Backoff::new(FIRST, LONGEST);
+    let mut backoff = Backoff::new(FIRST_UNPREPARE_DELAY, MAX_UNPREPARE_DELAY);
     while let Err(error) = manager.unprepare_of(&pod).await {
         log!(warn, "failed to unprepare claims of a pod that is gone", pod = pod, error = ErrorChain(&error));
         rt::sleep(jitter(backoff.next_wait(), 0.2, rt::random())).await;

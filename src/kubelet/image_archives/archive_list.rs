@@ -26,10 +26,10 @@ pub(crate) struct Stamp {
 }
 
 /// How long a file must be unchanged before it is imported, because it may still be written.
-const SETTLED: Duration = Duration::from_secs(2);
+const UNCHANGED_ARCHIVE_AGE: Duration = Duration::from_secs(2);
 /// First and longest delay between two attempts.
-const RETRY_FIRST: Duration = Duration::from_secs(30);
-const RETRY_LONGEST: Duration = Duration::from_secs(30 * 60);
+const FIRST_IMPORT_RETRY_DELAY: Duration = Duration::from_secs(30);
+const MAX_IMPORT_RETRY_DELAY: Duration = Duration::from_secs(30 * 60);
 /// Attempts before an archive is given up until the file changes or the agent restarts.
 const MOST_TRIES: u32 = 6;
 
@@ -68,13 +68,13 @@ pub(super) enum State {
 
 impl Archive {
     fn new(stamp: Stamp, state: State, images: Vec<String>) -> Self {
-        Self { stamp, state, images, retry: Backoff::new(RETRY_FIRST, RETRY_LONGEST), tries: 0 }
+        Self { stamp, state, images, retry: Backoff::new(FIRST_IMPORT_RETRY_DELAY, MAX_IMPORT_RETRY_DELAY), tries: 0 }
     }
 
     /// When it has settled, or is due for the next attempt.
     fn due(&self) -> Option<Instant> {
         match self.state {
-            State::Settling(since) => Some(since + SETTLED),
+            State::Settling(since) => Some(since + UNCHANGED_ARCHIVE_AGE),
             State::Failed(_, again) => again,
             State::Ready | State::Importing | State::Imported | State::Refused(_) => None,
         }
@@ -255,12 +255,12 @@ mod tests {
         );
         let all = |size| listing(&[("a", 1), ("b", 1), ("c", size)]);
         archive_list.on_listing(&all(1), start);
-        assert_eq!(archive_list.next_due(), Some(start + SETTLED));
+        assert_eq!(archive_list.next_due(), Some(start + UNCHANGED_ARCHIVE_AGE));
         // The file is still being written.
-        let later = start + SETTLED;
+        let later = start + UNCHANGED_ARCHIVE_AGE;
         archive_list.on_listing(&all(2), later);
-        assert_eq!((archive_list.next_due(), archive_list.has_ready()), (Some(later + SETTLED), false));
-        archive_list.on_listing(&all(2), later + SETTLED);
+        assert_eq!((archive_list.next_due(), archive_list.has_ready()), (Some(later + UNCHANGED_ARCHIVE_AGE), false));
+        archive_list.on_listing(&all(2), later + UNCHANGED_ARCHIVE_AGE);
         assert_eq!(archive_list.begin().as_deref(), Some("c"));
     }
 
@@ -293,14 +293,14 @@ mod tests {
             assert_eq!(archive_list.begin().as_deref(), Some("late"));
             archive_list.ended("late", Err(Failure::Failed("away".to_owned())), now);
             assert!(!archive_list.has_ready());
-            now += RETRY_LONGEST;
+            now += MAX_IMPORT_RETRY_DELAY;
             archive_list.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
         }
         assert!(!archive_list.has_ready());
         assert_eq!(state(&archive_list, "late"), &State::Failed("away".to_owned(), None));
         assert_eq!(state(&archive_list, "bad"), &State::Refused("no".to_owned()));
         archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now);
-        archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
+        archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now + UNCHANGED_ARCHIVE_AGE);
         assert_eq!(state(&archive_list, "bad"), &State::Ready);
     }
 

@@ -22,16 +22,16 @@ impl Packing {
         } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             Some(Self::By("zstd"))
         } else {
-            head.get(MAGIC..).is_some_and(|rest| rest.starts_with(b"ustar")).then_some(Self::Plain)
+            head.get(TAR_MAGIC_OFFSET..).is_some_and(|rest| rest.starts_with(b"ustar")).then_some(Self::Plain)
         }
     }
 }
 
 /// Number of bytes needed for the detection.
-pub(super) const HEAD: usize = BLOCK;
+pub(super) const ARCHIVE_HEAD_BYTES: usize = ARCHIVE_BLOCK_BYTES;
 
-const BLOCK: usize = 512;
-const MAGIC: usize = 257;
+const ARCHIVE_BLOCK_BYTES: usize = 512;
+const TAR_MAGIC_OFFSET: usize = 257;
 /// Size limit of an index file.
 const MOST_INDEX: u64 = 4 << 20;
 
@@ -68,7 +68,8 @@ impl Contents {
             } else if self.padding > 0 {
                 bytes = take(bytes, &mut self.padding).1;
             } else {
-                let mut wanted = u64::try_from(BLOCK.saturating_sub(self.header.len())).unwrap_or_default();
+                let mut wanted =
+                    u64::try_from(ARCHIVE_BLOCK_BYTES.saturating_sub(self.header.len())).unwrap_or_default();
                 let (header, rest) = take(bytes, &mut wanted);
                 self.header.extend_from_slice(header);
                 bytes = rest;
@@ -87,7 +88,7 @@ impl Contents {
             return Ok(());
         }
         let part = |from: usize, length: usize| header.get(from..from.saturating_add(length)).unwrap_or_default();
-        if !part(MAGIC, 5).starts_with(b"ustar") {
+        if !part(TAR_MAGIC_OFFSET, 5).starts_with(b"ustar") {
             return Err(BadArchive::NoHeader);
         }
         let size = number(part(124, 12)).ok_or(BadArchive::NoSize)?;
@@ -106,7 +107,7 @@ impl Contents {
             *self.index(kept) = None;
         }
         self.left = size;
-        let block = u64::try_from(BLOCK).unwrap_or(u64::MAX);
+        let block = u64::try_from(ARCHIVE_BLOCK_BYTES).unwrap_or(u64::MAX);
         self.padding = size.wrapping_neg() % block;
         Ok(())
     }
@@ -225,19 +226,19 @@ mod tests {
     use super::*;
 
     fn entry(name: &str, content: &[u8]) -> Vec<u8> {
-        let mut block = vec![0; BLOCK];
+        let mut block = vec![0; ARCHIVE_BLOCK_BYTES];
         block[..name.len()].copy_from_slice(name.as_bytes());
         block[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
         block[156] = b'0';
-        block[MAGIC..MAGIC + 5].copy_from_slice(b"ustar");
+        block[TAR_MAGIC_OFFSET..TAR_MAGIC_OFFSET + 5].copy_from_slice(b"ustar");
         block.extend_from_slice(content);
-        block.resize(block.len().next_multiple_of(BLOCK), 0);
+        block.resize(block.len().next_multiple_of(ARCHIVE_BLOCK_BYTES), 0);
         block
     }
 
     fn tar(entries: &[(&str, &[u8])]) -> Vec<u8> {
         let mut bytes: Vec<u8> = entries.iter().flat_map(|(name, content)| entry(name, content)).collect();
-        bytes.resize(bytes.len() + 2 * BLOCK, 0);
+        bytes.resize(bytes.len() + 2 * ARCHIVE_BLOCK_BYTES, 0);
         bytes
     }
 
@@ -281,11 +282,11 @@ mod tests {
     #[test]
     fn truncated_archive_gives_no_unseen_names() {
         let whole = tar(&[("layer.tar", &[7; 600]), ("manifest.json", DOCKER)]);
-        let end = whole.len() - 2 * BLOCK;
+        let end = whole.len() - 2 * ARCHIVE_BLOCK_BYTES;
         for cut in 0..end {
-            assert!(read_at_once(&whole[..cut]).is_err() || cut + BLOCK > end, "cut at {cut}");
+            assert!(read_at_once(&whole[..cut]).is_err() || cut + ARCHIVE_BLOCK_BYTES > end, "cut at {cut}");
         }
-        assert_eq!(read_at_once(&whole[..BLOCK + 10]), Err(BadArchive::CutShort));
+        assert_eq!(read_at_once(&whole[..ARCHIVE_BLOCK_BYTES + 10]), Err(BadArchive::CutShort));
     }
 
     fn read_at_once(bytes: &[u8]) -> Result<ArchiveImages, BadArchive> {

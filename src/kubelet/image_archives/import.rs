@@ -9,7 +9,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use super::archive_list::Failure;
-use super::contents::{ArchiveImages, BadArchive, Contents, HEAD, Packing};
+use super::contents::{ARCHIVE_HEAD_BYTES, ArchiveImages, BadArchive, Contents, Packing};
 use crate::platform::host::program;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
@@ -41,7 +41,7 @@ impl Tool {
 }
 
 /// Importing a large archive from a slow SD card takes minutes.
-pub(super) const LIMIT: Duration = Duration::from_secs(30 * 60);
+pub(super) const ARCHIVE_IMPORT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// Imports the archive at `path`; returns the image names in it.
 pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Failure> {
@@ -53,7 +53,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
                 // The channel has capacity for one result.
                 let _ = sender.try_send(pour(&path, &mut stdin));
             };
-            let ended = program::run_fed(command, feed, LIMIT).await;
+            let ended = program::run_fed(command, feed, ARCHIVE_IMPORT_TIMEOUT).await;
             match result.try_recv() {
                 // If the archive is incomplete, the tool fails too; report the archive's fault.
                 Ok(Err(failure)) => Err(failure),
@@ -75,7 +75,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
                 let unpacks = named.is_docker;
                 let file = rt::slow(move || if unpacks { unpacked(&here) } else { open(&here).map_err(unusable) });
                 let file = file.await?;
-                check("skopeo", program::run_on(command, file, LIMIT).await)?;
+                check("skopeo", program::run_on(command, file, ARCHIVE_IMPORT_TIMEOUT).await)?;
             }
             Ok(named.images)
         }
@@ -106,7 +106,7 @@ pub(crate) async fn import_layout(
 ) -> Result<(), Failure> {
     match tool {
         Tool::Ctr(endpoint) => {
-            let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), tar, LIMIT).await;
+            let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), tar, ARCHIVE_IMPORT_TIMEOUT).await;
             check("ctr", ended)
         }
         Tool::Skopeo => {
@@ -115,7 +115,7 @@ pub(crate) async fn import_layout(
             let mut command = skopeo();
             let from = format!("oci:{}:{name}", directory.display());
             command.args(["copy", "--quiet", &from, &format!("containers-storage:{name}")]);
-            check("skopeo", program::run(command, Vec::new(), LIMIT).await)
+            check("skopeo", program::run(command, Vec::new(), ARCHIVE_IMPORT_TIMEOUT).await)
         }
     }
 }
@@ -164,7 +164,7 @@ pub(super) fn unpacked(path: &Path) -> Result<File, Failure> {
 /// The first bytes of a file; rewinds it.
 fn head(file: &mut File) -> Result<Vec<u8>, Failure> {
     let mut head = Vec::new();
-    let most = u64::try_from(HEAD).unwrap_or_default();
+    let most = u64::try_from(ARCHIVE_HEAD_BYTES).unwrap_or_default();
     { &*file }.take(most).read_to_end(&mut head).and_then(|_| file.rewind()).map_err(unusable)?;
     Ok(head)
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::archive_list::Failure;
 use super::delta::{DeltaFile, Sources, rebuild};
-use super::import::{LIMIT, Tool, check, ctr, open, unread, unusable};
+use super::import::{ARCHIVE_IMPORT_TIMEOUT, Tool, check, ctr, open, unread, unusable};
 use crate::kubelet::image_archives::manifest::Digest;
 use crate::platform::host::program;
 use crate::platform::rt;
 
-const LIST_LIMIT: Duration = Duration::from_secs(60);
+const DELTA_IMAGE_LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Imports the delta at `path`; `None` if the file is not a delta. Returns the image names in it.
 pub(super) async fn import_delta(tool: &Tool, path: PathBuf) -> Option<Result<Vec<String>, Failure>> {
@@ -49,7 +49,7 @@ async fn import(tool: &Tool, delta: DeltaFile, path: PathBuf) -> Result<Vec<Stri
         // The channel has capacity for one result.
         let _ = sender.try_send(rebuild(&delta, &sources, directory, &fetch, &mut stdin));
     };
-    let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), feed, LIMIT).await;
+    let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), feed, ARCHIVE_IMPORT_TIMEOUT).await;
     match result.try_recv() {
         // If the image cannot be rebuilt, the tool fails too; report the delta's fault.
         Ok(Err(failure)) => Err(failure),
@@ -61,7 +61,7 @@ async fn import(tool: &Tool, delta: DeltaFile, path: PathBuf) -> Result<Vec<Stri
 /// The digests of containerd's blobs.
 async fn blobs(endpoint: &Path, filter: Option<&str>) -> Result<Vec<String>, Failure> {
     let arguments: Vec<&str> = ["content", "list", "--quiet"].into_iter().chain(filter).collect();
-    let listed = program::run(ctr(endpoint, &arguments), Vec::new(), LIST_LIMIT).await;
+    let listed = program::run(ctr(endpoint, &arguments), Vec::new(), DELTA_IMAGE_LIST_TIMEOUT).await;
     let text = listed.as_ref().map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default();
     check("ctr", listed)?;
     let digests = text.lines().map(str::trim).filter(|line| Digest::parse(line).is_some());

@@ -21,7 +21,7 @@ pub(crate) struct Digest(String);
 
 impl Digest {
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let hex = text.strip_prefix(ALGORITHM)?;
+        let hex = text.strip_prefix(SHA256_PREFIX)?;
         let is_hex = hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         is_hex.then(|| Self(hex.to_owned()))
     }
@@ -44,11 +44,11 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{ALGORITHM}{}", self.0)
+        write!(f, "{SHA256_PREFIX}{}", self.0)
     }
 }
 
-const ALGORITHM: &str = "sha256:";
+const SHA256_PREFIX: &str = "sha256:";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Document {
@@ -73,9 +73,9 @@ pub(crate) const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.v2+json";
 /// containerd's limit of a manifest.
-pub(crate) const MOST_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_IMAGE_MANIFEST_BYTES: u64 = 4 << 20;
 
-const MOST_LAYERS: usize = 512;
+const MAX_MANIFEST_LAYERS: usize = 512;
 
 /// Values of a document. Each takes up to 160 bytes in memory, and two bytes as text.
 const MOST_VALUES: usize = 100_000;
@@ -87,7 +87,7 @@ pub fn check_manifest(bytes: &[u8]) {
             let machines = ["x86_64", "aarch64", "arm", "x86", "riscv64"];
             drop(machines.map(|machine| select(&manifests, machine).cloned()));
         }
-        Ok(Document::Manifest { layers, .. }) => assert!(layers.len() <= MOST_LAYERS),
+        Ok(Document::Manifest { layers, .. }) => assert!(layers.len() <= MAX_MANIFEST_LAYERS),
         Err(problem) => assert!(problem.to_string().len() < 1000, "{problem}"),
     }
 }
@@ -125,7 +125,7 @@ impl Document {
             return Ok(Self::Index(manifests.iter().filter_map(platform_manifest).collect()));
         }
         let of = |name: &'static str| document.get(name).ok_or(ManifestError::Missing(name));
-        let layers = of("layers")?.as_array().filter(|layers| layers.len() <= MOST_LAYERS);
+        let layers = of("layers")?.as_array().filter(|layers| layers.len() <= MAX_MANIFEST_LAYERS);
         let layers = layers.ok_or(ManifestError::Invalid("a manifest with invalid layers"))?;
         Ok(Self::Manifest {
             config: descriptor(of("config")?)?,

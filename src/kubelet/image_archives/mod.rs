@@ -80,15 +80,15 @@ pub(crate) struct Importer {
 }
 
 /// Deadline of a directory listing.
-const LIST_DEADLINE: Duration = Duration::from_secs(10);
+const ARCHIVE_LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the number of files in the directory.
-const MAX_FILES: usize = 256;
+const MAX_ARCHIVES: usize = 256;
 /// Room for the names of images, of which each archive may have 4 MiB.
 const MOST_RECORD: u64 = 16 << 20;
 /// Number and interval of checks until the runtime lists an imported image.
-const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
+const IMPORTED_IMAGE_CHECKS: (usize, Duration) = (40, Duration::from_millis(250));
 /// First and longest delay after the runtime did not answer or the directory could not be listed.
-const AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const ARCHIVE_RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 impl ImageArchives {
     /// Loads the record of an earlier process. Other archives are known once [`Importer::run`] has listed the
@@ -147,7 +147,7 @@ impl ImageArchives {
         let busy = self.busy.borrow().clone();
         match busy {
             // Nothing is ever sent; the channel only closes.
-            Some(busy) => drop(rt::deadline(LONGEST_WAIT, busy.recv()).await),
+            Some(busy) => drop(rt::deadline(IMPORT_WAIT_TIMEOUT, busy.recv()).await),
             None => {
                 // A full channel already has a wake-up.
                 let _ = self.wake.try_send(());
@@ -165,7 +165,7 @@ impl ImageArchives {
 }
 
 /// How long a pull waits for an import.
-const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
+const IMPORT_WAIT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 impl Importer {
     /// Imports the archives in the directory, present and future; never returns.
@@ -181,7 +181,7 @@ impl Importer {
         }
         // Images imported by an earlier process may have been removed since.
         let mut is_sure = false;
-        let mut away = Backoff::new(AWAY.0, AWAY.1);
+        let mut away = Backoff::new(ARCHIVE_RETRY_DELAYS.0, ARCHIVE_RETRY_DELAYS.1);
         let mut watch_failed = false;
         let mut listings = Listings::default();
         loop {
@@ -207,7 +207,7 @@ impl Importer {
                 Some(wait) => Some(rt::now() + wait),
                 None => self.archives.archive_list.borrow().next_due(),
             };
-            let unwatched = watch.is_err().then(|| rt::now() + AWAY.1);
+            let unwatched = watch.is_err().then(|| rt::now() + ARCHIVE_RETRY_DELAYS.1);
             let again = again.into_iter().chain(due).chain(unwatched).min();
             drop(done);
             self.archives.busy.borrow_mut().take();
@@ -232,7 +232,7 @@ impl Importer {
 
     /// Lists the directory; returns the back-off if that fails.
     async fn list_directory(&self, listings: &mut Listings) -> Option<Duration> {
-        let listed = rt::deadline(LIST_DEADLINE, listings.next(&self.directory)).await;
+        let listed = rt::deadline(ARCHIVE_LISTING_TIMEOUT, listings.next(&self.directory)).await;
         let mut archive_list = self.archives.archive_list.borrow_mut();
         let problem = match listed {
             Ok(Ok(listing)) => {
@@ -328,7 +328,7 @@ impl Importer {
     /// Waits until the runtime lists each of the images.
     async fn shown(&self, images: Vec<String>) -> Result<Vec<String>, Failure> {
         for image in &images {
-            let mut tries = SHOWN.0;
+            let mut tries = IMPORTED_IMAGE_CHECKS.0;
             let failed = |error: Box<dyn std::error::Error>| Failure::Failed(ErrorChain(&*error).to_string());
             while !self.has(image).await.map_err(failed)? {
                 tries -= 1;
@@ -338,7 +338,7 @@ impl Importer {
                     );
                     return Err(Failure::Refused(why));
                 }
-                rt::sleep(SHOWN.1).await;
+                rt::sleep(IMPORTED_IMAGE_CHECKS.1).await;
             }
         }
         Ok(images)
@@ -347,7 +347,7 @@ impl Importer {
     /// Writes the record if it has changed.
     async fn keep_record(&self) {
         let (text, path) = (self.archives.archive_list.borrow().record(), self.record.clone());
-        let write = move || match path.exists() || text.len() > EMPTY {
+        let write = move || match path.exists() || text.len() > EMPTY_LEDGER_BYTES {
             true => durable::write_changed_within(&path, &text, MOST_RECORD).map(drop),
             // Nothing was ever imported.
             false => Ok(()),
@@ -359,7 +359,7 @@ impl Importer {
 }
 
 /// Length of `{}` with a line break.
-const EMPTY: usize = 3;
+const EMPTY_LEDGER_BYTES: usize = 3;
 
 type Listing = io::Result<SortedMap<String, Stamp>>;
 
@@ -372,7 +372,7 @@ struct Listings {
 
 impl Default for Listings {
     fn default() -> Self {
-        Self { pending: None, retry: Backoff::new(AWAY.0, AWAY.1) }
+        Self { pending: None, retry: Backoff::new(ARCHIVE_RETRY_DELAYS.0, ARCHIVE_RETRY_DELAYS.1) }
     }
 }
 
@@ -400,7 +400,7 @@ fn list(directory: &Path) -> Listing {
         if !is_archive(&name) {
             continue;
         }
-        if files.len() >= MAX_FILES {
+        if files.len() >= MAX_ARCHIVES {
             return Err(io::Error::other("there are too many files in it"));
         }
         // Follows symlinks; a dangling one may get a target later.
@@ -458,7 +458,7 @@ mod tests {
             world.disk.set(Duration::from_secs(100_000));
             let mut listings = Listings::default();
             for _ in 0..5 {
-                let listed = rt::deadline(LIST_DEADLINE, listings.next(Path::new("/dev/null"))).await;
+                let listed = rt::deadline(ARCHIVE_LISTING_TIMEOUT, listings.next(Path::new("/dev/null"))).await;
                 assert!(listed.is_err());
             }
             world.slow_jobs()

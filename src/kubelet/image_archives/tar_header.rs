@@ -1,16 +1,16 @@
 //! Headers of regular files in a tar (ustar). Pure.
 
-pub(crate) const BLOCK: usize = 512;
-static ZEROS: [u8; BLOCK] = [0; BLOCK];
+pub(crate) const TAR_BLOCK_BYTES: usize = 512;
+static ZEROS: [u8; TAR_BLOCK_BYTES] = [0; TAR_BLOCK_BYTES];
 /// The largest size in eleven octal digits.
-const MOST: u64 = 0o77_777_777_777;
+const MAX_TAR_ENTRY_BYTES: u64 = 0o77_777_777_777;
 
 /// The header of a file; `None` if its name or size does not fit.
 pub(crate) fn header(name: &str, size: u64) -> Option<Vec<u8>> {
-    if size > MOST || name.len() > 100 {
+    if size > MAX_TAR_ENTRY_BYTES || name.len() > 100 {
         return None;
     }
-    let mut header = vec![0; BLOCK];
+    let mut header = vec![0; TAR_BLOCK_BYTES];
     let mut put = |at: usize, text: &[u8]| {
         if let Some(field) = header.get_mut(at..at + text.len()) {
             field.copy_from_slice(text);
@@ -35,7 +35,7 @@ pub(crate) fn header(name: &str, size: u64) -> Option<Vec<u8>> {
 
 /// What fills the last block of a file of this size.
 pub(crate) fn padding(size: u64) -> &'static [u8] {
-    let block = u64::try_from(BLOCK).unwrap_or(u64::MAX);
+    let block = u64::try_from(TAR_BLOCK_BYTES).unwrap_or(u64::MAX);
     let length = usize::try_from(size.wrapping_neg() % block).unwrap_or_default();
     ZEROS.get(..length).unwrap_or_default()
 }

@@ -23,7 +23,9 @@ use super::part_file::PartFile;
 use super::pause::pause;
 use super::peers::{Copying, Peers};
 use super::space::Space;
-use crate::kubelet::image_archives::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, document, select};
+use crate::kubelet::image_archives::manifest::{
+    ACCEPT, Descriptor, Digest, Document, MAX_IMAGE_MANIFEST_BYTES, document, select,
+};
 use crate::kubelet::image_transfer::transfer_meter::Meter;
 use crate::platform::host::file::read_all;
 use crate::platform::registry::{ContentRequest, Registry, RegistryError};
@@ -98,9 +100,9 @@ pub(super) struct Job {
 /// Failures in a row without a new byte after which a fetch gives up. The next fetch continues with the bytes on the
 /// disk.
 const MOST_FAILURES: u32 = 5;
-const BUFFER: u64 = 64 << 10;
+const FETCH_BUFFER_BYTES: u64 = 64 << 10;
 /// Accepts blobs of every type.
-const ANY: &str = "*/*";
+const ACCEPT_ANY_BLOB: &str = "*/*";
 
 impl Job {
     /// Fetches the missing blobs. Returns the index or manifest that the reference names.
@@ -126,7 +128,7 @@ impl Job {
         let (present, missing): (Vec<_>, Vec<_>) =
             blobs.into_iter().partition(|blob| self.present.contains(&blob.digest.to_string()));
         for blob in &present {
-            self.check(&format!("blobs/{}", blob.digest), ANY)?;
+            self.check(&format!("blobs/{}", blob.digest), ACCEPT_ANY_BLOB)?;
         }
         let here: u64 = missing.iter().map(|blob| self.here(blob)).sum();
         let all: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
@@ -165,7 +167,7 @@ impl Job {
 
     /// A document that is here. A layer of any size may have been fetched under its digest before.
     fn known_document(&self, digest: &Digest) -> Option<Vec<u8>> {
-        let known = read_all(&self.layout.blob(digest), MOST_BYTES).ok();
+        let known = read_all(&self.layout.blob(digest), MAX_IMAGE_MANIFEST_BYTES).ok();
         known.filter(|bytes| Digest::of(bytes) == *digest)
     }
 
@@ -218,7 +220,7 @@ impl Job {
                     continue;
                 }
                 let ask = ContentRequest { path, accept: ACCEPT, from: 0, most: None };
-                let answered = server.get(ask).and_then(|answer| answer.text(MOST_BYTES));
+                let answered = server.get(ask).and_then(|answer| answer.text(MAX_IMAGE_MANIFEST_BYTES));
                 if let Ok(bytes) = &answered {
                     // Its length was not known before.
                     self.meter.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX), true)?;
@@ -255,7 +257,7 @@ impl Job {
         if whole.exists() {
             // An unreadable sector of the disk is damage, too.
             if is_blob(&whole, blob).unwrap_or(false) {
-                return self.check(&format!("blobs/{}", blob.digest), ANY);
+                return self.check(&format!("blobs/{}", blob.digest), ACCEPT_ANY_BLOB);
             }
             log!(warn, "stored image blob is damaged, fetching it again", path = whole.display());
             fs::remove_file(&whole)?;
@@ -265,7 +267,7 @@ impl Job {
         self.progress.correct(counted, part.length());
         // The rest of a part is requested from the registry.
         if self.peers.is_some() || part.length() >= blob.size {
-            self.check(&format!("blobs/{}", blob.digest), ANY)?;
+            self.check(&format!("blobs/{}", blob.digest), ACCEPT_ANY_BLOB)?;
         }
         let under_way = self.peers.as_mut().map(|peers| peers.begin(&blob.digest));
         if let (Some(peers), Some(under_way)) = (&mut self.peers, &under_way) {
@@ -320,7 +322,8 @@ impl Job {
             return Err(FetchError::Held);
         }
         let most = Some(room).filter(|room| *room < blob.size - part.length());
-        let mut answer = server.get(ContentRequest { path: &path, accept: ANY, from: part.length(), most })?;
+        let mut answer =
+            server.get(ContentRequest { path: &path, accept: ACCEPT_ANY_BLOB, from: part.length(), most })?;
         // `total` is the size of the blob, whether the answer has all of it or a range.
         if let Some(actual) = answer.total.filter(|actual| *actual != blob.size) {
             return Err(FetchError::Length { what: path, expected: blob.size, actual });
@@ -329,12 +332,12 @@ impl Job {
             self.forget(part.length());
             part.restart()?;
         }
-        let mut buffer = vec![0; usize::try_from(BUFFER).unwrap_or_default()];
+        let mut buffer = vec![0; usize::try_from(FETCH_BUFFER_BYTES).unwrap_or_default()];
         while part.length() < blob.size {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(FetchError::Cancelled);
             }
-            let wanted = (blob.size - part.length()).min(BUFFER);
+            let wanted = (blob.size - part.length()).min(FETCH_BUFFER_BYTES);
             let taken = self.meter.take(wanted, self.is_urgent)?;
             let Some(free) = usize::try_from(taken).ok().and_then(|taken| buffer.get_mut(..taken)) else { break };
             if free.is_empty() {
@@ -377,7 +380,7 @@ fn is_blob(whole: &Path, blob: &Descriptor) -> io::Result<bool> {
     }
     let mut hash = Context::new(&SHA256);
     let mut file = File::open(whole)?;
-    let mut buffer = vec![0; usize::try_from(BUFFER).unwrap_or_default()];
+    let mut buffer = vec![0; usize::try_from(FETCH_BUFFER_BYTES).unwrap_or_default()];
     loop {
         match file.read(&mut buffer)? {
             0 => return Ok(blob.digest.is_of(hash)),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::kubelet::image_archives::manifest::{Descriptor, Digest};
-use crate::kubelet::image_archives::tar_header::{BLOCK, header, padding};
+use crate::kubelet::image_archives::tar_header::{TAR_BLOCK_BYTES, header, padding};
 
 /// The directory of an image that is being fetched.
 #[derive(Clone, Debug)]
@@ -34,12 +34,12 @@ impl Layout {
             })
             .collect();
         fs::write(self.0.join(INDEX), json!({"schemaVersion": 2, "manifests": entries}).to_string())?;
-        fs::write(self.0.join(VERSION), r#"{"imageLayoutVersion":"1.0.0"}"#)
+        fs::write(self.0.join(OCI_LAYOUT_FILE), r#"{"imageLayoutVersion":"1.0.0"}"#)
     }
 
     /// Writes the layout as a tar, with the blobs in the directory.
     pub(super) fn write_tar(&self, sink: &mut dyn Write) -> io::Result<()> {
-        for name in [VERSION, INDEX] {
+        for name in [OCI_LAYOUT_FILE, INDEX] {
             add(sink, name, &self.0.join(name))?;
         }
         for entry in fs::read_dir(self.blobs())? {
@@ -50,13 +50,13 @@ impl Layout {
             }
         }
         // Two empty blocks mark the end.
-        sink.write_all(&[0; 2 * BLOCK])
+        sink.write_all(&[0; 2 * TAR_BLOCK_BYTES])
     }
 }
 
 const BLOBS: &str = "blobs/sha256";
 const INDEX: &str = "index.json";
-const VERSION: &str = "oci-layout";
+const OCI_LAYOUT_FILE: &str = "oci-layout";
 
 fn add(sink: &mut dyn Write, name: &str, path: &Path) -> io::Result<()> {
     let mut file = File::open(path)?;

@@ -142,12 +142,12 @@ const UNUSED: i64 = 7 * 24 * 3600;
 /// First and longest wait after a failure inside a pull.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Number and interval of checks until the runtime lists an imported image.
-const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
+const FETCHED_IMAGE_CHECKS: (usize, Duration) = (40, Duration::from_millis(250));
 /// Interval of checks of the budget during a fetch.
 const CHECK: Duration = Duration::from_secs(1);
 /// How long a cancelled thread may take to end.
 const THREAD_END: Duration = Duration::from_secs(60);
-const LIST_LIMIT: Duration = Duration::from_secs(60);
+const FETCHED_IMAGE_LIST_TIMEOUT: Duration = Duration::from_secs(60);
 const MOST_FILE: u64 = 4 << 20;
 
 impl std::fmt::Debug for Fetcher {
@@ -205,7 +205,7 @@ impl Fetcher {
     /// Blobs that the runtime has, if its tool can list them.
     async fn present(&self, tool: &ImportTool) -> SortedSet<String> {
         let Some(command) = tool.list_blobs() else { return SortedSet::new() };
-        match program::run(command, Vec::new(), LIST_LIMIT).await {
+        match program::run(command, Vec::new(), FETCHED_IMAGE_LIST_TIMEOUT).await {
             Ok(listed) => String::from_utf8_lossy(&listed.stdout).lines().map(|line| line.trim().to_owned()).collect(),
             Err(error) => {
                 log!(info, "failed to list the runtime's blobs, fetching all", error = ErrorChain(&error));
@@ -284,12 +284,12 @@ impl Fetcher {
     /// Waits until the runtime lists the image.
     async fn shown(&self, image: &str) -> Result<String, FetchError> {
         let spec = ImageSpec { image: image.to_owned(), ..ImageSpec::default() };
-        for _ in 0..SHOWN.0 {
+        for _ in 0..FETCHED_IMAGE_CHECKS.0 {
             let found = self.images.image_status(&spec).await.map_err(FetchError::Runtime)?;
             if let Some(found) = found {
                 return Ok(found.id);
             }
-            rt::sleep(SHOWN.1).await;
+            rt::sleep(FETCHED_IMAGE_CHECKS.1).await;
         }
         Err(FetchError::NotListed)
     }

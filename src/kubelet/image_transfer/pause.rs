@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::error::FetchError;
 
-const STEP: Duration = Duration::from_millis(200);
+const MAX_PAUSE_SLEEP: Duration = Duration::from_millis(200);
 
 /// Sleeps, until `cancelled`.
 pub(super) fn pause(cancelled: &AtomicBool, wait: Duration) -> Result<(), FetchError> {
@@ -14,7 +14,7 @@ pub(super) fn pause(cancelled: &AtomicBool, wait: Duration) -> Result<(), FetchE
         if cancelled.load(Ordering::Relaxed) {
             return Err(FetchError::Cancelled);
         }
-        let step = left.min(STEP);
+        let step = left.min(MAX_PAUSE_SLEEP);
         std::thread::sleep(step);
         left -= step;
     }

@@ -57,7 +57,7 @@ pub(super) struct PeerWaits {
     pub(super) round: Duration,
     /// For a claim of another node, at random up to this.
     pub(super) claim: Duration,
-    /// For the next [`LEAST_BYTES`]; at random up to twice this, so that not all nodes ask the registry at once.
+    /// For the next [`MIN_PEER_BYTES`]; at random up to twice this, so that not all nodes ask the registry at once.
     pub(super) bytes: Duration,
     /// When more time than this is lost for one image, the registry is asked for the rest of it.
     pub(super) lost: Duration,
@@ -81,29 +81,30 @@ enum Outcome {
     Wrong,
 }
 
-const ANSWER: Duration = Duration::from_secs(3);
+const PEER_RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 const MOST_LOST: Duration = Duration::from_secs(15);
 /// A failure that takes less time costs nothing: a node that has just started refuses connections for a moment.
 const QUICK: Duration = Duration::from_secs(1);
 /// How long a peer that fails, and one that has sent wrong bytes, is avoided.
-const AWAY: Duration = Duration::from_secs(60);
+const PEER_AVOIDANCE: Duration = Duration::from_secs(60);
 const DISTRUST: Duration = Duration::from_secs(3600);
 /// Bytes a second of a response after the first seconds.
-const SLOWEST: u64 = 64 << 10;
-const GRACE: Duration = Duration::from_secs(5);
+const MIN_PEER_BYTES_PER_SECOND: u64 = 64 << 10;
+const PEER_SPEED_GRACE: Duration = Duration::from_secs(5);
 /// Bytes that other nodes bring within [`PeerWaits::bytes`].
-const LEAST_BYTES: u64 = 160 << 10;
+const MIN_PEER_BYTES: u64 = 160 << 10;
 /// Bytes of one request. A round with fewer bytes has caught up with the peers.
 const MOST_PART: u64 = 16 << 20;
-const BUFFER: usize = 64 << 10;
+const PEER_BUFFER_BYTES: usize = 64 << 10;
 
 impl PeerWaits {
     /// Of many peers, each is asked less often.
     pub(super) fn of(peers: usize) -> Self {
         let peers = u32::try_from(peers).unwrap_or(u32::MAX);
         let for_each = |wait: u64| Duration::from_millis(wait).saturating_mul(peers);
-        let [round, claim] = [50, 100].map(|wait| for_each(wait).clamp(Duration::from_millis(200), ANSWER));
-        Self { answer: ANSWER, round, claim, bytes: Duration::from_secs(20), lost: MOST_LOST }
+        let [round, claim] =
+            [50, 100].map(|wait| for_each(wait).clamp(Duration::from_millis(200), PEER_RESPONSE_TIMEOUT));
+        Self { answer: PEER_RESPONSE_TIMEOUT, round, claim, bytes: Duration::from_secs(20), lost: MOST_LOST }
     }
 }
 
@@ -136,7 +137,7 @@ impl Peers {
             if copying.part.length() >= copying.blob.size {
                 return Ok(());
             }
-            if copying.part.length() - length >= LEAST_BYTES {
+            if copying.part.length() - length >= MIN_PEER_BYTES {
                 (since, length) = (rt::now(), copying.part.length());
             } else if rt::elapsed(since) >= longest {
                 self.give_up(rt::elapsed(since));
@@ -214,8 +215,8 @@ impl Peers {
             Outcome::Failed(RegistryError::Status { status: 404 | 429 | 503, .. }) => {}
             Outcome::Failed(RegistryError::Connection { .. }) if took < QUICK && !peer.has_sent => {}
             Outcome::Failed(error) => {
-                self.lost += took.min(ANSWER + GRACE);
-                self.avoided.add(&peer.server, AWAY, &error);
+                self.lost += took.min(PEER_RESPONSE_TIMEOUT + PEER_SPEED_GRACE);
+                self.avoided.add(&peer.server, PEER_AVOIDANCE, &error);
             }
             Outcome::Wrong => self.avoided.add(&peer.server, DISTRUST, &"it has sent something else"),
         }
@@ -225,7 +226,7 @@ impl Peers {
     fn give_up(&mut self, waited: Duration) {
         self.lost += waited;
         for peer in self.nodes.iter().filter(|peer| peer.has_claimed) {
-            self.avoided.add(&peer.server, AWAY, &"it has claimed a blob of which it gets nothing");
+            self.avoided.add(&peer.server, PEER_AVOIDANCE, &"it has claimed a blob of which it gets nothing");
         }
         self.leave_avoided();
     }
@@ -253,7 +254,12 @@ impl Peer {
     /// Asks for the next bytes of the blob. Only a full disk and a cancellation are errors.
     fn ask(&mut self, copying: &mut Copying<'_>) -> Result<Outcome, FetchError> {
         let path = format!("blobs/{}", copying.blob.digest);
-        let ask = ContentRequest { path: &path, accept: ANY, from: copying.part.length(), most: Some(MOST_PART) };
+        let ask = ContentRequest {
+            path: &path,
+            accept: ACCEPT_ANY_PEER_BLOB,
+            from: copying.part.length(),
+            most: Some(MOST_PART),
+        };
         let answered = self.server.get_once(ask);
         match answered.map_err(FetchError::from).and_then(|answer| self.read(answer, copying)) {
             Err(FetchError::Registry(RegistryError::Status { status: 429, .. })) => Ok(Outcome::Claim(FETCHES)),
@@ -272,13 +278,13 @@ impl Peer {
             return Ok(Outcome::Wrong);
         }
         let begun = rt::now();
-        let mut buffer = vec![0; BUFFER];
+        let mut buffer = vec![0; PEER_BUFFER_BYTES];
         while copying.part.length() < size {
             if copying.cancelled.load(Ordering::Relaxed) {
                 return Err(FetchError::Cancelled);
             }
             let came = copying.part.length() - answer.from;
-            self.deadline.set(begun + GRACE + Duration::from_secs(came / SLOWEST));
+            self.deadline.set(begun + PEER_SPEED_GRACE + Duration::from_secs(came / MIN_PEER_BYTES_PER_SECOND));
             let count = answer.read(&mut buffer)?;
             if count == 0 {
                 break;
@@ -318,4 +324,4 @@ fn up_to(longest: Duration) -> Duration {
     longest.saturating_mul(rt::random() % 256) / 256
 }
 
-const ANY: &str = "*/*";
+const ACCEPT_ANY_PEER_BLOB: &str = "*/*";

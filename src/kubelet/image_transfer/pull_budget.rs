@@ -39,11 +39,11 @@ pub(crate) struct Left {
     pub(crate) day: Duration,
 }
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const PULL_BUDGET_DAY: Duration = Duration::from_secs(24 * 3600);
 /// No pull begins with less: connections and manifests need some.
-const LEAST: u64 = 8 << 10;
+const MIN_PULL_BYTES: u64 = 8 << 10;
 /// The day's record is written after each of this many parts of the budget.
-const PARTS: u64 = 32;
+const PULL_BUDGET_PARTS: u64 = 32;
 
 impl BudgetDay {
     pub(crate) fn new(now: &Moment) -> Self {
@@ -59,7 +59,7 @@ impl BudgetDay {
             let seconds = u64::try_from(now.second.saturating_sub(self.begun_second)).unwrap_or_default();
             Duration::from_secs(seconds).max(now.uptime)
         };
-        DAY.saturating_sub(passed)
+        PULL_BUDGET_DAY.saturating_sub(passed)
     }
 
     /// Parses `BOOT-ID UPTIME SECOND BYTES`.
@@ -78,7 +78,7 @@ impl BudgetDay {
 
 /// The number of bytes to record before `used` bytes of `most` are used, so that a power cut forgets none.
 pub(crate) fn reserve(used: u64, most: u64) -> u64 {
-    used.saturating_add(most / PARTS).min(most).max(used)
+    used.saturating_add(most / PULL_BUDGET_PARTS).min(most).max(used)
 }
 
 /// Why no pull may begin or go on at this Unix time. `own` is `images.bytesPerDay`, `cluster` is `sync.bytesPerDay`.
@@ -99,7 +99,7 @@ pub(crate) fn hold(
         return until("outside images.windows", Duration::from_secs(window.stays.unwrap_or_default()));
     }
     for (name, budget) in [("images.bytesPerDay", own), ("sync.bytesPerDay", cluster)] {
-        let spent = budget.filter(|left| left.bytes < LEAST && !is_under_way);
+        let spent = budget.filter(|left| left.bytes < MIN_PULL_BYTES && !is_under_way);
         if let Some(left) = spent {
             return until(&[name, " is used up"].concat(), left.day);
         }
@@ -153,9 +153,9 @@ mod tests {
         let why = |second, own, cluster| hold(&windows, second, own, cluster, false).map(|hold| (hold.why, hold.wait));
         let closed = ("outside images.windows until 01:00 UTC".to_owned(), HOUR / 2);
         assert_eq!(why(1800, left(0), None), Some(closed));
-        assert_eq!(why(3600, left(LEAST), left(LEAST)), None);
+        assert_eq!(why(3600, left(MIN_PULL_BYTES), left(MIN_PULL_BYTES)), None);
         let spent = ("images.bytesPerDay is used up until 06:00 UTC".to_owned(), 5 * HOUR);
-        assert_eq!(why(3600, left(LEAST - 1), None), Some(spent));
+        assert_eq!(why(3600, left(MIN_PULL_BYTES - 1), None), Some(spent));
         let spent = ("sync.bytesPerDay is used up until 06:00 UTC".to_owned(), 5 * HOUR);
         assert_eq!(why(3600, None, left(0)), Some(spent));
         assert_eq!(hold(&windows, 3600, left(1), None, true), None, "a fetch under way uses the rest");

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::kubelet::image_archives::manifest::{Digest, Document, MOST_BYTES};
+use crate::kubelet::image_archives::manifest::{Digest, Document, MAX_IMAGE_MANIFEST_BYTES};
 use crate::platform::host::file::{read_all, read_head};
 use crate::platform::host::file_system::room;
 use crate::platform::host::{clock, directories};
@@ -55,10 +55,10 @@ const COPIES: u32 = u32::MAX;
 const KEPT_FOR: i64 = 24 * 3600;
 const MOST_KEPT: u64 = 1 << 30;
 /// Nothing is kept on a disk with less space than this.
-const SPARE: u64 = 256 << 20;
+const MIN_SHARING_DISK_BYTES: u64 = 256 << 20;
 /// Number of answers at the same time, and of those to one client.
 const MOST_ANSWERS: usize = 8;
-const MOST_OF_ONE: usize = 2;
+const MAX_SHARED_OF_IMAGE: usize = 2;
 
 /// The answer to a request for a blob.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl SharedImages {
         let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|turn| turn.strong_count() > 0);
         let of_client = clients.iter().filter(|turn| turn.upgrade().is_some_and(|turn| *turn == *client)).count();
-        if clients.len() >= MOST_ANSWERS || of_client >= MOST_OF_ONE {
+        if clients.len() >= MOST_ANSWERS || of_client >= MAX_SHARED_OF_IMAGE {
             return None;
         }
         let turn: Arc<str> = Arc::from(client);
@@ -181,7 +181,7 @@ impl SharedImages {
         let mut kept: u64 = files.iter().map(|(_, length, _)| length).sum();
         for (modified, length, path) in files {
             let is_old = now.saturating_sub(modified) > KEPT_FOR;
-            if is_old || kept > MOST_KEPT || room(&self.0.kept)?.available < SPARE {
+            if is_old || kept > MOST_KEPT || room(&self.0.kept)?.available < MIN_SHARING_DISK_BYTES {
                 fs::remove_file(path)?;
                 kept = kept.saturating_sub(length);
             }
@@ -192,10 +192,10 @@ impl SharedImages {
 
 /// Whether the file is an index or a manifest.
 fn is_manifest(whole: &Path) -> bool {
-    let is_small = fs::metadata(whole).is_ok_and(|found| found.len() <= MOST_BYTES);
+    let is_small = fs::metadata(whole).is_ok_and(|found| found.len() <= MAX_IMAGE_MANIFEST_BYTES);
     // Layers are packed, so most files are no JSON.
     is_small && read_head(whole, 1).is_ok_and(|head| head == b"{") && {
-        let text = read_all(whole, MOST_BYTES).unwrap_or_default();
+        let text = read_all(whole, MAX_IMAGE_MANIFEST_BYTES).unwrap_or_default();
         Document::parse(&text).is_ok()
     }
 }

@@ -48,7 +48,7 @@ struct FetchedImage {
 }
 
 /// Space that must stay free on the disk of the parts in any case.
-const SPARE: u64 = 32 << 20;
+const FETCH_SPARE_BYTES: u64 = 32 << 20;
 /// The images that one pod has begun to fetch may take one part in so many of the file system.
 const SHARE_OF_POD: u64 = 2;
 const POD_FILE: &str = "pod";
@@ -70,7 +70,7 @@ impl Space {
             remove(&other.path);
         }
         let pressure = self.pressure.map_or(0, |amount| u64::try_from(amount.of(capacity).value()).unwrap_or(0));
-        let wanted = all.saturating_sub(here).saturating_add(pressure.max(SPARE));
+        let wanted = all.saturating_sub(here).saturating_add(pressure.max(FETCH_SPARE_BYTES));
         let free = room(&self.directory)?.available;
         if free < wanted {
             return Err(FetchError::Room { wanted, free });

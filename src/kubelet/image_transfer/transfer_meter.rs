@@ -39,9 +39,9 @@ struct Ledger {
 }
 
 /// Longest record, in bytes.
-const LONGEST: u64 = 256;
+const MAX_TRANSFER_RECORD_BYTES: u64 = 256;
 /// A limited fetch sleeps at most this long at once.
-const STEP: Duration = Duration::from_millis(200);
+const MAX_TRANSFER_SLEEP: Duration = Duration::from_millis(200);
 /// Reads a second of a fetch with a limited rate.
 const READS: u64 = 4;
 const LEAST_READ: u64 = 512;
@@ -51,7 +51,7 @@ impl Meter {
     pub(crate) fn open(per_day: Option<u64>, per_second: Option<u64>, path: PathBuf) -> Self {
         let boot = clock::boot_id();
         let now = moment(&boot);
-        let recorded = per_day.and_then(|_| match file::read_all(&path, LONGEST) {
+        let recorded = per_day.and_then(|_| match file::read_all(&path, MAX_TRANSFER_RECORD_BYTES) {
             Ok(bytes) => {
                 let day = BudgetDay::read(&String::from_utf8_lossy(&bytes));
                 if day.is_none() {
@@ -169,7 +169,7 @@ impl Meter {
             if left.is_zero() || cancelled.load(Ordering::Relaxed) {
                 return;
             }
-            std::thread::sleep(left.min(STEP));
+            std::thread::sleep(left.min(MAX_TRANSFER_SLEEP));
         }
     }
 

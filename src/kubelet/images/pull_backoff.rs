@@ -6,10 +6,10 @@ use crate::types::api::PodUid;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-const FIRST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(300);
+const FIRST_PULL_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_PULL_BACKOFF: Duration = Duration::from_secs(300);
 /// Failures older than this are forgotten.
-const FORGOTTEN: Duration = Duration::from_secs(2 * LONGEST.as_secs());
+const FORGOTTEN: Duration = Duration::from_secs(2 * MAX_PULL_BACKOFF.as_secs());
 
 /// The recent failures by pod and image.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl PullBackoff {
     pub(super) fn failed(&mut self, pod: &PodUid, image: &str, text: String, secrets: u64, now: Instant) {
         self.forget_old(now);
         let failure = self.failures.entry((pod.clone(), image.to_owned())).or_insert_with(|| Failure {
-            waits: Backoff::new(FIRST, LONGEST),
+            waits: Backoff::new(FIRST_PULL_BACKOFF, MAX_PULL_BACKOFF),
             wait: Duration::ZERO,
             failed: now,
             text: String::new(),

@@ -38,12 +38,12 @@ impl PullRecords {
     /// pods.
     pub(super) async fn intend(&self, image: &str) -> io::Result<()> {
         let (path, text) = (self.pulling(image), intent(image).to_string());
-        rt::blocking(move || replace_within(&path, text.as_bytes(), MOST_BYTES)).await
+        rt::blocking(move || replace_within(&path, text.as_bytes(), MAX_PULL_RECORD_BYTES)).await
     }
 
     pub(super) async fn write(&self, image_ref: &str, record: &Value) -> io::Result<()> {
         let (path, text) = (self.pulled(image_ref), record.to_string());
-        rt::blocking(move || replace_within(&path, text.as_bytes(), MOST_BYTES)).await
+        rt::blocking(move || replace_within(&path, text.as_bytes(), MAX_PULL_RECORD_BYTES)).await
     }
 
     /// Removes the intent; the result has been recorded.
@@ -76,7 +76,7 @@ impl PullRecords {
 }
 
 fn read(path: &Path) -> Option<Value> {
-    let problem = match read_all(path, MOST_BYTES) {
+    let problem = match read_all(path, MAX_PULL_RECORD_BYTES) {
         Ok(text) => match serde_json::from_slice::<Value>(&text) {
             Ok(record) if record.is_object() => return Some(record),
             Ok(_) => "no mapping".to_owned(),
@@ -89,7 +89,7 @@ fn read(path: &Path) -> Option<Value> {
     None
 }
 
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_PULL_RECORD_BYTES: u64 = 1 << 20;
 
 fn file_name(text: &str) -> String {
     ["sha256-", &sha256(text.as_bytes())].concat()

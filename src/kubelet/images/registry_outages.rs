@@ -41,13 +41,13 @@ const OUTAGES: &[&str] = &[
     ": eof",
 ];
 
-const FIRST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(300);
+const FIRST_REGISTRY_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_REGISTRY_BACKOFF: Duration = Duration::from_secs(300);
 /// Limit of the remembered registries, whose names pods choose. The registry that may be asked again the soonest makes
 /// room for another.
-const MOST: usize = 64;
+const MAX_REGISTRIES: usize = 64;
 /// The longest DNS name, with a port. A longer name is no registry's.
-const LONGEST_NAME: usize = 253 + 6;
+const MAX_REGISTRY_NAME_BYTES: usize = 253 + 6;
 
 /// The registries that were unreachable recently, so that not every pod waits for a timeout: present images are used
 /// without asking until the next attempt is due.
@@ -70,16 +70,16 @@ impl Outages {
 
     /// Records a failure. Several pulls in progress at the same time count as one.
     pub(super) fn failed(&mut self, registry: &str, now: Instant) {
-        if self.lasts(registry, now) || registry.len() > LONGEST_NAME {
+        if self.lasts(registry, now) || registry.len() > MAX_REGISTRY_NAME_BYTES {
             return;
         }
-        if self.registries.len() >= MOST && !self.registries.contains_key(registry) {
+        if self.registries.len() >= MAX_REGISTRIES && !self.registries.contains_key(registry) {
             self.forget_soonest();
         }
-        let outage = self
-            .registries
-            .entry(registry.to_owned())
-            .or_insert_with(|| Outage { waits: Backoff::new(FIRST, LONGEST), until: now });
+        let outage = self.registries.entry(registry.to_owned()).or_insert_with(|| Outage {
+            waits: Backoff::new(FIRST_REGISTRY_BACKOFF, MAX_REGISTRY_BACKOFF),
+            until: now,
+        });
         outage.until = now + outage.waits.next_wait();
     }
 

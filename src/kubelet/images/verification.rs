@@ -79,7 +79,8 @@ pub(super) fn verdict<'a>(
     for credential in secrets {
         let Some(mark) = mark(credential) else { continue };
         for known in known {
-            let (same_login, same_secret) = (known.get(HASH) == mark.get(HASH), is_same_secret(known, &mark));
+            let (same_login, same_secret) =
+                (known.get(CREDENTIAL_HASH_KEY) == mark.get(CREDENTIAL_HASH_KEY), is_same_secret(known, &mark));
             match (same_login, same_secret) {
                 (true, true) => return CredentialCheck::Recorded,
                 (true, false) | (false, true) if kept(known_count(record, repository)) => {
@@ -150,9 +151,9 @@ pub(super) fn recorded(
         return None;
     }
     let wanted = match credential.and_then(mark) {
-        None => json!({OPEN: true}),
+        None => json!({NODE_PODS_ACCESSIBLE_KEY: true}),
         Some(mark) => {
-            let list = if mark.get(HASH).is_some() { SECRETS } else { ACCOUNTS };
+            let list = if mark.get(CREDENTIAL_HASH_KEY).is_some() { SECRETS } else { ACCOUNTS };
             let mut wanted = known.cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
             let secrets = wanted.as_object_mut()?.entry(list).or_insert_with(|| json!([])).as_array_mut()?;
             match secrets.iter_mut().find(|known| is_same_secret(known, &mark)) {
@@ -177,7 +178,7 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
 
 /// Available to every pod of the node.
 fn is_open(known: &Value) -> bool {
-    known.get(OPEN) == Some(&Value::Bool(true))
+    known.get(NODE_PODS_ACCESSIBLE_KEY) == Some(&Value::Bool(true))
 }
 
 /// The entry of a Secret or a service account in a record; `None` for node credentials.
@@ -188,9 +189,9 @@ fn mark(credential: &Credential) -> Option<Value> {
             Some(json!({"uid": uid, "namespace": namespace, "name": name}))
         }
         // Secrets from manifests have no uid.
-        Owner::Secret { namespace, name, uid } => {
-            Some(json!({"uid": uid, "namespace": namespace, "name": name, HASH: credential.login.hash()}))
-        }
+        Owner::Secret { namespace, name, uid } => Some(
+            json!({"uid": uid, "namespace": namespace, "name": name, CREDENTIAL_HASH_KEY: credential.login.hash()}),
+        ),
     }
 }
 
@@ -202,8 +203,8 @@ const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const MAPPING: &str = "credentialMapping";
 const SECRETS: &str = "kubernetesSecrets";
 const ACCOUNTS: &str = "kubernetesServiceAccounts";
-const OPEN: &str = "nodePodsAccessible";
-const HASH: &str = "credentialHash";
+const NODE_PODS_ACCESSIBLE_KEY: &str = "nodePodsAccessible";
+const CREDENTIAL_HASH_KEY: &str = "credentialHash";
 
 /// The record written before a pull with a pod's credentials.
 pub(super) fn intent(image: &str) -> Value {

@@ -55,9 +55,9 @@ fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
     if host.searches.len() > most {
         return Some(format!("Resolv.conf file '{path}' contains search line consisting of more than {most} domains!"));
     }
-    if host.searches.iter().any(|search| search.len() > LONGEST_NAME) {
+    if host.searches.iter().any(|search| search.len() > MAX_DNS_NAME_BYTES) {
         return Some(format!(
-            "Resolv.conf file '{path}' contains a search path which length is more than allowed {LONGEST_NAME} chars!"
+            "Resolv.conf file '{path}' contains a search path which length is more than allowed {MAX_DNS_NAME_BYTES} chars!"
         ));
     }
     let length = host.searches.join(" ").len();
@@ -159,7 +159,7 @@ fn keep_limits(config: &mut DnsConfig, warnings: &mut Vec<DnsWarning>) {
     let all = config.searches.len();
     config.searches.truncate(MOST_SEARCHES);
     // Some resolvers abort on a longer name.
-    config.searches.retain(|search| search.len() <= LONGEST_NAME);
+    config.searches.retain(|search| search.len() <= MAX_DNS_NAME_BYTES);
     let mut room = MOST_SEARCH_CHARS + 1;
     let fitting = config.searches.iter().take_while(|search| {
         let rest = room.checked_sub(search.len() + 1);
@@ -220,7 +220,7 @@ const MOST_SEARCHES: usize = 32;
 /// Search paths added for the cluster.
 const CLUSTER_SEARCHES: usize = 3;
 const MOST_SEARCH_CHARS: usize = 2048;
-const LONGEST_NAME: usize = 253;
+const MAX_DNS_NAME_BYTES: usize = 253;
 
 #[cfg(test)]
 mod tests;

@@ -102,7 +102,7 @@ impl Environment {
         let expand = |text: &str| {
             let expanded = expand_bytes(text, |name| self.get(name));
             *bytes += expanded.len();
-            if expanded.len() >= LONGEST_STRING || *bytes > MOST_BYTES {
+            if expanded.len() >= LONGEST_STRING || *bytes > MAX_ENVIRONMENT_BYTES {
                 return Err(ConfigError::TooLong { name: None });
             }
             Ok(text_of(expanded))
@@ -141,7 +141,7 @@ impl Environment {
     /// Rejects values beyond the kernel's limit, for which exec would only report that the argument list is too long.
     fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), ConfigError> {
         self.bytes += name.len() + value.len();
-        if name.len() + value.len() + 1 >= LONGEST_STRING || self.bytes > MOST_BYTES {
+        if name.len() + value.len() + 1 >= LONGEST_STRING || self.bytes > MAX_ENVIRONMENT_BYTES {
             return Err(ConfigError::TooLong { name: Some(name.to_owned()) });
         }
         let place = self.variables.len();
@@ -216,7 +216,7 @@ impl<'a> EnvironmentInputs<'a> {
 }
 
 /// The kernel's limit for arguments and environment together: three quarters of the default stack limit.
-const MOST_BYTES: usize = 6 << 20;
+const MAX_ENVIRONMENT_BYTES: usize = 6 << 20;
 
 /// Variables may have any bytes, commands and paths only text.
 fn text_of(bytes: Vec<u8>) -> String {

@@ -16,7 +16,7 @@ use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::types::sorted::SortedSet;
 
 /// The minimum time left for a container after its hook (kubelet: `minimumGracePeriodInSeconds`).
-const LEAST: Duration = Duration::from_secs(2);
+const MIN_GRACE_AFTER_HOOK: Duration = Duration::from_secs(2);
 /// The API's default grace period, if nothing else is known.
 const DEFAULT: Duration = Duration::from_secs(30);
 
@@ -155,7 +155,7 @@ impl PodRuntime {
         let stop = async {
             // Afterwards it stops in any case.
             let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.turn.comes()).await;
-            let left = end.saturating_duration_since(rt::now()).max(LEAST);
+            let left = end.saturating_duration_since(rt::now()).max(MIN_GRACE_AFTER_HOOK);
             gone_is_fine(self.cri_for(kill.pod.uid).stop_container(kill.id, left).await)
         };
         let Some(hook) = hook else { return stop.await };
@@ -180,7 +180,7 @@ impl PodRuntime {
             return;
         };
         // The container itself ends the hook: it is killed when its grace period has passed.
-        let limit = kill.grace.saturating_add(LEAST * 2);
+        let limit = kill.grace.saturating_add(MIN_GRACE_AFTER_HOOK * 2);
         match self.run_hook(Hook { pod, container, id, ip, handler, limit }).await {
             Ok(()) | Err(HookFailure::Late) => {}
             Err(HookFailure::Failed(why)) => {

@@ -15,7 +15,7 @@ const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
 const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
-const HASH: &str = "io.kubernetes.container.hash";
+const CONTAINER_HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
 const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 const MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
 const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
@@ -51,7 +51,7 @@ pub(crate) fn container_labels(pod: &Pod, container: &Container) -> StringMap {
 pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_count: u32) -> StringMap {
     let mut annotations = StringMap::new();
     let mut put = |key: &str, value: String| drop(annotations.insert(key.to_owned(), value));
-    put(HASH, container_hash_text(container));
+    put(CONTAINER_HASH_ANNOTATION, container_hash_text(container));
     put(RESTART_COUNT, restart_count.to_string());
     put(MESSAGE_PATH, container.termination_message_path.clone());
     put(MESSAGE_POLICY, container.termination_message_policy.to_string());
@@ -153,7 +153,7 @@ impl<'a> AnnotatedContainerInfo<'a> {
         let text = |key: &str| annotations.get(key).map(String::as_str);
         Self {
             name: labels.get(CONTAINER_NAME).map_or("", String::as_str),
-            hash: text(HASH).and_then(|hash| u32::from_str_radix(hash, 16).ok()),
+            hash: text(CONTAINER_HASH_ANNOTATION).and_then(|hash| u32::from_str_radix(hash, 16).ok()),
             restart_count: text(RESTART_COUNT).and_then(|count| count.parse().ok()).unwrap_or(0),
             message_path: text(MESSAGE_PATH).unwrap_or_default(),
             message_policy: text(MESSAGE_POLICY).and_then(TerminationMessagePolicy::from_word).unwrap_or_default(),
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn invalid_values_count_as_missing() {
-        let garbage = [HASH, RESTART_COUNT, MESSAGE_POLICY, DELETION_GRACE];
+        let garbage = [CONTAINER_HASH_ANNOTATION, RESTART_COUNT, MESSAGE_POLICY, DELETION_GRACE];
         let annotations: StringMap = garbage.map(|key| (key.to_owned(), "{-".to_owned())).into();
         let none = StringMap::new();
         assert_eq!(LabeledPodInfo::read(&none), None);

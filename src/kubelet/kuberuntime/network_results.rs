@@ -76,13 +76,13 @@ fn is_readable(entry: &DirEntry) -> io::Result<bool> {
     if !entry.file_type()?.is_file() {
         return Ok(true);
     }
-    let text = file::read_head(&entry.path(), LARGEST)?;
+    let text = file::read_head(&entry.path(), MAX_NETWORK_RESULT_BYTES)?;
     Ok(matches!(serde_json::from_slice(&text), Ok(Value::Object(_))))
 }
 
 /// libcni's cache directory, the same for all runtimes.
 const RESULTS: &str = "/var/lib/cni/results";
-const LARGEST: usize = 1 << 20;
+const MAX_NETWORK_RESULT_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

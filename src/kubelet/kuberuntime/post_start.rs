@@ -22,7 +22,7 @@ pub(super) struct StartedContainer<'a> {
 }
 
 /// Timeout of a postStart hook; upstream has none.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const POST_START_HOOK_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl PodRuntime {
     /// Runs the postStart hook. If it fails, the container is stopped, and the error says why it waits.
@@ -38,7 +38,7 @@ impl PodRuntime {
         let meta = &pod.metadata;
         let name = PodName { name: &meta.name, namespace: &meta.namespace, uid: &meta.uid };
         let ip = if pod.spec.host_network { Some(self.node.node_ips.own_address()) } else { sandbox_ip };
-        let hook = self.run_hook(Hook { pod: name, container, id, ip, handler, limit: LONGEST });
+        let hook = self.run_hook(Hook { pod: name, container, id, ip, handler, limit: POST_START_HOOK_TIMEOUT });
         // Cancelled when the pod is terminating.
         let cancelled = async {
             cancel.cancelled().await;

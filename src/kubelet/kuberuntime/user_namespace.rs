@@ -24,7 +24,7 @@ pub(super) struct UserRanges {
 }
 
 /// Ids below are the host's; all ranges are multiples of it.
-const LEAST: u32 = 1 << 16;
+const MIN_USER_NAMESPACE_ID: u32 = 1 << 16;
 /// The user whose subordinate ids are for pods.
 const OWNER: &str = "kubelet";
 
@@ -41,7 +41,7 @@ impl UserRanges {
     }
 
     fn checked((first, all): (u32, u32), length: u32) -> Result<Self, BadRanges> {
-        let fits = first >= LEAST && first % length == 0 && all % length == 0 && all > 0;
+        let fits = first >= MIN_USER_NAMESPACE_ID && first % length == 0 && all % length == 0 && all > 0;
         if fits && first.checked_add(all - 1).is_some() {
             return Ok(Self { first, count: all / length, length });
         }
@@ -93,7 +93,7 @@ impl fmt::Display for BadRanges {
         match self {
             Self::NotMultiples { first, all, length } => write!(
                 f,
-                "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {LEAST}"
+                "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {MIN_USER_NAMESPACE_ID}"
             ),
             Self::NotOne => write!(
                 f,
@@ -158,8 +158,10 @@ impl UserRange {
         let number = |key: &str| users.get(key).and_then(Value::as_u64);
         let [first, length] = [number("hostId")?, number("length")?].map(|number| u32::try_from(number).ok());
         let range = Self { first: first?, length: length? };
-        let is_whole = range.length > 0 && range.length % LEAST == 0 && range.first % LEAST == 0;
-        (users == groups && number("containerId") == Some(0) && is_whole && range.first >= LEAST).then_some(range)
+        let is_whole =
+            range.length > 0 && range.length % MIN_USER_NAMESPACE_ID == 0 && range.first % MIN_USER_NAMESPACE_ID == 0;
+        (users == groups && number("containerId") == Some(0) && is_whole && range.first >= MIN_USER_NAMESPACE_ID)
+            .then_some(range)
     }
 
     pub(super) fn namespace(self) -> v1::UserNamespace {
@@ -189,16 +191,16 @@ mod tests {
 
     #[test]
     fn ranges_are_from_the_subordinate_ids_or_all() {
-        let new = |subuid: &str, subgid: &str| UserRanges::new(subuid, subgid, LEAST);
-        let all = UserRanges { first: LEAST, count: 65534, length: LEAST };
+        let new = |subuid: &str, subgid: &str| UserRanges::new(subuid, subgid, MIN_USER_NAMESPACE_ID);
+        let all = UserRanges { first: MIN_USER_NAMESPACE_ID, count: 65534, length: MIN_USER_NAMESPACE_ID };
         assert_eq!(new("", ""), Ok(all));
         assert_eq!(new("someone:100000:65536\n", ""), Ok(all));
         let text = "someone:1:1\nkubelet:131072:262144\n";
-        assert_eq!(new(text, text), Ok(UserRanges { first: 131_072, count: 4, length: LEAST }));
-        let twice = 2 * LEAST;
+        assert_eq!(new(text, text), Ok(UserRanges { first: 131_072, count: 4, length: MIN_USER_NAMESPACE_ID }));
+        let twice = 2 * MIN_USER_NAMESPACE_ID;
         assert_eq!(UserRanges::new(text, text, twice), Ok(UserRanges { first: 131_072, count: 2, length: twice }));
         assert_eq!(UserRanges::new("", "", twice), Ok(UserRanges { first: twice, count: 32766, length: twice }));
-        assert!(UserRanges::new(text, text, 3 * LEAST).is_err());
+        assert!(UserRanges::new(text, text, 3 * MIN_USER_NAMESPACE_ID).is_err());
         for (subuid, subgid) in [
             ("kubelet:131072:65536", ""),
             ("kubelet:131072:65536", "kubelet:196608:65536"),
@@ -214,23 +216,23 @@ mod tests {
 
     #[test]
     fn pod_gets_the_lowest_unused_range() {
-        let ranges = UserRanges { first: 131_072, count: 2, length: LEAST };
+        let ranges = UserRanges { first: 131_072, count: 2, length: MIN_USER_NAMESPACE_ID };
         let free = |used: &[(u32, u32)]| {
             let used: Vec<UserRange> =
                 used.iter().map(|(first, length)| UserRange { first: *first, length: *length }).collect();
             ranges.free(&used).map(|range| range.first)
         };
         assert_eq!(free(&[]), Some(131_072));
-        assert_eq!(free(&[(131_072, LEAST), (7, 1)]), Some(196_608));
-        assert_eq!(free(&[(131_072, LEAST), (196_608, LEAST)]), None);
+        assert_eq!(free(&[(131_072, MIN_USER_NAMESPACE_ID), (7, 1)]), Some(196_608));
+        assert_eq!(free(&[(131_072, MIN_USER_NAMESPACE_ID), (196_608, MIN_USER_NAMESPACE_ID)]), None);
         // A range assigned when pods had more ids.
-        assert_eq!(free(&[(65_536, 2 * LEAST)]), Some(196_608));
-        assert_eq!(free(&[(65_536, 3 * LEAST)]), None);
+        assert_eq!(free(&[(65_536, 2 * MIN_USER_NAMESPACE_ID)]), Some(196_608));
+        assert_eq!(free(&[(65_536, 3 * MIN_USER_NAMESPACE_ID)]), None);
     }
 
     #[test]
     fn range_is_written_in_upstreams_format_and_read_back() {
-        let range = UserRange { first: 131_072, length: LEAST };
+        let range = UserRange { first: 131_072, length: MIN_USER_NAMESPACE_ID };
         let text = r#"{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}"#;
         assert_eq!(range.written(), text);
         assert_eq!(UserRange::read(text.as_bytes()), Some(range));
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn containers_and_mounts_use_the_sandboxs_user_namespace() {
-        let users = UserRange { first: LEAST, length: LEAST }.namespace();
+        let users = UserRange { first: MIN_USER_NAMESPACE_ID, length: MIN_USER_NAMESPACE_ID }.namespace();
         let options = Some(v1::NamespaceOption { userns_options: Some(users.clone()), ..Default::default() });
         let security_context =
             Some(v1::LinuxSandboxSecurityContext { namespace_options: options, ..Default::default() });

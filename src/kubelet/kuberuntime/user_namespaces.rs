@@ -16,8 +16,8 @@ use crate::types::api::Pod;
 use crate::types::owned::View;
 
 /// The file name in a pod's directory.
-const FILE: &str = "userns";
-const MOST_BYTES: usize = 4096;
+const USER_NAMESPACE_FILE: &str = "userns";
+const MAX_USER_NAMESPACE_FILE_BYTES: usize = 4096;
 
 impl PodRuntime {
     /// The user namespace of a pod; `None` for a pod in the host's.
@@ -48,8 +48,8 @@ fn own_or_new(
     uid: &str,
     ranges: impl FnOnce() -> Result<UserRanges, BadRanges>,
 ) -> Result<UserRange, UserRangeError> {
-    let own = pods.join(uid).join(FILE);
-    match file::read_head(&own, MOST_BYTES) {
+    let own = pods.join(uid).join(USER_NAMESPACE_FILE);
+    match file::read_head(&own, MAX_USER_NAMESPACE_FILE_BYTES) {
         Ok(text) => match UserRange::read(&text) {
             Some(range) => return Ok(range),
             None => directories::set_aside(&own).map_err(UserRangeError::io("set aside", &own))?,
@@ -66,7 +66,9 @@ fn own_or_new(
 /// The ranges of all pods with a directory.
 fn used(pods: &Path) -> Vec<UserRange> {
     let entries = fs::read_dir(pods).into_iter().flatten().flatten();
-    let files = entries.filter_map(|entry| file::read_head(&entry.path().join(FILE), MOST_BYTES).ok());
+    let files = entries.filter_map(|entry| {
+        file::read_head(&entry.path().join(USER_NAMESPACE_FILE), MAX_USER_NAMESPACE_FILE_BYTES).ok()
+    });
     files.filter_map(|text| UserRange::read(&text)).collect()
 }
 

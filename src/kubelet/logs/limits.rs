@@ -17,7 +17,7 @@ pub(crate) struct LogLimits {
 
 /// Fastest growth for which the limit holds, in bytes a second.
 const FASTEST: u64 = 64_000_000;
-const SHORTEST: Duration = Duration::from_millis(20);
+const MIN_LOG_LIMIT_INTERVAL: Duration = Duration::from_millis(20);
 
 impl LogLimits {
     /// Limit of all files together, in bytes.
@@ -49,7 +49,7 @@ impl LogLimits {
     pub(super) fn next_look(&self, size: u64, threshold: u64) -> Duration {
         let room = threshold.saturating_sub(size).saturating_add(self.total() / 20);
         let micros = room / (FASTEST / 1_000_000);
-        Duration::from_micros(micros).clamp(SHORTEST, self.interval.max(SHORTEST))
+        Duration::from_micros(micros).clamp(MIN_LOG_LIMIT_INTERVAL, self.interval.max(MIN_LOG_LIMIT_INTERVAL))
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
         }
         assert!(limits.next_look(0, 10 << 20) > Duration::from_millis(150));
         assert_eq!(limits.next_look(1 << 40, 0), Duration::from_micros(limits.total() / 20 / 64));
-        assert_eq!(LIMITS.next_look(0, 100), SHORTEST);
+        assert_eq!(LIMITS.next_look(0, 100), MIN_LOG_LIMIT_INTERVAL);
         let huge = LogLimits { file_bytes: u64::MAX, ..LIMITS };
         assert_eq!(huge.next_look(0, huge.threshold(0)), huge.interval);
     }

@@ -10,7 +10,7 @@ use crate::platform::host::directories;
 /// The symlink's name, `<pod>_<namespace>_<container>-<id>.log`, truncated like upstream (`logSymlink`).
 pub(crate) fn link_name(namespace: &str, pod: &str, container: &str, id: &str) -> String {
     let mut name = format!("{pod}_{namespace}_{container}-{id}").replace(['/', '\0'], "~");
-    let end = (0..=LONGEST - SUFFIX.len()).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=MAX_FILE_NAME_BYTES - SUFFIX.len()).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
     name.truncate(end);
     name + SUFFIX
 }
@@ -49,7 +49,7 @@ pub(crate) fn remove_dead_links(folder: &Path) {
 }
 
 /// `NAME_MAX` of the usual file systems.
-const LONGEST: usize = 255;
+const MAX_FILE_NAME_BYTES: usize = 255;
 const SUFFIX: &str = ".log";
 
 #[cfg(test)]

@@ -110,9 +110,9 @@ enum WakeReason {
 }
 
 /// Delay after a failure.
-const RETRY: Duration = Duration::from_secs(1);
+const LOG_ROTATION_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Delay for a log that the runtime does not write.
-const AWAY: Duration = Duration::from_secs(60);
+const UNWRITTEN_LOG_DELAY: Duration = Duration::from_secs(60);
 /// Capacity of the workers' results; workers wait when it is full.
 const DONE: usize = 16;
 
@@ -266,7 +266,7 @@ impl RotationTask {
                 entry.rotation = rotation;
                 entry.failing = false;
                 entry.next = Some(match rotation.away {
-                    true => now + if entry.seen { RETRY } else { AWAY },
+                    true => now + if entry.seen { LOG_ROTATION_RETRY_DELAY } else { UNWRITTEN_LOG_DELAY },
                     false => now,
                 });
             }
@@ -275,7 +275,7 @@ impl RotationTask {
                     log!(warn, "failed to rotate log", log = entry.log.display(), error = ErrorChain(&error));
                 }
                 entry.failing = true;
-                entry.next = Some(now + RETRY);
+                entry.next = Some(now + LOG_ROTATION_RETRY_DELAY);
             }
         }
     }

@@ -52,11 +52,11 @@ struct Position {
 }
 
 /// Read size in bytes.
-const CHUNK: usize = 64 << 10;
+const LOG_READ_BYTES: usize = 64 << 10;
 /// Polling interval without inotify, or of readers beyond the number of watches.
-const LOOK: Duration = Duration::from_secs(1);
+const LOG_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the directory is listed to find a file that exists but is missing from the list.
-const LOOKS: usize = 8;
+const MAX_LOG_LISTINGS: usize = 8;
 
 impl LogReader {
     /// Opens the log at `log`. Fails if it has no files.
@@ -92,7 +92,7 @@ impl LogReader {
             let bytes = self.buffer.get(..read).unwrap_or_default();
             let mut text = Vec::with_capacity(read);
             self.decoder.take(bytes, &mut text);
-            if read < CHUNK {
+            if read < LOG_READ_BYTES {
                 // Frees the buffer while waiting.
                 self.buffer = Vec::new();
             }
@@ -119,11 +119,11 @@ impl LogReader {
             Some((inode, size)) if inode == at.inode => size.saturating_sub(at.offset),
             Some(_) | None => u64::MAX,
         };
-        let most = usize::try_from(most).unwrap_or(CHUNK).min(CHUNK);
+        let most = usize::try_from(most).unwrap_or(LOG_READ_BYTES).min(LOG_READ_BYTES);
         let (file, offset) = (Arc::clone(&at.file), at.offset);
         let mut buffer = std::mem::take(&mut self.buffer);
         let (buffer, read) = rt::blocking_for(rt::CLIENTS, move || {
-            buffer.resize(CHUNK, 0);
+            buffer.resize(LOG_READ_BYTES, 0);
             let read = file.read_at(buffer.get_mut(..most).unwrap_or_default(), offset)?;
             Ok::<_, io::Error>((buffer, read))
         })
@@ -156,7 +156,7 @@ impl LogReader {
             match &self.watch {
                 Some(watch) => watch.changes().await.map(drop),
                 None => {
-                    rt::sleep(LOOK).await;
+                    rt::sleep(LOG_POLL_INTERVAL).await;
                     Ok(())
                 }
             }
@@ -181,7 +181,7 @@ fn readable(log: &Path) -> io::Result<Vec<LogFile>> {
 type StartPosition = (Position, Option<(u64, u64)>);
 
 fn begin(log: &Path, request: &LogRequest) -> io::Result<StartPosition> {
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_LOG_LISTINGS {
         if let Some(begun) = begin_in_list(log, request)? {
             return Ok(begun);
         }
@@ -219,7 +219,7 @@ impl Position {
 
 /// The file after this position.
 fn after(log: &Path, at: Option<&Position>) -> io::Result<Option<Position>> {
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_LOG_LISTINGS {
         if let Next::Known(next) = next_in_list(log, at)? {
             return Ok(next);
         }
@@ -242,7 +242,7 @@ fn next_in_list(log: &Path, at: Option<&Position>) -> io::Result<Next> {
     let (mut files, mut place) = look()?;
     // A directory listing during a rename may miss a file. If the current file still has a name but is not listed,
     // list again: otherwise the whole log would be read once more.
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_LOG_LISTINGS {
         let has_a_name = || at.is_some_and(|at| at.file.metadata().is_ok_and(|now| now.nlink() > 0));
         if place.is_some() || !has_a_name() {
             break;

@@ -24,7 +24,7 @@ pub(super) struct RotationState {
 }
 
 /// Deadline for the runtime to reopen, so that a hanging runtime does not block other logs for long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Brings the log of a running container below its limits. `seen`: its file has existed before.
 pub(super) async fn rotate_if_due(
@@ -61,7 +61,7 @@ pub(super) async fn rotate_if_due(
 }
 
 async fn reopen(cri: &RuntimeService, id: &str) -> Result<(), RotateError> {
-    match rt::deadline(PATIENCE, cri.reopen_container_log(id)).await {
+    match rt::deadline(REOPEN_TIMEOUT, cri.reopen_container_log(id)).await {
         Ok(reopened) => reopened.map_err(RotateError::Runtime),
         Err(_) => Err(RotateError::Late),
     }

@@ -8,7 +8,7 @@ use super::decode::{DecodedLine, Head, LONGEST_HEAD};
 use super::files::{LogFile, Opened};
 
 /// Block size in bytes.
-const BLOCK: u64 = 64 << 10;
+const LOG_BLOCK_BYTES: u64 = 64 << 10;
 
 /// The index in `files` and the offset where the last `lines` lines begin. Partial lines count as one line.
 pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize, u64)> {
@@ -19,7 +19,7 @@ pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize,
         let Opened::File(file) = log.open()? else { return Ok(start) };
         let mut end = log.size;
         while end > 0 {
-            let begin = end.saturating_sub(BLOCK);
+            let begin = end.saturating_sub(LOG_BLOCK_BYTES);
             // A head may start in this block and end in the next.
             let most = end.saturating_sub(begin).saturating_add(u64::try_from(LONGEST_HEAD).unwrap_or(0));
             let block = read(&file, begin, most.min(log.size.saturating_sub(begin)))?;

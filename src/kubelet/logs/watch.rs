@@ -103,7 +103,7 @@ impl Watch {
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if changed.len() >= MOST {
+            if changed.len() >= MAX_LOG_EVENTS_PER_READ {
                 break;
             }
         }
@@ -112,7 +112,7 @@ impl Watch {
 }
 
 /// Limit per call, so that constant writers do not starve the reader.
-const MOST: usize = 4096;
+const MAX_LOG_EVENTS_PER_READ: usize = 4096;
 
 #[cfg(test)]
 mod tests {

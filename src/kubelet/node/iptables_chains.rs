@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const FLUSH_STEP: Duration = Duration::from_millis(100);
 const FLUSH_STEPS: u32 = 50;
 /// Longest run of the program, which waits 5 seconds for the lock of the tables.
-const LIMIT: Duration = Duration::from_secs(30);
+const IPTABLES_TIMEOUT: Duration = Duration::from_secs(30);
 
 const CANARY: &str = "KUBE-KUBELET-CANARY";
 const CANARY_TABLES: [&str; 3] = ["mangle", "nat", "filter"];
@@ -185,7 +185,7 @@ impl Family {
         };
         let mut command = Command::new(program);
         command.args(before).args(["-w", "5"]).args(arguments);
-        let ended = program::run(command, Vec::new(), LIMIT).await?;
+        let ended = program::run(command, Vec::new(), IPTABLES_TIMEOUT).await?;
         Ok((ended.status.code(), String::from_utf8_lossy(&ended.stderr).trim().to_owned()))
     }
 

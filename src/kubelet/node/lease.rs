@@ -105,7 +105,7 @@ impl Lease {
     /// The clock, or the last renew time plus the time elapsed since, whichever is later.
     fn renew_time(&self, now: Timestamp, moment: Instant) -> Timestamp {
         let grown = self.last.map(|(last, then)| {
-            let passed = moment.saturating_duration_since(then).max(LEAST);
+            let passed = moment.saturating_duration_since(then).max(MIN_RENEW_TIME_STEP);
             last.checked_add(passed).unwrap_or(Timestamp::MAX)
         });
         grown.map_or(now, |grown| grown.max(now))
@@ -139,7 +139,7 @@ impl Lease {
 }
 
 /// Minimum difference between two renew times.
-const LEAST: Duration = Duration::from_micros(1);
+const MIN_RENEW_TIME_STEP: Duration = Duration::from_micros(1);
 
 #[cfg(test)]
 mod tests {

@@ -16,11 +16,11 @@ use crate::types::timestamp::Timestamp;
 
 /// A fraction of the interval: spreads nodes that started together.
 const JITTER: f64 = 0.04;
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+const FIRST_LEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(client: Client, node: String, duration: Duration, inputs: Rc<StatusInputs>) {
     let mut lease = Lease::new(&node, duration);
-    let mut retry = Backoff::new(FIRST_RETRY.min(lease.interval()), lease.interval());
+    let mut retry = Backoff::new(FIRST_LEASE_RETRY_DELAY.min(lease.interval()), lease.interval());
     let mut history = History::default();
     let mut fails = false;
     loop {

@@ -99,12 +99,12 @@ struct NodeEventState {
     waiting: Vec<NodeEvent>,
 }
 
-const FIRST: Duration = Duration::from_millis(100);
+const FIRST_NODE_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// `registerWithAPIServer`.
-const MOST: Duration = Duration::from_secs(7);
+const MAX_NODE_RETRY_DELAY: Duration = Duration::from_secs(7);
 const REFUSED_MOST: Duration = Duration::from_secs(5 * 60);
 /// Burst and then interval of change reports; the interval is upstream's `nodeStatusUpdateFrequency`.
-const BURST: u32 = 5;
+const NODE_REPORT_BURST: u32 = 5;
 const SPACING: Duration = Duration::from_secs(10);
 /// How long the first registration waits for the runtime's state, which saves a patch right after it.
 const RUNTIME_FIRST: Duration = Duration::from_secs(5);
@@ -117,8 +117,8 @@ impl NodeObjectState {
             place: ObjectState::Unknown,
             server: Node::default(),
             times: ReportTimes::new(report_period),
-            changes: TokenBucket::each(SPACING, BURST, now),
-            backoff: Backoff::new(FIRST, MOST),
+            changes: TokenBucket::each(SPACING, NODE_REPORT_BURST, now),
+            backoff: Backoff::new(FIRST_NODE_RETRY_DELAY, MAX_NODE_RETRY_DELAY),
             refusals: Backoff::new(SPACING, REFUSED_MOST),
             not_before: None,
             under_way: None,

@@ -39,15 +39,15 @@ pub(super) const DEFAULT_LABELS: [&str; 11] = [
     "failure-domain.beta.kubernetes.io/region",
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
-    OS,
+    NODE_OS_LABEL,
     ARCH,
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 ];
 /// Labels that every report restores.
-pub(super) const STANDING_LABELS: [&str; 2] = [OS, ARCH];
+pub(super) const STANDING_LABELS: [&str; 2] = [NODE_OS_LABEL, ARCH];
 const HOSTNAME: &str = "kubernetes.io/hostname";
-const OS: &str = "kubernetes.io/os";
+const NODE_OS_LABEL: &str = "kubernetes.io/os";
 const ARCH: &str = "kubernetes.io/arch";
 
 /// Marks that the attach/detach controller attaches volumes, not the node.
@@ -117,7 +117,7 @@ pub(super) fn specified(ips: &[IpAddr]) -> impl Iterator<Item = &IpAddr> {
 fn labels(name: &str, architecture: &str, configured: &Map<String>) -> Map<String> {
     let own = [
         (HOSTNAME, label_value(name)),
-        (OS, LINUX),
+        (NODE_OS_LABEL, LINUX),
         (ARCH, architecture),
         ("beta.kubernetes.io/os", LINUX),
         ("beta.kubernetes.io/arch", architecture),

@@ -31,9 +31,9 @@ pub(crate) struct NodeRegistration {
 }
 
 /// Capacity of the channel of object changes.
-const CHANGES: usize = 8;
+const MAX_PENDING_NODE_CHANGES: usize = 8;
 /// Deadline of the image list, which is only needed for the status.
-const LIST: Duration = Duration::from_secs(10);
+const IMAGE_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl NodeRegistration {
     /// Starts the tasks; dropping them stops them.
@@ -45,7 +45,7 @@ impl NodeRegistration {
     }
 
     async fn run(self) {
-        let (sender, changes) = bounded(CHANGES);
+        let (sender, changes) = bounded(MAX_PENDING_NODE_CHANGES);
         let collection = Collection {
             path: "/api/v1/nodes".to_owned(),
             field_selector: format!("metadata.name={}", self.profile.metadata.name),
@@ -132,7 +132,7 @@ impl NodeRegistration {
         if most == Some(0) {
             return None;
         }
-        let listed = rt::deadline(LIST, self.images.list_images(None)).await;
+        let listed = rt::deadline(IMAGE_LIST_TIMEOUT, self.images.list_images(None)).await;
         listed.ok()?.ok().map(|images| shown_images(images, most))
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::state::pods::RuntimeState;
 
 /// `maxWaitForContainerRuntime`.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RUNTIME_HEALTH_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(crate) struct RuntimeHealth {
@@ -44,7 +44,7 @@ impl RuntimeHealth {
         let mut faults = Vec::new();
         if !self.was_ready {
             faults.push("container runtime status check may not have completed yet".to_owned());
-        } else if self.missing.is_some_and(|since| now >= since + PATIENCE) {
+        } else if self.missing.is_some_and(|since| now >= since + RUNTIME_HEALTH_WAIT) {
             faults.push("container runtime is down".to_owned());
         }
         match &self.reported {
@@ -63,7 +63,7 @@ impl RuntimeHealth {
 
     /// The end of the grace period; `faults` changes over time only then.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
-        let due = self.missing.filter(|_| self.was_ready)? + PATIENCE;
+        let due = self.missing.filter(|_| self.was_ready)? + RUNTIME_HEALTH_WAIT;
         (due > now).then_some(due)
     }
 }
@@ -84,7 +84,7 @@ mod tests {
         let faults = ["container runtime status check may not have completed yet", "network state unknown"];
         assert_eq!(health.faults(now), faults);
         health.note(RuntimeState::default(), now);
-        assert_eq!(health.faults(now + PATIENCE), faults);
+        assert_eq!(health.faults(now + RUNTIME_HEALTH_WAIT), faults);
         assert_eq!(health.due(now), None);
         health.note(ready(), now);
         assert!(health.faults(now).is_empty());
@@ -97,13 +97,16 @@ mod tests {
         health.note(ready(), start);
         health.note(RuntimeState::default(), start);
         // A second failure does not restart the grace period.
-        health.note(RuntimeState { message: "refused".to_owned(), ..RuntimeState::default() }, start + PATIENCE / 2);
-        assert!(health.faults(start + PATIENCE - Duration::from_millis(1)).is_empty());
-        assert_eq!(health.due(start), Some(start + PATIENCE));
-        assert_eq!(health.faults(start + PATIENCE), ["container runtime is down"]);
-        assert_eq!(health.due(start + PATIENCE), None);
-        health.note(ready(), start + PATIENCE);
-        assert!(health.faults(start + PATIENCE).is_empty());
+        health.note(
+            RuntimeState { message: "refused".to_owned(), ..RuntimeState::default() },
+            start + RUNTIME_HEALTH_WAIT / 2,
+        );
+        assert!(health.faults(start + RUNTIME_HEALTH_WAIT - Duration::from_millis(1)).is_empty());
+        assert_eq!(health.due(start), Some(start + RUNTIME_HEALTH_WAIT));
+        assert_eq!(health.faults(start + RUNTIME_HEALTH_WAIT), ["container runtime is down"]);
+        assert_eq!(health.due(start + RUNTIME_HEALTH_WAIT), None);
+        health.note(ready(), start + RUNTIME_HEALTH_WAIT);
+        assert!(health.faults(start + RUNTIME_HEALTH_WAIT).is_empty());
     }
 
     #[test]
@@ -119,7 +122,7 @@ mod tests {
         let ready_fault = "<nil>".to_owned();
         health.note(RuntimeState { ready: false, ready_fault, ..ready() }, now);
         assert_eq!(health.faults(now), ["container runtime not ready: <nil>"]);
-        assert_eq!(health.faults(now + PATIENCE).len(), 2);
+        assert_eq!(health.faults(now + RUNTIME_HEALTH_WAIT).len(), 2);
         assert_eq!(health.last_reported().map(|reported| reported.name.as_str()), Some("containerd"));
     }
 }

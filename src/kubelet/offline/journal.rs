@@ -9,7 +9,7 @@ use super::digest::digest;
 use super::files::Files;
 use super::record::{BadRecord, Record, RecordValue, lines};
 use super::seal::Seal;
-use super::shares::{MOST, Shares};
+use super::shares::{MAX_STORE_BYTES, Shares};
 use crate::types::sorted::SortedMap;
 
 /// The new content of each name; `None`: removed.
@@ -64,16 +64,16 @@ pub(super) struct CommitResult {
     pub(super) secrets: Option<String>,
 }
 
-pub(super) const JOURNAL: &str = "journal";
+pub(super) const JOURNAL_FILE: &str = "journal";
 /// Becomes the journal when complete.
 pub(super) const NEXT: &str = "journal.new";
 /// Copies with unusable lines: the newest and the one before it.
-pub(super) const ASIDE: [&str; 2] = ["journal.set-aside-1", "journal.set-aside-2"];
+pub(super) const SET_ASIDE_FILES: [&str; 2] = ["journal.set-aside-1", "journal.set-aside-2"];
 
 /// Obsolete lines are kept until they exceed the others and this many bytes.
-const SPARE: u64 = 256 << 10;
+const MIN_OBSOLETE_BYTES: u64 = 256 << 10;
 /// A larger file was not written by this program.
-const LARGEST: u64 = 2 * MOST + SPARE + MOST;
+const MAX_JOURNAL_BYTES: u64 = 2 * MAX_STORE_BYTES + MIN_OBSOLETE_BYTES + MAX_STORE_BYTES;
 
 impl Journal {
     /// Reads the file. A file with unusable lines is set aside, and the other lines are used. Blocks.
@@ -99,7 +99,7 @@ impl Journal {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.files.sync(JOURNAL)?;
+        self.files.sync(JOURNAL_FILE)?;
         self.files.sync_folder()
     }
 
@@ -164,14 +164,14 @@ impl Journal {
         }
         let more: u64 = pending.iter().map(|one| length_of(&one.line)).sum();
         let spare = (self.length + more).saturating_sub(live);
-        if self.is_in_doubt || self.length == 0 || spare > live.max(SPARE) {
+        if self.is_in_doubt || self.length == 0 || spare > live.max(MIN_OBSOLETE_BYTES) {
             let (bytes, damaged) = self.rewrite(&pending)?;
             return Ok(CommitResult { bytes, damaged, ..done });
         }
         let bytes = pending.iter().flat_map(|one| &one.line).copied().collect::<Vec<u8>>();
         self.is_in_doubt = true;
-        self.files.append(JOURNAL, &bytes)?;
-        self.files.sync(JOURNAL)?;
+        self.files.append(JOURNAL_FILE, &bytes)?;
+        self.files.sync(JOURNAL_FILE)?;
         self.is_in_doubt = false;
         self.length += more;
         self.note(&pending);
@@ -254,14 +254,14 @@ impl Journal {
         // A file with plain secrets is not kept.
         if whole.has_bad_lines() && !whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
             // At most two copies are kept, so that they cannot fill the disk.
-            let [newest, before] = ASIDE;
+            let [newest, before] = SET_ASIDE_FILES;
             match self.files.rename(newest, before) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            self.files.rename(JOURNAL, newest)?;
+            self.files.rename(JOURNAL_FILE, newest)?;
         }
-        self.files.rename(NEXT, JOURNAL)?;
+        self.files.rename(NEXT, JOURNAL_FILE)?;
         self.files.sync_folder()?;
         self.is_in_doubt = false;
         self.live = kept.values().map(|known| known.length).sum();
@@ -273,20 +273,20 @@ impl Journal {
 
     /// The bytes of the journal. If a rewrite was interrupted after the old journal was set aside, completes it.
     fn current(&mut self) -> io::Result<Vec<u8>> {
-        match self.files.read(JOURNAL, LARGEST) {
+        match self.files.read(JOURNAL_FILE, MAX_JOURNAL_BYTES) {
             Ok(Some(bytes)) => return Ok(bytes),
             Ok(None) => {}
             // A file of this size is not used at all.
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                let [newest, _] = ASIDE;
-                self.files.rename(JOURNAL, newest)?;
+                let [newest, _] = SET_ASIDE_FILES;
+                self.files.rename(JOURNAL_FILE, newest)?;
                 self.files.sync_folder()?;
                 return Ok(Vec::new());
             }
             Err(error) => return Err(error),
         }
-        let Some(bytes) = self.files.read(NEXT, LARGEST)? else { return Ok(Vec::new()) };
-        self.files.rename(NEXT, JOURNAL)?;
+        let Some(bytes) = self.files.read(NEXT, MAX_JOURNAL_BYTES)? else { return Ok(Vec::new()) };
+        self.files.rename(NEXT, JOURNAL_FILE)?;
         self.files.sync_folder()?;
         Ok(bytes)
     }

@@ -14,14 +14,14 @@ use crate::types::api::Bytes;
 pub(super) struct Key(Box<LessSafeKey>);
 
 /// Minimum size of key material in bytes.
-pub(super) const SHORTEST: usize = 32;
+pub(super) const MIN_KEY_BYTES: usize = 32;
 /// Context of the key derivation; another record format would use another one.
 const PURPOSE: &[u8] = b"coracle offline store, format 1";
 
 impl Key {
     /// Derives a key from the bytes of a file or a credential. `None` if they are too few.
     pub(super) fn derive(material: &[u8]) -> Option<Self> {
-        if material.len() < SHORTEST {
+        if material.len() < MIN_KEY_BYTES {
             return None;
         }
         let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, PURPOSE), material);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn key(material: u8) -> Key {
-        Key::derive(&[material; SHORTEST]).unwrap()
+        Key::derive(&[material; MIN_KEY_BYTES]).unwrap()
     }
 
     #[test]
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(key(1).open("secret/ns/a", sealed.as_bytes()).as_deref(), Some(&b"hidden"[..]));
         assert_eq!(key(2).open("secret/ns/a", sealed.as_bytes()), None);
         assert_eq!(key(1).open("secret/ns/b", sealed.as_bytes()), None);
-        assert!(Key::derive(&[1; SHORTEST - 1]).is_none());
+        assert!(Key::derive(&[1; MIN_KEY_BYTES - 1]).is_none());
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub(crate) enum WriteUrgency {
 }
 
 /// Changes often come in groups, which are written together.
-const SOON: Duration = Duration::from_secs(1);
+const STORE_WRITE_DELAY: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(10);
 /// How long to wait for the cluster before stored pods are started. Running pods are not affected; others start only
 /// once, with their current spec, if a handshake and two responses fit in this time. Ends early once the cluster is
@@ -106,8 +106,8 @@ const CLUSTER_FIRST: Duration = Duration::from_secs(3);
 /// Time to write pending changes at shutdown.
 const FLUSH: Duration = Duration::from_secs(5);
 /// First and longest delay after a failed write.
-const RETRY_FIRST: Duration = Duration::from_secs(5);
-const RETRY_LONGEST: Duration = Duration::from_secs(60);
+const FIRST_STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
+const MAX_STORE_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// Delays before an unreadable store is read again; pods wait for it.
 const READ_AGAIN: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1), Duration::from_secs(3)];
@@ -121,7 +121,7 @@ impl OfflineStore {
             let (folder, keys) = (folder.clone(), keys.clone());
             let opened = rt::blocking(move || {
                 let (seal, secrets) = keys.seal();
-                let changed = files::changed(&folder.join(journal::JOURNAL));
+                let changed = files::changed(&folder.join(journal::JOURNAL_FILE));
                 let is_read = !matches!(seal, Seal::Unread(_));
                 let (journal, read) = Journal::open(Box::new(Folder(folder)), seal);
                 (is_read && read.is_ok(), (journal, read, secrets, changed))
@@ -181,7 +181,7 @@ impl OfflineStore {
 
     /// Whether pods are stored.
     pub(crate) fn has_pods(&self) -> bool {
-        self.inner.unclaimed.borrow().keys().any(|name| name.starts_with(names::PODS))
+        self.inner.unclaimed.borrow().keys().any(|name| name.starts_with(names::POD_RECORD_PREFIX))
     }
 
     /// Marks the stored pods as in use.
@@ -220,14 +220,15 @@ impl OfflineStore {
             self.inner.cluster.replace(Some(cluster));
         }
         if let Some(content) = self.inner.other_node.take() {
-            self.change(names::NODE.to_owned(), Some(content), WriteUrgency::Soon);
+            self.change(names::NODE_RECORD.to_owned(), Some(content), WriteUrgency::Soon);
         }
     }
 
     /// The stored pods. Returned only once.
     pub(crate) fn take_pods(&self) -> Vec<Value> {
         let mut unclaimed = self.inner.unclaimed.borrow_mut();
-        let names: Vec<String> = unclaimed.keys().filter(|name| name.starts_with(names::PODS)).cloned().collect();
+        let names: Vec<String> =
+            unclaimed.keys().filter(|name| name.starts_with(names::POD_RECORD_PREFIX)).cloned().collect();
         let contents = names.iter().filter_map(|name| unclaimed.remove(name));
         contents.filter_map(|content| serde_json::from_slice(&content).ok()).collect()
     }
@@ -239,7 +240,7 @@ impl OfflineStore {
 
     /// The stored fields of the Node object.
     pub(crate) fn take_node(&self) -> Option<NodeFields> {
-        self.take_named(names::NODE).and_then(names::read_terms)
+        self.take_named(names::NODE_RECORD).and_then(names::read_terms)
     }
 
     fn take_named(&self, name: &str) -> Option<Value> {
@@ -276,7 +277,7 @@ impl OfflineStore {
         if self.inner.cluster.borrow().as_ref().is_some_and(|known| known.node != terms.uid) {
             self.inner.other_node.replace(Some(content));
         } else {
-            self.change(names::NODE.to_owned(), Some(content), WriteUrgency::Soon);
+            self.change(names::NODE_RECORD.to_owned(), Some(content), WriteUrgency::Soon);
         }
     }
 
@@ -284,7 +285,7 @@ impl OfflineStore {
         self.inner.unclaimed.borrow_mut().remove(&name);
         self.inner.pending.borrow_mut().insert(name, content);
         let wait = match pace {
-            WriteUrgency::Soon => SOON,
+            WriteUrgency::Soon => STORE_WRITE_DELAY,
             WriteUrgency::Later => LATER,
         };
         let due = rt::now() + wait;
@@ -303,7 +304,7 @@ impl OfflineStore {
 
     /// Writes pending changes when they are due; never returns.
     pub(crate) async fn run(self) {
-        let mut retry = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+        let mut retry = Backoff::new(FIRST_STORE_RETRY_DELAY, MAX_STORE_RETRY_DELAY);
         loop {
             let seen = self.inner.changed.changes();
             let Some(due) = self.inner.due.get() else {

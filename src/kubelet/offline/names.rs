@@ -8,9 +8,9 @@ use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, decode, encode};
 
 /// Prefix of pod records.
-pub(super) const PODS: &str = "pod/";
+pub(super) const POD_RECORD_PREFIX: &str = "pod/";
 /// The fields of the Node object.
-pub(super) const NODE: &str = "node";
+pub(super) const NODE_RECORD: &str = "node";
 
 /// The cluster that the store belongs to.
 pub(super) const CLUSTER: &str = "cluster";

@@ -39,20 +39,20 @@ pub enum BadRecord {
     OtherFormat,
 }
 
-const HEAD: &[u8] = b"{\"crc\":\"";
+const RECORD_HEAD: &[u8] = b"{\"crc\":\"";
 const SUM: usize = 8;
-const BETWEEN: &[u8] = b"\",\"record\":";
-const FORMAT: &[u8] = b"{\"v\":1,\"name\":\"";
+const RECORD_CONTENT_KEY: &[u8] = b"\",\"record\":";
+const RECORD_FORMAT: &[u8] = b"{\"v\":1,\"name\":\"";
 const CONTENT: &[u8] = b"\",\"content\":";
 const SEALED: &[u8] = b"\",\"sealed\":\"";
-const GONE: &[u8] = b"\",\"gone\":true}";
+const RECORD_GONE: &[u8] = b"\",\"gone\":true}";
 
 impl<'a> Record<'a> {
     /// Reads a line without its line break.
     pub fn read(line: &'a [u8]) -> Result<Self, BadRecord> {
         let body = checked(line).ok_or(BadRecord::Damaged)?;
         // The checksum is correct, so the line was written like this.
-        let rest = body.strip_prefix(FORMAT).ok_or(BadRecord::OtherFormat)?;
+        let rest = body.strip_prefix(RECORD_FORMAT).ok_or(BadRecord::OtherFormat)?;
         let end = rest.iter().position(|byte| *byte == b'"').ok_or(BadRecord::OtherFormat)?;
         let (name, value) = rest.split_at_checked(end).ok_or(BadRecord::OtherFormat)?;
         let name = std::str::from_utf8(name).ok().filter(|name| is_plain(name)).ok_or(BadRecord::OtherFormat)?;
@@ -62,15 +62,15 @@ impl<'a> Record<'a> {
 
     /// Appends the line with its line break. The name must be plain, and the content JSON on one line.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let mut body = [FORMAT, self.name.as_bytes()].concat();
+        let mut body = [RECORD_FORMAT, self.name.as_bytes()].concat();
         match self.value {
             RecordValue::Content(content) => body.extend_from_slice(&[CONTENT, content, b"}"].concat()),
             RecordValue::Sealed(sealed) => body.extend_from_slice(&[SEALED, sealed, b"\"}"].concat()),
-            RecordValue::Gone => body.extend_from_slice(GONE),
+            RecordValue::Gone => body.extend_from_slice(RECORD_GONE),
         }
-        out.extend_from_slice(HEAD);
+        out.extend_from_slice(RECORD_HEAD);
         out.extend_from_slice(sum(&body).as_bytes());
-        out.extend_from_slice(BETWEEN);
+        out.extend_from_slice(RECORD_CONTENT_KEY);
         out.extend_from_slice(&body);
         out.extend_from_slice(b"}\n");
     }
@@ -78,9 +78,9 @@ impl<'a> Record<'a> {
 
 /// The record's bytes, if the checksum matches.
 fn checked(line: &[u8]) -> Option<&[u8]> {
-    let rest = line.strip_prefix(HEAD)?;
+    let rest = line.strip_prefix(RECORD_HEAD)?;
     let (found, rest) = rest.split_at_checked(SUM)?;
-    let body = rest.strip_prefix(BETWEEN)?.strip_suffix(b"}")?;
+    let body = rest.strip_prefix(RECORD_CONTENT_KEY)?.strip_suffix(b"}")?;
     (sum(body).as_bytes() == found).then_some(body)
 }
 
@@ -91,7 +91,7 @@ fn parse_value(rest: &[u8]) -> Option<RecordValue<'_>> {
     if let Some(sealed) = rest.strip_prefix(SEALED) {
         return sealed.strip_suffix(b"\"}").map(RecordValue::Sealed);
     }
-    (rest == GONE).then_some(RecordValue::Gone)
+    (rest == RECORD_GONE).then_some(RecordValue::Gone)
 }
 
 fn sum(bytes: &[u8]) -> String {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::key::{Key, SHORTEST};
+use super::key::{Key, MIN_KEY_BYTES};
 use crate::platform::host::file::{read_all, replace};
 
 /// How secrets and tokens are kept.
@@ -34,7 +34,7 @@ pub(crate) struct KeyPlaces {
 }
 
 const CREDENTIAL: &str = "coracle-store-key";
-const LARGEST: u64 = 64 << 10;
+const MAX_SEALED_KEY_BYTES: u64 = 64 << 10;
 
 impl Seal {
     /// Decrypts the content; `None` if it was encrypted with another key or for another record, or there is no key.
@@ -80,7 +80,7 @@ impl KeyPlaces {
 
 /// Creates a key and syncs it before its first use. A power failure leaves a complete file or none.
 fn make(path: &Path) -> io::Result<Key> {
-    let mut bytes = [0; SHORTEST];
+    let mut bytes = [0; MIN_KEY_BYTES];
     SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the kernel gives no random bytes"))?;
     replace(path, &bytes)?;
     log!(info, "created key for offline store", file = path.display());
@@ -104,8 +104,8 @@ fn read(path: &Path, is_checked: bool) -> Result<Option<Key>, KeyFault> {
     if is_checked && mode & 0o077 != 0 {
         return Err(KeyFault::Unusable(format!("expected mode 0600, found {:04o}", mode & 0o7777)));
     }
-    let bytes = read_all(path, LARGEST).map_err(KeyFault::Unread)?;
-    let unusable = || KeyFault::Unusable(format!("expected {SHORTEST} bytes or more, found {}", bytes.len()));
+    let bytes = read_all(path, MAX_SEALED_KEY_BYTES).map_err(KeyFault::Unread)?;
+    let unusable = || KeyFault::Unusable(format!("expected {MIN_KEY_BYTES} bytes or more, found {}", bytes.len()));
     Key::derive(&bytes).map(Some).ok_or_else(unusable)
 }
 
@@ -135,14 +135,14 @@ mod tests {
         look(&places);
         places = KeyPlaces { file: Some(key.clone()), plain: true, ..places };
         look(&places);
-        fs::write(&key, [7; SHORTEST]).unwrap();
+        fs::write(&key, [7; MIN_KEY_BYTES]).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
         look(&places);
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
         look(&places);
         fs::write(folder.join(CREDENTIAL), "short").unwrap();
         look(&places);
-        fs::write(folder.join(CREDENTIAL), [8; SHORTEST]).unwrap();
+        fs::write(folder.join(CREDENTIAL), [8; MIN_KEY_BYTES]).unwrap();
         look(&places);
         fs::remove_dir_all(&folder).unwrap();
         let expected = [
@@ -166,7 +166,7 @@ mod tests {
             (_, shown) => panic!("{shown}"),
         };
         let made = fs::read(&file).unwrap();
-        assert_eq!((made.len(), fs::metadata(&file).unwrap().permissions().mode() & 0o777), (SHORTEST, 0o600));
+        assert_eq!((made.len(), fs::metadata(&file).unwrap().permissions().mode() & 0o777), (MIN_KEY_BYTES, 0o600));
         let (again, _) = places.seal();
         assert_eq!(again.open("secret/a", sealed.as_bytes()).as_deref(), Some(&b"hidden"[..]));
         assert_eq!(fs::read(&file).unwrap(), made);

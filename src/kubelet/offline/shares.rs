@@ -12,9 +12,9 @@ pub(super) struct Shares {
 }
 
 /// Limit of all current records, in bytes.
-pub(super) const MOST: u64 = 8 << 20;
+pub(super) const MAX_STORE_BYTES: u64 = 8 << 20;
 /// Limit of a namespace's records, so that one tenant leaves room to the others.
-const MOST_OF_NAMESPACE: u64 = MOST / 2;
+const MOST_OF_NAMESPACE: u64 = MAX_STORE_BYTES / 2;
 
 impl Shares {
     /// `records`: names and lengths.
@@ -32,7 +32,7 @@ impl Shares {
         let namespace = names::namespace(name);
         let used = self.namespaces.entry(namespace.to_owned()).or_default();
         let (all, of_namespace) = (self.all.saturating_sub(old) + new, used.saturating_sub(old) + new);
-        let fits = all <= MOST && (namespace.is_empty() || of_namespace <= MOST_OF_NAMESPACE);
+        let fits = all <= MAX_STORE_BYTES && (namespace.is_empty() || of_namespace <= MOST_OF_NAMESPACE);
         if new > old && !fits {
             return false;
         }
@@ -52,20 +52,20 @@ mod tests {
 
     #[test]
     fn one_namespace_leaves_half_of_the_store_to_the_others() {
-        let mut shares = Shares::of([("secret/greedy/a", MOST / 4)].into_iter());
-        assert!(shares.replace("pod/greedy/b/uid", 0, MOST / 4));
+        let mut shares = Shares::of([("secret/greedy/a", MAX_STORE_BYTES / 4)].into_iter());
+        assert!(shares.replace("pod/greedy/b/uid", 0, MAX_STORE_BYTES / 4));
         assert!(!shares.replace("configmap/greedy/c", 0, 1));
-        assert!(shares.replace("configmap/honest/c", 0, MOST / 4));
-        assert!(shares.replace("node", 0, MOST / 4) && !shares.replace("cluster", 0, 1));
-        assert_eq!(shares.all(), MOST);
+        assert!(shares.replace("configmap/honest/c", 0, MAX_STORE_BYTES / 4));
+        assert!(shares.replace("node", 0, MAX_STORE_BYTES / 4) && !shares.replace("cluster", 0, 1));
+        assert_eq!(shares.all(), MAX_STORE_BYTES);
     }
 
     #[test]
     fn record_that_shrinks_always_fits() {
-        let mut shares = Shares::of([("pod/ns/a/uid", MOST)].into_iter());
-        assert!(!shares.replace("pod/ns/a/uid", MOST, MOST + 1));
-        assert!(shares.replace("pod/ns/a/uid", MOST, MOST - 1));
-        assert!(shares.replace("pod/ns/a/uid", MOST - 1, 0));
+        let mut shares = Shares::of([("pod/ns/a/uid", MAX_STORE_BYTES)].into_iter());
+        assert!(!shares.replace("pod/ns/a/uid", MAX_STORE_BYTES, MAX_STORE_BYTES + 1));
+        assert!(shares.replace("pod/ns/a/uid", MAX_STORE_BYTES, MAX_STORE_BYTES - 1));
+        assert!(shares.replace("pod/ns/a/uid", MAX_STORE_BYTES - 1, 0));
         assert_eq!(shares.all(), 0);
     }
 }

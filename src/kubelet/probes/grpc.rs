@@ -29,10 +29,10 @@ open_enum! {
 }
 
 /// Delay between connection attempts (gRPC's initial back-off).
-const RETRY: Duration = Duration::from_secs(1);
+const GRPC_PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Longest response. The status takes two bytes; the rest is for fields of later versions.
-const ANSWER: u32 = 4096;
+const MAX_HEALTH_RESPONSE_BYTES: u32 = 4096;
 
 /// Only the status SERVING passes.
 pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str, limit: Duration) -> Outcome {
@@ -46,7 +46,7 @@ pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str,
     };
     let request = encode(&HealthCheckRequest { service: service.to_owned() });
     let agent = format!("kube-probe/{KUBERNETES}");
-    let call = call_once(stream, agent, authority, "/grpc.health.v1.Health/Check", request, ANSWER);
+    let call = call_once(stream, agent, authority, "/grpc.health.v1.Health/Check", request, MAX_HEALTH_RESPONSE_BYTES);
     match rt::deadline(end.saturating_duration_since(rt::now()), call).await {
         Ok(answer) => outcome(answer, &within),
         Err(rt::Elapsed) => Outcome::Failed(format!("timeout: health rpc did not complete within {within}")),
@@ -59,7 +59,7 @@ async fn connect(dialer: &Dialer, host: &str, port: u16, limit: Duration) -> Tcp
         if let Ok(stream) = dialer.dial(host, port, limit).await {
             return stream;
         }
-        rt::sleep(RETRY).await;
+        rt::sleep(GRPC_PROBE_RETRY_DELAY).await;
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::protocol::grpc::{CONTENT_TYPE, Status, frame_message};
+    use crate::protocol::grpc::{GRPC_CONTENT_TYPE, Status, frame_message};
     use crate::protocol::hpack::Field;
     use crate::protocol::http2::{Connection, Event};
 
@@ -139,7 +139,7 @@ mod tests {
                     Event::Data { stream, data, end } => {
                         asked.2.extend(data);
                         if end {
-                            let content = Field::fixed("content-type", CONTENT_TYPE);
+                            let content = Field::fixed("content-type", GRPC_CONTENT_TYPE);
                             connection.respond(stream, vec![Field::fixed(":status", "200"), content], false);
                             let answer = frame_message(message.to_vec()).unwrap();
                             connection.send_data(stream, answer, false);

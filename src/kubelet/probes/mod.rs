@@ -63,7 +63,7 @@ struct ProbeWorker {
 /// A container that had run for this long when the agent started was adopted (as in the upstream kubelet).
 const SLACK: Duration = Duration::from_secs(10);
 
-static NONE: SortedMap<String, ContainerProbeState> = SortedMap::new();
+static NO_PROBES: SortedMap<String, ContainerProbeState> = SortedMap::new();
 
 impl Probes {
     pub(crate) fn new(cri: RuntimeService, dialer: Dialer, host_ips: HostIps, inbox: Sender<SyncEvent>) -> Self {
@@ -73,7 +73,7 @@ impl Probes {
 
     /// The results of the pod's running containers with probes.
     pub(crate) fn probed(&self, uid: &PodUid) -> &SortedMap<String, ContainerProbeState> {
-        self.pods.get(uid).map_or(&NONE, |pod| pod.probe_results.probed())
+        self.pods.get(uid).map_or(&NO_PROBES, |pod| pod.probe_results.probed())
     }
 
     /// Stores a result; true if it changes something.

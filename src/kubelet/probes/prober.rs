@@ -24,7 +24,7 @@ pub(super) struct Prober {
 }
 
 /// Output limit of exec probes, in bytes.
-const OUTPUT: usize = 10 * 1024;
+const MAX_PROBE_OUTPUT_BYTES: usize = 10 * 1024;
 
 impl Prober {
     pub(super) fn new(cri: RuntimeService, dialer: Dialer, inbox: Sender<SyncEvent>) -> Self {
@@ -71,10 +71,10 @@ impl Prober {
             Ok(answer) => {
                 let mut output = answer.stdout;
                 output.extend_from_slice(&answer.stderr);
-                output.truncate(OUTPUT);
+                output.truncate(MAX_PROBE_OUTPUT_BYTES);
                 let mut output = String::from_utf8_lossy(&output).into_owned();
                 // Each invalid byte has become three.
-                text::cut(&mut output, OUTPUT);
+                text::cut(&mut output, MAX_PROBE_OUTPUT_BYTES);
                 Outcome::Failed(output)
             }
             Err(error) if error.status().is_some_and(|status| status.code == Code::DeadlineExceeded) => {

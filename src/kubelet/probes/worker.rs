@@ -46,7 +46,7 @@ impl ProbedAddress {
 }
 
 /// Immediate attempts per tick if the probe errors (kubelet: `maxProbeRetries`).
-const TRIES: u32 = 3;
+const MAX_PROBE_TRIES: u32 = 3;
 
 /// Runs until a verdict makes further probes of this instance pointless.
 pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
@@ -84,7 +84,7 @@ async fn run_probe(prober: &Prober, dialer: &Dialer, work: &ProbeTarget) -> Opti
     let container = container_at(&work.pod.spec, work.place)?;
     let probe = probe_of(container, work.kind)?;
     let mut outcome = Outcome::Passed;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_PROBE_TRIES {
         let begun = rt::now();
         let (uid, id) = (work.pod.metadata.uid.as_str(), &work.container_id);
         outcome = prober.probe(dialer, uid, container, probe, id, work.address.current()).await;

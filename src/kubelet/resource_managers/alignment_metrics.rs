@@ -8,8 +8,8 @@ use crate::types::cpu_set::CpuSet;
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedMap;
 
-pub(super) const CONTAINER: &str = "container";
-pub(super) const POD: &str = "pod";
+pub(super) const CONTAINER_SCOPE: &str = "container";
+pub(super) const POD_SCOPE: &str = "pod";
 pub(super) const NUMA_NODE: &str = "numa_node";
 pub(super) const PHYSICAL_CPU: &str = "physical_cpu";
 const UNCORE_CACHE: &str = "uncore_cache";
@@ -17,15 +17,15 @@ const UNCORE_CACHE: &str = "uncore_cache";
 /// Shows the counters of alignment from the start, as upstream.
 pub(super) fn expose_alignment(aligns_nodes: bool, assigns_cpus: bool) {
     if aligns_nodes {
-        for scope in [CONTAINER, POD] {
+        for scope in [CONTAINER_SCOPE, POD_SCOPE] {
             metrics::expose(Count::AlignedResources, &[scope, NUMA_NODE]);
             metrics::expose(Count::AlignedResourcesFailures, &[scope, NUMA_NODE]);
         }
     }
     if assigns_cpus {
-        metrics::expose(Count::AlignedResources, &[CONTAINER, PHYSICAL_CPU]);
-        metrics::expose(Count::AlignedResources, &[CONTAINER, UNCORE_CACHE]);
-        metrics::expose(Count::AlignedResourcesFailures, &[CONTAINER, PHYSICAL_CPU]);
+        metrics::expose(Count::AlignedResources, &[CONTAINER_SCOPE, PHYSICAL_CPU]);
+        metrics::expose(Count::AlignedResources, &[CONTAINER_SCOPE, UNCORE_CACHE]);
+        metrics::expose(Count::AlignedResourcesFailures, &[CONTAINER_SCOPE, PHYSICAL_CPU]);
     }
 }
 
@@ -35,10 +35,10 @@ impl CpuManager {
         let whole_cores = self.has_whole_cores();
         for (_, cpus) in own.iter().filter(|(name, cpus)| had.and_then(|had| had.get(*name)) != Some(*cpus)) {
             if whole_cores {
-                metrics::count(Count::AlignedResources, &[CONTAINER, PHYSICAL_CPU]);
+                metrics::count(Count::AlignedResources, &[CONTAINER_SCOPE, PHYSICAL_CPU]);
             }
             if self.topology.is_of_one_cache(cpus) {
-                metrics::count(Count::AlignedResources, &[CONTAINER, UNCORE_CACHE]);
+                metrics::count(Count::AlignedResources, &[CONTAINER_SCOPE, UNCORE_CACHE]);
             }
         }
     }

@@ -164,7 +164,7 @@ pub(super) fn one(number: u32) -> CpuSet {
 
 /// Takes CPUs evenly from as few NUMA nodes as possible, in groups of `group` CPUs (`takeByTopologyNUMADistributed`).
 pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize, group: usize) -> Option<CpuSet> {
-    let too_many = topology.nodes().len() > MOST_NODES;
+    let too_many = topology.nodes().len() > MAX_COMBINED_NUMA_NODES;
     if wanted == 0 || wanted % group != 0 || free.len() < wanted || too_many {
         return take_packed(topology, free, wanted);
     }
@@ -204,7 +204,7 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
 }
 
 /// Above this there are too many combinations of nodes to try.
-const MOST_NODES: usize = 10;
+const MAX_COMBINED_NUMA_NODES: usize = 10;
 
 /// The number of CPUs to take from each node, by index in the list of nodes.
 struct Distribution {

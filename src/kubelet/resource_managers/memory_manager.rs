@@ -22,8 +22,8 @@ pub(super) struct MemoryManager {
     unwritten: bool,
 }
 
-const NONE: &str = "None";
-const STATIC: &str = "Static";
+const NONE_MEMORY_POLICY: &str = "None";
+const STATIC_MEMORY_POLICY: &str = "Static";
 
 impl MemoryManager {
     /// `nodes`: the NUMA nodes with memory. `kept`: bytes that are not allocatable.
@@ -35,8 +35,8 @@ impl MemoryManager {
     ) -> Result<Self, SettingsError> {
         let mut manager = Self::default();
         if !config.managers.static_memory {
-            manager.unwritten =
-                !matches!(&state, State::Nothing) && !matches!(&state, State::Whole((policy, _)) if policy == NONE);
+            manager.unwritten = !matches!(&state, State::Nothing)
+                && !matches!(&state, State::Whole((policy, _)) if policy == NONE_MEMORY_POLICY);
             return Ok(manager);
         }
         let reserved = &config.managers.reserved_memory;
@@ -52,7 +52,7 @@ impl MemoryManager {
         }
         let policy = StaticMemory::new(nodes, reserved);
         match state {
-            State::Whole((name, blocks)) if name == STATIC => manager.blocks = policy.plausible(blocks),
+            State::Whole((name, blocks)) if name == STATIC_MEMORY_POLICY => manager.blocks = policy.plausible(blocks),
             _ => manager.is_forgetful = true,
         }
         manager.policy = Some(policy);
@@ -118,8 +118,8 @@ impl MemoryManager {
     /// The new content of the state file, if it is out of date. Marks it as written.
     pub(super) fn take_unwritten(&mut self) -> Option<String> {
         let text = || match &self.policy {
-            Some(policy) => memory_state::text(STATIC, &policy.state(&self.blocks), &self.blocks),
-            None => memory_state::text(NONE, &[], &self.blocks),
+            Some(policy) => memory_state::text(STATIC_MEMORY_POLICY, &policy.state(&self.blocks), &self.blocks),
+            None => memory_state::text(NONE_MEMORY_POLICY, &[], &self.blocks),
         };
         let text = self.unwritten.then(text);
         self.unwritten = false;

@@ -43,7 +43,7 @@ pub(crate) use settings_error::SettingsError;
 pub(crate) use state_files::{State, read_states, write_state};
 pub(crate) use topology_manager::{Hints, Nodes, hints};
 
-use alignment_metrics::{CONTAINER, NUMA_NODE, PHYSICAL_CPU, POD, expose_alignment};
+use alignment_metrics::{CONTAINER_SCOPE, NUMA_NODE, PHYSICAL_CPU, POD_SCOPE, expose_alignment};
 use cpu_manager::{CpuManager, own_cpus};
 use cpu_state::SavedState;
 use memory_manager::MemoryManager;
@@ -135,7 +135,9 @@ impl ResourceManagers {
         };
         let Some(options) = config.managers.static_cpus else {
             // The static policy was disabled: containers pinned earlier get all CPUs.
-            if !matches!(&state, State::Nothing) && !matches!(&state, State::Whole(saved) if saved.policy == NONE) {
+            if !matches!(&state, State::Nothing)
+                && !matches!(&state, State::Whole(saved) if saved.policy == NONE_POLICY)
+            {
                 managers.placements.write().shared = topology.all();
                 managers.unwritten = true;
             }
@@ -163,7 +165,7 @@ impl ResourceManagers {
         managers.cpus = Some(cpus);
         managers.unwritten = true;
         match state {
-            State::Whole(SavedState { policy, assigned }) if policy == STATIC => {
+            State::Whole(SavedState { policy, assigned }) if policy == STATIC_POLICY => {
                 let mut found = Vec::new();
                 for (pod, sets) in assigned {
                     found.extend(sets.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
@@ -279,7 +281,7 @@ impl ResourceManagers {
         if let Some(TopologyManager { policy, pod_scope: true, .. }) = self.topology {
             let cpus = self.cpus.as_ref().and_then(|cpus| cpus.pod_hints(assigned, pod));
             let others = providers.iter_mut().flat_map(|provider| provider.hints(None));
-            of_pod = merged(policy, POD, cpus.into_iter().chain(others).collect())?;
+            of_pod = merged(policy, POD_SCOPE, cpus.into_iter().chain(others).collect())?;
         }
         // A container's CPUs are allocated after all its other resources.
         let pinning = Cell::new(false);
@@ -288,7 +290,7 @@ impl ResourceManagers {
             let mut nodes = of_pod;
             if let Some(TopologyManager { policy, pod_scope: false, .. }) = self.topology {
                 let others = providers.iter_mut().flat_map(|provider| provider.hints(Some(container)));
-                nodes = merged(policy, CONTAINER, cpus().into_iter().chain(others).collect())?;
+                nodes = merged(policy, CONTAINER_SCOPE, cpus().into_iter().chain(others).collect())?;
             }
             for provider in providers.iter_mut() {
                 provider.allocate(container, nodes)?;
@@ -307,7 +309,7 @@ impl ResourceManagers {
                     Err(_) if pinning.get() => {
                         metrics::count(Count::CpuPinningErrors, &[]);
                         if cpus.has_whole_cores() {
-                            metrics::count(Count::AlignedResourcesFailures, &[CONTAINER, PHYSICAL_CPU]);
+                            metrics::count(Count::AlignedResourcesFailures, &[CONTAINER_SCOPE, PHYSICAL_CPU]);
                         }
                     }
                     Err(_) => {}
@@ -324,7 +326,7 @@ impl ResourceManagers {
             (self.topology, own.is_ok())
         {
             let containers = pod.spec.init_containers.len() + pod.spec.containers.len();
-            let (scope, count) = if pod_scope { (POD, 1) } else { (CONTAINER, containers) };
+            let (scope, count) = if pod_scope { (POD_SCOPE, 1) } else { (CONTAINER_SCOPE, containers) };
             (0..count).for_each(|_| metrics::count(Count::AlignedResources, &[scope, NUMA_NODE]));
         }
         own
@@ -377,8 +379,8 @@ impl ResourceManagers {
         if std::mem::take(&mut self.unwritten) {
             let placements = self.placements.read();
             let text = match &self.cpus {
-                Some(_) => cpu_state::text(STATIC, &placements.shared, &placements.exclusive),
-                None => cpu_state::text(NONE, &CpuSet::EMPTY, &placements.exclusive),
+                Some(_) => cpu_state::text(STATIC_POLICY, &placements.shared, &placements.exclusive),
+                None => cpu_state::text(NONE_POLICY, &CpuSet::EMPTY, &placements.exclusive),
             };
             texts.push((self.state_file.clone(), text));
         }
@@ -412,8 +414,8 @@ fn distances(topology: &Topology) -> Result<Vec<(u32, Vec<u32>)>, SettingsError>
     is_known.then_some(distances).ok_or(SettingsError::NoDistances)
 }
 
-const NONE: &str = "none";
-const STATIC: &str = "static";
+const NONE_POLICY: &str = "none";
+const STATIC_POLICY: &str = "static";
 
 #[cfg(test)]
 mod tests {
@@ -458,7 +460,7 @@ mod tests {
     #[test]
     fn allocation_is_written_once_and_released_cpus_are_shared() {
         let mut managers = managers(true, State::Nothing);
-        let empty = cpu_state::text(STATIC, &set("0-3"), &Assigned::new());
+        let empty = cpu_state::text(STATIC_POLICY, &set("0-3"), &Assigned::new());
         assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty.clone())));
         assert!(managers.allocate(&"p".into(), all("1-2")));
         assert!(!managers.allocate(&"p".into(), all("1-2")), "it has that");
@@ -475,7 +477,7 @@ mod tests {
 
     #[test]
     fn state_file_is_used_as_far_as_it_fits_the_machine() {
-        let text = cpu_state::text(STATIC, &set("0,3"), &{
+        let text = cpu_state::text(STATIC_POLICY, &set("0,3"), &{
             let mut assigned = Assigned::new();
             assigned.insert("p".into(), own("1-2"));
             assigned.insert("offline".into(), own("3-4"));
@@ -512,7 +514,7 @@ mod tests {
         for state in [State::Nothing, whole(none)] {
             assert_eq!(shown(&mut managers(false, state)), (String::new(), None));
         }
-        let was = whole(&cpu_state::text(STATIC, &set("0-3"), &Assigned::new()));
+        let was = whole(&cpu_state::text(STATIC_POLICY, &set("0-3"), &Assigned::new()));
         for state in [State::Damaged, was] {
             assert_eq!(shown(&mut managers(false, state)), ("0-3".to_owned(), Some(none.to_owned())));
         }

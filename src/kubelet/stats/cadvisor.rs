@@ -1,6 +1,6 @@
 //! The response of `/metrics/cadvisor`, with cadvisor's names and labels. Pure.
 
-use super::cadvisor_families::{DISK, FAMILIES, NETWORK};
+use super::cadvisor_families::{CADVISOR_FAMILIES, DISK, NETWORK};
 use super::cadvisor_owners::{Owner, owners};
 use super::snapshot::{NodeSnapshot, Snapshot};
 use crate::kubelet::node::Machine;
@@ -40,7 +40,7 @@ fn of_owners(out: &mut Exposition, owners: &[Owner<'_>]) {
             out.sample_at(&owner.labels, Some(("cpu", "total")), Number::Nanos(nanos), owner.millis());
         }
     }
-    for family in &FAMILIES {
+    for family in &CADVISOR_FAMILIES {
         out.family(family.name, family.kind, family.help);
         for owner in owners {
             if let Some(value) = (family.value)(owner) {

@@ -30,7 +30,7 @@ pub(super) struct NetworkFamily {
     pub(super) value: fn(&Interface) -> u64,
 }
 
-pub(super) const FAMILIES: [Family; 37] = [
+pub(super) const CADVISOR_FAMILIES: [Family; 37] = [
     Family {
         name: "container_cpu_cfs_burst_periods_total",
         kind: Kind::Counter,

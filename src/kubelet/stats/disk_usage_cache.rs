@@ -32,17 +32,17 @@ struct RunningWalk {
 }
 
 /// Minimum time between two walks.
-const PERIOD: Duration = Duration::from_secs(60);
+const MIN_WALK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time limit for all volumes together; each volume has a limit of its own.
-const LONGEST: Duration = Duration::from_secs(10);
+const POD_VOLUMES_WALK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request waits for the walk before it gets the previous result; most volumes are small.
-const WAIT: Duration = Duration::from_millis(500);
+const DISK_USAGE_WAIT: Duration = Duration::from_millis(500);
 
 impl DiskUsageCache {
     /// Starts a walk if one is due, and waits briefly for the current one.
     pub(super) async fn update(&self, places: impl FnOnce() -> Vec<Volumes>) {
         let now = rt::now();
-        if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
+        if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= MIN_WALK_INTERVAL) {
             self.began.set(Some(now));
             let (places, walked_volumes) = (places(), Rc::clone(&self.walked_volumes));
             let (held, ended) = async_channel::bounded(1);
@@ -56,7 +56,7 @@ impl DiskUsageCache {
         let ended = self.under_way.borrow().as_ref().map(|walk| walk.ended.clone());
         if let Some(ended) = ended {
             // Nothing is ever sent; the channel only closes.
-            let _ = rt::deadline(WAIT, ended.recv()).await;
+            let _ = rt::deadline(DISK_USAGE_WAIT, ended.recv()).await;
         }
     }
 
@@ -67,7 +67,7 @@ impl DiskUsageCache {
 }
 
 fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSnapshot>> {
-    let end = rt::now() + LONGEST;
+    let end = rt::now() + POD_VOLUMES_WALK_TIMEOUT;
     let volume = |place: VolumeDir| {
         let disk = file_system(&place.path).ok()?;
         let used = disk_usage(&place.path, end).ok()?;

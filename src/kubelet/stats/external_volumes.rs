@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::kubelet::csi::{handle_of_inline, target};
 use crate::state::objects::{Lookup, Objects, PersistentSource, Topic};
 use crate::state::pods::PodDirs;
-use crate::state::pods::volume_paths::{CSI, LOCAL, NFS};
+use crate::state::pods::volume_paths::{CSI, LOCAL_VOLUME_PLUGIN, NFS};
 use crate::types::api::{Container, Pod, PodUid, Volume, VolumeSource};
 use crate::types::sorted::SortedSet;
 
@@ -51,7 +51,9 @@ pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: 
                     (place, driver(&source.driver, source.handle.clone()))
                 }
                 _ if volume.is_block => return None,
-                PersistentSource::Local { .. } => (dirs.volume(uid, LOCAL, &volume.name), UsageSource::Mount),
+                PersistentSource::Local { .. } => {
+                    (dirs.volume(uid, LOCAL_VOLUME_PLUGIN, &volume.name), UsageSource::Mount)
+                }
                 PersistentSource::Nfs(_) => (dirs.volume(uid, NFS, &volume.name), UsageSource::Mount),
                 PersistentSource::HostPath(_) | PersistentSource::Other(_) => return None,
             };

@@ -22,7 +22,7 @@ struct PreviousSample {
 }
 
 /// Minimum time between two samples; within it the last rate is returned.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Rates {
     /// The rate in nanocores; `None` for a new owner. `at` is monotonic time.
@@ -35,7 +35,7 @@ impl Rates {
         // A lower count means another owner with the same name.
         match cpu_nanos.checked_sub(kept.cpu_nanos) {
             None => *kept = fresh,
-            Some(used) if passed >= LEAST => {
+            Some(used) if passed >= MIN_SAMPLE_INTERVAL => {
                 let rate = u128::from(used) * 1_000_000_000 / passed.as_nanos();
                 *kept = PreviousSample { nano_cores: Some(u64::try_from(rate).unwrap_or(u64::MAX)), ..fresh };
             }

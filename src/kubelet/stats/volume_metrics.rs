@@ -32,7 +32,7 @@ pub(super) fn each_once(claims: impl Iterator<Item = ClaimUsage>) -> Vec<ClaimUs
 
 /// Upstream's metric families.
 pub(crate) fn write_claims(page: &mut Exposition, claims: &[ClaimUsage]) {
-    for (name, help, value) in FAMILIES {
+    for (name, help, value) in VOLUME_FAMILIES {
         page.family(name, Kind::Gauge, help);
         for ClaimUsage { namespace, claim, seen } in claims {
             let labels = Labels::of(&[("namespace", namespace), ("persistentvolumeclaim", claim)]);
@@ -43,7 +43,7 @@ pub(crate) fn write_claims(page: &mut Exposition, claims: &[ClaimUsage]) {
 
 type Family = (&'static str, &'static str, fn(&VolumeSnapshot) -> u64);
 
-const FAMILIES: [Family; 6] = [
+const VOLUME_FAMILIES: [Family; 6] = [
     ("kubelet_volume_stats_available_bytes", "[ALPHA] Number of available bytes in the volume", |seen| {
         seen.disk.available
     }),

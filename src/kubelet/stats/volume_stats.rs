@@ -41,9 +41,9 @@ struct CachedUsage {
 }
 
 /// Minimum time between two inquiries about a volume.
-const PERIOD: Duration = Duration::from_secs(60);
+const MIN_VOLUME_STATS_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a request waits before it gets the previous result.
-const WAIT: Duration = Duration::from_millis(500);
+const VOLUME_STATS_WAIT: Duration = Duration::from_millis(500);
 
 impl VolumeStatsCache {
     pub(super) fn new(csi: Rc<Csi>) -> Self {
@@ -78,7 +78,7 @@ impl VolumeStatsCache {
                 let _ = ended.recv().await;
             }
         };
-        if rt::deadline(WAIT, all).await.is_err() {
+        if rt::deadline(VOLUME_STATS_WAIT, all).await.is_err() {
             let late = awaited.iter().filter(|(_, ended)| !ended.is_closed());
             late.for_each(|(cached, _)| cached.is_slow.set(true));
         }
@@ -108,7 +108,7 @@ impl VolumeStatsCache {
                 disk,
                 used,
             }));
-            tells.is_slow.set(rt::elapsed(now) > WAIT);
+            tells.is_slow.set(rt::elapsed(now) > VOLUME_STATS_WAIT);
             drop(held);
         });
         RunningQuery { of: volume.clone(), began: now, cached, ended, task }
@@ -117,7 +117,7 @@ impl VolumeStatsCache {
 
 impl RunningQuery {
     fn is_due(&self, now: Instant) -> bool {
-        self.task.is_finished() && now.saturating_duration_since(self.began) >= PERIOD
+        self.task.is_finished() && now.saturating_duration_since(self.began) >= MIN_VOLUME_STATS_INTERVAL
     }
 }
 

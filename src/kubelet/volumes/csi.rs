@@ -28,7 +28,7 @@ pub(super) struct Csi {
     pub(super) may_be_refused: bool,
 }
 
-const EPHEMERAL: &str = "Ephemeral";
+const EPHEMERAL_LIFECYCLE_MODE: &str = "Ephemeral";
 const ONE_NODE_WRITES: [&str; 2] = ["ReadWriteOnce", "ReadWriteOncePod"];
 
 /// An ephemeral inline volume in the pod's spec.
@@ -164,7 +164,7 @@ fn attached(pod: &Pod, source: &CsiSource, with: SetUpInputs<'_>) -> Result<Sort
 
 /// Whether the driver supports this volume lifecycle mode.
 fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), MissingObject> {
-    let mode = if volume.is_ephemeral { EPHEMERAL } else { "Persistent" };
+    let mode = if volume.is_ephemeral { EPHEMERAL_LIFECYCLE_MODE } else { "Persistent" };
     let supported = match driver {
         None if !volume.is_ephemeral => return Ok(()),
         None => None,

@@ -60,12 +60,12 @@ async fn in_thread(
         given_up.0.gives_up().await;
         Err(failed("local volume", "the pod is terminating".to_owned()))
     };
-    let late = |_| Err(failed("local volume", format!("not set up within {} s", LONGEST.as_secs())));
-    rt::deadline(LONGEST, rt::either(worked, ended)).await.unwrap_or_else(late)
+    let late = |_| Err(failed("local volume", format!("not set up within {} s", LOCAL_VOLUME_SETUP_TIMEOUT.as_secs())));
+    rt::deadline(LOCAL_VOLUME_SETUP_TIMEOUT, rt::either(worked, ended)).await.unwrap_or_else(late)
 }
 
 /// Deadline of the whole set-up.
-const LONGEST: Duration = Duration::from_secs(30 * 60);
+const LOCAL_VOLUME_SETUP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// Serializes set-ups of the same disk or directory.
 fn turn(disk: &Path) -> Arc<Semaphore> {

@@ -74,7 +74,7 @@ fn prepare(path: &Path) -> Result<bool, Problem> {
 
 /// What the ended program has written. A process that it started may still have the pipe open: nothing is waited for.
 fn last_words(child: &mut Child) -> String {
-    let mut words = [0; LONGEST];
+    let mut words = [0; MAX_NFS_TEXT_BYTES];
     let stderr = child.stderr.take().map(OwnedFd::from);
     // Unreadable output is ignored.
     let read = stderr.and_then(|stderr| {
@@ -88,7 +88,7 @@ fn last_words(child: &mut Child) -> String {
 pub(super) const PROGRAM: &str = "/sbin/mount.nfs";
 /// mount.nfs itself retries for two minutes.
 const DEADLINE: Duration = Duration::from_secs(125);
-const LONGEST: usize = 1024;
+const MAX_NFS_TEXT_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat,
 ///
 /// Files that cannot be changed, as on a file system without owners, are left alone and logged once.
 pub(super) fn set_ownership(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
-    let top = openat(CWD, volume, OPEN, Mode::empty())?;
+    let top = openat(CWD, volume, OWNERSHIP_OPEN_FLAGS, Mode::empty())?;
     let found = fstat(&top)?;
     if on_mismatch && found.st_gid == group && found.st_mode & DIRECTORY == DIRECTORY {
         return Ok(());
@@ -39,8 +39,8 @@ struct OwnershipChange {
 impl OwnershipChange {
     /// Symlinks are changed but never followed: the content is untrusted and may change meanwhile.
     fn all(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
-        if depth > DEEPEST {
-            return Err(io::Error::other(format!("directories are more than {DEEPEST} deep")));
+        if depth > MAX_OWNERSHIP_DEPTH {
+            return Err(io::Error::other(format!("directories are more than {MAX_OWNERSHIP_DEPTH} deep")));
         }
         for entry in Dir::read_from(directory)? {
             let entry = entry?;
@@ -65,7 +65,11 @@ impl OwnershipChange {
             self.note(changed.map_err(io::Error::from));
             return Ok(());
         }
-        let flags = if kind == FileType::Directory { OPEN } else { OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC };
+        let flags = if kind == FileType::Directory {
+            OWNERSHIP_OPEN_FLAGS
+        } else {
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC
+        };
         let file = openat(directory, name, flags, Mode::empty())?;
         let mode = fstat(&file)?.st_mode;
         match FileType::from_raw_mode(mode) {
@@ -87,17 +91,18 @@ impl OwnershipChange {
 }
 
 fn give_one(file: BorrowedFd<'_>, group: u32, mode: u32) -> io::Result<()> {
-    let more = if FileType::from_raw_mode(mode) == FileType::Directory { DIRECTORY } else { FILE };
+    let more = if FileType::from_raw_mode(mode) == FileType::Directory { DIRECTORY } else { VOLUME_FILE_MODE };
     // A file opened with O_PATH can only be changed through this name.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::os::unix::fs::chown(&path, None, Some(group))?;
     fs::set_permissions(&path, Permissions::from_mode((mode | more) & 0o7777))
 }
 
-const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const FILE: u32 = 0o660;
+const OWNERSHIP_OPEN_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const VOLUME_FILE_MODE: u32 = 0o660;
 const DIRECTORY: u32 = 0o2770;
-const DEEPEST: usize = 256;
+const MAX_OWNERSHIP_DEPTH: usize = 256;
 
 #[cfg(test)]
 mod tests {

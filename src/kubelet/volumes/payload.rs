@@ -30,7 +30,7 @@ pub(super) struct PayloadFile {
 pub(super) struct PodFiles<'a> {
     pod: &'a Pod,
     with: SetUpInputs<'a>,
-    /// Bytes left of [`MOST_FILES`]; `None` once they did not suffice.
+    /// Bytes left of [`MAX_POD_FILE_BYTES`]; `None` once they did not suffice.
     room: Cell<Option<usize>>,
     containers: OnceCell<SortedMap<&'a str, &'a Container>>,
     user: OnceCell<Option<u32>>,
@@ -39,14 +39,14 @@ pub(super) struct PodFiles<'a> {
 }
 
 /// Limit of the total size of a pod's files from ConfigMaps, Secrets and the pod itself, which take memory.
-const MOST_FILES: usize = 64 << 20;
+const MAX_POD_FILE_BYTES: usize = 64 << 20;
 
 impl<'a> PodFiles<'a> {
     pub(super) fn new(pod: &'a Pod, with: SetUpInputs<'a>) -> Self {
         Self {
             pod,
             with,
-            room: Cell::new(Some(MOST_FILES)),
+            room: Cell::new(Some(MAX_POD_FILE_BYTES)),
             containers: OnceCell::new(),
             user: OnceCell::new(),
             fields: RefCell::default(),
@@ -57,7 +57,7 @@ impl<'a> PodFiles<'a> {
     fn take_room(&self, size: usize, old: usize) -> Result<(), FilesProblem> {
         let left = self.room.get().and_then(|room| room.saturating_add(old).checked_sub(size));
         self.room.set(left);
-        left.map(drop).ok_or(FilesProblem::TooLarge { most: MOST_FILES })
+        left.map(drop).ok_or(FilesProblem::TooLarge { most: MAX_POD_FILE_BYTES })
     }
 
     fn metadata(&self, path: &'a str) -> Result<FileContent, FilesProblem> {

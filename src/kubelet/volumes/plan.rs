@@ -10,7 +10,9 @@ use super::payload::{Payload, PodFiles, payload};
 use super::selinux_mount::mount_label;
 use super::volume_uses::VolumeUses;
 use crate::state::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
-use crate::state::pods::volume_paths::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
+use crate::state::pods::volume_paths::{
+    CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL_VOLUME_PLUGIN, NFS, PROJECTED, SECRET,
+};
 use crate::types::api::{
     EmptyDirVolumeSource, HostPathType, NfsVolumeSource, Pod, Quantity, StorageMedium, Volume, VolumeSource,
 };
@@ -321,8 +323,8 @@ fn local(
     let (dirs, uid) = (with.dirs, &pod.metadata.uid);
     Local {
         from,
-        path: dirs.volume(uid, LOCAL, &bound.name),
-        marker: dirs.plugin(uid, LOCAL, &bound.name),
+        path: dirs.volume(uid, LOCAL_VOLUME_PLUGIN, &bound.name),
+        marker: dirs.plugin(uid, LOCAL_VOLUME_PLUGIN, &bound.name),
         pods: dirs.pods().to_owned(),
         fs_type: fs_type.to_owned(),
         options: bound.mount_options.clone(),

@@ -46,7 +46,7 @@ pub(crate) enum AccessError {
 }
 
 /// Upper bound on a kubeconfig, certificate or token.
-const LARGEST: u64 = 1 << 20;
+const MAX_CREDENTIAL_FILE_BYTES: u64 = 1 << 20;
 
 impl Access {
     /// Loads the kubeconfig and the files that it refers to. Blocks.
@@ -169,7 +169,7 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, AccessError> {
-    read_all(path, LARGEST).map_err(|cause| AccessError::Read { path: path.to_owned(), cause })
+    read_all(path, MAX_CREDENTIAL_FILE_BYTES).map_err(|cause| AccessError::Read { path: path.to_owned(), cause })
 }
 
 fn read_token(path: &Path) -> Result<String, AccessError> {

@@ -49,7 +49,7 @@ pub(crate) struct Stream {
 }
 
 /// Upper bound on a response: some thousand pods.
-pub(super) const LARGEST: usize = 32 << 20;
+pub(super) const MAX_API_RESPONSE_BYTES: usize = 32 << 20;
 /// Minimum interval between reconnects with reloaded credentials after a 401.
 const RENEW: Duration = Duration::from_secs(10);
 /// Streams of tenants that no watch takes: for tokens, claims, objects without a watch, and reviews.
@@ -129,7 +129,7 @@ impl Client {
         let (head, content) = answer?;
         self.transport().overload.answered(rt::elapsed(begun));
         self.note(request, head.status, begun);
-        let content = if head.is_gzip { gzip::inflate(&content, LARGEST)? } else { content };
+        let content = if head.is_gzip { gzip::inflate(&content, MAX_API_RESPONSE_BYTES)? } else { content };
         match head.is_success() {
             true => Ok(ApiResponse { content }),
             false => Err(self.refused(head.error(&content), &ongoing.link)),
@@ -313,8 +313,8 @@ async fn whole(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {
         } else {
             content.extend_from_slice(&more);
         }
-        if content.len() > LARGEST {
-            return Err(ApiError::Malformed(format!("longer than {LARGEST} bytes").into()));
+        if content.len() > MAX_API_RESPONSE_BYTES {
+            return Err(ApiError::Malformed(format!("longer than {MAX_API_RESPONSE_BYTES} bytes").into()));
         }
     }
     Ok(content)

@@ -22,16 +22,16 @@ pub(super) enum Socket {
 }
 
 /// How long sent data may stay unacknowledged before the kernel closes the connection.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-const CONNECT: Duration = Duration::from_secs(10);
+const API_UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
+const API_SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traffic>) -> io::Result<Socket> {
-    let connected = dialer.connect(&access.url, access.proxy.as_ref(), &access.trusted, CONNECT).await;
+    let connected = dialer.connect(&access.url, access.proxy.as_ref(), &access.trusted, API_SOCKET_TIMEOUT).await;
     let stream = connected.map_err(io::Error::other)?;
     let tcp = stream.tcp();
     // A failure here only makes a dead connection last longer.
     let _ = tcp.set_nodelay(true);
-    let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    let limit = u32::try_from(API_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(tcp, sockopt::TcpUserTimeout, &limit);
     traffic.connected();
     let counted = CountedStream { stream, traffic: Rc::clone(traffic) };

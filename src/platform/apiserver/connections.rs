@@ -22,15 +22,15 @@ pub(super) struct Connections {
     further: RefCell<Vec<Rc<Connector<Exchange>>>>,
 }
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(500);
-const BACKOFF_MOST: Duration = Duration::from_secs(20);
+const FIRST_API_RECONNECT_DELAY: Duration = Duration::from_millis(500);
+const MAX_API_RECONNECT_DELAY: Duration = Duration::from_secs(20);
 /// The longest delay in about the first two minutes, so that the client soon notices a server that is back.
 const BACKOFF_EARLY: Duration = Duration::from_secs(1);
 const EARLY_ATTEMPTS: u32 = 90;
 /// Jitter, so that a fleet does not reconnect all at once.
-const SPREAD: f64 = 0.5;
+const API_RECONNECT_JITTER: f64 = 0.5;
 /// Enough for a thousand watches on a server that accepts 100 requests on a connection.
-const MAX_FURTHER: usize = 10;
+const MAX_FURTHER_API_CONNECTIONS: usize = 10;
 /// Streams of a connection that are used at most, however many the server accepts.
 const MAX_STREAMS: usize = 250;
 /// Streams of a connection to kube-apiserver, until the server's limit is known.
@@ -77,7 +77,7 @@ impl Connections {
         if let Some(known) = further.iter().find(has_room).or_else(|| further.iter().find(is_away)) {
             return Ok(Rc::clone(known));
         }
-        if further.len() >= MAX_FURTHER {
+        if further.len() >= MAX_FURTHER_API_CONNECTIONS {
             return Err(ApiError::Unreachable("all streams to the API server are in use".into()));
         }
         let new = connector(&self.transport);
@@ -89,7 +89,8 @@ impl Connections {
     pub(super) fn max_tenant_streams(&self) -> usize {
         let first = self.first.connected_link();
         let usable = first.map_or(USUAL_STREAMS, |link| link.max_exchanges().min(MAX_STREAMS));
-        max_of_tenants(usable, ConnectionRole::First) + MAX_FURTHER * max_of_tenants(usable, ConnectionRole::Further)
+        max_of_tenants(usable, ConnectionRole::First)
+            + MAX_FURTHER_API_CONNECTIONS * max_of_tenants(usable, ConnectionRole::Further)
     }
 
     /// Closes all connections.
@@ -121,13 +122,13 @@ impl Connections {
 }
 
 fn connector(transport: &Transport) -> Rc<Connector<Exchange>> {
-    let backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
+    let backoff = Backoff::new(FIRST_API_RECONNECT_DELAY, MAX_API_RECONNECT_DELAY);
     // Where bytes are counted, they are not spent on frequent attempts.
     let backoff = match transport.gate.budget() {
         None => backoff.with_early_limit(BACKOFF_EARLY, EARLY_ATTEMPTS),
         Some(_) => backoff,
     };
-    Rc::new(Connector::new(backoff, SPREAD))
+    Rc::new(Connector::new(backoff, API_RECONNECT_JITTER))
 }
 
 fn has_room_for_tenants(link: &Link, role: ConnectionRole) -> bool {

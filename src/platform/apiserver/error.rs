@@ -98,7 +98,7 @@ impl Status {
                 Self { retry_after, ..Self::of_object(code, &status.into()) }
             }
             _ => {
-                let text: String = String::from_utf8_lossy(body).chars().take(LONGEST).collect();
+                let text: String = String::from_utf8_lossy(body).chars().take(MAX_SHOWN_ERROR_CHARS).collect();
                 Self { code, reason: String::new(), message: text.trim().to_owned(), retry_after }
             }
         }
@@ -119,7 +119,7 @@ impl Status {
 }
 
 /// How many characters of an error page to show.
-const LONGEST: usize = 300;
+const MAX_SHOWN_ERROR_CHARS: usize = 300;
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

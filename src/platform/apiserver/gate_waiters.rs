@@ -65,7 +65,8 @@ pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
     loop {
         let (moved, bytes) = (gate.moved.changes(), traffic.bytes());
         let is_quiet = gate.is_quiet();
-        let still = rt::deadline(if is_quiet { SETTLES } else { STALLS }, gate.moved.beyond(moved)).await.is_err();
+        let still =
+            rt::deadline(if is_quiet { IDLE_RANK_TIME } else { STALLS }, gate.moved.beyond(moved)).await.is_err();
         if still && (is_quiet || traffic.bytes() == bytes) {
             return;
         }
@@ -74,6 +75,6 @@ pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
 
 /// A rank counts as finished if no request has arrived for this long: a new pod is processed meanwhile, and requests
 /// what it needs.
-const SETTLES: Duration = Duration::from_millis(250);
+const IDLE_RANK_TIME: Duration = Duration::from_millis(250);
 /// A transfer without a byte for this long counts as finished.
 const STALLS: Duration = Duration::from_secs(30);

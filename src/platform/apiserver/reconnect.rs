@@ -18,22 +18,22 @@ use crate::platform::rt;
 /// A shorter loss of the connection, such as a restart of the server, is not an absence.
 const NOTICED: Duration = Duration::from_secs(5);
 /// Up to this absence the server knows everything within ten seconds of its return.
-const SHORT: Duration = Duration::from_secs(120);
+const SHORT_ABSENCE: Duration = Duration::from_secs(120);
 /// The longest delays after a short absence. Connecting and the requests take the rest of the ten seconds.
 const SHORT_NODE: Duration = Duration::from_secs(1);
 const SHORT_REST: Duration = Duration::from_secs(2);
 /// A server that takes longer to answer counts as overloaded.
-const SLOW: Duration = Duration::from_secs(5);
+const OVERLOADED_RESPONSE_TIME: Duration = Duration::from_secs(5);
 /// A node renews its lease every ten seconds. After the server's return it sends three requests for its Node object and
 /// about seven others. With these delays, late nodes send the first while early nodes send the others, so that a
 /// fleet's request rate at most doubles.
-const NODE: Duration = Duration::from_secs(60);
-const MOST: Duration = Duration::from_secs(150);
+const NODE_SPREAD: Duration = Duration::from_secs(60);
+const MAX_RECONNECT_SPREAD: Duration = Duration::from_secs(150);
 
 /// The longest delays after an absence: of node status, and then of the rest; `None` if it was too short.
 pub(super) fn spread(away: Duration) -> Option<[Duration; 2]> {
-    let grown = away.saturating_sub(SHORT).saturating_mul(2);
-    (away >= NOTICED).then(|| [(grown + SHORT_NODE).min(NODE), (grown + SHORT_REST).min(MOST)])
+    let grown = away.saturating_sub(SHORT_ABSENCE).saturating_mul(2);
+    (away >= NOTICED).then(|| [(grown + SHORT_NODE).min(NODE_SPREAD), (grown + SHORT_REST).min(MAX_RECONNECT_SPREAD)])
 }
 
 /// How often the server has shown that it is overloaded.
@@ -50,7 +50,7 @@ impl Overload {
 
     /// Records how long the server took to answer.
     pub(super) fn answered(&self, after: Duration) {
-        if after > SLOW {
+        if after > OVERLOADED_RESPONSE_TIME {
             self.shows();
         }
     }
@@ -69,7 +69,7 @@ impl ReconnectGuard {
     pub(super) fn begin(gate: &Rc<Gate>, most: [Duration; 2], part: f64) -> Self {
         gate.narrow(Some(Rank::Lease));
         let waits = most.map(|most| most.mul_f64(part));
-        Self { gate: Rc::clone(gate), waits, overloaded: MOST.mul_f64(part) }
+        Self { gate: Rc::clone(gate), waits, overloaded: MAX_RECONNECT_SPREAD.mul_f64(part) }
     }
 
     /// Widens the gate step by step, until everything is admitted.
@@ -130,7 +130,11 @@ mod tests {
                 let begun = rt::now();
                 let lease = async {
                     rt::sleep(Duration::from_millis(100)).await;
-                    overload.answered(if is_overloaded { SLOW * 2 } else { SLOW });
+                    overload.answered(if is_overloaded {
+                        OVERLOADED_RESPONSE_TIME * 2
+                    } else {
+                        OVERLOADED_RESPONSE_TIME
+                    });
                     std::future::pending().await
                 };
                 rt::either(lease, comeback.run(&traffic, &overload)).await;

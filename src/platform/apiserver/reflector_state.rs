@@ -81,17 +81,17 @@ pub(super) enum ReflectorRequest {
 
 /// A shorter watch is followed by a delay: a server or proxy that ends every watch at once would be asked in a busy
 /// loop otherwise (client-go's "very short watch").
-const SHORT: Duration = Duration::from_secs(1);
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 /// Objects per page.
-const PAGE: &str = "250";
+const LIST_PAGE_OBJECTS: &str = "250";
 /// Timeout of a page.
-const LIST: Duration = Duration::from_secs(60);
-const FIRST: Duration = Duration::from_millis(800);
-const MOST: Duration = Duration::from_secs(30);
+const LIST_PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+const FIRST_REFLECTOR_DELAY: Duration = Duration::from_millis(800);
+const MAX_REFLECTOR_DELAY: Duration = Duration::from_secs(30);
 /// Requested duration of a watch in seconds, plus a random part; client-go: 300.
 const WATCH: u64 = 1800;
 /// How long a watch may exceed its requested duration.
-const GRACE: Duration = Duration::from_secs(60);
+const WATCH_GRACE: Duration = Duration::from_secs(60);
 /// Most objects of one list; a node has some hundred pods.
 const MOST_OBJECTS: usize = 100_000;
 /// Most pages of one list; a selector may leave pages empty.
@@ -101,7 +101,7 @@ const MOST_PAGES: u32 = 10_000;
 const ONCE_WITH_BOOKMARK: u64 = 3;
 const ONCE: u64 = 1;
 /// Timeout of the response's head.
-const BEGIN: Duration = Duration::from_secs(30);
+const WATCH_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Reflection {
     pub(super) fn new(collection: Collection) -> Self {
@@ -112,7 +112,7 @@ impl Reflection {
             initial: None,
             pages: 0,
             expired: false,
-            backoff: Backoff::new(FIRST, MOST),
+            backoff: Backoff::new(FIRST_REFLECTOR_DELAY, MAX_REFLECTOR_DELAY),
         }
     }
 
@@ -123,16 +123,16 @@ impl Reflection {
             (true, true) => ONCE_WITH_BOOKMARK,
             (true, false) => ONCE,
         };
-        let limit = Duration::from_secs(seconds) + GRACE;
+        let limit = Duration::from_secs(seconds) + WATCH_GRACE;
         match &self.next {
             Next::Begin if self.begins_with_events() && !once => {
                 let watch = self.watch(seconds).with_query("sendInitialEvents", "true");
                 let watch = watch.with_query("resourceVersionMatch", "NotOlderThan");
                 ReflectorRequest::Watch { request: watch.with_query("allowWatchBookmarks", "true"), limit }
             }
-            Next::Begin => ReflectorRequest::List(self.list().with_query("limit", PAGE)),
+            Next::Begin => ReflectorRequest::List(self.list().with_query("limit", LIST_PAGE_OBJECTS)),
             Next::Continue(mark) => {
-                ReflectorRequest::List(self.list().with_query("limit", PAGE).with_query("continue", mark))
+                ReflectorRequest::List(self.list().with_query("limit", LIST_PAGE_OBJECTS).with_query("continue", mark))
             }
             Next::Watch(version) => {
                 let watch = self.watch(seconds).with_query("resourceVersion", version);
@@ -159,12 +159,12 @@ impl Reflection {
     }
 
     fn list(&self) -> Request {
-        self.selected().for_much().within(LIST).ranked(self.collection.rank)
+        self.selected().for_much().within(LIST_PAGE_TIMEOUT).ranked(self.collection.rank)
     }
 
     fn watch(&self, seconds: u64) -> Request {
         let watch = self.selected().with_query("watch", "1").with_query("timeoutSeconds", &seconds.to_string());
-        watch.within(BEGIN).ranked(self.collection.rank)
+        watch.within(WATCH_RESPONSE_TIMEOUT).ranked(self.collection.rank)
     }
 
     /// Handles a page. Returns the complete list after the last one.
@@ -256,7 +256,7 @@ impl Reflection {
     }
 
     fn next_watch(&mut self, lasted: Duration) -> Duration {
-        if lasted < SHORT {
+        if lasted < MIN_WATCH_DURATION {
             return self.backoff.next_wait();
         }
         Duration::ZERO
@@ -265,7 +265,7 @@ impl Reflection {
     /// Handles a failed request or watch that `lasted` this long. Returns the delay before the next request.
     pub(super) fn failed(&mut self, error: &ApiError, lasted: Duration) -> Duration {
         let initial = self.initial.take().is_some();
-        self.expired &= lasted < SHORT;
+        self.expired &= lasted < MIN_WATCH_DURATION;
         if error.is_expired() {
             let was_asked_anew = self.next == Next::Begin;
             self.next = Next::Begin;

@@ -44,7 +44,7 @@ pub(crate) enum Patch {
 }
 
 /// The default limit (kubelet: that of lease requests).
-const LIMIT: Duration = Duration::from_secs(10);
+const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Request {
     pub(crate) fn get(path: impl Into<String>) -> Self {
@@ -75,7 +75,7 @@ impl Request {
             content,
             accept: "application/json",
             accepts_gzip: false,
-            limit: LIMIT,
+            limit: DEFAULT_REQUEST_TIMEOUT,
             rank: Rank::Intent,
             requester: Requester::Node,
             waits: true,

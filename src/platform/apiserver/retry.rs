@@ -10,9 +10,9 @@ use crate::platform::apiserver::ApiError;
 /// follows after it plus jitter, so that a fleet does not return all at once.
 pub(super) fn wait(error: &ApiError, idempotent: bool, tries: u32, left: Duration, random: u32) -> Option<Duration> {
     let wait = match error {
-        ApiError::NeverSent if tries < TRIES => Duration::ZERO,
+        ApiError::NeverSent if tries < MAX_REQUEST_TRIES => Duration::ZERO,
         ApiError::Lost(_) if idempotent && tries < 2 => Duration::ZERO,
-        ApiError::Refused(status) if error.is_retryable() && tries < TRIES => {
+        ApiError::Refused(status) if error.is_retryable() && tries < MAX_REQUEST_TRIES => {
             crate::types::time::jitter(status.retry_after?, 0.5, random)
         }
         _ => return None,
@@ -21,7 +21,7 @@ pub(super) fn wait(error: &ApiError, idempotent: bool, tries: u32, left: Duratio
 }
 
 /// In total (client-go: ten retries).
-const TRIES: u32 = 10;
+const MAX_REQUEST_TRIES: u32 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -46,7 +46,7 @@ mod tests {
             assert_eq!(wait(&refused(code, None), true, 1, LEFT, 0), None);
         }
         assert_eq!(wait(&refused(404, Some(1)), true, 1, LEFT, 0), None);
-        assert_eq!(wait(&refused(429, Some(1)), true, TRIES, LEFT, 0), None);
+        assert_eq!(wait(&refused(429, Some(1)), true, MAX_REQUEST_TRIES, LEFT, 0), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::Access;
-use super::client::{LARGEST, in_time};
+use super::client::{MAX_API_RESPONSE_BYTES, in_time};
 use super::transport::{caller, unreachable};
 use super::{ApiError, ApiResponse, Request, Status};
 use crate::platform::net::{Dialer, FetchRequest, FetchTls, GetError, Headers, Purpose, Url};
@@ -36,8 +36,8 @@ impl SingleRequests {
     async fn send_once(&self, request: &Request, left: Duration) -> Result<ApiResponse, ApiError> {
         let fetched =
             self.dialer.fetch(self.fetch_request(request, left)).await.map_err(|error| self.failed(&error))?;
-        if fetched.body.len() > LARGEST {
-            return Err(ApiError::Malformed(format!("longer than {LARGEST} bytes").into()));
+        if fetched.body.len() > MAX_API_RESPONSE_BYTES {
+            return Err(ApiError::Malformed(format!("longer than {MAX_API_RESPONSE_BYTES} bytes").into()));
         }
         if (200..300).contains(&fetched.status) {
             return Ok(ApiResponse::of(fetched.body));
@@ -70,7 +70,7 @@ impl SingleRequests {
             tls,
             proxy: self.access.proxy.clone(),
             limit,
-            most: LARGEST + 1,
+            most: MAX_API_RESPONSE_BYTES + 1,
             follows: false,
         }
     }

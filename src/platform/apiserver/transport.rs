@@ -50,7 +50,7 @@ pub(super) enum ConnectionRole {
 }
 
 /// From resolving the server's name to its first bytes.
-const CONNECT: Duration = Duration::from_secs(15);
+const API_CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// A further connection that was silent for so long is asked for a sign of life, or closed if it has no requests
 /// (client-go: `ReadIdleTimeout`).
 const SILENT: Duration = Duration::from_secs(30);
@@ -120,7 +120,7 @@ impl Transport {
         };
         // In TLS 1.3 the server rejects a client certificate only in its first bytes after the handshake.
         let silent = |cause| unreachable(&access, &ended(&cause));
-        let lives = live(connector, attempt, caller(&access), socket, CONNECT, silent);
+        let lives = live(connector, attempt, caller(&access), socket, API_CONNECT_TIMEOUT, silent);
         match role {
             ConnectionRole::First => {
                 rt::either(lives, self.come_back()).await;
@@ -168,7 +168,7 @@ impl Transport {
             // The address may belong to another cluster.
             self.begin_history();
         }
-        let socket = rt::deadline(CONNECT, connect(&self.dialer, &access, &self.traffic)).await;
+        let socket = rt::deadline(API_CONNECT_TIMEOUT, connect(&self.dialer, &access, &self.traffic)).await;
         let socket = match socket {
             Ok(Ok(socket)) => Ok(socket),
             Ok(Err(error)) => Err(unreachable(&access, &ErrorChain(&error))),

@@ -21,7 +21,7 @@ pub(super) struct Lines {
 }
 
 /// Upper bound on a line; etcd accepts objects up to 1.5 MiB.
-const LONGEST: usize = 8 << 20;
+const MAX_WATCH_LINE_BYTES: usize = 8 << 20;
 
 impl Lines {
     pub(super) fn receive(&mut self, bytes: Vec<u8>) {
@@ -36,7 +36,7 @@ impl Lines {
     pub(super) fn next(&mut self) -> Result<Option<WatchEvent>, ApiError> {
         loop {
             let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
-                return match self.unread.len() > LONGEST {
+                return match self.unread.len() > MAX_WATCH_LINE_BYTES {
                     true => Err(ApiError::Malformed("watch line too long".into())),
                     false => Ok(None),
                 };

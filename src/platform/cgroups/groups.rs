@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::CgroupError;
 use super::name::{CgroupName, directory};
-use super::systemd::{SOCKET, Systemd};
+use super::systemd::{SYSTEMD_SOCKET, Systemd};
 use super::tree::Tree;
 use super::values::Values;
 use crate::platform::config::CgroupDriver;
@@ -20,7 +20,7 @@ pub(crate) struct Groups {
 impl Groups {
     /// `root` is the mount point of the hierarchy.
     pub(crate) fn new(root: &Path) -> Self {
-        Self { tree: Tree::new(root), systemd: PathBuf::from(SOCKET) }
+        Self { tree: Tree::new(root), systemd: PathBuf::from(SYSTEMD_SOCKET) }
     }
 
     /// Creates the group if needed and sets its values.

@@ -27,7 +27,7 @@ impl CgroupName {
 
     pub(crate) fn pod(root: &str, qos: QosClass, uid: &PodUid) -> Self {
         let mut name = Self::class(root, qos);
-        name.0.push([POD, uid.as_str()].concat());
+        name.0.push([POD_CGROUP_PREFIX, uid.as_str()].concat());
         name
     }
 
@@ -82,18 +82,18 @@ pub(crate) fn directory(path: &str) -> &str {
 /// Whether a directory in the cgroup of `class` belongs to a pod.
 pub(crate) fn is_pod(class: &CgroupName, driver: CgroupDriver, directory: &str) -> bool {
     match driver {
-        CgroupDriver::Cgroupfs => directory.strip_prefix(POD).is_some_and(|uid| !uid.is_empty()),
+        CgroupDriver::Cgroupfs => directory.strip_prefix(POD_CGROUP_PREFIX).is_some_and(|uid| !uid.is_empty()),
         CgroupDriver::Systemd => {
             let unit = class.unit();
             let above = unit.strip_suffix(SLICE).unwrap_or(&unit);
             let own = directory.strip_prefix(above).and_then(|rest| rest.strip_prefix('-'));
-            own.is_some_and(|own| own.starts_with(POD) && own.ends_with(SLICE))
+            own.is_some_and(|own| own.starts_with(POD_CGROUP_PREFIX) && own.ends_with(SLICE))
         }
     }
 }
 
 const KUBEPODS: &str = "kubepods";
-const POD: &str = "pod";
+const POD_CGROUP_PREFIX: &str = "pod";
 const SLICE: &str = ".slice";
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use crate::platform::dbus::{CallError, Connection};
 use crate::platform::rt;
 use crate::protocol::dbus::{Body, Call, Value, Variant};
 
-pub(super) const SOCKET: &str = "/run/systemd/private";
+pub(super) const SYSTEMD_SOCKET: &str = "/run/systemd/private";
 /// For one call, which takes systemd milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SYSTEMD_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For one job, including other jobs that systemd runs before it.
 const LONGEST_JOB: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ pub(super) struct Systemd {
 
 impl Systemd {
     pub(super) fn connect(socket: &Path) -> io::Result<Self> {
-        let mut systemd = Self { connection: Connection::with_peer(socket, PATIENCE)? };
+        let mut systemd = Self { connection: Connection::with_peer(socket, SYSTEMD_CALL_TIMEOUT)? };
         // Without it systemd sends no JobRemoved signals.
         systemd.call("Subscribe", "", &Body::default())?;
         Ok(systemd)

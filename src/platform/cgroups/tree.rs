@@ -23,11 +23,11 @@ pub(crate) struct Tree {
 }
 
 /// The controllers that pods need. Those that the machine lacks are skipped.
-const WANTED: [&str; 5] = ["cpu", "cpuset", "memory", "hugetlb", "pids"];
+const POD_CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "memory", "hugetlb", "pids"];
 /// How long killed processes may take to exit.
 const DYING: Duration = Duration::from_secs(5);
 /// How often to empty a group that fills again.
-const ROUNDS: usize = 3;
+const MAX_KILL_ROUNDS: usize = 3;
 
 impl Tree {
     pub(crate) fn new(root: &Path) -> Self {
@@ -117,7 +117,7 @@ impl Tree {
     pub(crate) fn remove(&self, path: &str) -> Result<usize, CgroupError> {
         let group = self.at(path);
         let mut killed = 0;
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_KILL_ROUNDS {
             match remove_directories(&group) {
                 Ok(()) => return Ok(killed),
                 Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => killed += empty(&group)?,
@@ -141,7 +141,7 @@ fn enable(group: &Path) -> Result<(), CgroupError> {
     };
     let (available, enabled) = (read("cgroup.controllers")?, read("cgroup.subtree_control")?);
     let has = |list: &str, controller: &str| list.split_whitespace().any(|one| one == controller);
-    for controller in WANTED {
+    for controller in POD_CONTROLLERS {
         if has(&available, controller) && !has(&enabled, controller) {
             write(&group.join("cgroup.subtree_control"), &["+", controller].concat())?;
         }

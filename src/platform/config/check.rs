@@ -262,8 +262,8 @@ fn shown(value: &Value) -> String {
         Value::Null => "nothing".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Number(value) => value.to_string(),
-        Value::String(text) if text.chars().count() > SHOWN => {
-            format!("{:?}", text.chars().take(SHOWN).chain("...".chars()).collect::<String>())
+        Value::String(text) if text.chars().count() > MAX_SHOWN_VALUE_CHARS => {
+            format!("{:?}", text.chars().take(MAX_SHOWN_VALUE_CHARS).chain("...".chars()).collect::<String>())
         }
         Value::String(text) => format!("{text:?}"),
         Value::Array(_) => "a list".to_owned(),
@@ -272,7 +272,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// How many characters of a wrong value an error repeats.
-const SHOWN: usize = 60;
+const MAX_SHOWN_VALUE_CHARS: usize = 60;
 
 /// Whether a value equals the default behaviour, so that ignoring it needs no warning.
 pub(super) fn asks_nothing(kind: &Kind, value: &Value) -> bool {

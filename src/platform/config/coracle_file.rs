@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Error;
 use super::check::{Problem, check_fields};
 use super::device_rules::{DeviceRule, device_rules};
-use super::fields::{Fields, LEAST_BYTES};
+use super::fields::{Fields, MIN_DAY_BUDGET_BYTES};
 use super::file::{one, read_bytes};
 use super::image_fetch::{self, FetchSettings, time_windows};
 use super::schema::CORACLE_FILE;
@@ -113,7 +113,7 @@ fn settings(document: &Value) -> Result<SyncSettings, Problem> {
         _ => SyncMode::Watch,
     };
     let bytes_per_day = fields.bytes("sync.bytesPerDay");
-    if bytes_per_day.is_some_and(|bytes| bytes < LEAST_BYTES) {
+    if bytes_per_day.is_some_and(|bytes| bytes < MIN_DAY_BUDGET_BYTES) {
         return Err(problem("sync.bytesPerDay", "expected at least 64Ki: a connection alone takes some kilobytes"));
     }
     let includes_images = fields.bool("sync.includesImages").unwrap_or_default();

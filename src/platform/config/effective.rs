@@ -77,7 +77,7 @@ impl Default for Config {
     /// The kubelet's defaults, except for the manifest directory, which the kubelet leaves unset.
     fn default() -> Self {
         Self {
-            root_dir: PathBuf::from(ROOT_DIR),
+            root_dir: PathBuf::from(DEFAULT_ROOT_DIR),
             process: ProcessSettings::default(),
             health: HealthSettings::default(),
             node: NodeIdentity::default(),
@@ -103,7 +103,7 @@ impl Default for Config {
     }
 }
 
-const ROOT_DIR: &str = "/var/lib/kubelet";
+const DEFAULT_ROOT_DIR: &str = "/var/lib/kubelet";
 
 impl Config {
     /// Combines the checked `fields` of files and flags with the settings that exist only as flags.
@@ -111,7 +111,7 @@ impl Config {
     /// As in the kubelet, a zero or an empty string means "the default" wherever it can mean nothing else.
     pub(super) fn new(given: &FlagValues, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
         let fields = &Fields(fields);
-        let root_dir = given.root_dir.clone().unwrap_or_else(|| PathBuf::from(ROOT_DIR));
+        let root_dir = given.root_dir.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_ROOT_DIR));
         let cluster = cluster::read(fields, given)?;
         let identity = identity::read(fields, given, &root_dir)?;
         let static_pods = static_pods::read(fields, given)?;

@@ -42,7 +42,7 @@ pub(crate) struct FeatureGates {
 /// - `.`: nothing here depends on it.
 const GATES: &str = include_str!("feature_gates.txt");
 
-const FIELD: &str = "featureGates";
+const FEATURE_GATES_FIELD: &str = "featureGates";
 
 impl FeatureGates {
     pub(crate) fn is_on(&self, gate: Gate) -> bool {
@@ -51,7 +51,7 @@ impl FeatureGates {
 
     /// Reads the gates, and adds a warning for each that upstream will remove.
     pub(super) fn read(fields: &Fields<'_>, warnings: &mut Vec<String>) -> Result<Self, Problem> {
-        let given = fields.at(FIELD).and_then(Value::as_object);
+        let given = fields.at(FEATURE_GATES_FIELD).and_then(Value::as_object);
         let mut gates = Self::default();
         for (name, value) in given.into_iter().flatten() {
             gates.set(name, value.as_bool() == Some(true), warnings)?;
@@ -61,7 +61,7 @@ impl FeatureGates {
     }
 
     fn set(&mut self, name: &str, on: bool, warnings: &mut Vec<String>) -> Result<(), Problem> {
-        let refused = |why: &str| Err(conflict(&format!("{FIELD}.{name}"), why.to_owned()));
+        let refused = |why: &str| Err(conflict(&format!("{FEATURE_GATES_FIELD}.{name}"), why.to_owned()));
         if let ("AllAlpha" | "AllBeta", wanted) = (name, on) {
             let is_default = name == "AllAlpha" && !wanted;
             return if is_default { Ok(()) } else { refused("not supported: name each gate instead") };
@@ -69,7 +69,10 @@ impl FeatureGates {
         let Some((stage, is_on, standing)) = known(name) else {
             let names = || GATES.lines().filter_map(|line| line.get(4..));
             let meant = nearest(name, names()).map(|meant| format!(" (did you mean {meant}?)"));
-            return Err(conflict(FIELD, format!("unrecognized feature gate: {name}{}", meant.unwrap_or_default())));
+            return Err(conflict(
+                FEATURE_GATES_FIELD,
+                format!("unrecognized feature gate: {name}{}", meant.unwrap_or_default()),
+            ));
         };
         match standing {
             'L' if on != is_on => {

@@ -8,7 +8,7 @@ use super::duration;
 use crate::types::api::{CPU, EPHEMERAL_STORAGE, MEMORY, Quantity, ResourceList};
 
 /// The least budget of a day.
-pub(super) const LEAST_BYTES: u64 = 64 << 10;
+pub(super) const MIN_DAY_BUDGET_BYTES: u64 = 64 << 10;
 
 /// A checked document.
 pub(super) struct Fields<'a>(pub(super) &'a Map<String, Value>);
@@ -58,7 +58,7 @@ impl<'a> Fields<'a> {
 
     /// A period of at least a second.
     pub(super) fn period(&self, path: &str) -> Option<Duration> {
-        self.duration(path).map(|period| period.max(LEAST_PERIOD))
+        self.duration(path).map(|period| period.max(MIN_CONFIGURED_PERIOD))
     }
 
     /// Quantities of reservable resources; numbers are read as their text.
@@ -79,4 +79,4 @@ impl<'a> Fields<'a> {
 }
 
 /// A shorter period would keep the CPU busy.
-const LEAST_PERIOD: Duration = Duration::from_secs(1);
+const MIN_CONFIGURED_PERIOD: Duration = Duration::from_secs(1);

@@ -49,8 +49,8 @@ pub(super) fn one(documents: Vec<Document>, kind: &str) -> Result<Document, Prob
 
 pub(super) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > MOST_BYTES) {
+    File::open(path)?.take(MAX_CONFIG_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_CONFIG_FILE_BYTES) {
         return Err(io::Error::other("larger than 1 MiB"));
     }
     Ok(bytes)
@@ -110,6 +110,6 @@ pub(super) fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) 
     }
 }
 
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_CONFIG_FILE_BYTES: u64 = 1 << 20;
 /// Most levels of directories below `--config-dir`.
 const MOST_LEVELS: u32 = 16;

@@ -191,12 +191,12 @@ impl FlagValues {
     }
 
     pub(super) fn add_taints(&mut self, text: &str) -> Result<(), String> {
-        set(&mut self.fields, taints::PATH, taints::parse(text)?);
+        set(&mut self.fields, taints::REGISTER_WITH_TAINTS_FIELD, taints::parse(text)?);
         Ok(())
     }
 
     pub(super) fn add_reserved_memory(&mut self, text: &str) -> Result<(), String> {
-        set(&mut self.fields, managers::RESERVED_MEMORY, managers::parse_reserved_memory(text)?);
+        set(&mut self.fields, managers::RESERVED_MEMORY_FIELD, managers::parse_reserved_memory(text)?);
         Ok(())
     }
 }

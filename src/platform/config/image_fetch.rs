@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::check::Problem;
-use super::fields::{Fields, LEAST_BYTES};
+use super::fields::{Fields, MIN_DAY_BUDGET_BYTES};
 use crate::types::time_windows::TimeWindow;
 
 /// Who fetches images from registries, when, and how much data that may use.
@@ -43,7 +43,7 @@ impl Default for FetchSettings {
 }
 
 const LEAST_RATE: u64 = 1 << 10;
-const MOST_PEERS: usize = 64;
+const MAX_CONFIGURED_PEERS: usize = 64;
 const KUBELET_PORT: u16 = 10250;
 
 /// The schema has been checked.
@@ -60,7 +60,7 @@ pub(super) fn read(document: &Value) -> Result<FetchSettings, Problem> {
         return Err(problem("images.windows", "expected times such as \"01:00-03:00\", found none"));
     }
     settings.bytes_per_day = fields.bytes("images.bytesPerDay");
-    if settings.bytes_per_day.is_some_and(|bytes| bytes < LEAST_BYTES) {
+    if settings.bytes_per_day.is_some_and(|bytes| bytes < MIN_DAY_BUDGET_BYTES) {
         return Err(problem("images.bytesPerDay", "expected at least 64Ki"));
     }
     settings.bytes_per_second = fields.bytes("images.bytesPerSecond");
@@ -83,9 +83,9 @@ pub(super) fn read(document: &Value) -> Result<FetchSettings, Problem> {
 fn peers(fields: &Fields<'_>) -> Result<Vec<String>, Problem> {
     let texts = fields.at("images.peers").and_then(Value::as_array).into_iter().flatten();
     let parse = |(index, text): (usize, &Value)| {
-        text.as_str().filter(|_| index < MOST_PEERS).and_then(peer).ok_or_else(|| Problem {
+        text.as_str().filter(|_| index < MAX_CONFIGURED_PEERS).and_then(peer).ok_or_else(|| Problem {
             path: format!("images.peers[{index}]"),
-            fault: format!("expected host or host:port, of at most {MOST_PEERS} peers, found {text}"),
+            fault: format!("expected host or host:port, of at most {MAX_CONFIGURED_PEERS} peers, found {text}"),
         })
     };
     texts.enumerate().map(parse).collect()
@@ -162,7 +162,7 @@ mod tests {
         let images = json!({"fetch": "resumable", "share": true, "peers": ["a", "b:1"]});
         let settings = read(&json!({"images": images})).unwrap();
         assert_eq!((settings.shares, settings.peers), (true, vec!["a:10250".to_owned(), "b:1".to_owned()]));
-        let many = json!({"images": {"fetch": "resumable", "peers": vec!["a"; MOST_PEERS + 1]}});
+        let many = json!({"images": {"fetch": "resumable", "peers": vec!["a"; MAX_CONFIGURED_PEERS + 1]}});
         assert!(read(&many).unwrap_err().to_string().starts_with("images.peers[64]: "));
     }
 

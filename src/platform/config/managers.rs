@@ -59,12 +59,12 @@ pub(crate) enum TopologyPolicy {
 }
 
 /// The lowest value allowed.
-const MOST_NODES: usize = 8;
+const MIN_MAX_NUMA_NODES: usize = 8;
 const OPTIONS: &str = "cpuManagerPolicyOptions";
 const ACROSS_NODES: &str = "distribute-cpus-across-numa";
 const BY_CACHE: &str = "prefer-align-cpus-by-uncorecache";
-const RESERVED: &str = "reservedSystemCPUs";
-pub(super) const RESERVED_MEMORY: &str = "reservedMemory";
+const RESERVED_CPUS_FIELD: &str = "reservedSystemCPUs";
+pub(super) const RESERVED_MEMORY_FIELD: &str = "reservedMemory";
 
 /// CPUs that are reserved by number replace the CPUs in `reserved`.
 pub(super) fn read(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<Managers, Problem> {
@@ -93,10 +93,10 @@ pub(super) fn read(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<M
 }
 
 fn reserved_cpus(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<CpuSet, Problem> {
-    let Some(cpus) = fields.text(RESERVED).and_then(CpuSet::parse) else { return Ok(CpuSet::default()) };
+    let Some(cpus) = fields.text(RESERVED_CPUS_FIELD).and_then(CpuSet::parse) else { return Ok(CpuSet::default()) };
     for (path, group) in reserved.groups() {
         if !group.is_empty() {
-            return Err(conflict(RESERVED, format!("must not be set with {path}")));
+            return Err(conflict(RESERVED_CPUS_FIELD, format!("must not be set with {path}")));
         }
     }
     let count = i64::try_from(cpus.len()).unwrap_or(i64::MAX);
@@ -107,7 +107,7 @@ fn reserved_cpus(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<Cpu
 
 fn reserved_memory(fields: &Fields<'_>) -> Result<Vec<(u32, String, u64)>, Problem> {
     let mut reserved: Vec<(u32, String, u64)> = Vec::new();
-    for one in fields.at(RESERVED_MEMORY).and_then(Value::as_array).into_iter().flatten() {
+    for one in fields.at(RESERVED_MEMORY_FIELD).and_then(Value::as_array).into_iter().flatten() {
         let node = one.get("numaNode").and_then(Value::as_u64).unwrap_or(0);
         let node = u32::try_from(node).unwrap_or(u32::MAX);
         for (kind, size) in one.get("limits").and_then(Value::as_object).into_iter().flatten() {
@@ -124,7 +124,7 @@ fn reserved_memory(fields: &Fields<'_>) -> Result<Vec<(u32, String, u64)>, Probl
                 reserved.push((node, kind.clone(), size));
                 continue;
             };
-            return Err(conflict(RESERVED_MEMORY, fault));
+            return Err(conflict(RESERVED_MEMORY_FIELD, fault));
         }
     }
     Ok(reserved)
@@ -157,10 +157,10 @@ fn topology(fields: &Fields<'_>) -> Result<Option<TopologyManager>, Problem> {
         Some("single-numa-node") => TopologyPolicy::SingleNumaNode,
         _ => return Ok(None),
     };
-    let most = fields.text(MOST).map(|most| most.parse().ok().filter(|most| *most >= MOST_NODES).ok_or(most));
-    let most_nodes = most.unwrap_or(Ok(MOST_NODES));
-    let most_nodes =
-        most_nodes.map_err(|found| conflict(MOST, format!("expected a number from {MOST_NODES}, found {found:?}")))?;
+    let most = fields.text(MOST).map(|most| most.parse().ok().filter(|most| *most >= MIN_MAX_NUMA_NODES).ok_or(most));
+    let most_nodes = most.unwrap_or(Ok(MIN_MAX_NUMA_NODES));
+    let most_nodes = most_nodes
+        .map_err(|found| conflict(MOST, format!("expected a number from {MIN_MAX_NUMA_NODES}, found {found:?}")))?;
     let pod_scope = fields.text("topologyManagerScope") == Some("pod");
     let closest_nodes = fields.text(CLOSEST).and_then(go_bool) == Some(true);
     Ok(Some(TopologyManager { policy, pod_scope, most_nodes, closest_nodes }))

@@ -92,18 +92,18 @@ pub(super) const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "
 /// The file of `--coracle-config`.
 pub(super) const CORACLE_FILE: &[Field] = &[
     used("sync", Kind::Object(SYNC)),
-    used("images", Kind::Object(IMAGES)),
-    used("devices", Kind::List(&Kind::Object(DEVICE))),
+    used("images", Kind::Object(IMAGE_FETCH)),
+    used("devices", Kind::List(&Kind::Object(DEVICE_RULE))),
 ];
 
-const DEVICE: &[Field] = &[
+const DEVICE_RULE: &[Field] = &[
     used("resource", Kind::Text),
     used("paths", TEXTS),
     used("permissions", Kind::Text),
     used("attributes", Kind::Map(&Kind::Attribute)),
 ];
 
-const IMAGES: &[Field] = &[
+const IMAGE_FETCH: &[Field] = &[
     used("fetch", Kind::Word(&["runtime", "resumable"])),
     used("hostsDirectory", Kind::Path),
     used("windows", TEXTS),

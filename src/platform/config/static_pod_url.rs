@@ -28,7 +28,7 @@ pub(crate) struct PodUrl {
 }
 
 const URL: &str = "staticPodURL";
-const HEADERS: &str = "staticPodURLHeader";
+const STATIC_POD_URL_HEADER_FIELD: &str = "staticPodURLHeader";
 const EVERY: Duration = Duration::from_secs(20);
 
 pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<PodUrl>, Problem> {
@@ -53,19 +53,22 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<Pod
         return Err(conflict(URL, fault));
     }
     let mut headers = Vec::new();
-    for (name, values) in fields.at(HEADERS).and_then(Value::as_object).into_iter().flatten() {
+    for (name, values) in fields.at(STATIC_POD_URL_HEADER_FIELD).and_then(Value::as_object).into_iter().flatten() {
         let values = values.as_array().into_iter().flatten().filter_map(Value::as_str);
         headers.extend(values.map(|value| (name.clone(), value.to_owned())));
     }
     if let Some((name, _)) = headers.iter().find(|(name, value)| !is_header(name, value)) {
-        return Err(conflict(&format!("{HEADERS}.{name}"), "expected the name and the value of a header".to_owned()));
+        return Err(conflict(
+            &format!("{STATIC_POD_URL_HEADER_FIELD}.{name}"),
+            "expected the name and the value of a header".to_owned(),
+        ));
     }
     let mut every = EVERY;
     fields.replace("httpCheckFrequency", Fields::period, &mut every);
     Ok(Some(PodUrl {
         url: url.to_owned(),
         headers,
-        every: every.max(LEAST),
+        every: every.max(MIN_URL_POLL_INTERVAL),
         authorities: given.manifest_url_ca_file.clone(),
         public_key: given.manifest_public_key.clone(),
         plain_signatures: given.manifest_plain_signatures,
@@ -73,7 +76,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<Pod
 }
 
 /// The minimum polling interval.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_URL_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 fn is_header(name: &str, value: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -82,7 +85,7 @@ fn is_header(name: &str, value: &str) -> bool {
 
 /// Adds the headers of `--manifest-url-header`: `name:value`, separated by commas.
 pub(super) fn add_headers(fields: &mut Map<String, Value>, text: &str) -> Result<(), String> {
-    let all = fields.entry(HEADERS).or_insert_with(|| json!({}));
+    let all = fields.entry(STATIC_POD_URL_HEADER_FIELD).or_insert_with(|| json!({}));
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {
         let Some((name, value)) = part.split_once(':') else {
             return Err(format!("expected NAME:VALUE,..., found {part:?}"));

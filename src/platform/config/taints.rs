@@ -9,7 +9,7 @@ use crate::types::api::Taint;
 use crate::types::api::validation::names::{is_label_value, is_qualified_name};
 
 /// The field in configuration files.
-pub(super) const PATH: &str = "registerWithTaints";
+pub(super) const REGISTER_WITH_TAINTS_FIELD: &str = "registerWithTaints";
 
 /// Converts `key=value:effect,key:effect` to the form of a file. The check of the fields finds invalid values.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
@@ -19,10 +19,10 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
         is_taint(key, value, effect).then(|| json!({ "key": key, "value": value, "effect": effect }))
     };
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    parts.map(|part| one(part).ok_or_else(|| format!("expected {WANTED}, found {part:?}"))).collect()
+    parts.map(|part| one(part).ok_or_else(|| format!("expected {EXPECTED_TAINTS}, found {part:?}"))).collect()
 }
 
-const WANTED: &str = "taints such as key=value:NoSchedule or key:NoExecute";
+const EXPECTED_TAINTS: &str = "taints such as key=value:NoSchedule or key:NoExecute";
 
 fn is_taint(key: &str, value: &str, effect: &str) -> bool {
     is_qualified_name(key) && is_label_value(value) && TAINT_EFFECTS.contains(&effect)
@@ -31,13 +31,19 @@ fn is_taint(key: &str, value: &str, effect: &str) -> bool {
 /// The taints from files and flags.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
     let mut taints: Vec<Taint> = Vec::new();
-    let given = fields.at(PATH).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    let given = fields
+        .at(REGISTER_WITH_TAINTS_FIELD)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object);
     for (index, given) in given.enumerate() {
         let text = |name| given.get(name).and_then(Value::as_str).unwrap_or_default();
-        let wrong = |field, fault: String| Err(conflict(&format!("{PATH}[{index}]{field}"), fault));
+        let wrong =
+            |field, fault: String| Err(conflict(&format!("{REGISTER_WITH_TAINTS_FIELD}[{index}]{field}"), fault));
         let [key, value, effect] = ["key", "value", "effect"].map(text);
         if !is_taint(key, value, effect) {
-            return wrong("", format!("expected {WANTED}, found {}", written(given)));
+            return wrong("", format!("expected {EXPECTED_TAINTS}, found {}", written(given)));
         }
         if given.get("timeAdded").is_some_and(|time| !time.is_null()) {
             return wrong(".timeAdded", "expected nothing: the API server's own".to_owned());
@@ -72,13 +78,13 @@ mod tests {
         assert_eq!(parsed, expected);
         assert_eq!(parse(""), Ok(json!([])));
         for text in ["a", "a=b", ":NoSchedule", "a b:NoSchedule", "a=b=c:NoSchedule", "a:Never", "a=b:NoSchedule:x"] {
-            assert_eq!(parse(text), Err(format!("expected {WANTED}, found {text:?}")));
+            assert_eq!(parse(text), Err(format!("expected {EXPECTED_TAINTS}, found {text:?}")));
         }
     }
 
     #[track_caller]
     fn refused(taints: Value) -> String {
-        let fields = json!({ PATH: taints });
+        let fields = json!({ REGISTER_WITH_TAINTS_FIELD: taints });
         read(&Fields(fields.as_object().unwrap())).unwrap_err().to_string()
     }
 

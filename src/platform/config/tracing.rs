@@ -21,14 +21,15 @@ pub(crate) enum TraceEndpoint {
     Unix(PathBuf),
 }
 
-const FIELD: &str = "tracing.endpoint";
+const TRACING_ENDPOINT_FIELD: &str = "tracing.endpoint";
 /// Upstream's default.
-const LOCAL: &str = "localhost:4317";
+const DEFAULT_COLLECTOR: &str = "localhost:4317";
 
 /// `None` without a sampling rate.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Option<TracingSettings>, Problem> {
-    let given = fields.text(FIELD).filter(|endpoint| !endpoint.is_empty()).unwrap_or(LOCAL);
-    let wanted = || conflict(FIELD, format!("expected HOST:PORT or unix:///PATH, found {given:?}"));
+    let given =
+        fields.text(TRACING_ENDPOINT_FIELD).filter(|endpoint| !endpoint.is_empty()).unwrap_or(DEFAULT_COLLECTOR);
+    let wanted = || conflict(TRACING_ENDPOINT_FIELD, format!("expected HOST:PORT or unix:///PATH, found {given:?}"));
     let endpoint = parse(given).ok_or_else(wanted)?;
     let per_million = fields.int("tracing.samplingRatePerMillion").and_then(|rate| u32::try_from(rate).ok());
     Ok(per_million.filter(|rate| *rate > 0).map(|per_million| TracingSettings { endpoint, per_million }))

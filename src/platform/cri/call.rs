@@ -76,7 +76,7 @@ fn decoded<M: Message + Default>(
 /// Counts the call under upstream's name for it.
 pub(super) fn note(path: &'static str, begun: Instant, is_good: bool) {
     let method = path.rsplit('/').next().unwrap_or(path);
-    let known = OPERATIONS.iter().find(|(name, _)| *name == method);
+    let known = CRI_OPERATION_NAMES.iter().find(|(name, _)| *name == method);
     let operation = known.map_or(method, |(_, operation)| operation);
     metrics::count(Count::RuntimeOperations, &[operation]);
     metrics::took(Timed::RuntimeOperations, &[operation], rt::elapsed(begun));
@@ -86,7 +86,7 @@ pub(super) fn note(path: &'static str, begun: Instant, is_good: bool) {
 }
 
 /// Upstream's names (`instrumented_services.go`).
-const OPERATIONS: [(&str, &str); 27] = [
+const CRI_OPERATION_NAMES: [(&str, &str); 27] = [
     ("ContainerStats", "container_stats"),
     ("ContainerStatus", "container_status"),
     ("CreateContainer", "create_container"),

@@ -25,7 +25,7 @@ const EXECS: usize = 96;
 const EXECS_OF_ONE: usize = 4;
 
 /// Bytes kept of each output of a command. Upstream keeps as much of a probe's output.
-const OUTPUT: usize = 10 * 1024;
+const MAX_EXEC_OUTPUT_BYTES: usize = 10 * 1024;
 
 /// Expands to a method's path.
 macro_rules! path {
@@ -290,7 +290,7 @@ impl RuntimeService {
 
 /// Commands in containers, and the addresses to stream them from.
 impl RuntimeService {
-    /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`. The output is cut to [`OUTPUT`] bytes.
+    /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`. The output is cut to [`MAX_EXEC_OUTPUT_BYTES`] bytes.
     ///
     /// The wait for other commands of `owner`, such as a pod's uid, does not count.
     pub async fn exec_sync(
@@ -331,7 +331,7 @@ impl RuntimeService {
     ) -> Result<ExecSyncResponse, Error> {
         let request = ExecSyncRequest { container_id: id.to_owned(), cmd: cmd.to_vec(), timeout };
         let longest = self.timeout.saturating_add(longest);
-        call_cut(&self.client, path!("ExecSync"), id, encode(&request), longest, OUTPUT).await
+        call_cut(&self.client, path!("ExecSync"), id, encode(&request), longest, MAX_EXEC_OUTPUT_BYTES).await
     }
 
     /// The URL to stream from.

@@ -50,7 +50,7 @@ pub(crate) fn built() -> Option<i64> {
 
 /// The latest time that an earlier run of this process or this one has seen, in Unix seconds. The clock may have been
 /// wrong then.
-static LATEST: AtomicU64 = AtomicU64::new(0);
+static LATEST_SEEN_TIME: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn note_latest(seconds: u64) {
     // A simulation shares this process with others.
@@ -58,12 +58,12 @@ pub(crate) fn note_latest(seconds: u64) {
     if rt::world().is_some() {
         return;
     }
-    LATEST.fetch_max(seconds, Ordering::Relaxed);
+    LATEST_SEEN_TIME.fetch_max(seconds, Ordering::Relaxed);
 }
 
 /// The latest time that this node has seen; 0 if unknown.
 pub(crate) fn latest() -> u64 {
-    LATEST.load(Ordering::Relaxed)
+    LATEST_SEEN_TIME.load(Ordering::Relaxed)
 }
 
 /// The time since `nanos`, a Unix time in nanoseconds. At least zero and at most the machine's uptime, whatever the

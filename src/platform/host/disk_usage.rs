@@ -23,17 +23,17 @@ pub(crate) struct DiskUsage {
 }
 
 /// Most entries counted in one tree, hard links included. A larger tree is underestimated.
-const MOST: u64 = 500_000;
-const BLOCK: u64 = 512;
+const MAX_COUNTED_ENTRIES: u64 = 500_000;
+const STAT_BLOCK_BYTES: u64 = 512;
 /// Open descriptors of the path that a walk is at.
 const OPEN_LEVELS: usize = 32;
 /// Bytes of names of directories that were read and not yet entered, on all levels.
-const MOST_NAMES: usize = 1 << 20;
+const MAX_PENDING_NAME_BYTES: usize = 1 << 20;
 /// Number of inodes with several names that are counted once. For further ones, each name counts as its share of the
 /// file.
 const MOST_LINKED: usize = 1 << 16;
 /// Entries between two reads of the clock.
-const LOOK: u64 = 256;
+const ENTRIES_PER_CLOCK_READ: u64 = 256;
 
 /// Sums up everything below `path` on the same file system until `end`, and returns the sum so far then. Links are not
 /// followed, and a file with several names counts once. Files removed meanwhile are not counted; a missing directory is
@@ -46,7 +46,7 @@ pub(crate) fn disk_usage(path: &Path, end: Instant) -> io::Result<DiskUsage> {
     let mut walk = Walk::new(id(&root).0, &root, end);
     if is_directory(&root) {
         // The directory's owner may have replaced it by a link.
-        match openat(CWD, path, OPEN, Mode::empty()) {
+        match openat(CWD, path, WALK_OPEN_FLAGS, Mode::empty()) {
             Ok(opened) => walk.tree(opened)?,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(error) => return Err(error.into()),
@@ -115,7 +115,7 @@ impl Walk {
             Some(names) => {
                 self.names = self.names.saturating_add(names.len());
                 level.names = names;
-                if self.names > MOST_NAMES { Err(Full) } else { Ok(()) }
+                if self.names > MAX_PENDING_NAME_BYTES { Err(Full) } else { Ok(()) }
             }
             None => {
                 leave(path);
@@ -125,7 +125,7 @@ impl Walk {
     }
 
     fn enter(&self, parent: &OwnedFd, name: &CStr) -> Option<Level> {
-        let level = Level::new(openat(parent, name, OPEN, Mode::empty()).ok()?).ok()?;
+        let level = Level::new(openat(parent, name, WALK_OPEN_FLAGS, Mode::empty()).ok()?).ok()?;
         (level.id.0 == self.device).then_some(level)
     }
 
@@ -139,7 +139,8 @@ impl Walk {
             let name = entry.file_name();
             if name.to_bytes() != b"." && name.to_bytes() != b".." {
                 self.seen += 1;
-                if self.seen >= MOST || self.seen % LOOK == 0 && rt::now() >= self.end {
+                if self.seen >= MAX_COUNTED_ENTRIES || self.seen % ENTRIES_PER_CLOCK_READ == 0 && rt::now() >= self.end
+                {
                     return Err(Full);
                 }
                 if let Ok(found) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -202,7 +203,7 @@ impl Level {
 
     /// Opens the directory again from one below it, unless that was moved elsewhere.
     fn reopen(&mut self, below: &OwnedFd) -> io::Result<()> {
-        let opened = openat(below, "..", OPEN, Mode::empty())?;
+        let opened = openat(below, "..", WALK_OPEN_FLAGS, Mode::empty())?;
         if id(&fstat(&opened)?) == self.id {
             seek(&opened, SeekFrom::Start(self.position))?;
             self.opened = Some(opened);
@@ -235,7 +236,7 @@ fn id(found: &Stat) -> (u64, u64) {
 }
 
 fn size(found: &Stat) -> u64 {
-    wide(found.st_blocks).saturating_mul(BLOCK)
+    wide(found.st_blocks).saturating_mul(STAT_BLOCK_BYTES)
 }
 
 fn is_directory(found: &Stat) -> bool {
@@ -247,7 +248,7 @@ fn wide(number: impl TryInto<u64>) -> u64 {
     number.try_into().unwrap_or(u64::MAX)
 }
 
-const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const WALK_OPEN_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
 mod tests {
@@ -302,12 +303,12 @@ mod tests {
 
     /// A chain of `depth` directories, each with two empty ones beside the next.
     fn deep(path: &Path, depth: usize) {
-        let mut here = openat(CWD, path, OPEN, Mode::empty()).unwrap();
+        let mut here = openat(CWD, path, WALK_OPEN_FLAGS, Mode::empty()).unwrap();
         for _ in 0..depth {
             for name in ["a", "next", "z"] {
                 rustix::fs::mkdirat(&here, name, Mode::RWXU).unwrap();
             }
-            here = openat(&here, "next", OPEN, Mode::empty()).unwrap();
+            here = openat(&here, "next", WALK_OPEN_FLAGS, Mode::empty()).unwrap();
         }
     }
 
@@ -322,11 +323,11 @@ mod tests {
     fn wide_directory_below_a_long_path_takes_no_memory_for_its_path() {
         const SIBLINGS: u64 = 10_000;
         let root = Scratch::new("wide");
-        let mut here = openat(CWD, &root.0, OPEN, Mode::empty()).unwrap();
+        let mut here = openat(CWD, &root.0, WALK_OPEN_FLAGS, Mode::empty()).unwrap();
         let name = "n".repeat(250);
         for _ in 0..14 {
             rustix::fs::mkdirat(&here, name.as_str(), Mode::RWXU).unwrap();
-            here = openat(&here, name.as_str(), OPEN, Mode::empty()).unwrap();
+            here = openat(&here, name.as_str(), WALK_OPEN_FLAGS, Mode::empty()).unwrap();
         }
         for number in 0..SIBLINGS {
             rustix::fs::mkdirat(&here, format!("{number}"), Mode::RWXU).unwrap();
@@ -340,7 +341,7 @@ mod tests {
         deep(&root.0, 100);
         let found = statat(CWD, &root.0, AtFlags::empty()).unwrap();
         let mut walk = Walk::new(id(&found).0, &found, rt::now() + HOUR);
-        let mut path = vec![Level::new(openat(CWD, &root.0, OPEN, Mode::empty()).unwrap()).unwrap()];
+        let mut path = vec![Level::new(openat(CWD, &root.0, WALK_OPEN_FLAGS, Mode::empty()).unwrap()).unwrap()];
         let (mut buffer, mut most, mut deepest) = (Vec::with_capacity(8 * 1024), 0, 0);
         while !path.is_empty() {
             assert!(walk.step(&mut path, &mut buffer).is_ok());
@@ -357,12 +358,12 @@ mod tests {
         let found = statat(CWD, &root.0, AtFlags::empty()).unwrap();
         let sum = |seen: u64, names: usize| {
             let mut walk = Walk { seen, names, ..Walk::new(id(&found).0, &found, rt::now() + HOUR) };
-            walk.tree(openat(CWD, &root.0, OPEN, Mode::empty()).unwrap()).unwrap();
+            walk.tree(openat(CWD, &root.0, WALK_OPEN_FLAGS, Mode::empty()).unwrap()).unwrap();
             walk.sum().inodes
         };
         assert_eq!(sum(0, 0), 151);
-        assert_eq!(sum(MOST - 10, 0), 1 + 9);
-        assert_eq!(sum(0, MOST_NAMES), 1 + 3, "the names of the first directory are too many");
+        assert_eq!(sum(MAX_COUNTED_ENTRIES - 10, 0), 1 + 9);
+        assert_eq!(sum(0, MAX_PENDING_NAME_BYTES), 1 + 3, "the names of the first directory are too many");
     }
 
     #[test]
@@ -370,7 +371,7 @@ mod tests {
         let root = Scratch::new("late");
         (0..2000).for_each(|number| fs::write(root.0.join(format!("{number}")), "").unwrap());
         let found = disk_usage(&root.0, rt::now()).unwrap();
-        assert!((2..=LOOK).contains(&found.inodes), "{found:?}");
+        assert!((2..=ENTRIES_PER_CLOCK_READ).contains(&found.inodes), "{found:?}");
     }
 
     #[test]
@@ -384,7 +385,7 @@ mod tests {
         }
         assert!(walk.linked.len() <= MOST_LINKED);
         let sum = walk.sum();
-        let exact = 98_304 * 8 * BLOCK;
+        let exact = 98_304 * 8 * STAT_BLOCK_BYTES;
         assert!((exact * 9 / 10..=exact * 11 / 10).contains(&sum.bytes), "{sum:?}");
     }
 }

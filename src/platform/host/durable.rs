@@ -52,7 +52,7 @@ pub(crate) fn write_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
 
 /// Reads a file of at most `limit` bytes. An error says nothing about the file's content.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<StoredFile> {
-    let mut bytes = match file::read_all(path, limit.saturating_add(HEAD)) {
+    let mut bytes = match file::read_all(path, limit.saturating_add(DURABLE_HEADER_BYTES)) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredFile::Nothing),
         Err(error) => return Err(error),
@@ -78,7 +78,7 @@ fn head(bytes: &[u8]) -> String {
 
 const MARK: &str = "# coracle sha256:";
 /// The length of the first line.
-const HEAD: u64 = 17 + 64 + 1;
+const DURABLE_HEADER_BYTES: u64 = 17 + 64 + 1;
 
 #[cfg(test)]
 mod tests {
@@ -122,7 +122,7 @@ mod tests {
         let path = folder.0.join("a");
         write(&path, b"kind: Pod\n").unwrap();
         let whole = fs::read(&path).unwrap();
-        assert_eq!(whole.len(), usize::try_from(HEAD).unwrap() + 10);
+        assert_eq!(whole.len(), usize::try_from(DURABLE_HEADER_BYTES).unwrap() + 10);
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             assert_eq!(read(&path, 99).unwrap(), StoredFile::Damaged, "cut at {cut}");

@@ -41,7 +41,7 @@ impl FileWatch {
     pub(crate) fn of_directory(path: &Path) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let mut names = SortedSet::new();
-        let all = inotify.add_watch(path, CHANGES).is_ok();
+        let all = inotify.add_watch(path, FILE_CHANGES).is_ok();
         if !all {
             names.insert(watch_nearest(&inotify, path)?.to_owned());
         }
@@ -52,14 +52,14 @@ impl FileWatch {
     pub(crate) fn of_entries(directories: &[PathBuf]) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         for directory in directories {
-            inotify.add_watch(directory, CHANGES.difference(AddWatchFlags::IN_CLOSE_WRITE))?;
+            inotify.add_watch(directory, FILE_CHANGES.difference(AddWatchFlags::IN_CLOSE_WRITE))?;
         }
         Ok(Self { inotify: rt::Async::new(inotify)?, names: SortedSet::new(), all: true })
     }
 
     /// Also watches everything directly in this directory.
     pub(crate) fn add_directory(&self, path: &Path) -> io::Result<()> {
-        self.inotify.get_ref().add_watch(path, CHANGES)?;
+        self.inotify.get_ref().add_watch(path, FILE_CHANGES)?;
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl FileWatch {
 /// Watches the nearest existing directory above `path`; returns the name in it that leads to `path`.
 fn watch_nearest<'a>(inotify: &Inotify, mut path: &'a Path) -> io::Result<&'a OsStr> {
     while let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-        match inotify.add_watch(parent, CHANGES) {
+        match inotify.add_watch(parent, FILE_CHANGES) {
             Ok(_) => return Ok(name),
             Err(Errno::ENOENT | Errno::ENOTDIR) => path = parent,
             Err(error) => return Err(error.into()),
@@ -94,7 +94,7 @@ fn watch_nearest<'a>(inotify: &Inotify, mut path: &'a Path) -> io::Result<&'a Os
     Err(io::ErrorKind::NotFound.into())
 }
 
-const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
+const FILE_CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_CLOSE_WRITE)
     .union(AddWatchFlags::IN_MOVE)
     .union(AddWatchFlags::IN_DELETE)

@@ -36,7 +36,7 @@ const LINKS: u32 = 1;
 /// route changes with each of them.
 const ADDRESSES: u32 = 0x10 | 0x40 | 0x100 | 0x400;
 /// Polling interval without netlink.
-const LOOK: Duration = Duration::from_secs(10);
+const LINK_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 impl LinkEvents {
     /// Changes of interfaces.
@@ -54,9 +54,9 @@ impl LinkEvents {
 
     /// Returns when something may have changed.
     pub(crate) async fn next(&self) {
-        let Some(socket) = &self.socket else { return rt::sleep(LOOK).await };
+        let Some(socket) = &self.socket else { return rt::sleep(LINK_POLL_INTERVAL).await };
         if socket.readable().await.is_err() {
-            return rt::sleep(LOOK).await;
+            return rt::sleep(LINK_POLL_INTERVAL).await;
         }
         self.discard();
     }

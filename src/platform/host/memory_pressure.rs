@@ -11,7 +11,7 @@ use rustix::event::{Timespec, epoll};
 use crate::platform::rt;
 
 /// System-wide PSI, available since Linux 4.20 if built in.
-pub(crate) const MEMORY_PRESSURE: &str = "/proc/pressure/memory";
+pub(crate) const MEMORY_PRESSURE_FILE: &str = "/proc/pressure/memory";
 
 /// Fires if some process stalls on memory for 200 ms within 2 s. Unprivileged users may only use windows that are
 /// multiples of 2 s.

@@ -21,7 +21,7 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     let mut failure = None;
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_UNMOUNT_ROUNDS {
         let mounts = mounts_below(&directory)?;
         if mounts.is_empty() {
             return Ok(());
@@ -74,7 +74,7 @@ fn mounts_below(directory: &Path) -> io::Result<Vec<Mount>> {
 }
 
 /// Mounts may be stacked; with more layers than this, someone keeps mounting while we unmount.
-const ROUNDS: usize = 16;
+const MAX_UNMOUNT_ROUNDS: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -76,7 +76,7 @@ fn walk(root: BorrowedFd<'_>, path: &Path, outside: Outside) -> Result<OwnedFd, 
             Part::Up => {}
             Part::Down(name) => {
                 let here = inside.last().map_or(root, OwnedFd::as_fd);
-                let found = openat(here, &name, STEP, Mode::empty())?;
+                let found = openat(here, &name, STEP_OPEN_FLAGS, Mode::empty())?;
                 if FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::Symlink {
                     links += 1;
                     let target = readlinkat(&found, "", Vec::new())?;
@@ -86,7 +86,7 @@ fn walk(root: BorrowedFd<'_>, path: &Path, outside: Outside) -> Result<OwnedFd, 
                 }
             }
         }
-        if links > MAX_LINKS || inside.len() > MAX_DEPTH {
+        if links > MAX_LINKS || inside.len() > MAX_OPEN_DEPTH {
             return Err(Errno::LOOP);
         }
     }
@@ -110,11 +110,11 @@ fn put_ahead(ahead: &mut Vec<Part>, path: &Path) {
 }
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-const STEP: OFlags = HOLD.union(OFlags::NOFOLLOW);
+const STEP_OPEN_FLAGS: OFlags = HOLD.union(OFlags::NOFOLLOW);
 /// The kernel's limit.
 const MAX_LINKS: usize = 40;
 /// Each level holds a file descriptor.
-const MAX_DEPTH: usize = 128;
+const MAX_OPEN_DEPTH: usize = 128;
 
 #[cfg(test)]
 mod tests {
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn fallback_resolves_as_openat2_does() {
         let top = volume("same");
-        let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
+        let root = openat(CWD, top.join("v"), STEP_OPEN_FLAGS, Mode::empty()).unwrap();
         for (outside, resolve) in [(Outside::Refused, ResolveFlags::BENEATH), (Outside::IsRoot, ResolveFlags::IN_ROOT)]
         {
             for path in PATHS {
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn files_outside_the_directory_are_never_reached() {
         let top = volume("beside");
-        let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
-        let secret = identity(&openat(CWD, top.join("secret"), STEP, Mode::empty()).unwrap());
+        let root = openat(CWD, top.join("v"), STEP_OPEN_FLAGS, Mode::empty()).unwrap();
+        let secret = identity(&openat(CWD, top.join("secret"), STEP_OPEN_FLAGS, Mode::empty()).unwrap());
         for outside in [Outside::Refused, Outside::IsRoot] {
             for path in PATHS {
                 for hold in [hold_inside, walk] {
@@ -223,7 +223,7 @@ mod tests {
     fn held_files_can_be_read() {
         use std::io::Read as _;
         let top = volume("read");
-        let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
+        let root = openat(CWD, top.join("v"), STEP_OPEN_FLAGS, Mode::empty()).unwrap();
         fs::write(top.join("v/large"), "larger than 4 GiB").unwrap();
         File::options().write(true).open(top.join("v/large")).unwrap().set_len(5 << 30).unwrap();
         for (path, expected) in [("key", "value"), ("absolute-inside", "inside"), ("large", "larger than 4 GiB")] {
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn deep_paths_use_a_bounded_number_of_descriptors() {
         let top = volume("deep");
-        let deep = "d/".repeat(MAX_DEPTH + 1);
+        let deep = "d/".repeat(MAX_OPEN_DEPTH + 1);
         fs::create_dir_all(top.join("v").join(&deep)).unwrap();
-        let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
+        let root = openat(CWD, top.join("v"), STEP_OPEN_FLAGS, Mode::empty()).unwrap();
         let found = walk(root.as_fd(), Path::new(&deep), Outside::Refused);
         assert_eq!(found.err(), Some(Errno::LOOP));
         fs::remove_dir_all(&top).unwrap();

@@ -97,7 +97,7 @@ impl RunningProgram {
     /// The next part of its output; `None` at the end.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         while let Some(pipe) = self.pipes.front_mut() {
-            let mut part = vec![0; PART];
+            let mut part = vec![0; PROGRAM_READ_BYTES];
             let count = pipe.read(&mut part).await?;
             if count > 0 {
                 part.truncate(count);
@@ -109,7 +109,7 @@ impl RunningProgram {
     }
 }
 
-const PART: usize = 32 << 10;
+const PROGRAM_READ_BYTES: usize = 32 << 10;
 
 type WriteInput = Box<dyn FnOnce(Option<ChildStdin>) -> Part<'static>>;
 
@@ -138,7 +138,7 @@ async fn talk(child: &mut Child, give: WriteInput) -> Result<ProgramOutput, Prog
     let mut parts = rt::all(vec![fed, read_stdout, read_stderr]).await.into_iter();
     let mut next = || parts.next().unwrap_or(Ok(Vec::new())).map_err(ProgramError::Talk);
     let (_, stdout, stderr) = (next()?, next()?, next()?);
-    if stdout.len() > MOST_BYTES || stderr.len() > MOST_BYTES {
+    if stdout.len() > MAX_PROGRAM_OUTPUT_BYTES || stderr.len() > MAX_PROGRAM_OUTPUT_BYTES {
         return Err(ProgramError::TooMuch);
     }
     pidfd::exited(child.id()).await.map_err(ProgramError::Talk)?;
@@ -155,14 +155,14 @@ where
 {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        let most = u64::try_from(MOST_BYTES + 1).unwrap_or(u64::MAX);
+        let most = u64::try_from(MAX_PROGRAM_OUTPUT_BYTES + 1).unwrap_or(u64::MAX);
         rt::Async::new(pipe)?.take(most).read_to_end(&mut bytes).await?;
     }
     Ok(bytes)
 }
 
 /// More than any program here needs to write.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_PROGRAM_OUTPUT_BYTES: usize = 1 << 20;
 
 /// A program and its children, which share a process group.
 struct Group(Option<Child>);
@@ -185,7 +185,7 @@ impl fmt::Display for ProgramError {
         match self {
             Self::Start(_) => f.write_str("start the program"),
             Self::Talk(_) => f.write_str("communicate with the program"),
-            Self::TooMuch => write!(f, "output exceeds {MOST_BYTES} bytes"),
+            Self::TooMuch => write!(f, "output exceeds {MAX_PROGRAM_OUTPUT_BYTES} bytes"),
             Self::Late(limit) => write!(f, "program timed out after {} s", limit.as_secs()),
         }
     }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 ///
 /// The content may be hostile: a tree of any depth takes a bounded number of descriptors and stack frames.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
-    let top = match openat(CWD, path, OPEN, Mode::empty()) {
+    let top = match openat(CWD, path, REMOVAL_OPEN_FLAGS, Mode::empty()) {
         Ok(top) => top,
         Err(Errno::NOENT) => return Ok(()),
         // Not a directory, or a link.
@@ -98,7 +98,7 @@ impl Removal<'_> {
         if kind != FileType::Directory {
             return Ok(unlinkat(parent, name, AtFlags::empty())?);
         }
-        if depth >= DEEPEST {
+        if depth >= MAX_REMOVAL_DEPTH {
             return self.move_up(parent, name);
         }
         let directory = self.open(parent, name)?;
@@ -122,11 +122,11 @@ impl Removal<'_> {
     /// Opens a directory on the same mount. Before Linux 5.6, only another file system is detected.
     fn open(&self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        match openat2(parent, name, OPEN, Mode::empty(), resolve) {
+        match openat2(parent, name, REMOVAL_OPEN_FLAGS, Mode::empty(), resolve) {
             Err(Errno::NOSYS | Errno::PERM) => {}
             result => return Ok(result?),
         }
-        let directory = openat(parent, name, OPEN, Mode::empty())?;
+        let directory = openat(parent, name, REMOVAL_OPEN_FLAGS, Mode::empty())?;
         if fstat(&directory)?.st_dev != self.device {
             return Err(Errno::XDEV.into());
         }
@@ -134,8 +134,9 @@ impl Removal<'_> {
     }
 }
 
-const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const DEEPEST: usize = 32;
+const REMOVAL_OPEN_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const MAX_REMOVAL_DEPTH: usize = 32;
 /// Bound on the passes. Each one may move directories up; a tree of n levels takes n / 32.
 const PASSES: usize = 1 << 16;
 
@@ -199,7 +200,7 @@ mod tests {
             fs::create_dir_all(top.join(path)).unwrap();
             fs::write(top.join(path).join("file"), "x").unwrap();
         }
-        let deep = top.join("a").join("d/".repeat(DEEPEST * 3));
+        let deep = top.join("a").join("d/".repeat(MAX_REMOVAL_DEPTH * 3));
         fs::create_dir_all(&deep).unwrap();
         fs::write(deep.join("file"), "x").unwrap();
         // A mount point stands for a file that cannot be removed.
@@ -217,10 +218,10 @@ mod tests {
     #[test]
     fn trees_of_any_depth_and_width_are_removed() {
         let top = scratch("deep");
-        let mut here = rustix::fs::open(&top, OPEN, Mode::empty()).unwrap();
+        let mut here = rustix::fs::open(&top, REMOVAL_OPEN_FLAGS, Mode::empty()).unwrap();
         for _ in 0..500 {
             rustix::fs::mkdirat(&here, "d", Mode::RWXU).unwrap();
-            here = openat(&here, "d", OPEN, Mode::empty()).unwrap();
+            here = openat(&here, "d", REMOVAL_OPEN_FLAGS, Mode::empty()).unwrap();
         }
         for number in 0..3000 {
             fs::write(top.join(format!("f{number}")), "").unwrap();

@@ -14,7 +14,7 @@ use nix::sys::signal::{SigSet, Signal};
 use crate::platform::rt;
 
 /// How long an orderly shutdown may take. Service managers and tests wait at least 5 seconds.
-const LIMIT: Duration = Duration::from_secs(4);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
 /// For closing the watchdog device, which would reset the board otherwise.
 const CLOSE_LIMIT: Duration = Duration::from_millis(900);
 /// For a log line: standard error may be on a disk that hangs.
@@ -38,8 +38,8 @@ pub(crate) fn termination() -> io::Result<impl Future<Output = ()>> {
         }
         // The executor may have finished.
         let _ = sender.try_send(());
-        thread::sleep(LIMIT);
-        end(0, || log!(error, "failed to shut down in time, exiting", seconds = LIMIT.as_secs()));
+        thread::sleep(SHUTDOWN_TIMEOUT);
+        end(0, || log!(error, "failed to shut down in time, exiting", seconds = SHUTDOWN_TIMEOUT.as_secs()));
     })?;
     Ok(async move {
         if receiver.recv().await.is_err() {

@@ -24,14 +24,14 @@ pub(crate) fn of_main_thread() -> ThreadState {
 
 fn read(thread: &Process) -> ThreadState {
     let text = |name: &str| {
-        let bytes = read_head(&thread.directory().join(name), MOST_BYTES).unwrap_or_default();
+        let bytes = read_head(&thread.directory().join(name), MAX_THREAD_FILE_BYTES).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     };
     let state = thread.status().map(|status| status.state).unwrap_or_default();
     let wait_channel = text("wchan");
     // 0 means that the thread waits in no function, or that access is denied.
     let wait_channel = if wait_channel.trim() == "0" { String::new() } else { wait_channel.trim().to_owned() };
-    let kernel_stack = text("stack").lines().take(DEEPEST).map(function).collect();
+    let kernel_stack = text("stack").lines().take(MAX_STACK_FRAMES).map(function).collect();
     ThreadState { state, wait_channel, kernel_stack }
 }
 
@@ -40,8 +40,8 @@ fn function(line: &str) -> String {
     line.split_once("] ").map_or(line, |(_, function)| function).to_owned()
 }
 
-const DEEPEST: usize = 12;
-const MOST_BYTES: usize = 4 << 10;
+const MAX_STACK_FRAMES: usize = 12;
+const MAX_THREAD_FILE_BYTES: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {

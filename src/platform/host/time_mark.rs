@@ -20,8 +20,8 @@ pub(crate) struct TimeMark {
 /// The file, below the root directory.
 pub(crate) const LATEST_TIME: &str = "coracle/latest-time";
 /// How often the mark is written: a certificate that expires counts for at most this long after a reboot.
-const PERIOD: Duration = Duration::from_secs(3600);
-const MOST: u64 = 64;
+const TIME_MARK_INTERVAL: Duration = Duration::from_secs(3600);
+const MAX_TIME_MARK_BYTES: u64 = 64;
 
 impl TimeMark {
     pub(crate) const fn new(file: PathBuf) -> Self {
@@ -41,7 +41,7 @@ impl TimeMark {
     /// Reads the mark.
     pub(crate) async fn load(&self) {
         let file = self.file.clone();
-        match rt::blocking(move || durable::read(&file, MOST)).await {
+        match rt::blocking(move || durable::read(&file, MAX_TIME_MARK_BYTES)).await {
             Ok(StoredFile::Whole(text)) => self.set(parse(&text).unwrap_or(0)),
             Ok(StoredFile::Damaged | StoredFile::Nothing) => {}
             Err(error) => {
@@ -65,7 +65,7 @@ impl TimeMark {
                 }
                 has_failed = written.is_err();
             }
-            rt::sleep(PERIOD).await;
+            rt::sleep(TIME_MARK_INTERVAL).await;
         }
     }
 }

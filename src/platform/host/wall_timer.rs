@@ -25,7 +25,7 @@ async fn wait(second: i64) -> io::Result<()> {
     let timer = timerfd_create(TimerClock::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
     // A timer of zero would be disarmed.
-    let moment = Timespec { tv_sec: second.clamp(0, LATEST), tv_nsec: 1 };
+    let moment = Timespec { tv_sec: second.clamp(0, MAX_TIMER_SECONDS), tv_nsec: 1 };
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };
     let armed = timerfd_settime(&timer, flags, &Itimerspec { it_interval: never, it_value: moment });
     if !is_armed(armed)? {
@@ -44,7 +44,7 @@ fn is_armed<T>(armed: rustix::io::Result<T>) -> io::Result<bool> {
 }
 
 /// The kernel counts nanoseconds in 64 bits.
-const LATEST: i64 = i64::MAX / 1_000_000_000;
+const MAX_TIMER_SECONDS: i64 = i64::MAX / 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

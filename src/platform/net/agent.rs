@@ -16,7 +16,7 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 use ureq::{Agent, http};
 
 use super::error::BodyError;
-use super::http_connection::{BUFFER, Connection, Deadline, Limit, Target, broken};
+use super::http_connection::{Connection, Deadline, HTTP_BUFFER_BYTES, Limit, Target, broken};
 use super::{GetError, ProxySettings, Url};
 use crate::types::api::UriScheme;
 
@@ -91,7 +91,7 @@ fn config(user_agent: &'static str, kept: usize) -> Config {
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
-        .max_response_header_size(BUFFER)
+        .max_response_header_size(HTTP_BUFFER_BYTES)
         .max_idle_connections(kept)
         .max_idle_connections_per_host(kept)
         .user_agent(user_agent)

@@ -12,7 +12,7 @@ use ureq::http;
 
 use super::agent::exchange;
 use super::http_connection::{Connection, Limit, Target};
-use super::redirect::{REDIRECTS, redirect};
+use super::redirect::{MAX_HTTP_REDIRECTS, redirect};
 use super::{Dialer, GetError, Headers, Proxy, TlsError, Url};
 use crate::platform::rt;
 use crate::types::api::UriScheme;
@@ -69,7 +69,7 @@ impl Dialer {
         let mut at = request.url.clone();
         let mut headers = request.headers.clone();
         let mut keep_host = true;
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_HTTP_REDIRECTS {
             let fetched = self.fetch_once(&request, &at, (headers.clone(), keep_host), end).await?;
             let next = redirect(&request.url, &at, fetched.status, fetched.location.as_deref());
             let next = next.filter(|(next, _)| at.scheme == UriScheme::Http || next.scheme == at.scheme);

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::platform::net::error::BodyError;
-use crate::platform::net::redirect::{REDIRECTS, redirect};
+use crate::platform::net::redirect::{MAX_HTTP_REDIRECTS, redirect};
 use crate::platform::net::stream::Stream;
 use crate::platform::net::stream_error::StreamError;
 use crate::platform::net::tls::HANDSHAKE;
@@ -22,7 +22,7 @@ pub(crate) struct GetResponse {
 
 /// Limit of a body (kubelet: `maxRespBodyLength`).
 const BODY: usize = 10 * 1024;
-const READ: usize = 4096;
+const GET_READ_BYTES: usize = 4096;
 
 impl Dialer {
     /// Sends a GET for `url`. Follows redirects on the same host; a redirect to another host is returned as the
@@ -32,7 +32,7 @@ impl Dialer {
         let left = || end.saturating_duration_since(rt::now());
         let mut at = url.clone();
         let mut keep_host = true;
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_HTTP_REDIRECTS {
             let answer = rt::deadline(left(), self.send_request(&at, headers, keep_host)).await;
             let (stream, mut response) = answer.map_err(|rt::Elapsed| GetError::Timeout)??;
             if let Some((next, is_relative)) = redirect(url, &at, response.status(), response.location()) {
@@ -66,7 +66,7 @@ impl Dialer {
             return Err(broken(stream.tcp(), error));
         }
         let mut response = Response::new(BODY);
-        let mut buffer = vec![0; READ].into_boxed_slice();
+        let mut buffer = vec![0; GET_READ_BYTES].into_boxed_slice();
         while !response.has_head() {
             match stream.read(&mut buffer).await {
                 Ok(0) => return Err(GetError::Closed),
@@ -93,7 +93,7 @@ impl Dialer {
 }
 
 async fn read_body(mut stream: Stream, response: &mut Response) -> Result<(), BodyError> {
-    let mut buffer = vec![0; READ].into_boxed_slice();
+    let mut buffer = vec![0; GET_READ_BYTES].into_boxed_slice();
     while !response.is_done() {
         match stream.read(&mut buffer).await {
             Ok(0) if response.end() => break,

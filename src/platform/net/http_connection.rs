@@ -68,9 +68,9 @@ fn end_of(longest: Duration, deadline: Option<&Deadline>) -> Instant {
 
 /// A peer that sends nothing for this long is given up.
 const SILENCE: Duration = Duration::from_secs(60);
-const CONNECT: Duration = Duration::from_secs(30);
+const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a waiting read checks for a cancellation.
-const STEP: Duration = Duration::from_secs(1);
+const CANCELLATION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -100,7 +100,7 @@ impl Duplex for StreamOwned<ClientConnection, Box<dyn Duplex>> {
 }
 
 /// Fits the longest head of a request and a response.
-pub(super) const BUFFER: usize = 32 << 10;
+pub(super) const HTTP_BUFFER_BYTES: usize = 32 << 10;
 
 impl Connection {
     /// Connects to the first of `addresses` that accepts, those of the proxy if there is one.
@@ -108,7 +108,7 @@ impl Connection {
         let host = target.proxy.map_or(&target.url.host, |proxy| &proxy.host);
         let end = match &limit {
             Limit::Until(end) => *end,
-            Limit::Cancelled(_, deadline) => end_of(CONNECT, deadline.as_deref()),
+            Limit::Cancelled(_, deadline) => end_of(HTTP_CONNECT_TIMEOUT, deadline.as_deref()),
         };
         let mut stream: Box<dyn Duplex> = match (dial(host, addresses, end), target.proxy) {
             (Ok(tcp), _) => Box::new(LimitedStream { tcp, limit }),
@@ -136,7 +136,7 @@ impl Connection {
         if let Some((config, name)) = target.tls.clone() {
             stream = encrypt(stream, config, name).map_err(not_encrypted)?;
         }
-        let buffers = LazyBuffers::new(BUFFER, BUFFER);
+        let buffers = LazyBuffers::new(HTTP_BUFFER_BYTES, HTTP_BUFFER_BYTES);
         Ok(Self { stream, buffers, is_tls: target.url.scheme == UriScheme::Https, forwarded })
     }
 }
@@ -245,7 +245,9 @@ impl Read for LimitedStream {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let (end, step, cancelled) = match &self.limit {
             Limit::Until(end) => (*end, Duration::MAX, None),
-            Limit::Cancelled(flag, deadline) => (end_of(SILENCE, deadline.as_deref()), STEP, Some(Arc::clone(flag))),
+            Limit::Cancelled(flag, deadline) => {
+                (end_of(SILENCE, deadline.as_deref()), CANCELLATION_CHECK_INTERVAL, Some(Arc::clone(flag)))
+            }
         };
         loop {
             if cancelled.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {

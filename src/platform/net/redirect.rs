@@ -3,7 +3,7 @@
 use super::Url;
 
 /// Limit of redirects for one request (net/http: `defaultCheckRedirect`).
-pub(super) const REDIRECTS: usize = 10;
+pub(super) const MAX_HTTP_REDIRECTS: usize = 10;
 
 /// The target of a redirect response to a request for `at`, and whether its location is relative; `None` if it is not a
 /// redirect to follow. A redirect to another host than that of `first` is not.

@@ -36,7 +36,7 @@ pub(super) struct TlsStream {
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Type, version and length.
 const RECORD_HEADER: usize = 5;
-const READ: usize = 4096;
+const TLS_READ_BYTES: usize = 4096;
 
 impl Tls {
     /// Performs the handshake with `host` over `tcp`.
@@ -131,7 +131,7 @@ impl TlsStream {
 
     /// Reads and processes data, on the first call at least `least` bytes. Returns the number of bytes read.
     async fn receive(&mut self, least: usize) -> Result<usize, StreamError> {
-        let mut buffer = vec![0; READ].into_boxed_slice();
+        let mut buffer = vec![0; TLS_READ_BYTES].into_boxed_slice();
         let mut have = 0;
         while have == 0 || have < least {
             let room = buffer.get_mut(have..).unwrap_or_default();

@@ -31,7 +31,7 @@ struct Inner<S> {
 }
 
 /// The size of a TLS record with its overhead.
-const READ: usize = 17 * 1024;
+const TLS_RECORD_BYTES: usize = 17 * 1024;
 
 impl<S> Clone for TlsSocket<S> {
     fn clone(&self) -> Self {
@@ -86,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Inner<S> {
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.unopened.is_empty() {
             // On the stack, so that an idle connection has no buffer.
-            let mut buffer = [0; READ];
+            let mut buffer = [0; TLS_RECORD_BYTES];
             let len = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
             self.unopened = buffer.get(..len).unwrap_or_default().to_vec();
         }

@@ -114,7 +114,7 @@ impl<'a> Tunnel<'a> {
         // The status with its text, without the version.
         let head = String::from_utf8_lossy(&head);
         let line = head.lines().next().unwrap_or_default();
-        let shown: String = line.chars().filter(|c| !c.is_control()).take(MOST_SHOWN).collect();
+        let shown: String = line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_TUNNEL_CHARS).collect();
         let answer = shown.split_once(' ').map_or(&*shown, |(_, answer)| answer.trim());
         Err(self.refused(answer))
     }
@@ -186,7 +186,7 @@ fn socks_reply(code: u8) -> &'static str {
 }
 
 /// How much of an answer an error shows.
-const MOST_SHOWN: usize = 100;
+const MAX_SHOWN_TUNNEL_CHARS: usize = 100;
 
 #[cfg(test)]
 mod tests {

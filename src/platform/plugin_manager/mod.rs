@@ -56,20 +56,20 @@ type RegisterHandler = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Res
 /// Depth of nested directories that are searched.
 const DEPTH: usize = 4;
 /// Most sockets, of any type.
-const MOST: usize = 256;
+const MAX_PLUGIN_SOCKETS: usize = 256;
 /// Most directories that are watched and searched, and most entries of all of them.
 const MOST_DIRECTORIES: usize = 256;
-const MOST_ENTRIES: usize = 10_000;
+const MAX_PLUGIN_ENTRIES: usize = 10_000;
 /// Longest answer to GetInfo, which stays in memory.
 const MOST_INFO: usize = 16 * 1024;
 /// Timeout of each call to a plugin.
-const ANSWER: Duration = Duration::from_secs(10);
-const BACKOFF_FIRST: Duration = Duration::from_millis(500);
-const BACKOFF_MOST: Duration = Duration::from_secs(120);
+const PLUGIN_CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_REGISTRATION_RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_REGISTRATION_RETRY_DELAY: Duration = Duration::from_secs(120);
 /// Minimum interval between two scans of the directory.
-const PERIOD: Duration = Duration::from_millis(100);
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 /// Delay after the directory could not be watched.
-const AGAIN: Duration = Duration::from_secs(60);
+const REWATCH_DELAY: Duration = Duration::from_secs(60);
 
 /// A socket, and the task that handles it.
 struct KnownPlugin {
@@ -103,14 +103,14 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<PluginHandler>) {
     }
 }
 
-/// Waits for a change since the scan at `looked`, but at least for [`PERIOD`], so that a directory that changes all the
+/// Waits for a change since the scan at `looked`, but at least for [`MIN_SCAN_INTERVAL`], so that a directory that changes all the
 /// time is not scanned all the time.
 async fn next_look(looked: Instant, changed: impl Future<Output = io::Result<()>>, directory: &Path) {
     if let Err(error) = changed.await {
         log!(error, "failed to watch plugin directory", directory = directory.display(), error = error);
-        rt::sleep(AGAIN).await;
+        rt::sleep(REWATCH_DELAY).await;
     }
-    rt::sleep_until(looked + PERIOD).await;
+    rt::sleep_until(looked + MIN_SCAN_INTERVAL).await;
 }
 
 fn watch(directory: &Path) -> io::Result<FileWatch> {
@@ -131,11 +131,11 @@ fn sockets(directory: &Path) -> SortedMap<PathBuf, (u64, i64, i64)> {
     let mut walk = Walk::default();
     walk.each_inside(directory, DEPTH, &mut |path, kind| {
         let made = fs::symlink_metadata(path).ok().filter(|_| kind.is_socket());
-        if let Some(made) = made.filter(|_| found.len() < MOST) {
+        if let Some(made) = made.filter(|_| found.len() < MAX_PLUGIN_SOCKETS) {
             found.insert(path.to_owned(), (made.ino(), made.ctime(), made.ctime_nsec()));
         }
     });
-    if walk.entries > MOST_ENTRIES || walk.directories > MOST_DIRECTORIES {
+    if walk.entries > MAX_PLUGIN_ENTRIES || walk.directories > MOST_DIRECTORIES {
         log!(warn, "plugin directory too large, only a part is searched", directory = directory.display());
     }
     found
@@ -153,7 +153,7 @@ impl Walk {
     fn each_inside(&mut self, directory: &Path, depth: usize, see: &mut dyn FnMut(&Path, fs::FileType)) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             self.entries += 1;
-            if self.entries > MOST_ENTRIES {
+            if self.entries > MAX_PLUGIN_ENTRIES {
                 return;
             }
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
@@ -176,7 +176,7 @@ impl Walk {
 
 /// Registers the plugin, and keeps it registered until the task is dropped.
 async fn keep_registered(path: PathBuf, takers: Rc<Vec<PluginHandler>>) {
-    let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
+    let mut backoff = Backoff::new(FIRST_REGISTRATION_RETRY_DELAY, MAX_REGISTRATION_RETRY_DELAY);
     let shown = path.display().to_string();
     let info = loop {
         match register(&shown, &takers).await {
@@ -244,7 +244,7 @@ async fn call<M: Message + Default>(
     path: &'static str,
     request: &dyn Message,
 ) -> Result<M, CallError> {
-    let answer = client.unary(path, encode(request), ANSWER).await.map_err(CallError::Rpc)?;
+    let answer = client.unary(path, encode(request), PLUGIN_CALL_TIMEOUT).await.map_err(CallError::Rpc)?;
     if answer.len() > MOST_INFO {
         return Err(CallError::Rpc(rpc::Error::Protocol("answer is too long")));
     }
@@ -284,7 +284,7 @@ mod tests {
             entries += 1;
         });
         fs::remove_dir_all(&top).unwrap();
-        assert!(directories <= MOST_DIRECTORIES && entries <= MOST_ENTRIES, "{directories} {entries}");
+        assert!(directories <= MOST_DIRECTORIES && entries <= MAX_PLUGIN_ENTRIES, "{directories} {entries}");
         assert!(entries > 5000, "{entries}");
     }
 

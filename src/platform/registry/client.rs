@@ -66,12 +66,12 @@ pub(crate) struct ContentResponse {
     cancelled: Arc<AtomicBool>,
 }
 
-const REDIRECTS: usize = 5;
+const MAX_REGISTRY_REDIRECTS: usize = 5;
 /// Limit of an error's text and of a token.
 const MOST_TEXT: u64 = 64 << 10;
 /// Characters of an error's message that are kept.
-const MOST_MESSAGE: usize = 200;
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const MAX_REGISTRY_MESSAGE_CHARS: usize = 200;
+const MAX_REGISTRY_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 impl Registry {
     pub(crate) fn new(mirror: Mirror, repository: &str, login: Option<Login>, connect: Connect) -> Self {
@@ -139,7 +139,7 @@ impl Registry {
         ask: ContentRequest<'_>,
     ) -> Result<(String, Response<Body>), RegistryError> {
         let mut at = url.to_owned();
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REGISTRY_REDIRECTS {
             let mut request = request(&at, ask).method(method);
             if authority(&at) == authority(url) {
                 for (name, value) in &self.mirror.headers {
@@ -227,7 +227,7 @@ impl Registry {
             }
             _ => {
                 let retry_after = header(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
-                let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(LONGEST_WAIT));
+                let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(MAX_REGISTRY_RETRY_DELAY));
                 let message =
                     answer(0, None).text(MOST_TEXT).ok().and_then(|text| error_message(&text)).unwrap_or_default();
                 return Err(RegistryError::Status { url: url.to_owned(), status, message, retry_after });
@@ -266,7 +266,7 @@ pub fn check_headers(text: &str) {
         drop(token_url(&realm, service.as_deref(), &scope.unwrap_or_default()));
     }
     let message = error_message(text.as_bytes()).unwrap_or_default();
-    assert!(message.chars().count() <= MOST_MESSAGE);
+    assert!(message.chars().count() <= MAX_REGISTRY_MESSAGE_CHARS);
     drop((content_range(text), join("https://registry.example.com/v2/a", text)));
     assert!(!mirrors("registry.example.com", Some(text), Path::new("/etc")).is_empty());
 }
@@ -288,7 +288,7 @@ fn error_message(text: &[u8]) -> Option<String> {
     let document: Value = serde_json::from_slice(text).ok()?;
     let first = document.get("errors")?.get(0)?;
     let message: String =
-        first.get("message")?.as_str()?.chars().filter(|c| !c.is_control()).take(MOST_MESSAGE).collect();
+        first.get("message")?.as_str()?.chars().filter(|c| !c.is_control()).take(MAX_REGISTRY_MESSAGE_CHARS).collect();
     Some(message)
 }
 

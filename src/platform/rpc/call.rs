@@ -54,7 +54,7 @@ impl Exchange for Call {
             let status = Status::of_trailers(fields).unwrap_or_else(|| Status::of_http(status));
             return Some(Err(Error::Status(status)));
         }
-        if !value(b"content-type").starts_with(grpc::CONTENT_TYPE.as_bytes()) {
+        if !value(b"content-type").starts_with(grpc::GRPC_CONTENT_TYPE.as_bytes()) {
             return Some(Err(Error::Protocol("response is not gRPC")));
         }
         end.then(|| self.trailers(fields))
@@ -204,7 +204,7 @@ impl Caller {
             Field::fixed(":scheme", "http"),
             Field::fixed(":path", method),
             self.authority.clone(),
-            Field::fixed("content-type", grpc::CONTENT_TYPE),
+            Field::fixed("content-type", grpc::GRPC_CONTENT_TYPE),
             Field::fixed("te", "trailers"),
             self.agent.clone(),
         ];

@@ -28,8 +28,8 @@ struct Inner {
 }
 
 /// Most calls of tenants at a time, and those of one.
-const TENANT_CALLS: usize = 512;
-const OF_ONE: usize = 128;
+const MAX_TENANT_CALLS: usize = 512;
+const MAX_CALLS_OF_TENANT: usize = 128;
 
 impl Client {
     /// `endpoint` is `unix:///path` or a path. Connects on the first call. Responses have gRPC's usual limit.
@@ -39,7 +39,11 @@ impl Client {
 
     /// As [`Client::new`], with responses of up to `limit` bytes.
     pub fn with_limit(endpoint: &str, limit: u32) -> Self {
-        let inner = Inner { connections: Connections::new(endpoint), limit, turns: Turns::new(TENANT_CALLS, OF_ONE) };
+        let inner = Inner {
+            connections: Connections::new(endpoint),
+            limit,
+            turns: Turns::new(MAX_TENANT_CALLS, MAX_CALLS_OF_TENANT),
+        };
         Self { inner: Rc::new(inner), owner: None }
     }
 

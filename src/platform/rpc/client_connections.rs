@@ -37,12 +37,12 @@ enum ConnectionRole {
     Further,
 }
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(100);
-const BACKOFF_MOST: Duration = Duration::from_secs(5);
+const FIRST_RPC_RECONNECT_DELAY: Duration = Duration::from_millis(100);
+const MAX_RPC_RECONNECT_DELAY: Duration = Duration::from_secs(5);
 /// For connecting the socket, and again for the peer's first bytes.
-const CONNECT: Duration = Duration::from_secs(5);
+const RPC_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// With 100 calls on each, enough for all that tenants may have at a time.
-const MAX_FURTHER: usize = 6;
+const MAX_FURTHER_RPC_CONNECTIONS: usize = 6;
 /// A further connection without calls at two such moments in a row is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -91,7 +91,7 @@ impl Connections {
             let link = connector.connected_link();
             link.is_none_or(|link| has_room_for_tenants(&link, ConnectionRole::Further))
         });
-        if usable.is_some() || further.len() >= MAX_FURTHER {
+        if usable.is_some() || further.len() >= MAX_FURTHER_RPC_CONNECTIONS {
             return usable.cloned();
         }
         let new = connector();
@@ -112,7 +112,7 @@ impl Connections {
 }
 
 fn connector() -> Rc<Connector<Call>> {
-    Rc::new(Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), 0.0))
+    Rc::new(Connector::new(Backoff::new(FIRST_RPC_RECONNECT_DELAY, MAX_RPC_RECONNECT_DELAY), 0.0))
 }
 
 fn has_room_for_tenants(link: &Link<Call>, role: ConnectionRole) -> bool {
@@ -144,11 +144,11 @@ async fn run(
         wait(&connector, &path, tried.get(), moment).await;
     }
     tried.set(Identity::of(&path));
-    let connected = rt::deadline(CONNECT, UnixStream::connect(&path)).await;
+    let connected = rt::deadline(RPC_CONNECT_TIMEOUT, UnixStream::connect(&path)).await;
     match connected.unwrap_or_else(|rt::Elapsed| Err(io::ErrorKind::TimedOut.into())) {
         Ok(stream) => {
             let unreachable = |cause| connect_error(&endpoint, cause);
-            let lives = live(&connector, &attempt, Caller::to_local(), stream, CONNECT, unreachable);
+            let lives = live(&connector, &attempt, Caller::to_local(), stream, RPC_CONNECT_TIMEOUT, unreachable);
             match role {
                 ConnectionRole::First => lives.await,
                 ConnectionRole::Further => rt::either(lives, end_when_idle(&attempt)).await,

@@ -14,16 +14,16 @@ pub(super) struct CutAnswer {
 }
 
 /// The bytes of all kept strings, with keys and numbers.
-const ROOM: usize = 64 * 1024;
-const HEAD: usize = 5;
+const MAX_KEPT_TEXT_BYTES: usize = 64 * 1024;
+const RPC_ANSWER_HEADER_BYTES: usize = 5;
 
 impl CutAnswer {
     pub(super) fn new(most: usize) -> Self {
-        Self { head: Vec::new(), left: None, cutter: Cutter::new(most, ROOM) }
+        Self { head: Vec::new(), left: None, cutter: Cutter::new(most, MAX_KEPT_TEXT_BYTES) }
     }
 
     pub(super) fn take(&mut self, mut data: &[u8], limit: u32) -> Result<(), &'static str> {
-        let missing = HEAD.saturating_sub(self.head.len());
+        let missing = RPC_ANSWER_HEADER_BYTES.saturating_sub(self.head.len());
         if missing > 0 {
             let (head, rest) = data.split_at_checked(missing).unwrap_or((data, &[]));
             self.head.extend_from_slice(head);

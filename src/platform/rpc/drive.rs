@@ -37,7 +37,7 @@ enum Step {
 
 /// Runs until the peer closes the connection, this end is finished, or either fails.
 pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn End) -> io::Result<()> {
-    let mut input = vec![0; READ].into_boxed_slice();
+    let mut input = vec![0; RPC_READ_BYTES].into_boxed_slice();
     let mut out = Vec::new();
     let mut sent = 0;
     let mut turns: u32 = 0;
@@ -91,7 +91,7 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
                     farewell(writer, unsent, end).await;
                     return Err(io::Error::other(error));
                 }
-                if len == READ {
+                if len == RPC_READ_BYTES {
                     rt::yield_now().await;
                 }
             }
@@ -117,7 +117,7 @@ async fn farewell(writer: &mut Writer, mut out: Vec<u8>, end: &dyn End) {
     let _ = rt::deadline(FAREWELL, writer.write_all(&out)).await;
 }
 
-const READ: usize = 8 * 1024;
+const RPC_READ_BYTES: usize = 8 * 1024;
 /// Iterations between two yields.
 const TURNS: u32 = 16;
 const FAREWELL: Duration = Duration::from_millis(100);

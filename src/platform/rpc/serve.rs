@@ -135,7 +135,7 @@ impl Link {
     fn on_head(&self, stream: StreamId, fields: &[Field], end: bool) {
         let value = |name: &[u8]| fields.iter().find(|field| field.name == name).map_or(&[][..], |field| &field.value);
         let status = match value(b":method") {
-            _ if !value(b"content-type").starts_with(grpc::CONTENT_TYPE.as_bytes()) => "415",
+            _ if !value(b"content-type").starts_with(grpc::GRPC_CONTENT_TYPE.as_bytes()) => "415",
             b"POST" => "200",
             _ => "405",
         };
@@ -168,7 +168,7 @@ impl Link {
             Ok(Some(used)) if used < call.message.len() => Status::new(Code::Internal, "more than one request"),
             Ok(Some(_)) if end => {
                 let mut message = std::mem::take(&mut call.message);
-                message.drain(..HEAD.min(message.len()));
+                message.drain(..RPC_SERVER_HEADER_BYTES.min(message.len()));
                 let method = std::mem::take(&mut call.method);
                 let request = Request { method, message, timeout: call.timeout, wire: self.wire.clone() };
                 drop(state);
@@ -263,10 +263,10 @@ fn send(http: &mut http2::Connection, stream: StreamId, message: Vec<u8>) {
 
 /// The head of a response; the whole response if it is an error.
 fn answer_head(status: Option<&Status>) -> Vec<Field> {
-    let mut head = vec![Field::fixed(":status", "200"), Field::fixed("content-type", grpc::CONTENT_TYPE)];
+    let mut head = vec![Field::fixed(":status", "200"), Field::fixed("content-type", grpc::GRPC_CONTENT_TYPE)];
     head.extend(status.into_iter().flat_map(Status::trailers));
     head
 }
 
 /// The length of a message's header.
-const HEAD: usize = 5;
+const RPC_SERVER_HEADER_BYTES: usize = 5;

@@ -32,7 +32,7 @@ impl Server {
         path: &Path,
         prepare: impl Fn() -> io::Result<()> + Clone + Send + 'static,
     ) -> Self {
-        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
+        let mut backoff = Backoff::new(FIRST_ACCEPT_RETRY_DELAY, LAST_RETRY);
         loop {
             match rt::blocking(prepare.clone()).await.and_then(|()| Self::bind(path)) {
                 Ok(server) => return server,
@@ -98,5 +98,5 @@ struct OpenConnection {
 }
 
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+const FIRST_ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);

@@ -13,9 +13,9 @@ use super::job_queue::{JobQueue, Owner};
 /// The owner of work for the clients of this node's servers, such as reading a log.
 pub const CLIENTS: &str = "clients";
 
-const IDLE: Duration = Duration::from_secs(2);
+const IDLE_THREAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Jobs that wait longer than this for a thread of the slow pool are logged.
-const OVERDUE: Duration = Duration::from_secs(30);
+const OVERDUE_JOB_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
@@ -164,7 +164,7 @@ fn run<T: Send + 'static>(
     });
     submit(pace, owner, job);
     async move {
-        let mut overdue = (pace == PoolKind::Slow).then_some(OVERDUE);
+        let mut overdue = (pace == PoolKind::Slow).then_some(OVERDUE_JOB_WAIT);
         let received = loop {
             let Some(wait) = overdue.take() else { break receiver.recv().await };
             match super::deadline(wait, receiver.recv()).await {
@@ -249,7 +249,8 @@ impl Pool {
                 continue;
             }
             state.idle += 1;
-            let (guard, wait) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (guard, wait) =
+                self.wake.wait_timeout(state, IDLE_THREAD_TIMEOUT).unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
             if wait.timed_out() && state.jobs.ready() == 0 {
@@ -261,7 +262,7 @@ impl Pool {
 
     fn report(&self) {
         let mut state = self.lock();
-        let oldest = state.jobs.oldest(super::now()).filter(|(oldest, _)| *oldest >= OVERDUE);
+        let oldest = state.jobs.oldest(super::now()).filter(|(oldest, _)| *oldest >= OVERDUE_JOB_WAIT);
         let was_reported = std::mem::replace(&mut state.reported, oldest.is_some());
         drop(state);
         if let Some((oldest, waiting)) = oldest.filter(|_| !was_reported) {

@@ -194,7 +194,7 @@ enum State {
 }
 
 /// The size of a socket's buffers.
-const BUFFER: usize = 128 * 1024;
+const SIMULATED_SOCKET_BUFFER_BYTES: usize = 128 * 1024;
 
 impl Pipe {
     fn pair(host: &Rc<Host>) -> (Self, Self) {
@@ -309,7 +309,7 @@ impl AsyncWrite for Pipe {
             State::Closed => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             State::Reset => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
         }
-        let room = BUFFER.saturating_sub(outgoing.queued());
+        let room = SIMULATED_SOCKET_BUFFER_BYTES.saturating_sub(outgoing.queued());
         if room == 0 {
             outgoing.wait(context);
             return Poll::Pending;

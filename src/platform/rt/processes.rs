@@ -8,7 +8,7 @@ use async_channel::{Receiver, Sender};
 use super::virtual_time::world;
 
 /// No kernel gives a pid beyond this (PID_MAX_LIMIT).
-const MOST: u32 = 1 << 22;
+const MAX_PID: u32 = 1 << 22;
 
 #[derive(Default)]
 pub(super) struct Processes {
@@ -31,7 +31,7 @@ impl SimulatedProcess {
         let Some(world) = world() else { return Self { pid: 0, runs } };
         let processes = &world.processes;
         processes.started.set(processes.started.get() + 1);
-        let pid = MOST + processes.started.get();
+        let pid = MAX_PID + processes.started.get();
         let mut running = processes.running.borrow_mut();
         running.retain(|_, exit| !exit.is_closed());
         running.insert(pid, exit);

@@ -30,7 +30,7 @@ pub struct Watched {
     waits: Mutex<Option<Waker>>,
 }
 
-const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 impl Watches {
     /// Allows watches on the file system of this directory.
@@ -62,7 +62,7 @@ impl Watches {
         // One call for all: this runs before each step of the clock.
         let mut poll_fds: Vec<_> =
             waiting.iter().map(|watched| PollFd::new(&watched.instance, PollFlags::IN)).collect();
-        if poll_fds.is_empty() || poll(&mut poll_fds, Some(&AT_ONCE)).is_ok_and(|ready| ready == 0) {
+        if poll_fds.is_empty() || poll(&mut poll_fds, Some(&NO_WAIT)).is_ok_and(|ready| ready == 0) {
             return false;
         }
         let ready = waiting.iter().zip(&poll_fds).filter(|(_, poll_fd)| poll_fd.revents().contains(PollFlags::IN));
@@ -75,7 +75,7 @@ impl Watches {
 
 impl Watched {
     fn has_events(&self) -> bool {
-        poll(&mut [PollFd::new(&self.instance, PollFlags::IN)], Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
+        poll(&mut [PollFd::new(&self.instance, PollFlags::IN)], Some(&NO_WAIT)).is_ok_and(|ready| ready > 0)
     }
 
     fn is_waited_for(&self) -> bool {

@@ -19,9 +19,9 @@ use crate::types::metrics::{self, Count};
 const DELAY: Duration = Duration::from_secs(5);
 const BATCH: usize = 512;
 /// For one batch.
-const LIMIT: Duration = Duration::from_secs(10);
+const SPAN_EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The collector's answer is empty, or tells how many spans it rejected.
-const MOST_ANSWER: u32 = 64 << 10;
+const MAX_COLLECTOR_RESPONSE_BYTES: u32 = 64 << 10;
 
 /// Sends spans while it runs.
 pub(crate) struct Exporter {
@@ -85,13 +85,17 @@ impl Exporter {
         match &self.endpoint {
             TraceEndpoint::Unix(path) => {
                 let client = Client::new(&path.to_string_lossy());
-                client.unary(EXPORT, request, LIMIT).await.map_err(ExportError::Call)?;
+                client.unary(EXPORT, request, SPAN_EXPORT_TIMEOUT).await.map_err(ExportError::Call)?;
             }
             TraceEndpoint::Tcp { host, port } => {
-                let stream = self.dialer.dial(host, *port, LIMIT).await.map_err(ExportError::Dial)?;
+                let stream = self.dialer.dial(host, *port, SPAN_EXPORT_TIMEOUT).await.map_err(ExportError::Dial)?;
                 let agent = concat!("coracle/", env!("CARGO_PKG_VERSION")).to_owned();
-                let call = call_once(stream, agent, self.endpoint.to_string(), EXPORT, request, MOST_ANSWER);
-                rt::deadline(LIMIT, call).await.map_err(|_| ExportError::Timeout)?.map_err(ExportError::Call)?;
+                let call =
+                    call_once(stream, agent, self.endpoint.to_string(), EXPORT, request, MAX_COLLECTOR_RESPONSE_BYTES);
+                rt::deadline(SPAN_EXPORT_TIMEOUT, call)
+                    .await
+                    .map_err(|_| ExportError::Timeout)?
+                    .map_err(ExportError::Call)?;
             }
         }
         Ok(())

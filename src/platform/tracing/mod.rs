@@ -29,7 +29,7 @@ thread_local! {
 }
 
 /// Bound of the queue, as of OpenTelemetry's batch processor.
-const MOST_WAITING: usize = 2048;
+const MAX_QUEUED_SPANS: usize = 2048;
 
 struct Tracer {
     per_million: u32,
@@ -114,7 +114,7 @@ impl Drop for OpenSpan {
 impl Tracer {
     fn add(&self, span: Span) {
         let mut waiting = self.waiting.borrow_mut();
-        if waiting.len() >= MOST_WAITING {
+        if waiting.len() >= MAX_QUEUED_SPANS {
             metrics::count(Count::SpansDropped, &["full"]);
             return;
         }
@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn queue_is_bounded() {
         with_tracer(1_000_000, |tracer| {
-            (0..MOST_WAITING + 5).for_each(|_| child());
-            assert_eq!(tracer.waiting.borrow().len(), MOST_WAITING);
+            (0..MAX_QUEUED_SPANS + 5).for_each(|_| child());
+            assert_eq!(tracer.waiting.borrow().len(), MAX_QUEUED_SPANS);
         });
     }
 }

@@ -10,4 +10,4 @@ pub use status::{Code, Status};
 pub use timeout::{read_timeout, write_timeout};
 
 /// The content type of requests and responses.
-pub const CONTENT_TYPE: &str = "application/grpc";
+pub const GRPC_CONTENT_TYPE: &str = "application/grpc";

@@ -7,10 +7,10 @@ pub fn write_timeout(timeout: Duration) -> String {
     let millis = timeout.as_nanos().div_ceil(1_000_000);
     let units = [(1, 'm'), (1_000, 'S'), (3_600_000, 'H')];
     let fitting = units.into_iter().map(|(length, unit)| (millis.div_ceil(length), unit));
-    match fitting.into_iter().find(|(count, _)| *count <= MOST) {
+    match fitting.into_iter().find(|(count, _)| *count <= MAX_TIMEOUT_VALUE) {
         Some((count, unit)) => format!("{count}{unit}"),
         // Eleven thousand years: effectively no timeout.
-        None => format!("{MOST}H"),
+        None => format!("{MAX_TIMEOUT_VALUE}H"),
     }
 }
 
@@ -32,7 +32,7 @@ pub fn read_timeout(value: &[u8]) -> Option<Duration> {
     })
 }
 
-const MOST: u128 = 99_999_999;
+const MAX_TIMEOUT_VALUE: u128 = 99_999_999;
 
 #[cfg(test)]
 mod tests {

@@ -81,23 +81,26 @@ impl Group {
     }
 }
 
-const LONGEST: usize = 30;
+const MAX_HUFFMAN_CODE_BITS: usize = 30;
 
 struct Code {
     codes: [u32; 256],
     /// All symbols in code order.
     symbols: [u8; 256],
-    groups: [Group; LONGEST + 1],
+    groups: [Group; MAX_HUFFMAN_CODE_BITS + 1],
 }
 
 #[expect(clippy::indexing_slicing, reason = "the compiler evaluates it; a wrong index does not build")]
 static CODE: Code = {
-    let mut code =
-        Code { codes: [0; 256], symbols: [0; 256], groups: [Group { first: 0, count: 0, start: 0 }; LONGEST + 1] };
+    let mut code = Code {
+        codes: [0; 256],
+        symbols: [0; 256],
+        groups: [Group { first: 0, count: 0, start: 0 }; MAX_HUFFMAN_CODE_BITS + 1],
+    };
     let mut next = 0;
     let mut start = 0;
     let mut length: u8 = 1;
-    while length as usize <= LONGEST {
+    while length as usize <= MAX_HUFFMAN_CODE_BITS {
         next <<= 1;
         let first = next;
         let mut count = 0;

@@ -58,9 +58,9 @@ impl DynamicTable {
 /// The field at `index` of the combined tables; the first index is 1.
 pub(super) fn field_at(index: usize, dynamic: &DynamicTable) -> Option<Cow<'_, Field>> {
     let index = index.checked_sub(1)?;
-    match STATIC.get(index) {
+    match STATIC_TABLE.get(index) {
         Some((name, value)) => Some(Cow::Owned(Field::fixed(name, value))),
-        None => dynamic.fields.get(index - STATIC.len()).map(Cow::Borrowed),
+        None => dynamic.fields.get(index - STATIC_TABLE.len()).map(Cow::Borrowed),
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) enum TableMatch {
 }
 
 pub(super) fn find(field: &Field, dynamic: &DynamicTable) -> TableMatch {
-    let fixed = STATIC.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let fixed = STATIC_TABLE.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let seen = dynamic.fields.iter().map(|field| (&*field.name, &*field.value));
     let mut place = TableMatch::Nowhere;
     for (index, (name, value)) in (1..).zip(fixed.chain(seen)) {
@@ -88,7 +88,7 @@ pub(super) fn find(field: &Field, dynamic: &DynamicTable) -> TableMatch {
     place
 }
 
-const STATIC: [(&str, &str); 61] = [
+const STATIC_TABLE: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
     (":method", "POST"),

@@ -53,13 +53,13 @@ pub enum Malformed {
 }
 
 /// Limit of all heads and trailers together, in bytes.
-const HEAD: usize = 64 * 1024;
+const MAX_RESPONSE_HEADS_BYTES: usize = 64 * 1024;
 /// Limit of a chunk size line with its extensions.
 const LINE: usize = 1024;
 /// Limit of what is no content between the chunks (net/http: `chunkedReader.excess`). Each chunk has room for 16 bytes
 /// and twice its length.
 const EXCESS: u64 = 16 * 1024;
-const ROOM: u64 = 16;
+const CHUNK_LINE_BYTES: u64 = 16;
 
 impl Response {
     /// Keeps at most `limit` bytes of the body.
@@ -195,7 +195,7 @@ impl Response {
         let Some((end, next)) = head_end(&self.unread, self.searched) else {
             // A line end that may be followed by an empty line is searched again.
             self.searched = self.unread.len().saturating_sub(2);
-            let has_room = self.overhead + self.unread.len() <= HEAD;
+            let has_room = self.overhead + self.unread.len() <= MAX_RESPONSE_HEADS_BYTES;
             return if has_room { Ok(false) } else { Err(Malformed::TooLong) };
         };
         self.searched = 0;
@@ -218,13 +218,13 @@ impl Response {
 
     fn count_overhead(&mut self, bytes: usize) -> Result<(), Malformed> {
         self.overhead = self.overhead.saturating_add(bytes);
-        if self.overhead > HEAD { Err(Malformed::TooLong) } else { Ok(()) }
+        if self.overhead > MAX_RESPONSE_HEADS_BYTES { Err(Malformed::TooLong) } else { Ok(()) }
     }
 
     /// Counts a chunk's size line and line ends against its length.
     fn count_excess(&mut self, line: usize, size: u64) -> Result<(), Malformed> {
         let line = u64::try_from(line).unwrap_or(u64::MAX).saturating_add(2);
-        let room = size.saturating_mul(2).saturating_add(ROOM);
+        let room = size.saturating_mul(2).saturating_add(CHUNK_LINE_BYTES);
         self.excess = self.excess.saturating_add(line).saturating_sub(room);
         if self.excess > EXCESS { Err(Malformed::TooLong) } else { Ok(()) }
     }
@@ -282,12 +282,12 @@ fn status_of(line: &str) -> Result<u16, Malformed> {
 
 fn first_line(bytes: &[u8]) -> String {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = line.get(..MOST_SHOWN).unwrap_or(line);
+    let line = line.get(..MAX_SHOWN_RESPONSE_BYTES).unwrap_or(line);
     String::from_utf8_lossy(line).trim_end().to_owned()
 }
 
 /// How much of a malformed response an error shows.
-const MOST_SHOWN: usize = 100;
+const MAX_SHOWN_RESPONSE_BYTES: usize = 100;
 
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(line).ok()?;

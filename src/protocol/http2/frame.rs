@@ -53,7 +53,7 @@ pub(super) struct Frame<'a> {
 ///
 /// `Ok(None)` means that more bytes are needed. A frame that is too long is refused once its header is complete.
 pub(super) fn take_frame(buf: &[u8]) -> Result<Option<(Frame<'_>, &[u8])>, Error> {
-    let Some((head, rest)) = buf.split_first_chunk::<HEAD>() else { return Ok(None) };
+    let Some((head, rest)) = buf.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
     let [a, b, c, kind, flags, s, t, u, v] = *head;
     let len = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
     if len > limits::FRAME {
@@ -81,4 +81,4 @@ pub(super) fn unpad<'a>(frame: &Frame<'a>) -> Result<&'a [u8], Error> {
     len.and_then(|len| rest.get(..len)).ok_or(error::protocol("padding longer than its frame"))
 }
 
-const HEAD: usize = 9;
+const FRAME_HEADER_BYTES: usize = 9;

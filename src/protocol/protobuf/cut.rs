@@ -124,7 +124,7 @@ impl Cutter {
 impl Varint {
     /// The number, once its last byte has arrived.
     fn push(&mut self, byte: u8) -> Result<Option<u64>, DecodeError> {
-        if self.length == MOST_BYTES || self.length + 1 == MOST_BYTES && byte > 1 {
+        if self.length == MAX_VARINT_BYTES || self.length + 1 == MAX_VARINT_BYTES && byte > 1 {
             return Err(DecodeError::VarintTooLong);
         }
         self.value |= u64::from(byte & 0x7f) << (7 * self.length);
@@ -134,7 +134,7 @@ impl Varint {
 }
 
 /// Bytes of a number with 64 bits.
-const MOST_BYTES: u32 = 10;
+const MAX_VARINT_BYTES: u32 = 10;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CONTROL, FLAG_FIN, StreamId, VERSION, kind};
+use super::{CONTROL, FLAG_FIN, SPDY_VERSION, StreamId, kind};
 
 /// A received event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ enum PartialFrame {
 
 impl Incoming {
     /// Takes one event off the front of `bytes`. Returns it and the number of bytes consumed, possibly none. `Ok(None)`
-    /// means that more bytes are needed, never more than [`LONGEST`] in total.
+    /// means that more bytes are needed, never more than [`MAX_SPDY_HEADER_BYTES`] in total.
     pub fn take<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Event<'a>, usize)>, Malformed> {
         match self.within {
             PartialFrame::Nothing => self.take_head(bytes),
@@ -103,7 +103,7 @@ impl Incoming {
             self.within = PartialFrame::Data { stream, left: length, fin };
             return Ok(Some((Event::Other, head.len())));
         }
-        if first & !CONTROL != VERSION {
+        if first & !CONTROL != SPDY_VERSION {
             return Err(Malformed::Version(first & !CONTROL));
         }
         let needed = match kind {
@@ -130,7 +130,7 @@ impl Incoming {
 }
 
 /// The longest frame header, with the part of the body that must be known.
-pub const LONGEST: usize = 16;
+pub const MAX_SPDY_HEADER_BYTES: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -152,7 +152,7 @@ mod tests {
                 }
                 unread.drain(..used);
             }
-            assert!(unread.len() < LONGEST);
+            assert!(unread.len() < MAX_SPDY_HEADER_BYTES);
         }
         Ok(told)
     }

@@ -8,7 +8,7 @@
 mod incoming;
 mod outgoing;
 
-pub use incoming::{Event, Incoming, LONGEST, Malformed};
+pub use incoming::{Event, Incoming, MAX_SPDY_HEADER_BYTES, Malformed};
 pub use outgoing::{Outgoing, data, end, ping};
 
 /// A stream id. Those of a client are odd.
@@ -25,5 +25,5 @@ mod kind {
 
 /// The sender ends its side of the stream.
 const FLAG_FIN: u8 = 1;
-const VERSION: u16 = 3;
+const SPDY_VERSION: u16 = 3;
 const CONTROL: u16 = 0x8000;

@@ -1,6 +1,6 @@
 //! Writes frames. Pure.
 
-use super::{CONTROL, FLAG_FIN, StreamId, VERSION, kind};
+use super::{CONTROL, FLAG_FIN, SPDY_VERSION, StreamId, kind};
 
 /// The sending side of a connection: numbers its streams, and keeps its headers in one deflate stream.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub fn ping(id: u32, out: &mut Vec<u8>) {
 }
 
 fn control(kind: u16, body: &[u8], out: &mut Vec<u8>) {
-    let [[a, b], [c, d]] = [(CONTROL | VERSION).to_be_bytes(), kind.to_be_bytes()];
+    let [[a, b], [c, d]] = [(CONTROL | SPDY_VERSION).to_be_bytes(), kind.to_be_bytes()];
     frame([a, b, c, d], 0, body, out);
 }
 

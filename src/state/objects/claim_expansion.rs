@@ -26,8 +26,8 @@ pub(crate) struct Target {
 }
 
 const STATUSES: &str = "allocatedResourceStatuses";
-const STATUS: &str = "/status/allocatedResourceStatuses/storage";
-const PENDING: &str = "NodeResizePending";
+const ALLOCATED_STORAGE_STATUS_PATH: &str = "/status/allocatedResourceStatuses/storage";
+const NODE_RESIZE_PENDING: &str = "NodeResizePending";
 const IN_PROGRESS: &str = "NodeResizeInProgress";
 const INFEASIBLE: &str = "NodeResizeInfeasible";
 const FAILED: &str = "NodeResizeError";
@@ -43,8 +43,8 @@ pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> ExpansionDue {
     let target = |size: &str, is_marked, updates_claim| {
         ExpansionDue::To(Target { size: size.to_owned(), is_marked, updates_claim })
     };
-    match (text(STATUS), allocated) {
-        (Some(status @ (PENDING | IN_PROGRESS)), Some(size)) => target(size, status == IN_PROGRESS, true),
+    match (text(ALLOCATED_STORAGE_STATUS_PATH), allocated) {
+        (Some(status @ (NODE_RESIZE_PENDING | IN_PROGRESS)), Some(size)) => target(size, status == IN_PROGRESS, true),
         (None, None) if conditions(claim).any(|kind| kind == WAITS_FOR_NODE) => ExpansionDue::AsLargeAsVolume,
         (None, _) if has_grown(claim, seen) && is_shared(claim) => {
             text("/status/capacity/storage").map_or(ExpansionDue::Nothing, |size| target(size, true, false))
@@ -91,7 +91,7 @@ pub(crate) fn done_patch(claim: &Value, size: &str) -> Value {
     let gone = conditions(claim).filter(|kind| OF_GROWTH.contains(kind));
     let gone: Vec<Value> = gone.map(|kind| json!({"type": kind, "$patch": "delete"})).collect();
     let mut status = Map::from_iter([("capacity".to_owned(), json!({"storage": size}))]);
-    if claim.pointer(STATUS).is_some() {
+    if claim.pointer(ALLOCATED_STORAGE_STATUS_PATH).is_some() {
         status.insert(STATUSES.to_owned(), json!({"storage": null}));
     }
     if !gone.is_empty() {
@@ -128,7 +128,7 @@ mod tests {
     fn volume_is_expanded_when_the_claim_waits_for_the_node() {
         let status = |status: &str| json!({"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": status}});
         let to = |is_marked| ExpansionDue::To(Target { size: "2Gi".to_owned(), is_marked, updates_claim: true });
-        assert_eq!(due(&status(PENDING)), to(false));
+        assert_eq!(due(&status(NODE_RESIZE_PENDING)), to(false));
         assert_eq!(due(&status(IN_PROGRESS)), to(true));
         for other in ["ControllerResizeInProgress", INFEASIBLE, ""] {
             assert_eq!(due(&status(other)), ExpansionDue::Nothing, "{other}");
@@ -155,7 +155,7 @@ mod tests {
     fn progress_patches_keep_unrelated_conditions() {
         let other = json!({"type": "Other", "status": "True"});
         let mut waiting = claim(&json!({
-            "allocatedResourceStatuses": {"storage": PENDING},
+            "allocatedResourceStatuses": {"storage": NODE_RESIZE_PENDING},
             "conditions": [other, {"type": WAITS_FOR_NODE, "status": "True"}],
         }));
         assert_eq!(begun_patch(&waiting)["metadata"]["resourceVersion"], "7");
@@ -176,7 +176,7 @@ mod tests {
             (&condition["type"], &condition["message"]),
             (&json!(FAILED), &json!("failed to expand pvc with no room"))
         );
-        assert_eq!(patch(false).pointer(STATUS), None);
-        assert_eq!(patch(true).pointer(STATUS), Some(&json!(INFEASIBLE)));
+        assert_eq!(patch(false).pointer(ALLOCATED_STORAGE_STATUS_PATH), None);
+        assert_eq!(patch(true).pointer(ALLOCATED_STORAGE_STATUS_PATH), Some(&json!(INFEASIBLE)));
     }
 }

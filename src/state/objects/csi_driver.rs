@@ -33,9 +33,9 @@ pub(crate) enum FsGroupPolicy {
 }
 
 /// Default token lifetime of the API.
-const TOKEN_SECONDS: i64 = 3600;
+const DEFAULT_CSI_TOKEN_SECONDS: i64 = 3600;
 /// The smallest period that the API accepts, in seconds.
-const LEAST_PERIOD: u64 = 10;
+const MIN_UPDATE_PERIOD_SECONDS: u64 = 10;
 
 impl CsiDriver {
     pub(crate) fn read(object: &Value) -> Self {
@@ -45,7 +45,7 @@ impl CsiDriver {
         let modes: Vec<String> = list("volumeLifecycleModes").filter_map(Value::as_str).map(str::to_owned).collect();
         let token = |request: &Value| {
             let audience = request.get("audience").and_then(Value::as_str).unwrap_or_default().to_owned();
-            (audience, request.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS))
+            (audience, request.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_CSI_TOKEN_SECONDS))
         };
         let period = spec("nodeAllocatableUpdatePeriodSeconds").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
         Self {
@@ -61,7 +61,7 @@ impl CsiDriver {
             tokens_in_secrets: flag("serviceAccountTokenInSecrets").unwrap_or(false),
             requires_republish: flag("requiresRepublish").unwrap_or(false),
             selinux_mount: flag("seLinuxMount").unwrap_or(false),
-            allocatable_period: period.map(|seconds| Duration::from_secs(seconds.max(LEAST_PERIOD))),
+            allocatable_period: period.map(|seconds| Duration::from_secs(seconds.max(MIN_UPDATE_PERIOD_SECONDS))),
         }
     }
 }

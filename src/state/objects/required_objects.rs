@@ -70,7 +70,7 @@ pub(crate) struct TokenKey {
 }
 
 /// Default token lifetime of the API.
-const TOKEN_SECONDS: i64 = 3600;
+const DEFAULT_TOKEN_SECONDS: i64 = 3600;
 
 impl Topic {
     /// What a pod refers to directly and needs before its containers can be created.
@@ -124,7 +124,7 @@ fn projections(pod: &Pod) -> impl Iterator<Item = &ProjectionSource> {
 
 impl TokenKey {
     pub(crate) fn of(pod: &Pod, token: &ServiceAccountTokenProjection) -> Self {
-        Self::for_driver(pod, &(token.audience.clone(), token.expiration_seconds.unwrap_or(TOKEN_SECONDS)))
+        Self::for_driver(pod, &(token.audience.clone(), token.expiration_seconds.unwrap_or(DEFAULT_TOKEN_SECONDS)))
     }
 
     /// A token for a CSI driver, with audience and lifetime in seconds.

@@ -108,10 +108,10 @@ pub(crate) struct NewEvent {
 }
 
 /// Limits for all events and for those of one object, so that a noisy object displaces only its own.
-const MOST: usize = 1000;
-const MOST_OF_ONE: usize = 50;
+const MAX_RING_EVENTS: usize = 1000;
+const MAX_RING_EVENTS_OF_OBJECT: usize = 50;
 /// Limit of the texts in bytes.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_RING_TEXT_BYTES: usize = 256 << 10;
 /// client-go's `defaultAggregateMaxEvents` and `defaultAggregateIntervalInSeconds`.
 const SIMILAR: usize = 10;
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
@@ -230,11 +230,12 @@ impl EventRing {
 
     fn make_room(&mut self, coming: &EventRecord) {
         let object = &coming.content.object;
-        if self.events.iter().filter(|record| record.content.object == *object).count() >= MOST_OF_ONE {
+        if self.events.iter().filter(|record| record.content.object == *object).count() >= MAX_RING_EVENTS_OF_OBJECT {
             self.displace(|record| record.content.object == *object);
         }
         while !self.events.is_empty()
-            && (self.events.len() >= MOST || self.text_bytes + coming.content.text_bytes() > MOST_BYTES)
+            && (self.events.len() >= MAX_RING_EVENTS
+                || self.text_bytes + coming.content.text_bytes() > MAX_RING_TEXT_BYTES)
         {
             self.displace(|_| true);
         }
@@ -300,11 +301,11 @@ impl EventRecord {
 
 /// The part of a name that leaves room for the event's suffix.
 fn name_part(name: &str) -> &str {
-    name.get(..LONGEST_NAME).map_or(name, |head| head.trim_end_matches(['.', '-']))
+    name.get(..MAX_EVENT_NAME_PREFIX_BYTES).map_or(name, |head| head.trim_end_matches(['.', '-']))
 }
 
 /// Names have at most 253 characters.
-const LONGEST_NAME: usize = 253 - 20;
+const MAX_EVENT_NAME_PREFIX_BYTES: usize = 253 - 20;
 
 /// Tools expect this component name.
 const COMPONENT: &str = "kubelet";
@@ -455,7 +456,7 @@ mod tests {
         for second in 1..200 {
             clock.note(second * 700, new_event("loud", &format!("{second}")));
         }
-        assert_eq!(clock.ring.events.len(), MOST_OF_ONE + 1);
+        assert_eq!(clock.ring.events.len(), MAX_RING_EVENTS_OF_OBJECT + 1);
         assert_eq!(clock.lines()[0].0, "here");
         let long = "x".repeat(1000);
         for pod in 0..2000 {
@@ -463,11 +464,11 @@ mod tests {
         }
         let all: usize = clock.ring.events.iter().map(|record| record.content.text_bytes()).sum();
         assert_eq!(all, clock.ring.text_bytes);
-        assert!(all <= MOST_BYTES && clock.ring.events.len() > 200, "{all} {}", clock.ring.events.len());
+        assert!(all <= MAX_RING_TEXT_BYTES && clock.ring.events.len() > 200, "{all} {}", clock.ring.events.len());
         for pod in 0..2000 {
             clock.note(200_001, new_event(&pod.to_string(), "x"));
         }
-        assert_eq!(clock.ring.events.len(), MOST);
+        assert_eq!(clock.ring.events.len(), MAX_RING_EVENTS);
     }
 
     #[test]
@@ -569,7 +570,7 @@ mod tests {
     #[test]
     fn event_displaced_before_sending_is_counted_as_lost() {
         let mut clock = Clock::queueing();
-        for pod in 0..MOST + 7 {
+        for pod in 0..MAX_RING_EVENTS + 7 {
             clock.note(1, new_event(&pod.to_string(), "a"));
         }
         assert_eq!(clock.ring.lost(), 7);
@@ -577,7 +578,7 @@ mod tests {
         clock.note(2, new_event("x", "a"));
         assert_eq!(clock.ring.lost(), 7);
         let mut alone = Clock::new();
-        for pod in 0..MOST + 7 {
+        for pod in 0..MAX_RING_EVENTS + 7 {
             alone.note(1, new_event(&pod.to_string(), "a"));
         }
         assert_eq!((alone.ring.lost(), alone.ring.unsent("n")), (0, None), "there is no API server");
@@ -599,7 +600,7 @@ mod tests {
 
     #[test]
     fn long_pod_name_leaves_room_for_the_event_name() {
-        let name = "a".repeat(LONGEST_NAME - 1) + ".b";
+        let name = "a".repeat(MAX_EVENT_NAME_PREFIX_BYTES - 1) + ".b";
         let mut clock = Clock::queueing();
         clock.note(1, new_event(&name, "a"));
         let unsent = clock.ring.unsent("n").unwrap();

@@ -17,18 +17,20 @@ pub(super) struct SpamFilter {
 }
 
 /// `defaultSpamBurst` and `defaultSpamQPS`.
-const BURST: u32 = 25;
-const PERIOD: Duration = Duration::from_secs(300);
+const EVENT_SPAM_BURST: u32 = 25;
+const EVENT_SPAM_REFILL_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of objects; more than the pods of a node.
-const MOST: usize = 512;
+const MAX_SPAM_OBJECTS: usize = 512;
 
 impl SpamFilter {
     /// Whether one more event may be sent.
     pub(super) fn lets_by(&mut self, object: &EventObject, kind: EventKind, moment: Instant) -> bool {
         let place = self.seen.iter().position(|(seen, its, _)| seen == object && *its == kind);
         let known = place.and_then(|place| self.seen.remove(place));
-        let mut entry = known.unwrap_or_else(|| (object.clone(), kind, TokenBucket::each(PERIOD, BURST, moment)));
-        if self.seen.len() >= MOST {
+        let mut entry = known.unwrap_or_else(|| {
+            (object.clone(), kind, TokenBucket::each(EVENT_SPAM_REFILL_INTERVAL, EVENT_SPAM_BURST, moment))
+        });
+        if self.seen.len() >= MAX_SPAM_OBJECTS {
             self.seen.pop_front();
         }
         let lets_by = entry.2.take(moment);
@@ -66,9 +68,9 @@ mod tests {
     fn memory_is_bounded() {
         let mut filter = SpamFilter::default();
         let start = Instant::now();
-        for name in 0..MOST * 3 {
+        for name in 0..MAX_SPAM_OBJECTS * 3 {
             assert!(filter.lets_by(&object(name), EventKind::Normal, start));
         }
-        assert_eq!(filter.seen.len(), MOST);
+        assert_eq!(filter.seen.len(), MAX_SPAM_OBJECTS);
     }
 }

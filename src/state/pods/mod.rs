@@ -46,4 +46,4 @@ pub(crate) use sync_event::{
     CpuMoveResult, NodeFields, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult,
 };
 pub(crate) use volume_paths::{VolumeDir, volume_places};
-pub(crate) use waiting_reason::{MOST_MESSAGE, Waiting};
+pub(crate) use waiting_reason::{MAX_WAITING_MESSAGE_BYTES, Waiting};

@@ -15,13 +15,13 @@ pub(crate) struct Waiting {
 }
 
 /// Longest message, the same as of a termination message. A hook's output and a runtime's error may be longer.
-pub(crate) const MOST_MESSAGE: usize = 4096;
+pub(crate) const MAX_WAITING_MESSAGE_BYTES: usize = 4096;
 
 impl Waiting {
     /// Cuts a long message.
     pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
         let mut message = message.into();
-        text::cut(&mut message, MOST_MESSAGE);
+        text::cut(&mut message, MAX_WAITING_MESSAGE_BYTES);
         Self { reason, message, until: None }
     }
 }
@@ -33,6 +33,9 @@ mod tests {
     #[test]
     fn long_message_is_cut() {
         let waiting = Waiting::new(Reason::POST_START_HOOK_ERROR, "x".repeat(5 << 20));
-        assert_eq!((waiting.message.len(), waiting.message.capacity()), (MOST_MESSAGE, MOST_MESSAGE));
+        assert_eq!(
+            (waiting.message.len(), waiting.message.capacity()),
+            (MAX_WAITING_MESSAGE_BYTES, MAX_WAITING_MESSAGE_BYTES)
+        );
     }
 }

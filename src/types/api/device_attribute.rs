@@ -9,7 +9,7 @@ use super::yaml;
 use crate::types::sorted::SortedMap;
 
 /// Upstream's limits of an attribute's name and value, and of the number of attributes.
-const LONGEST_NAME: usize = 32;
+const MAX_ATTRIBUTE_NAME_BYTES: usize = 32;
 pub const LONGEST_ATTRIBUTE: usize = 64;
 pub const MOST_ATTRIBUTES: usize = 32;
 /// Limits of an annotation.
@@ -69,7 +69,7 @@ impl DeviceAttribute {
 /// Whether the text is a C identifier of at most 32 characters.
 pub fn is_attribute_name(name: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    name.len() <= LONGEST_NAME
+    name.len() <= MAX_ATTRIBUTE_NAME_BYTES
         && name.bytes().next().is_some_and(|first| is_inner(first) && !first.is_ascii_digit())
         && name.bytes().all(is_inner)
 }

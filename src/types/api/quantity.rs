@@ -33,7 +33,7 @@ pub enum Format {
 const NANOS: i128 = 1_000_000_000;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 /// The cap of 2^63-1 whole units.
-const MOST: i128 = (i64::MAX as i128) * NANOS;
+const MAX_QUANTITY_NANOS: i128 = (i64::MAX as i128) * NANOS;
 
 impl Quantity {
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
@@ -77,7 +77,7 @@ impl Quantity {
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
-        Self { nanos: (self.nanos + other.nanos).clamp(-MOST, MOST), format }
+        Self { nanos: (self.nanos + other.nanos).clamp(-MAX_QUANTITY_NANOS, MAX_QUANTITY_NANOS), format }
     }
 
     /// The difference, in the format of `self` (of `other`, if `self` is zero).
@@ -219,7 +219,7 @@ fn scaled(whole: &str, fraction: &str, exponent: i32, shift: u32) -> i128 {
     }
     let left = (left << shift).min(CAP) * NANOS.unsigned_abs();
     let right = (right << shift).div_ceil(10_u128.pow(20 - 9)) + u128::from(more);
-    i128::try_from(left + right).unwrap_or(MOST).min(MOST)
+    i128::try_from(left + right).unwrap_or(MAX_QUANTITY_NANOS).min(MAX_QUANTITY_NANOS)
 }
 
 impl fmt::Display for Quantity {

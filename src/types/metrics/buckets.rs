@@ -6,7 +6,7 @@ pub(super) type Bucket = (&'static str, u64);
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
-pub(super) const USUAL: [Bucket; 11] = [
+pub(super) const USUAL_BUCKETS: [Bucket; 11] = [
     ("0.005", 5 * MS),
     ("0.01", 10 * MS),
     ("0.025", 25 * MS),
@@ -20,7 +20,7 @@ pub(super) const USUAL: [Bucket; 11] = [
     ("10", 10 * S),
 ];
 
-pub(super) const DRA: [Bucket; 15] = [
+pub(super) const DRA_BUCKETS: [Bucket; 15] = [
     ("0.1", 100 * MS),
     ("0.1534127404634391", 153_412_740),
     ("0.23535468936502524", 235_354_689),
@@ -38,7 +38,7 @@ pub(super) const DRA: [Bucket; 15] = [
     ("39.99999999999997", 39_999_999_999),
 ];
 
-pub(super) const OPERATIONS: [Bucket; 14] = [
+pub(super) const RUNTIME_OPERATION_BUCKETS: [Bucket; 14] = [
     ("0.005", 5 * MS),
     ("0.0125", 12_500_000),
     ("0.03125", 31_250_000),
@@ -55,7 +55,7 @@ pub(super) const OPERATIONS: [Bucket; 14] = [
     ("745.0580596923828", 745_058_059_692),
 ];
 
-pub(super) const REST: [Bucket; 12] = [
+pub(super) const REST_REQUEST_BUCKETS: [Bucket; 12] = [
     ("0.005", 5 * MS),
     ("0.025", 25 * MS),
     ("0.1", 100 * MS),
@@ -70,7 +70,7 @@ pub(super) const REST: [Bucket; 12] = [
     ("60", 60 * S),
 ];
 
-pub(super) const STATUS: [Bucket; 11] = [
+pub(super) const STATUS_SYNC_BUCKETS: [Bucket; 11] = [
     ("0.01", 10 * MS),
     ("0.05", 50 * MS),
     ("0.1", 100 * MS),
@@ -84,7 +84,7 @@ pub(super) const STATUS: [Bucket; 11] = [
     ("60", 60 * S),
 ];
 
-pub(super) const ADMISSIONS: [Bucket; 15] = [
+pub(super) const TOPOLOGY_ADMISSION_BUCKETS: [Bucket; 15] = [
     ("0.05", 50 * MS),
     ("0.1", 100 * MS),
     ("0.2", 200 * MS),
@@ -102,7 +102,7 @@ pub(super) const ADMISSIONS: [Bucket; 15] = [
     ("819.2", 819_200 * MS),
 ];
 
-pub(super) const RESIZES: [Bucket; 14] = [
+pub(super) const POD_RESIZE_BUCKETS: [Bucket; 14] = [
     ("10", 10 * S),
     ("50", 50 * S),
     ("100", 100 * S),
@@ -119,7 +119,7 @@ pub(super) const RESIZES: [Bucket; 14] = [
     ("600000", 600_000 * S),
 ];
 
-pub(super) const STARTS: [Bucket; 25] = [
+pub(super) const POD_START_BUCKETS: [Bucket; 25] = [
     ("0.5", 500 * MS),
     ("1", S),
     ("2", 2 * S),
@@ -147,7 +147,7 @@ pub(super) const STARTS: [Bucket; 25] = [
     ("3600", 3600 * S),
 ];
 
-pub(super) const PULLS: [Bucket; 18] = [
+pub(super) const IMAGE_PULL_BUCKETS: [Bucket; 18] = [
     ("1", S),
     ("5", 5 * S),
     ("10", 10 * S),

@@ -1,6 +1,9 @@
 //! The counters and histograms: the only declaration of their names, labels, help texts and buckets. Pure.
 
-use super::buckets::{ADMISSIONS, Bucket, DRA, OPERATIONS, PULLS, RESIZES, REST, STARTS, STATUS, USUAL};
+use super::buckets::{
+    Bucket, DRA_BUCKETS, IMAGE_PULL_BUCKETS, POD_RESIZE_BUCKETS, POD_START_BUCKETS, REST_REQUEST_BUCKETS,
+    RUNTIME_OPERATION_BUCKETS, STATUS_SYNC_BUCKETS, TOPOLOGY_ADMISSION_BUCKETS, USUAL_BUCKETS,
+};
 
 /// The name, help text, labels and buckets of a family.
 #[derive(Clone, Copy, Debug)]
@@ -164,48 +167,48 @@ families! {
     /// A histogram of durations.
     Timed
     on_the_page {
-        DraGrpcOperations: "dra_grpc_operations_duration_seconds", ["driver_name", "method_name", "grpc_status_code"] in DRA,
+        DraGrpcOperations: "dra_grpc_operations_duration_seconds", ["driver_name", "method_name", "grpc_status_code"] in DRA_BUCKETS,
             "[ALPHA] Duration in seconds of the DRA gRPC operations";
-        DraOperations: "dra_operations_duration_seconds", ["operation_name", "is_error"] in DRA,
+        DraOperations: "dra_operations_duration_seconds", ["operation_name", "is_error"] in DRA_BUCKETS,
             "[ALPHA] Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod \
              when the pod starts or stops. Identified by the name of the operation (PrepareResources or \
              UnprepareResources) and separated by the success of the operation. The number of failed operations is \
              provided through the histogram's overall count.";
-        CredentialPlugins: "kubelet_credential_provider_plugin_duration", ["plugin_name"] in USUAL,
+        CredentialPlugins: "kubelet_credential_provider_plugin_duration", ["plugin_name"] in USUAL_BUCKETS,
             "[ALPHA] Duration of execution in seconds for credential provider plugin";
-        DeviceAllocations: "kubelet_device_plugin_alloc_duration_seconds", ["resource_name"] in USUAL,
+        DeviceAllocations: "kubelet_device_plugin_alloc_duration_seconds", ["resource_name"] in USUAL_BUCKETS,
             "[ALPHA] Duration in seconds to serve a device plugin Allocation request. Broken down by resource name.";
-        ImagePulls: "kubelet_image_pull_duration_seconds", ["image_size_in_bytes"] in PULLS,
+        ImagePulls: "kubelet_image_pull_duration_seconds", ["image_size_in_bytes"] in IMAGE_PULL_BUCKETS,
             "[ALPHA] Duration in seconds to pull an image.";
-        PlegIntervals: "kubelet_pleg_relist_interval_seconds", [] in USUAL,
+        PlegIntervals: "kubelet_pleg_relist_interval_seconds", [] in USUAL_BUCKETS,
             "[ALPHA] Interval in seconds between relisting in PLEG.";
-        PlegRelists: "kubelet_pleg_relist_duration_seconds", [] in USUAL,
+        PlegRelists: "kubelet_pleg_relist_duration_seconds", [] in USUAL_BUCKETS,
             "[ALPHA] Duration in seconds for relisting pods in PLEG.";
         /// Shown in milliseconds, as [`Self::TopologyAdmissions`].
-        PodResizes: "kubelet_pod_resize_duration_milliseconds", ["success"] in RESIZES,
+        PodResizes: "kubelet_pod_resize_duration_milliseconds", ["success"] in POD_RESIZE_BUCKETS,
             "[ALPHA] Duration in milliseconds to actuate a pod resize";
-        PodStarts: "kubelet_pod_start_duration_seconds", [] in STARTS,
+        PodStarts: "kubelet_pod_start_duration_seconds", [] in POD_START_BUCKETS,
             "[ALPHA] Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run";
-        PodWorkerStarts: "kubelet_pod_worker_start_duration_seconds", [] in USUAL,
+        PodWorkerStarts: "kubelet_pod_worker_start_duration_seconds", [] in USUAL_BUCKETS,
             "[ALPHA] Duration in seconds from kubelet seeing a pod to starting a worker.";
-        PodWorkers: "kubelet_pod_worker_duration_seconds", ["operation_type"] in USUAL,
+        PodWorkers: "kubelet_pod_worker_duration_seconds", ["operation_type"] in USUAL_BUCKETS,
             "[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync";
-        RestRequests: "rest_client_request_duration_seconds", ["host", "verb"] in REST,
+        RestRequests: "rest_client_request_duration_seconds", ["host", "verb"] in REST_REQUEST_BUCKETS,
             "[ALPHA] Request latency in seconds. Broken down by verb, and host.";
-        RuntimeOperations: "kubelet_runtime_operations_duration_seconds", ["operation_type"] in OPERATIONS,
+        RuntimeOperations: "kubelet_runtime_operations_duration_seconds", ["operation_type"] in RUNTIME_OPERATION_BUCKETS,
             "[ALPHA] Duration in seconds of runtime operations. Broken down by operation type.";
-        Sandboxes: "kubelet_run_podsandbox_duration_seconds", ["runtime_handler"] in USUAL,
+        Sandboxes: "kubelet_run_podsandbox_duration_seconds", ["runtime_handler"] in USUAL_BUCKETS,
             "[ALPHA] Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.";
-        StatusSyncs: "kubelet_pod_status_sync_duration_seconds", [] in STATUS,
+        StatusSyncs: "kubelet_pod_status_sync_duration_seconds", [] in STATUS_SYNC_BUCKETS,
             "[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod \
              status until the API is successfully updated for that pod, even if multiple intevening changes to pod \
              status occur.";
         /// Recorded in upstream's unit: one second here is a millisecond of the duration.
-        TopologyAdmissions: "kubelet_topology_manager_admission_duration_ms", [] in ADMISSIONS,
+        TopologyAdmissions: "kubelet_topology_manager_admission_duration_ms", [] in TOPOLOGY_ADMISSION_BUCKETS,
             "[ALPHA] Duration in milliseconds to serve a pod admission request.";
     }
     elsewhere {
-        Probes: "prober_probe_duration_seconds", ["container", "namespace", "pod", "probe_type"] in USUAL,
+        Probes: "prober_probe_duration_seconds", ["container", "namespace", "pod", "probe_type"] in USUAL_BUCKETS,
             "[ALPHA] Duration in seconds for a probe response.";
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt::{self, Write as _};
 
 /// The content type of a page.
-pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A page being written.
 #[derive(Debug, Default)]

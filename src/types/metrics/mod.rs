@@ -16,7 +16,7 @@ pub(crate) mod parsed;
 mod registry;
 
 pub(crate) use counted::{Count, Timed};
-pub(crate) use exposition::{CONTENT_TYPE, Exposition, Kind, Labels, Number};
+pub(crate) use exposition::{Exposition, Kind, Labels, METRICS_CONTENT_TYPE, Number};
 pub(crate) use registry::{
     count, expose, forget_probes, last_relist, processors, relisted, took, write, write_health_checks, write_probes,
 };

@@ -71,8 +71,8 @@ fn random_instants_are_written_and_read_as_by_jiff() {
 
 #[test]
 fn every_day_has_the_date_that_jiff_gives_it() {
-    for day in MIN / DAY..=MAX / DAY - 1 {
-        let seconds = day * DAY + day.rem_euclid(DAY);
+    for day in MIN / DAY_SECONDS..=MAX / DAY_SECONDS - 1 {
+        let seconds = day * DAY_SECONDS + day.rem_euclid(DAY_SECONDS);
         let ours = Timestamp::from_second(seconds).unwrap();
         let date = TimeZone::UTC.to_datetime(judge(seconds, 0));
         let small = |value: i8| u8::try_from(value).unwrap();

@@ -176,7 +176,7 @@ fn failed_update_is_retried_with_the_current_status() {
     reports.enqueue(&uid(), status(PodPhase::Succeeded));
     assert!(told(&mut reports, now).is_empty());
     let due = reports.due().unwrap();
-    assert_eq!(due - now, RETRY_FIRST);
+    assert_eq!(due - now, FIRST_STATUS_RETRY_DELAY);
     assert_eq!(told(&mut reports, due), ["Succeeded"]);
 }
 
@@ -243,7 +243,7 @@ fn number_of_concurrent_requests_is_limited() {
         reports.on_server_status(&pod, Target { uid: pod.clone(), ..target() }, &status(PodPhase::Pending), 1);
         reports.enqueue(&pod, status(PodPhase::Running));
     }
-    assert_eq!(reports.next(now).len(), AT_ONCE);
+    assert_eq!(reports.next(now).len(), MAX_STATUS_REQUESTS);
     assert!(reports.next(now).is_empty());
 }
 
@@ -270,7 +270,7 @@ fn newest_change_is_sent_first_and_unchanged_pods_are_not_due() {
 #[test]
 fn update_without_a_free_slot_is_not_due() {
     let (mut reports, now) = (StatusQueue::default(), Instant::now());
-    let pods: Vec<PodUid> = (0..=AT_ONCE).map(|number| PodUid::from(&*format!("u{number}"))).collect();
+    let pods: Vec<PodUid> = (0..=MAX_STATUS_REQUESTS).map(|number| PodUid::from(&*format!("u{number}"))).collect();
     for pod in &pods {
         let target = Target { namespace: "ns".to_owned(), name: pod.to_string(), uid: pod.clone() };
         reports.on_server_status(pod, target, &status(PodPhase::Pending), 5);
@@ -283,7 +283,7 @@ fn update_without_a_free_slot_is_not_due() {
             reports.done(&job.pod, &fail, now, |wait| wait);
         }
     }
-    let back = now + RETRY_LONGEST;
+    let back = now + MAX_STATUS_RETRY_DELAY;
     assert!(reports.due().is_some_and(|due| due <= back));
     let jobs = reports.next(back);
     assert_eq!(jobs.len(), AFTER_FAILURE);

@@ -9,7 +9,7 @@ use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
 
 /// The APIs accept no longer manifest.
-const LIMIT: u64 = 1 << 20;
+const MAX_LOCAL_POD_BYTES: u64 = 1 << 20;
 
 /// The content of a pod's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +21,12 @@ pub(super) enum FileContent {
 
 /// The name of a pod's file. Neither part contains an underscore, so the name is unique.
 pub(super) fn key(namespace: &str, name: &str) -> String {
-    format!("{namespace}_{name}{END}")
+    format!("{namespace}_{name}{LOCAL_POD_SUFFIX}")
 }
 
 /// Namespace and name of the pod with this file name.
 pub(super) fn names(key: &str) -> Option<(&str, &str)> {
-    key.strip_suffix(END)?.split_once('_')
+    key.strip_suffix(LOCAL_POD_SUFFIX)?.split_once('_')
 }
 
 /// Every pod's file, in order of name. A damaged file is set aside, and reported until its pod is put or deleted.
@@ -42,10 +42,10 @@ pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<FileC
     names.sort_unstable();
     let mut files = Vec::new();
     for name in &names {
-        if names.iter().any(|other| name.strip_suffix(ASIDE) == Some(other)) {
+        if names.iter().any(|other| name.strip_suffix(CORRUPT_POD_SUFFIX) == Some(other)) {
             continue;
         }
-        if let Some(key) = name.strip_suffix(ASIDE).filter(|key| self::names(key).is_some()) {
+        if let Some(key) = name.strip_suffix(CORRUPT_POD_SUFFIX).filter(|key| self::names(key).is_some()) {
             files.push((key.to_owned(), Ok(FileContent::Damaged)));
         } else if self::names(name).is_some() {
             let path = directory.join(name);
@@ -61,7 +61,7 @@ pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<FileC
 }
 
 pub(super) fn read(path: &Path) -> io::Result<FileContent> {
-    Ok(match durable::read(path, LIMIT)? {
+    Ok(match durable::read(path, MAX_LOCAL_POD_BYTES)? {
         StoredFile::Whole(text) => FileContent::Manifest(text),
         StoredFile::Damaged | StoredFile::Nothing => FileContent::Damaged,
     })
@@ -82,9 +82,9 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 
 fn aside(path: &Path) -> PathBuf {
     let mut aside = OsString::from(path);
-    aside.push(ASIDE);
+    aside.push(CORRUPT_POD_SUFFIX);
     PathBuf::from(aside)
 }
 
-const END: &str = ".yaml";
-const ASIDE: &str = ".corrupt";
+const LOCAL_POD_SUFFIX: &str = ".yaml";
+const CORRUPT_POD_SUFFIX: &str = ".corrupt";

@@ -39,7 +39,7 @@ pub(crate) struct LocalPodRequest {
 /// Capacity of the queue of changes. Requests wait when it is full.
 const QUEUE: usize = 4;
 /// Wait before the directory is read again after a failure.
-const RETRY: Duration = Duration::from_secs(30);
+const LOCAL_PODS_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 impl LocalPods {
     /// The handle, and the receiver for [`run`].
@@ -67,7 +67,11 @@ pub(crate) async fn run(
     let mut running = LocalPodSource { directory, pod_list: PodList::new(node_name), inbox };
     let mut is_loaded = running.load().await;
     loop {
-        let next = if is_loaded { Ok(requests.recv().await) } else { rt::deadline(RETRY, requests.recv()).await };
+        let next = if is_loaded {
+            Ok(requests.recv().await)
+        } else {
+            rt::deadline(LOCAL_PODS_RETRY_DELAY, requests.recv()).await
+        };
         match next {
             Ok(Ok(LocalPodRequest { change, answer })) => {
                 is_loaded = is_loaded || running.load().await;

@@ -39,7 +39,7 @@ fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
         if !is_manifest(&name) {
             continue;
         }
-        if files.len() >= MAX_FILES {
+        if files.len() >= MAX_MANIFESTS {
             return Err(io::Error::other("there are too many files in it"));
         }
         // Follows links: a manifest may be one. A dangling link is listed as a file that cannot be read.
@@ -135,7 +135,7 @@ fn id_of(path: &Path) -> Option<FileId> {
 }
 
 /// More files than any node has pods.
-const MAX_FILES: usize = 4096;
+const MAX_MANIFESTS: usize = 4096;
 
 #[cfg(test)]
 mod tests {

@@ -150,13 +150,13 @@ pub(super) enum Content {
 }
 
 /// How long a file without an event that it is complete must stay unchanged.
-const SETTLED: Duration = Duration::from_millis(100);
+const UNCHANGED_MANIFEST_AGE: Duration = Duration::from_millis(100);
 /// An empty file is usually about to be filled, or is vim's test of whether it can write.
 const EMPTY_SETTLED: Duration = Duration::from_secs(1);
 /// How often a file that a writer keeps open is checked again; its close is an event.
 const WRITER_PATIENCE: Duration = Duration::from_secs(20);
 /// A file missing for less than this was replaced: some editors rename the old one away first.
-const GONE: Duration = Duration::from_millis(50);
+const MIN_FILE_ABSENCE: Duration = Duration::from_millis(50);
 /// How long a replaced directory may take to be filled, file by file.
 const REPLACED: Duration = Duration::from_secs(10);
 /// Further problems of the same file are not reported.
@@ -202,7 +202,7 @@ impl Files {
                 self.closed.insert(name.to_owned());
                 Some(now)
             }
-            FileEvent::Created | FileEvent::Attributes => Some(now + SETTLED),
+            FileEvent::Created | FileEvent::Attributes => Some(now + UNCHANGED_MANIFEST_AGE),
             FileEvent::MovedAway | FileEvent::Deleted => {
                 self.writing.remove(name);
                 self.closed.remove(name);
@@ -214,7 +214,7 @@ impl Files {
                         file.stamp = None;
                     }
                 }
-                Some(now + GONE)
+                Some(now + MIN_FILE_ABSENCE)
             }
         }
     }
@@ -284,7 +284,7 @@ impl Files {
         } else if new_and_empty {
             EMPTY_SETTLED
         } else {
-            SETTLED
+            UNCHANGED_MANIFEST_AGE
         };
         let (seen, since) = self.settling.entry(name.to_owned()).or_insert((stamp, now));
         if *seen != stamp {
@@ -310,7 +310,7 @@ impl Files {
             if listing.files.contains_key(name) {
                 return true;
             }
-            let gone = *file.missing_since.get_or_insert(now) + GONE;
+            let gone = *file.missing_since.get_or_insert(now) + MIN_FILE_ABSENCE;
             let gone = replaced.map_or(gone, |replaced| gone.max(replaced));
             if now < gone {
                 look.next_listing(gone);
@@ -344,7 +344,7 @@ impl Files {
             Content::HalfWritten => (None, Err(HALF_WRITTEN.to_owned())),
             Content::Unreadable(error) => (None, Err(format!("cannot be read: {error}"))),
             Content::Read(stamp, Err(error)) => (Some(stamp), Err(error.to_string())),
-            Content::Read(stamp, Ok(objects)) if objects.is_empty() => (Some(stamp), Err(EMPTY.to_owned())),
+            Content::Read(stamp, Ok(objects)) if objects.is_empty() => (Some(stamp), Err(EMPTY_MANIFEST.to_owned())),
             Content::Read(stamp, Ok(objects)) => (Some(stamp), Ok(objects)),
         };
         let old = self.files.remove(name).unwrap_or_else(|| File::new(&self.path_of(name)));
@@ -509,7 +509,7 @@ pub(super) fn is_same_update(one: &SourceUpdate, other: &SourceUpdate) -> bool {
 }
 
 const HALF_WRITTEN: &str = "a program has it open for writing; it is read when it is closed";
-const EMPTY: &str = "there is nothing in the file; to remove its pods, delete it";
+const EMPTY_MANIFEST: &str = "there is nothing in the file; to remove its pods, delete it";
 
 impl ListingPlan {
     fn next_listing(&mut self, moment: Instant) {

@@ -94,7 +94,7 @@ impl StaticFileSource {
         let path = self.path.clone();
         let was_file = self.files.is_single();
         let mut listing = pin!(rt::blocking(move || directory::list(&path, was_file)));
-        match rt::deadline(LIST_DEADLINE, &mut listing).await {
+        match rt::deadline(MANIFEST_LISTING_TIMEOUT, &mut listing).await {
             Ok(listing) => Ok(listing),
             Err(elapsed) => {
                 // The file system hangs. A second attempt would hang as well and occupy another thread.
@@ -226,7 +226,7 @@ fn log_problems(old: &[SourceProblem], new: &[SourceProblem]) {
 }
 
 /// A directory that does not answer for this long is reported as a problem.
-const LIST_DEADLINE: Duration = Duration::from_secs(30);
+const MANIFEST_LISTING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long after power-on a machine may take to mount its file systems: checking a card takes a while.
 const BOOT: Duration = Duration::from_secs(180);

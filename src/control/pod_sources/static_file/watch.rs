@@ -47,12 +47,15 @@ impl Watch {
     /// An unchanged directory keeps its watch: that costs two system calls and loses no event.
     pub(super) fn renew(&mut self) -> io::Result<()> {
         let inotify = self.inotify.get_ref();
-        let (directory, single) = match inotify.add_watch(&self.path, FILES) {
+        let (directory, single) = match inotify.add_watch(&self.path, MANIFEST_DIRECTORY_EVENTS) {
             Ok(directory) => (Ok(Some(directory)), None),
             // A file is watched through its directory, because an editor may replace it.
             Err(Errno::ENOTDIR) => {
                 let parent = self.path.parent().unwrap_or(Path::new("/"));
-                (inotify.add_watch(parent, FILES).map(Some), self.path.file_name().map(ToOwned::to_owned))
+                (
+                    inotify.add_watch(parent, MANIFEST_DIRECTORY_EVENTS).map(Some),
+                    self.path.file_name().map(ToOwned::to_owned),
+                )
             }
             Err(Errno::ENOENT) => (Ok(None), None),
             Err(error) => (Err(error), None),
@@ -143,7 +146,7 @@ fn file_event(mask: AddWatchFlags) -> Option<FileEvent> {
 }
 
 /// Events of the directory that holds the manifests.
-const FILES: AddWatchFlags =
+const MANIFEST_DIRECTORY_EVENTS: AddWatchFlags =
     AddWatchFlags::IN_CLOSE_WRITE.union(AddWatchFlags::IN_MODIFY).union(AddWatchFlags::IN_ATTRIB).union(ENTRIES);
 
 /// Events of a directory above it: only entries that are added or removed.

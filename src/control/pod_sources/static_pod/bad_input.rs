@@ -6,7 +6,7 @@ use super::*;
 use crate::kubelet::kuberuntime::golden;
 use crate::types::api::fields::{Field, Kind, Step, fields_of};
 
-const ORIGIN: Origin<'_> =
+const BAD_INPUT_ORIGIN: Origin<'_> =
     Origin { source: SourceName::File, path: "/manifests/x.yaml", node_name: "node1", seen: "2026-11-20T20:03:54Z" };
 
 fn pod() -> Value {
@@ -42,7 +42,7 @@ fn pod_with(field: &Field, value: Value) -> Value {
 
 /// The pod of the manifest, or its error.
 fn read(manifest: &Value) -> Result<Box<Pod>, ObjectError> {
-    let mut objects = read_manifest(manifest.to_string().as_bytes(), &ORIGIN).expect("it is YAML");
+    let mut objects = read_manifest(manifest.to_string().as_bytes(), &BAD_INPUT_ORIGIN).expect("it is YAML");
     assert_eq!(objects.len(), 1);
     match objects.remove(0).object? {
         Object::Pod(pod) => Ok(pod),
@@ -168,7 +168,7 @@ fn recursive_aliases_are_refused_at_once() {
         ("apiVersion: v1\nkind: Pod\nspec: &s\n  <<: *s\n", within_itself),
         ("&a [*a]", within_itself),
     ] {
-        let error = read_manifest(text.as_bytes(), &ORIGIN).unwrap_err().to_string();
+        let error = read_manifest(text.as_bytes(), &BAD_INPUT_ORIGIN).unwrap_err().to_string();
         assert!(error.contains(why), "{error}: {text}");
     }
 }

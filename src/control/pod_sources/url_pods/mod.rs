@@ -20,7 +20,7 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use self::error::FetchError;
-pub(crate) use self::signature::{EXPECTED, PublicKey, Trust};
+pub(crate) use self::signature::{EXPECTED_PUBLIC_KEY, PublicKey, Trust};
 use self::url_state::{ResponseVerdict, SignedManifest, UrlState, decode, encode};
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
@@ -59,7 +59,7 @@ pub(crate) struct UrlPods {
 /// Sends the stored pods to `inbox` at once, and the pods at the URL whenever they change, until the inbox is closed.
 pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>) {
     let url_state = UrlState::new(&source.configured, source.node_name.clone(), source.trust.clone());
-    let longest = LONGEST.max(source.every);
+    let longest = MAX_URL_POLL_DELAY.max(source.every);
     let backoff = Backoff::new(source.every, longest);
     let validators = Validators::default();
     let mut running = UrlSource { source, dialer, inbox, url_state, validators, backoff };
@@ -75,16 +75,16 @@ pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent
 }
 
 /// Allows a complete response over a slow line.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const URL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest manifest, the same as for an API object.
-const MOST: usize = 1 << 20;
+const MAX_URL_MANIFEST_BYTES: usize = 1 << 20;
 /// Longest signature with its audience.
 const MOST_OF_SIGNATURE: usize = 4 << 10;
 /// Longest header of the stored file.
 const KEPT_HEAD: u64 = 16 << 10;
 const MOST_OF_SERIAL: u64 = 1 << 10;
 /// Longest wait between polls of an unreachable server.
-const LONGEST: Duration = Duration::from_secs(300);
+const MAX_URL_POLL_DELAY: Duration = Duration::from_secs(300);
 
 struct UrlSource {
     source: UrlPods,
@@ -117,7 +117,7 @@ impl UrlSource {
     async fn load(&mut self) {
         self.load_serial().await;
         let path = self.source.kept.clone();
-        let limit = KEPT_HEAD + u64::try_from(MOST).unwrap_or(u64::MAX);
+        let limit = KEPT_HEAD + u64::try_from(MAX_URL_MANIFEST_BYTES).unwrap_or(u64::MAX);
         let kept = match rt::blocking(move || durable::read(&path, limit)).await {
             Ok(StoredFile::Nothing) => return,
             Ok(StoredFile::Whole(kept)) => kept,
@@ -221,11 +221,12 @@ impl UrlSource {
     async fn fetch(&self) -> Result<FetchedManifest, FetchError> {
         let tls = self.tls().await?;
         let url = &self.source.url;
-        let answer = self.get(url, self.headers(self.url_state.is_known()), tls.clone(), MOST).await?;
+        let answer =
+            self.get(url, self.headers(self.url_state.is_known()), tls.clone(), MAX_URL_MANIFEST_BYTES).await?;
         if answer.status == 304 && self.url_state.is_known() {
             return Ok(FetchedManifest::NotModified);
         }
-        let manifest = whole(&answer, MOST)?.to_vec();
+        let manifest = whole(&answer, MAX_URL_MANIFEST_BYTES)?.to_vec();
         if answer.content_type.as_deref().is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("text/html"))
         {
             return Err(FetchError::Html);

@@ -19,17 +19,17 @@ use crate::types::api::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PublicKey([u8; 32]);
 
-pub(crate) const EXPECTED: &str = "expected an Ed25519 public key, in PEM or as base64";
+pub(crate) const EXPECTED_PUBLIC_KEY: &str = "expected an Ed25519 public key, in PEM or as base64";
 
 impl PublicKey {
     /// Parses the output of `openssl pkey -pubout`, or the key's 32 bytes in base64.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim();
-        let der = match text.strip_prefix(BEGIN) {
-            Some(rest) => Bytes::from_base64(rest.split_once(END)?.0.trim())?.0,
+        let der = match text.strip_prefix(PEM_KEY_BEGIN) {
+            Some(rest) => Bytes::from_base64(rest.split_once(PEM_KEY_END)?.0.trim())?.0,
             None => Bytes::from_base64(text)?.0,
         };
-        let key = if der.len() == 32 { &*der } else { der.strip_prefix(&ALGORITHM[..])? };
+        let key = if der.len() == 32 { &*der } else { der.strip_prefix(&ED25519_KEY_INFO_PREFIX[..])? };
         Some(Self(key.try_into().ok()?))
     }
 
@@ -107,7 +107,7 @@ impl std::error::Error for SignatureError {}
 impl Trust {
     pub(super) fn verify(&self, manifest: &[u8], signature: Option<&[u8]>) -> Result<Serial, SignatureError> {
         let signature = signature.unwrap_or_default();
-        if !signature.starts_with(FORMAT.as_bytes()) {
+        if !signature.starts_with(SIGNED_MANIFEST_FORMAT.as_bytes()) {
             let plain = plain(signature).ok_or(SignatureError::NoSignature)?;
             if !self.takes_plain {
                 return Err(SignatureError::Plain);
@@ -125,7 +125,7 @@ impl Trust {
     }
 }
 
-const FORMAT: &str = "coracle-manifest-v1\n";
+const SIGNED_MANIFEST_FORMAT: &str = "coracle-manifest-v1\n";
 
 struct Signed<'a> {
     /// The signed lines.
@@ -138,10 +138,12 @@ struct Signed<'a> {
 impl<'a> Signed<'a> {
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let (audience, rest) = text.strip_prefix(FORMAT)?.strip_prefix("audience: ")?.split_once('\n')?;
+        let (audience, rest) =
+            text.strip_prefix(SIGNED_MANIFEST_FORMAT)?.strip_prefix("audience: ")?.split_once('\n')?;
         let (serial, rest) = rest.strip_prefix("serial: ")?.split_once('\n')?;
         let head = bytes.get(..bytes.len().checked_sub(rest.len())?)?;
-        let signature = Bytes::from_base64(rest.trim()).map(|bytes| bytes.0).filter(|bytes| bytes.len() == LENGTH)?;
+        let signature =
+            Bytes::from_base64(rest.trim()).map(|bytes| bytes.0).filter(|bytes| bytes.len() == SIGNATURE_BYTES)?;
         Some(Self { head, audience, serial: serial.parse().ok()?, signature })
     }
 }
@@ -181,18 +183,18 @@ impl HighestSerial {
 
 /// The 64 bytes of a plain signature, raw or in base64.
 fn plain(bytes: &[u8]) -> Option<Vec<u8>> {
-    if bytes.len() == LENGTH {
+    if bytes.len() == SIGNATURE_BYTES {
         return Some(bytes.to_vec());
     }
     let text = std::str::from_utf8(bytes).ok()?;
-    Bytes::from_base64(text.trim()).map(|bytes| bytes.0).filter(|bytes| bytes.len() == LENGTH)
+    Bytes::from_base64(text.trim()).map(|bytes| bytes.0).filter(|bytes| bytes.len() == SIGNATURE_BYTES)
 }
 
-const LENGTH: usize = 64;
-const BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
-const END: &str = "-----END PUBLIC KEY-----";
+const SIGNATURE_BYTES: usize = 64;
+const PEM_KEY_BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
+const PEM_KEY_END: &str = "-----END PUBLIC KEY-----";
 /// SubjectPublicKeyInfo of id-Ed25519, up to the key itself (RFC 8410).
-const ALGORITHM: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+const ED25519_KEY_INFO_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 #[cfg(test)]
 mod tests {
@@ -204,8 +206,8 @@ mod tests {
     fn key_parses_in_each_supported_form_only() {
         let key: Vec<u8> = (0..32).collect();
         let raw = Bytes(key.clone()).to_base64();
-        let der = Bytes([&ALGORITHM[..], &key].concat()).to_base64();
-        let pem = format!("{BEGIN}\n{der}\n{END}\n");
+        let der = Bytes([&ED25519_KEY_INFO_PREFIX[..], &key].concat()).to_base64();
+        let pem = format!("{PEM_KEY_BEGIN}\n{der}\n{PEM_KEY_END}\n");
         let parsed = PublicKey::parse(raw.as_bytes()).unwrap();
         assert_eq!(parsed.0.to_vec(), key);
         assert_eq!(PublicKey::parse(format!("{raw}\n").as_bytes()).as_ref(), Some(&parsed));
@@ -247,7 +249,8 @@ mod tests {
 
     #[test]
     fn audience_and_serial_are_signed_with_the_manifest() {
-        let head = |audience: &str, serial: &str| format!("{FORMAT}audience: {audience}\nserial: {serial}\n");
+        let head =
+            |audience: &str, serial: &str| format!("{SIGNED_MANIFEST_FORMAT}audience: {audience}\nserial: {serial}\n");
         let verify = |signature: &[u8]| trust().verify(MANIFEST, Some(signature));
         assert_eq!(verify(&signed(&head("https://h/a", "7"))), Ok(Some(7)));
         assert_eq!(verify(&signed(&head("node/n1", "0"))), Ok(Some(0)));
@@ -260,7 +263,9 @@ mod tests {
         for forged in [text.replace("n2", "n1"), serial] {
             assert_eq!(verify(forged.as_bytes()), Err(SignatureError::Forged));
         }
-        for malformed in [FORMAT, &head("a", "x"), &head("a", "-1"), &format!("{FORMAT}serial: 1\n")] {
+        for malformed in
+            [SIGNED_MANIFEST_FORMAT, &head("a", "x"), &head("a", "-1"), &format!("{SIGNED_MANIFEST_FORMAT}serial: 1\n")]
+        {
             assert_eq!(verify(&signed(malformed)), Err(SignatureError::Malformed), "{malformed}");
         }
         assert_eq!(trust().verify(b"kind: Job\n", Some(&signed(&head("node/n1", "7")))), Err(SignatureError::Forged));

@@ -214,7 +214,7 @@ fn any_failure_keeps_the_pods_and_is_reported_once() {
         let kept = fs::read(disk.kept()).unwrap();
         let cut = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{WEB}", WEB.len() + 9).into_bytes();
         let endless = format!("HTTP/1.1 200 OK\r\n\r\n{WEB}").into_bytes();
-        let long = ok(&"#".repeat(MOST + 1), "");
+        let long = ok(&"#".repeat(MAX_URL_MANIFEST_BYTES + 1), "");
         for (says, why) in [
             (
                 Says::Nothing,

@@ -134,7 +134,7 @@ fn client_that_sends_without_pause_does_not_outlive_a_deadline() {
     let mut client = Endless { text: b"x", read: 0, most: MOST_IGNORED };
     assert_eq!(block_on(rt::deadline(Duration::ZERO, gone::<()>(&mut client))).unwrap_err(), rt::Elapsed);
     let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-    let mut client = Endless { text, read: 0, most: 100 * READ };
+    let mut client = Endless { text, read: 0, most: 100 * REQUEST_READ_BYTES };
     let conversation = rt::deadline(Duration::ZERO, converse(&mut client, &Echo));
     assert_eq!(block_on(conversation).unwrap_err(), rt::Elapsed);
 }

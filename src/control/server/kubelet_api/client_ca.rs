@@ -24,9 +24,9 @@ use crate::protocol::x509::Certificate;
 use crate::types::error::ErrorChain;
 
 /// Longest CA bundle.
-const LIMIT: u64 = 1 << 20;
+const MAX_CLIENT_CA_BYTES: u64 = 1 << 20;
 /// Reload period, in case the kernel cannot report changes.
-const LOOK_AGAIN: Duration = Duration::from_secs(600);
+const CLIENT_CA_RELOAD_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The current CA certificates.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Authorities {
             self.looked.notify();
             match &watch {
                 Ok(watch) if watch.changed().await.is_ok() => {}
-                _ => rt::sleep(LOOK_AGAIN).await,
+                _ => rt::sleep(CLIENT_CA_RELOAD_INTERVAL).await,
             }
         }
     }
@@ -137,7 +137,7 @@ impl LoadedCa {
 /// Blocking.
 fn read(path: &Path) -> Result<LoadedCa, AuthoritiesError> {
     let of_file = |source| AuthoritiesError { path: path.to_owned(), source };
-    let text = file::read_all(path, LIMIT).map_err(|error| of_file(error.into()))?;
+    let text = file::read_all(path, MAX_CLIENT_CA_BYTES).map_err(|error| of_file(error.into()))?;
     let list = pem::certificates(&text).map_err(|error| of_file(error.into()))?;
     let floor = known_past(list.iter());
     let ends = list.iter().filter_map(|der| u64::try_from(Certificate::read(der).ok()?.not_after).ok());

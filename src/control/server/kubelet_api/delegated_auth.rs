@@ -50,17 +50,17 @@ pub(super) enum ReviewFailure {
 }
 
 /// Maximum number of cached results of each kind.
-const MOST: usize = 256;
+const MAX_CACHED_REVIEWS: usize = 256;
 /// Maximum number of concurrent reviews, and of those of tokens from one address or of accesses of one user.
-const AT_ONCE: usize = 6;
-const OF_ONE: usize = 2;
+const MAX_REVIEWS: usize = 6;
+const MAX_REVIEWS_OF_ONE: usize = 2;
 /// Time limit of a review, for which a client is waiting.
-const LIMIT: Duration = Duration::from_secs(5);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a valid token is exempt from that limit.
 const REGULAR: Duration = Duration::from_secs(3600);
-const LOG_AGAIN: Duration = Duration::from_secs(60);
+const REVIEW_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// A rejected token may become valid soon, because it has just been created.
-const REJECTED: Duration = Duration::from_secs(10);
+const REJECTED_TOKEN_CACHE_TIME: Duration = Duration::from_secs(10);
 
 impl DelegatedAuth {
     pub(super) fn new(client: Option<Client>, node: &str) -> Self {
@@ -71,12 +71,12 @@ impl DelegatedAuth {
             client,
             node: node.to_owned(),
             salt,
-            tokens: RefCell::new(AuthCache::new(MOST)),
-            regulars: RefCell::new(AuthCache::new(MOST)),
+            tokens: RefCell::new(AuthCache::new(MAX_CACHED_REVIEWS)),
+            regulars: RefCell::new(AuthCache::new(MAX_CACHED_REVIEWS)),
             strangers: RefCell::new(StrangerBuckets::new(rt::now())),
             last_warned: Cell::new(None),
-            accesses: RefCell::new(AuthCache::new(MOST)),
-            asking: Turns::new(AT_ONCE, OF_ONE),
+            accesses: RefCell::new(AuthCache::new(MAX_CACHED_REVIEWS)),
+            asking: Turns::new(MAX_REVIEWS, MAX_REVIEWS_OF_ONE),
         }
     }
 
@@ -107,7 +107,7 @@ impl DelegatedAuth {
         if matches!(user, Ok(Some(_))) {
             self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());
         }
-        let good = if matches!(user, Ok(Some(_))) { good } else { good.min(REJECTED) };
+        let good = if matches!(user, Ok(Some(_))) { good } else { good.min(REJECTED_TOKEN_CACHE_TIME) };
         // Only the API server's decision matters to the client, not its reason.
         let user = user.unwrap_or_else(|why| {
             log!(debug, "token rejected by the API server", why = ErrorChain(&why));
@@ -118,7 +118,11 @@ impl DelegatedAuth {
     }
 
     fn warn_unknown_tokens(&self, peer: IpAddr, now: Instant) {
-        if self.last_warned.get().is_none_or(|last_warned| now.saturating_duration_since(last_warned) >= LOG_AGAIN) {
+        if self
+            .last_warned
+            .get()
+            .is_none_or(|last_warned| now.saturating_duration_since(last_warned) >= REVIEW_WARNING_INTERVAL)
+        {
             self.last_warned.set(Some(now));
             log!(warn, "too many unknown tokens, limiting token reviews", peer = peer);
         }
@@ -150,8 +154,9 @@ impl DelegatedAuth {
 
     async fn send_review(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
         let client = self.client.as_ref().ok_or(ReviewError::NoCluster)?;
-        let answer =
-            client.send(&Request::post(path, review).within(LIMIT).requested_by(Requester::Tenant).at_once()).await;
+        let answer = client
+            .send(&Request::post(path, review).within(REVIEW_TIMEOUT).requested_by(Requester::Tenant).at_once())
+            .await;
         answer.and_then(|answer| answer.json()).map_err(ReviewError::Api)
     }
 }

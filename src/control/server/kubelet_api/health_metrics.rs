@@ -8,7 +8,7 @@ use crate::types::metrics::{self, Count, Exposition, Kind, Labels, Number};
 pub(super) fn count(checks: &[Check]) {
     for (name, fault) in checks {
         let status = if fault.is_none() { "success" } else { "error" };
-        metrics::count(Count::HealthChecks, &[name, status, KIND]);
+        metrics::count(Count::HealthChecks, &[name, status, HEALTHZ_CHECK_TYPE]);
     }
 }
 
@@ -17,13 +17,16 @@ pub(super) fn page(checks: &[Check]) -> Response {
     let help = "[STABLE] This metric records the result of a single healthcheck.";
     page.family("kubernetes_healthcheck", Kind::Gauge, help);
     for (name, fault) in checks {
-        page.sample(&Labels::of(&[("name", name), ("type", KIND)]), Number::Whole(u64::from(fault.is_none())));
+        page.sample(
+            &Labels::of(&[("name", name), ("type", HEALTHZ_CHECK_TYPE)]),
+            Number::Whole(u64::from(fault.is_none())),
+        );
     }
     metrics::write_health_checks(&mut page);
-    Response { status: Status::Ok, content_type: metrics::CONTENT_TYPE, body: page.into_bytes() }
+    Response { status: Status::Ok, content_type: metrics::METRICS_CONTENT_TYPE, body: page.into_bytes() }
 }
 
-const KIND: &str = "healthz";
+const HEALTHZ_CHECK_TYPE: &str = "healthz";
 
 #[cfg(test)]
 mod tests {

@@ -50,7 +50,7 @@ use rustls::server::ServerConfig;
 
 use super::SyncHealth;
 use super::connection_shares::{ClientState, ConnectionLimits};
-use super::connections::{PATIENCE, answer};
+use super::connections::{REQUEST_READ_TIMEOUT, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use super::stream_slots::StreamSlots;
@@ -98,15 +98,16 @@ pub(crate) struct KubeletApiServer {
 }
 
 /// One peer address may be the API server's.
-const LIMITS: ConnectionLimits = ConnectionLimits { most: 128, most_strangers: 32, most_of_one: 112 };
+const KUBELET_API_CONNECTION_LIMITS: ConnectionLimits =
+    ConnectionLimits { most: 128, most_strangers: 32, most_of_one: 112 };
 /// Maximum number of streams, and of those of one user at one address. The other connections are for requests that end
 /// soon.
-const MOST_STREAMS: usize = 96;
-const MOST_STREAMS_OF_ONE: usize = 64;
+const MAX_API_STREAMS: usize = 96;
+const MAX_API_STREAMS_OF_USER: usize = 64;
 /// A client that does not acknowledge data for this long is taken for dead.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+const CLIENT_UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(60);
 /// Shortest time between two warnings about the missing certificate.
-const LOG_AGAIN: Duration = Duration::from_secs(60);
+const CERTIFICATE_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 impl KubeletApiServer {
     pub(crate) fn new(
@@ -129,7 +130,7 @@ impl KubeletApiServer {
             authorities: Authorities::new(TimeMark::new(config.root_dir.join(LATEST_TIME))),
             word: DelegatedAuth::new(client, &config.node.name),
             streaming,
-            slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS_OF_ONE),
+            slots: StreamSlots::new(MAX_API_STREAMS, MAX_API_STREAMS_OF_USER),
             unread: Rc::default(),
             checkpoints: Checkpoints {
                 folder: config.root_dir.join("checkpoints"),
@@ -165,7 +166,8 @@ impl KubeletApiServer {
             // The first clients must be authenticated, too: wait until the CA bundle has been loaded.
             server.authorities.looked.beyond(0).await;
         }
-        let tcp_door = Listener { name: "kubelet API", address: server.settings.address, limits: LIMITS };
+        let tcp_door =
+            Listener { name: "kubelet API", address: server.settings.address, limits: KUBELET_API_CONNECTION_LIMITS };
         tcp_door.serve(&|tcp, peer, client_state| Box::pin(Rc::clone(&server).meet(tcp, peer, client_state))).await;
     }
 
@@ -181,7 +183,7 @@ impl KubeletApiServer {
         let Some(config) = self.tls.borrow().clone() else { return };
         watch_for_its_end(&tcp);
         let is_ready = self.shown.is_there();
-        match rt::deadline(PATIENCE, TlsSocket::accept(tcp, config)).await {
+        match rt::deadline(REQUEST_READ_TIMEOUT, TlsSocket::accept(tcp, config)).await {
             Ok(Ok(tls)) => {
                 let visit = ServedConnection::new(self, peer.ip(), tls.peer_certificates(), client_state);
                 answer(tls, visit).await;
@@ -194,7 +196,11 @@ impl KubeletApiServer {
 
     fn warn_no_certificate(&self, peer: SocketAddr) {
         let now = rt::now();
-        if self.last_logged.get().is_none_or(|last_logged| now.saturating_duration_since(last_logged) >= LOG_AGAIN) {
+        if self
+            .last_logged
+            .get()
+            .is_none_or(|last_logged| now.saturating_duration_since(last_logged) >= CERTIFICATE_WARNING_INTERVAL)
+        {
             self.last_logged.set(Some(now));
             let why = "no serving certificate available for the node";
             log!(warn, "TLS handshake failed", peer = peer, error = why);
@@ -205,7 +211,7 @@ impl KubeletApiServer {
 /// Sets timeouts to notice dead clients. Best effort: without them, dead connections only last longer.
 fn watch_for_its_end(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
-    let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    let limit = u32::try_from(CLIENT_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(tcp, sockopt::TcpUserTimeout, &limit);
     let _ = setsockopt(tcp, sockopt::KeepAlive, &true);
 }

@@ -18,10 +18,10 @@ use crate::platform::host::program::{self, RunningProgram};
 use crate::platform::rt;
 
 /// Upstream's limit for the whole answer.
-const LIMIT: Duration = Duration::from_secs(30);
+const NODE_LOG_TIMEOUT: Duration = Duration::from_secs(30);
 /// More than 100,000 lines of usual length.
-const MOST_BYTES: usize = 32 << 20;
-const PART: usize = 64 << 10;
+const MAX_NODE_LOG_BYTES: usize = 32 << 20;
+const NODE_LOG_PART_BYTES: usize = 64 << 10;
 
 pub(super) struct NodeLogText {
     query: NodeLogQuery,
@@ -45,8 +45,8 @@ impl NodeLogText {
             query,
             root: root.to_owned(),
             journalctl: journalctl.to_owned(),
-            ends: rt::now() + LIMIT,
-            left: MOST_BYTES,
+            ends: rt::now() + NODE_LOG_TIMEOUT,
+            left: MAX_NODE_LOG_BYTES,
             parts: VecDeque::new(),
         }
     }
@@ -55,7 +55,8 @@ impl NodeLogText {
         let mut command = Command::new(&self.journalctl);
         command.args(["--field", "_SYSTEMD_UNIT"]);
         // Without the journal, or with an unusable one, services log to files.
-        let units = program::run(command, Vec::new(), LIMIT).await.map(|output| output.stdout).unwrap_or_default();
+        let units =
+            program::run(command, Vec::new(), NODE_LOG_TIMEOUT).await.map(|output| output.stdout).unwrap_or_default();
         let units = String::from_utf8_lossy(&units);
         let is_of_journal = |service: &String| units.contains(&[service, ".service"].concat());
         let in_files: Vec<String> =
@@ -90,7 +91,7 @@ impl NodeLogText {
             Part::File(file) => {
                 let mut file = file.try_clone().ok()?;
                 let read = rt::blocking_for(rt::CLIENTS, move || {
-                    let mut bytes = vec![0; PART];
+                    let mut bytes = vec![0; NODE_LOG_PART_BYTES];
                     let count = file.read(&mut bytes).unwrap_or(0);
                     bytes.truncate(count);
                     bytes
@@ -212,6 +213,6 @@ mod tests {
     fn endless_journal_is_cut() {
         let endless = "if [ \"$1\" = --field ]; then echo kubelet.service; else exec yes; fi";
         let shown = answer("endless", asking(&["kubelet"], &[]), endless);
-        assert!(shown.len() < MOST_BYTES + 100 && shown.ends_with("narrow the query\n"));
+        assert!(shown.len() < MAX_NODE_LOG_BYTES + 100 && shown.ends_with("narrow the query\n"));
     }
 }

@@ -10,7 +10,7 @@ use super::healthz::{checks, respond};
 use super::{health_metrics, pod_lists, watch_for_its_end};
 use crate::control::server::SyncHealth;
 use crate::control::server::connection_shares::{ClientState, ConnectionLimits};
-use crate::control::server::connections::{FEW, Reply, RequestHandler, ResponseFuture, answer};
+use crate::control::server::connections::{MAX_LOCAL_CONNECTIONS, Reply, RequestHandler, ResponseFuture, answer};
 use crate::control::server::http::Response;
 use crate::control::server::listener::Listener;
 use crate::control::server::local_api::LocalApi;
@@ -27,12 +27,16 @@ pub(crate) struct ReadOnlyServer {
 }
 
 /// Connections that have not sent a request yet count as strangers'.
-const LIMITS: ConnectionLimits = ConnectionLimits { most: FEW, most_strangers: FEW / 2, most_of_one: FEW * 3 / 4 };
+const READ_ONLY_CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+    most: MAX_LOCAL_CONNECTIONS,
+    most_strangers: MAX_LOCAL_CONNECTIONS / 2,
+    most_of_one: MAX_LOCAL_CONNECTIONS * 3 / 4,
+};
 
 impl ReadOnlyServer {
     /// Serves requests. Never returns.
     pub(crate) async fn serve(self) {
-        let tcp_door = Listener { name: "readOnlyPort", address: self.address, limits: LIMITS };
+        let tcp_door = Listener { name: "readOnlyPort", address: self.address, limits: READ_ONLY_CONNECTION_LIMITS };
         let server = Rc::new(self);
         let unread = Rc::<UnreadResponses>::default();
         let meet = |tcp, client_state| {

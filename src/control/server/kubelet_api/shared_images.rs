@@ -12,9 +12,9 @@ use crate::platform::rt;
 use crate::protocol::http1::Request;
 
 /// Number of bytes in an answer to a request for a range. The client asks again for the rest.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_RANGE_BYTES: u64 = 16 << 20;
 /// Time limit of an answer. The connection of a client that reads more slowly is closed.
-const LIMIT: Duration = Duration::from_secs(300);
+const SHARED_IMAGE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Whether the certificate is that of a node, whose name the API server has approved.
 pub(super) fn is_node(user: &User) -> bool {
@@ -68,7 +68,7 @@ impl Range {
         let first = first.parse().ok()?;
         let last: u64 = if last.is_empty() { u64::MAX } else { last.parse().ok()? };
         let count = last.checked_sub(first)?.saturating_add(1);
-        Some(Self { first, most: Some(count.min(MOST_BYTES)) })
+        Some(Self { first, most: Some(count.min(MAX_RANGE_BYTES)) })
     }
 }
 
@@ -93,7 +93,7 @@ fn answer(part: SharedPart, range: Range, digest: &str, is_head: bool) -> Result
          Accept-Ranges: bytes\r\n{content_range}Content-Length: {count}\r\nConnection: close\r\n\r\n"
     );
     let body = (!is_head).then_some((file, count));
-    Ok(FilePart { head: head.into_bytes(), body, end: Some(rt::now() + LIMIT), turn: Some(turn) })
+    Ok(FilePart { head: head.into_bytes(), body, end: Some(rt::now() + SHARED_IMAGE_TIMEOUT), turn: Some(turn) })
 }
 
 fn error(status: Status, code: &str, message: &dyn fmt::Display) -> Response {
@@ -109,11 +109,11 @@ mod tests {
     fn ranges_are_limited() {
         let range = |first, most| Some(Range { first, most: Some(most) });
         for (text, expected) in [
-            ("bytes=0-", range(0, MOST_BYTES)),
+            ("bytes=0-", range(0, MAX_RANGE_BYTES)),
             ("bytes=5-9", range(5, 5)),
             ("bytes=5-5", range(5, 1)),
-            ("bytes=0-99999999999", range(0, MOST_BYTES)),
-            ("bytes=0-18446744073709551615", range(0, MOST_BYTES)),
+            ("bytes=0-99999999999", range(0, MAX_RANGE_BYTES)),
+            ("bytes=0-18446744073709551615", range(0, MAX_RANGE_BYTES)),
             ("bytes=5-4", None),
             ("bytes=-5", None),
             ("bytes=0-1,3-4", None),

@@ -21,7 +21,7 @@ const PEER_PERIOD: Duration = Duration::from_secs(8);
 const ALL_BURST: u32 = 96;
 const ALL_PERIOD: Duration = Duration::from_secs(2);
 /// Maximum number of peers with a bucket of their own.
-const MOST_PEERS: usize = 128;
+const MAX_STRANGER_BUCKETS: usize = 128;
 
 impl StrangerBuckets {
     pub(super) fn new(now: Instant) -> Self {
@@ -31,7 +31,7 @@ impl StrangerBuckets {
     /// Takes `kibibytes` for a token of this peer, or nothing if that exceeds a limit.
     pub(super) fn take(&mut self, peer: IpAddr, kibibytes: u32, now: Instant) -> bool {
         let peer = network(peer);
-        if self.peers.len() >= MOST_PEERS && !self.peers.contains_key(&peer) {
+        if self.peers.len() >= MAX_STRANGER_BUCKETS && !self.peers.contains_key(&peer) {
             let longest_silent = self.peers.iter().min_by_key(|(_, (last, _))| *last).map(|(peer, _)| *peer);
             longest_silent.map(|peer| self.peers.remove(&peer));
         }
@@ -79,7 +79,7 @@ mod tests {
         let mut buckets = StrangerBuckets::new(now);
         let taken = (0..1000).filter(|peer| buckets.take(ip(&format!("10.0.{}.{}", peer / 250, peer % 250)), 1, now));
         assert_eq!(taken.count(), 96);
-        assert_eq!(buckets.peers.len(), MOST_PEERS);
+        assert_eq!(buckets.peers.len(), MAX_STRANGER_BUCKETS);
         assert!(buckets.take(ip("10.9.9.9"), 1, now + ALL_PERIOD));
     }
 }

@@ -119,9 +119,9 @@ fn list(folder: &File) -> io::Result<FilePart> {
         let entry = entry?;
         Ok((entry.file_name(), entry.file_type().is_ok_and(|kind| kind.is_dir())))
     };
-    let mut entries = entries.take(MOST_ENTRIES + 1).map(entry).collect::<io::Result<Vec<_>>>()?;
-    let is_cut = entries.len() > MOST_ENTRIES;
-    entries.truncate(MOST_ENTRIES);
+    let mut entries = entries.take(MAX_LOG_ENTRIES + 1).map(entry).collect::<io::Result<Vec<_>>>()?;
+    let is_cut = entries.len() > MAX_LOG_ENTRIES;
+    entries.truncate(MAX_LOG_ENTRIES);
     entries.sort_unstable();
     let mut page = "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n".to_owned();
     for (name, is_folder) in entries {
@@ -147,7 +147,7 @@ fn list(folder: &File) -> io::Result<FilePart> {
     }
     page.push_str("</pre>\n");
     if is_cut {
-        let _ = writeln!(page, "Only {MOST_ENTRIES} entries are shown.");
+        let _ = writeln!(page, "Only {MAX_LOG_ENTRIES} entries are shown.");
     }
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
@@ -216,7 +216,7 @@ fn kind_of(beginning: &[u8]) -> &'static str {
     }
 }
 
-const MOST_ENTRIES: usize = 10_000;
+const MAX_LOG_ENTRIES: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::event_card::shown_event;
 use super::names::{is_from_elsewhere, is_ours};
 use super::pod_card::shown;
 use super::watchers::Watchers;
-use super::{HEADERS, page};
+use super::{PAGE_HEADERS, page};
 use crate::control::server::connection_shares::ClientState;
 use crate::control::server::connections::{Reply, RequestHandler, ResponseFuture};
 use crate::control::server::http::{Response, Status};
@@ -90,6 +90,6 @@ impl RequestHandler for ServedConnection {
     }
 
     fn headers(&self) -> &'static str {
-        HEADERS
+        PAGE_HEADERS
     }
 }

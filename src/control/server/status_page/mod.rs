@@ -28,7 +28,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
 use super::connection_shares::{ClientState, ConnectionLimits};
-use super::connections::{FEW, answer};
+use super::connections::{MAX_LOCAL_CONNECTIONS, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use crate::platform::rt::TcpStream;
@@ -44,11 +44,11 @@ pub(crate) struct StatusPage {
 }
 
 /// The page, gzipped.
-const PAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
+const PACKED_PAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
 
 /// Headers of every response. The page may use its own script and style and request this server, and nothing else. No
 /// other page may embed it or read its data.
-const HEADERS: &str = concat!(
+const PAGE_HEADERS: &str = concat!(
     "Content-Security-Policy: default-src 'none'; script-src '",
     env!("CORACLE_PAGE_SCRIPT"),
     "'; style-src '",
@@ -67,7 +67,7 @@ const MOST_STRANGERS: usize = 8;
 /// Send buffer in the kernel. It is small, so that slow watchers are noticed.
 const WAITING_BYTES: usize = 64 * 1024;
 /// A client that does not acknowledge data for this long is taken for dead.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+const BROWSER_UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl StatusPage {
     pub(crate) fn new(address: SocketAddr, node_name: &str, api: Rc<dyn LocalApi>, health: SyncHealth) -> Self {
@@ -84,7 +84,11 @@ impl StatusPage {
     }
 
     const fn door(&self) -> Listener {
-        let limits = ConnectionLimits { most: FEW, most_strangers: MOST_STRANGERS, most_of_one: FEW };
+        let limits = ConnectionLimits {
+            most: MAX_LOCAL_CONNECTIONS,
+            most_strangers: MOST_STRANGERS,
+            most_of_one: MAX_LOCAL_CONNECTIONS,
+        };
         Listener { name: "the page", address: self.address, limits }
     }
 
@@ -92,7 +96,7 @@ impl StatusPage {
         // Best effort: without these options, dead connections only last longer.
         let _ = stream.set_nodelay(true);
         let _ = setsockopt(&stream, sockopt::SndBuf, &WAITING_BYTES);
-        let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+        let limit = u32::try_from(BROWSER_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
         let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &limit);
         let here = stream.local_addr().ok().map(|address| address.ip().to_canonical());
         let visit = ServedConnection::new(Rc::clone(&self.watchers), Rc::clone(&self.node_name), here, client_state);
@@ -104,7 +108,7 @@ impl StatusPage {
 fn page() -> Vec<u8> {
     let mut page = Vec::new();
     // The build packed it completely.
-    let _ = MultiGzDecoder::new(PAGE).read_to_end(&mut page);
+    let _ = MultiGzDecoder::new(PACKED_PAGE).read_to_end(&mut page);
     page
 }
 

@@ -18,16 +18,16 @@ pub(super) fn is_ours(host: &str, here: Option<IpAddr>, node_name: &str) -> bool
         let address = address.to_canonical();
         return address.is_loopback() || Some(address) == here;
     }
-    let in_local = name.len().checked_sub(LOCAL.len()).and_then(|at| name.split_at_checked(at));
+    let in_local = name.len().checked_sub(MDNS_DOMAIN.len()).and_then(|at| name.split_at_checked(at));
     let bare = match in_local {
-        Some((bare, end)) if end.eq_ignore_ascii_case(LOCAL) => bare,
+        Some((bare, end)) if end.eq_ignore_ascii_case(MDNS_DOMAIN) => bare,
         _ => name,
     };
     name.eq_ignore_ascii_case("localhost") || bare.eq_ignore_ascii_case(node_name)
 }
 
 /// The mDNS domain, by which a board is found without a name server.
-const LOCAL: &str = ".local";
+const MDNS_DOMAIN: &str = ".local";
 
 /// With forwarded connections, the port may differ.
 fn without_port(host: &str) -> Option<&str> {

@@ -27,7 +27,7 @@ pub(super) fn shown(entry: PodEntry) -> PodEntry {
     let mut shown_spec = pick(spec.clone(), &SPEC);
     for containers in ["containers", "initContainers"] {
         let list = spec.get_mut(containers).and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
-        let list: Vec<Value> = list.into_iter().map(|container| pick(container, &CONTAINER)).collect();
+        let list: Vec<Value> = list.into_iter().map(|container| pick(container, &SHOWN_CONTAINER_FIELDS)).collect();
         if let (Value::Object(spec), false) = (&mut shown_spec, list.is_empty()) {
             spec.insert(containers.to_owned(), Value::Array(list));
         }
@@ -46,7 +46,7 @@ pub(super) fn shown(entry: PodEntry) -> PodEntry {
 
 const METADATA: [&str; 5] = ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"];
 const SPEC: [&str; 4] = ["hostNetwork", "nodeName", "priorityClassName", "restartPolicy"];
-const CONTAINER: [&str; 4] = ["image", "name", "resources", "restartPolicy"];
+const SHOWN_CONTAINER_FIELDS: [&str; 4] = ["image", "name", "resources", "restartPolicy"];
 
 fn pick(from: Value, names: &[&str]) -> Value {
     let Value::Object(mut from) = from else { return Value::Object(Map::new()) };

@@ -174,7 +174,7 @@ impl Watching {
 #[test]
 fn page_is_complete_small_and_restricted_to_this_server() {
     let text = include_str!("page.html");
-    assert!(PAGE.len() <= 20 * 1024, "{} bytes are in the binary", PAGE.len());
+    assert!(PACKED_PAGE.len() <= 20 * 1024, "{} bytes are in the binary", PACKED_PAGE.len());
     assert!(text.len() <= 40 * 1024, "{} bytes go to a browser", text.len());
     let answer = with_door(|address, asked| {
         let answer = get(address, "/");
@@ -266,7 +266,7 @@ fn watchers_share_one_observation_which_ends_with_the_last_watcher() {
         assert!(!told.contains("SECRET"), "{told}");
         assert!(told.contains("message 119.") && !told.contains("message 19."), "only the newest events");
         // A later watcher gets the complete state first.
-        let mut others: Vec<Watching> = (1..watchers::MOST).map(|_| Watching::begin(address)).collect();
+        let mut others: Vec<Watching> = (1..watchers::MAX_WATCHERS).map(|_| Watching::begin(address)).collect();
         for other in &mut others {
             let told = other.block().join("\n");
             for part in ["event: pod\n", "event: status\n", "event: figures\n"] {
@@ -280,7 +280,7 @@ fn watchers_share_one_observation_which_ends_with_the_last_watcher() {
         let news = others.last_mut().unwrap().block();
         for other in others.iter_mut().rev().skip(1).chain([&mut first]) {
             // Earlier watchers have more to read.
-            assert!((0..watchers::KEPT).any(|_| other.block() == news));
+            assert!((0..watchers::MAX_KEPT_BLOCKS).any(|_| other.block() == news));
         }
         // Separate observations would make eight times as many requests.
         let most = begun.elapsed().as_secs() + 4;
@@ -324,12 +324,12 @@ fn slow_watcher_is_dropped() {
         let watchers = Watchers::new(Rc::new(Asked::default()), health);
         let (mut slow, mut quick) = (Watchers::join(&watchers).unwrap(), Watchers::join(&watchers).unwrap());
         assert!(quick.next().await.is_some());
-        for _ in 0..watchers::KEPT {
+        for _ in 0..watchers::MAX_KEPT_BLOCKS {
             watchers.broadcast(Default::default());
             assert!(quick.next().await.is_some());
         }
         assert!(slow.next().await.is_some(), "not yet");
-        for _ in 0..watchers::KEPT {
+        for _ in 0..watchers::MAX_KEPT_BLOCKS {
             watchers.broadcast(Default::default());
         }
         assert!(slow.next().await.is_none());

@@ -23,21 +23,21 @@ use crate::platform::rt::{self, Task};
 use crate::types::api;
 
 /// Maximum number of watchers.
-pub(super) const MOST: usize = 8;
+pub(super) const MAX_WATCHERS: usize = 8;
 /// Number of blocks kept. A watcher that falls further behind is dropped.
-pub(super) const KEPT: usize = 16;
+pub(super) const MAX_KEPT_BLOCKS: usize = 16;
 /// Maximum number of events sent.
 const EVENTS: usize = 100;
 /// Period of the observations of the sync loop's state. They take at most a twentieth ([`SHARE`]) of the time, even on
 /// small boards.
-const PERIOD: Duration = Duration::from_secs(2);
+const PAGE_OBSERVATION_INTERVAL: Duration = Duration::from_secs(2);
 const SHARE: u32 = 20;
 /// Period of the measurements. The first of every [`WHOLE_ONE_OF`] is a complete one, with disks and pressures; the
 /// others have only CPU and memory.
 const FIGURES_PERIOD: Duration = Duration::from_secs(4);
 const WHOLE_ONE_OF: u32 = 4;
 /// A watcher that reads nothing for this long is taken for dead.
-const SLOWEST: Duration = Duration::from_secs(20);
+const DEAD_WATCHER_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Watchers {
     api: Rc<dyn LocalApi>,
@@ -92,7 +92,7 @@ impl Watchers {
     /// Adds a watcher; `None` if there are too many.
     pub(super) fn join(self: &Rc<Self>) -> Option<Watcher> {
         let mut state = self.state.borrow_mut();
-        if state.watching == MOST {
+        if state.watching == MAX_WATCHERS {
             return None;
         }
         state.watching += 1;
@@ -132,7 +132,7 @@ impl Watchers {
                 self.broadcast(block);
             }
             turn = turn.wrapping_add(1);
-            rt::sleep(PERIOD.max(rt::elapsed(begun).saturating_mul(SHARE))).await;
+            rt::sleep(PAGE_OBSERVATION_INTERVAL.max(rt::elapsed(begun).saturating_mul(SHARE))).await;
         }
     }
 
@@ -149,7 +149,7 @@ impl Watchers {
                 self.state.borrow_mut().figures = Some(figures.into());
             }
             // CPU usage takes two measurements.
-            rt::sleep(if turn == 0 { PERIOD } else { FIGURES_PERIOD }).await;
+            rt::sleep(if turn == 0 { PAGE_OBSERVATION_INTERVAL } else { FIGURES_PERIOD }).await;
             turn = turn.wrapping_add(1);
         }
     }
@@ -161,7 +161,7 @@ impl Watchers {
     pub(super) fn broadcast(&self, block: Block) {
         let mut state = self.state.borrow_mut();
         state.blocks.push_back(block.end(&now()).into());
-        if state.blocks.len() > KEPT {
+        if state.blocks.len() > MAX_KEPT_BLOCKS {
             state.blocks.pop_front();
             state.first += 1;
         }
@@ -236,7 +236,7 @@ impl Text for Watcher {
     }
 
     fn slowest(&self) -> Duration {
-        SLOWEST
+        DEAD_WATCHER_TIMEOUT
     }
 }
 

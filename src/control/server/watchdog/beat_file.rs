@@ -24,7 +24,7 @@ pub(super) struct LastBeat {
 impl LastBeat {
     /// The content of the file, if it exists.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        let bytes = read_head(path, LENGTH).ok()?;
+        let bytes = read_head(path, BEAT_FILE_BYTES).ok()?;
         let mut numbers = std::str::from_utf8(&bytes).ok()?.split_whitespace().map(str::parse::<u64>);
         let pid = u32::try_from(numbers.next()?.ok()?).ok()?;
         let (at, limit) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
@@ -65,7 +65,7 @@ impl BeatFile {
     }
 }
 
-const LENGTH: usize = 53;
+const BEAT_FILE_BYTES: usize = 53;
 
 #[cfg(test)]
 mod tests {

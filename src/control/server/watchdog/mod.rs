@@ -91,7 +91,7 @@ impl Watchdog {
                 manager,
                 device,
                 file,
-                files_left: MOST_FILES,
+                files_left: MAX_STALL_RECORDS,
                 beat_path,
                 beat_file: None,
             };
@@ -210,7 +210,7 @@ impl WatchdogThread {
     fn half(&self) -> Duration {
         let device = self.device.as_ref().map(Device::timeout);
         let interval = self.manager.into_iter().chain(device).min().unwrap_or_default();
-        (interval / 2).max(LEAST)
+        (interval / 2).max(MIN_PET_INTERVAL)
     }
 
     fn pet(&mut self) {
@@ -259,8 +259,8 @@ impl WatchdogThread {
 }
 
 /// Shortest interval between pettings, to limit the load.
-const LEAST: Duration = Duration::from_millis(100);
+const MIN_PET_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for the thread to release its device at an orderly end.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum number of records written, so that a loop that stalls again and again does not wear out the flash.
-const MOST_FILES: u32 = 20;
+const MAX_STALL_RECORDS: u32 = 20;

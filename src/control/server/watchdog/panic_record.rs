@@ -97,7 +97,7 @@ impl PanicRecord {
 
     /// A corrupt file is set aside, so that it does not prevent a start.
     fn read(path: &Path) -> Option<Self> {
-        let bytes = match read_head(path, MOST_BYTES) {
+        let bytes = match read_head(path, MAX_PANIC_RECORD_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -132,7 +132,7 @@ fn message(payload: &dyn Any) -> &str {
 /// Longest message: a record stays small whatever panics.
 const MOST_CHARACTERS: usize = 2000;
 /// Holds such a message when every character is escaped.
-const MOST_BYTES: usize = 32 << 10;
+const MAX_PANIC_RECORD_BYTES: usize = 32 << 10;
 /// Time limit for the write.
 const WRITE_LIMIT: Duration = Duration::from_secs(3);
 

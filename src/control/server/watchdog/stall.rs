@@ -101,7 +101,7 @@ impl StallFile {
     /// Reads the record. A corrupt file is set aside, so that it does not prevent a start.
     pub(super) fn read(&self) -> Option<Stall> {
         let path = self.0.display();
-        let bytes = match read_head(&self.0, MOST_BYTES) {
+        let bytes = match read_head(&self.0, MAX_STALL_RECORD_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -129,7 +129,7 @@ impl StallFile {
 }
 
 /// Far more than a record needs.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_STALL_RECORD_BYTES: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ pub(crate) struct BootstrapToken {
 }
 
 /// Does not show the input: it may be a mistyped secret.
-const EXPECTED: &str = "expected six lower-case letters or digits, a dot and sixteen more of them";
+const EXPECTED_TOKEN: &str = "expected six lower-case letters or digits, a dot and sixteen more of them";
 
 impl BootstrapToken {
     pub(crate) fn id(&self) -> &str {
@@ -32,12 +32,12 @@ impl FromStr for BootstrapToken {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        let (id, secret) = text.split_once('.').ok_or(EXPECTED)?;
+        let (id, secret) = text.split_once('.').ok_or(EXPECTED_TOKEN)?;
         let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         if id.len() == 6 && secret.len() == 16 && plain(id) && plain(secret) {
             Ok(Self { id: id.to_owned(), secret: secret.to_owned() })
         } else {
-            Err(EXPECTED)
+            Err(EXPECTED_TOKEN)
         }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
         for text in
             ["", "abcdef", "abcdef.", "abcdef.0123456789abcde", "Abcdef.0123456789abcdef", "abcde.0123456789abcdef"]
         {
-            assert_eq!(text.parse::<BootstrapToken>(), Err(EXPECTED), "{text}");
+            assert_eq!(text.parse::<BootstrapToken>(), Err(EXPECTED_TOKEN), "{text}");
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
 /// Size limit of certificate and key files.
-const LIMIT: u64 = 1 << 20;
+const MAX_SERVING_FILE_BYTES: u64 = 1 << 20;
 /// Two files are replaced one after the other; in between they do not match.
 const BOTH: Duration = Duration::from_millis(200);
 
@@ -79,8 +79,10 @@ impl std::error::Error for FilesError {
 /// The certificate of the first file with the key of the second. Blocks.
 pub(super) fn read_pair(files: &[PathBuf; 2]) -> Result<Pair, FilesError> {
     let [certificate, key] = files;
-    let read =
-        |path: &Path| file::read_all(path, LIMIT).map_err(|source| FilesError::Read { path: path.to_owned(), source });
+    let read = |path: &Path| {
+        file::read_all(path, MAX_SERVING_FILE_BYTES)
+            .map_err(|source| FilesError::Read { path: path.to_owned(), source })
+    };
     let pair = Pair::from_pem(&read(certificate)?, &read(key)?);
     pair.map_err(|source| FilesError::Pair { certificate: certificate.clone(), key: key.clone(), source })
 }

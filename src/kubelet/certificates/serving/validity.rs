@@ -6,11 +6,11 @@
 use crate::kubelet::certificates::rotation::Seconds;
 use crate::protocol::x509::Certificate;
 
-const HOUR: Seconds = 3600;
-const DAY: Seconds = 24 * HOUR;
-const YEAR: Seconds = 365 * DAY;
+const CERTIFICATE_HOUR_SECONDS: Seconds = 3600;
+const CERTIFICATE_DAY_SECONDS: Seconds = 24 * CERTIFICATE_HOUR_SECONDS;
+const YEAR: Seconds = 365 * CERTIFICATE_DAY_SECONDS;
 /// Earliest plausible time, 2026-01-01. A build that knows its own date uses that.
-const LEAST: Seconds = 1_767_225_600;
+const EARLIEST_PLAUSIBLE_TIME: Seconds = 1_767_225_600;
 
 /// When a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub(super) struct Validity {
 pub(super) fn of_new(clock: Seconds, built: Option<Seconds>) -> Validity {
     let least = least(built);
     match clock < least {
-        true => Validity { not_before: least - HOUR, not_after: least + 10 * YEAR },
-        false => Validity { not_before: clock - HOUR, not_after: clock + YEAR },
+        true => Validity { not_before: least - CERTIFICATE_HOUR_SECONDS, not_after: least + 10 * YEAR },
+        false => Validity { not_before: clock - CERTIFICATE_HOUR_SECONDS, not_after: clock + YEAR },
     }
 }
 
@@ -33,11 +33,11 @@ pub(super) fn can_stay(made: &Certificate, clock: Seconds, built: Option<Seconds
     if clock < least(built) {
         return true;
     }
-    made.not_before <= clock + DAY && clock <= made.not_after
+    made.not_before <= clock + CERTIFICATE_DAY_SECONDS && clock <= made.not_after
 }
 
 fn least(built: Option<Seconds>) -> Seconds {
-    built.unwrap_or(LEAST).max(LEAST)
+    built.unwrap_or(EARLIEST_PLAUSIBLE_TIME).max(EARLIEST_PLAUSIBLE_TIME)
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(can_stay(&made(made_at), clock, None), stays, "{made_at} {clock}");
     }
 
-    const NOW: Seconds = LEAST + YEAR;
+    const NOW: Seconds = EARLIEST_PLAUSIBLE_TIME + YEAR;
 
     #[test]
     fn certificate_is_valid_when_created_and_replaced_when_expired() {
@@ -65,24 +65,27 @@ mod tests {
 
     #[test]
     fn certificate_from_a_1970_clock_is_valid_today() {
-        for clock in [0, LEAST - 1] {
+        for clock in [0, EARLIEST_PLAUSIBLE_TIME - 1] {
             check(clock, NOW, true);
             let made = made(clock);
             assert!(made.not_before < NOW && NOW + 5 * YEAR < made.not_after);
         }
-        assert_eq!(of_new(0, Some(NOW)), Validity { not_before: NOW - HOUR, not_after: NOW + 10 * YEAR });
+        assert_eq!(
+            of_new(0, Some(NOW)),
+            Validity { not_before: NOW - CERTIFICATE_HOUR_SECONDS, not_after: NOW + 10 * YEAR }
+        );
         assert_eq!(of_new(0, Some(0)), of_new(0, None));
     }
 
     #[test]
     fn certificate_from_a_2099_clock_is_replaced_when_the_clock_is_set() {
         check(NOW + 70 * YEAR, NOW, false);
-        check(NOW + HOUR, NOW, true);
+        check(NOW + CERTIFICATE_HOUR_SECONDS, NOW, true);
     }
 
     #[test]
     fn clock_certainly_behind_replaces_nothing() {
         check(NOW, 0, true);
-        check(NOW + 70 * YEAR, LEAST - 1, true);
+        check(NOW + 70 * YEAR, EARLIEST_PLAUSIBLE_TIME - 1, true);
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt as _;
 
-use super::MAGIC;
+use super::DELTA_MAGIC;
 use super::description::{Description, Section};
 use crate::kubelet::image_archives::archive_list::Failure;
 use crate::kubelet::image_archives::import::unusable;
@@ -21,15 +21,15 @@ const MOST_DESCRIPTION: u64 = 8 << 20;
 impl DeltaFile {
     /// `None` if the file is no delta. Blocks.
     pub(in crate::kubelet::image_archives) fn open(file: File) -> Result<Option<Self>, Failure> {
-        let mut magic = [0; MAGIC.len()];
+        let mut magic = [0; DELTA_MAGIC.len()];
         match file.read_exact_at(&mut magic, 0) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read.map_err(unusable)?,
         }
-        if magic != *MAGIC {
+        if magic != *DELTA_MAGIC {
             return Ok(None);
         }
-        let begin = u64::try_from(MAGIC.len()).unwrap_or_default();
+        let begin = u64::try_from(DELTA_MAGIC.len()).unwrap_or_default();
         let all = file.metadata().map_err(unusable)?.len();
         let damaged = || Failure::Refused("it is cut short or damaged".to_owned());
         let mut length = [0; 8];

@@ -60,8 +60,8 @@ pub(super) struct Section {
 
 /// Longest layer, uncompressed.
 const MOST_LENGTH: u64 = 1 << 40;
-const MOST_NAMES: usize = 1000;
-const MOST_LAYERS: usize = 512;
+const MAX_DELTA_NAMES: usize = 1000;
+const MAX_DELTA_LAYERS: usize = 512;
 
 impl Description {
     pub(super) fn to_json(&self) -> Value {
@@ -178,10 +178,10 @@ fn length(layer: &Value) -> Option<u64> {
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> Option<&'a [Value]> {
-    Some(value.get(name)?.as_array()?.as_slice()).filter(|list| list.len() <= MOST_LAYERS)
+    Some(value.get(name)?.as_array()?.as_slice()).filter(|list| list.len() <= MAX_DELTA_LAYERS)
 }
 
 fn names(value: &Value) -> Option<Vec<String>> {
-    let names = value.get("names")?.as_array().filter(|names| names.len() <= MOST_NAMES)?;
+    let names = value.get("names")?.as_array().filter(|names| names.len() <= MAX_DELTA_NAMES)?;
     names.iter().map(|name| Some(name.as_str()?.to_owned())).collect()
 }

@@ -22,8 +22,8 @@ const PIECE: usize = 16;
 /// Most pieces in the index, of four bytes each.
 const MOST_PIECES: usize = 1 << 25;
 /// The shortest and longest match. A longer one is continued by another match at its end.
-const SHORTEST: usize = 24;
-const LONGEST: usize = 4096;
+const MIN_MATCH_BYTES: usize = 24;
+const MAX_MATCH_BYTES: usize = 4096;
 /// A match elsewhere is preferred to the continuation of the last one if it is longer by this number of bytes.
 const BETTER: usize = 8;
 /// Equal bytes in a row that are worth a step of their own.
@@ -60,7 +60,7 @@ impl<'a> Matcher<'a> {
         let Some(number) = number.checked_sub(1) else { return (0, 0) };
         let from = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(self.stride);
         let equal = equal(self.old, from, new, at);
-        if equal < SHORTEST { (0, 0) } else { (from, equal) }
+        if equal < MIN_MATCH_BYTES { (0, 0) } else { (from, equal) }
     }
 
     /// The steps that make `new`.
@@ -177,10 +177,10 @@ fn add(steps: &mut Steps, old: Option<&[u8]>, new: Option<&[u8]>, from: usize) {
     added(steps, done, new.len());
 }
 
-/// Number of equal bytes, up to [`LONGEST`].
+/// Number of equal bytes, up to [`MAX_MATCH_BYTES`].
 fn equal(old: &[u8], from: usize, new: &[u8], at: usize) -> usize {
     let old = old.get(from..).unwrap_or_default().iter();
-    old.zip(new.get(at..).unwrap_or_default()).take(LONGEST).take_while(|(old, new)| old == new).count()
+    old.zip(new.get(at..).unwrap_or_default()).take(MAX_MATCH_BYTES).take_while(|(old, new)| old == new).count()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use ring::digest::{Context, SHA256};
 
 use crate::kubelet::image_archives::archive_list::Failure;
-use crate::kubelet::image_archives::contents::{HEAD, Packing};
+use crate::kubelet::image_archives::contents::{ARCHIVE_HEAD_BYTES, Packing};
 use crate::kubelet::image_archives::import::unusable;
 use crate::kubelet::image_archives::manifest::Digest;
 
@@ -42,7 +42,7 @@ impl Hash {
 pub(super) fn unpack(mut raw: File, diff_id: &Digest, most: u64, sink: &mut dyn Write) -> Result<u64, Failure> {
     raw.rewind().map_err(unusable)?;
     let mut head = Vec::new();
-    { &raw }.take(u64::try_from(HEAD).unwrap_or_default()).read_to_end(&mut head).map_err(unusable)?;
+    { &raw }.take(u64::try_from(ARCHIVE_HEAD_BYTES).unwrap_or_default()).read_to_end(&mut head).map_err(unusable)?;
     raw.rewind().map_err(unusable)?;
     let wrong = |what: &str| Failure::Refused(format!("layer {diff_id} {what}"));
     let mut hash = Hash::new();

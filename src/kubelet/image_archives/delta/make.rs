@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::MAGIC;
+use super::DELTA_MAGIC;
 use super::description::{Content, DeltaLayer, Description, OldImage, OldLayer, Section};
 use super::difference::Matcher;
 use super::error::DeltaError;
@@ -59,7 +59,7 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn make(&mut self, old: &SavedImage, new: &SavedImage) -> Result<(), DeltaError> {
-        self.file.write_all(MAGIC).map_err(DeltaError::Io)?;
+        self.file.write_all(DELTA_MAGIC).map_err(DeltaError::Io)?;
         let has = |image: &SavedImage, layer: &SavedLayer| image.layers.iter().any(|one| one.diff_id == layer.diff_id);
         let mut base = Vec::new();
         let mut old_layers: Vec<OldLayer> = Vec::new();

@@ -5,7 +5,7 @@
 //!   node          x.delta -> DeltaFile -> rebuild (old layers from the runtime) -> the layout as a tar -> ctr
 //! ```
 //!
-//! A delta begins with [`MAGIC`]. Then come the contents of its layers, the description as JSON, and the length of the
+//! A delta begins with [`DELTA_MAGIC`]. Then come the contents of its layers, the description as JSON, and the length of the
 //! description in eight bytes. The description lists names, configuration and manifest of the new image; the layers of
 //! the older image that patches read; and each layer of the new image with what the delta has of it.
 
@@ -23,7 +23,7 @@ pub(super) use delta_file::DeltaFile;
 pub(crate) use make::{DeltaSummary, make_delta};
 pub(super) use rebuild::{Sources, rebuild};
 
-const MAGIC: &[u8; 16] = b"coracle delta 1\n";
+const DELTA_MAGIC: &[u8; 16] = b"coracle delta 1\n";
 
 #[cfg(test)]
 mod tests;

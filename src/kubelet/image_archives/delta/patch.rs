@@ -93,7 +93,7 @@ impl fmt::Display for PatchError {
 
 impl std::error::Error for PatchError {}
 
-const BUFFER: usize = 64 << 10;
+const PATCH_BUFFER_BYTES: usize = 64 << 10;
 
 /// Writes the `length` bytes of the layer to `write`. Holds two small buffers.
 pub fn apply(
@@ -105,7 +105,7 @@ pub fn apply(
     let Patch { steps, differences, inserts } = patch;
     let mut position: u64 = 0;
     let mut left = length;
-    let (mut buffer, mut other) = (vec![0; BUFFER], vec![0; BUFFER]);
+    let (mut buffer, mut other) = (vec![0; PATCH_BUFFER_BYTES], vec![0; PATCH_BUFFER_BYTES]);
     let broken = |_| PatchError::Invalid;
     while left > 0 {
         let step = number(steps)?;
@@ -135,7 +135,7 @@ pub fn apply(
             }
         }
         while count > 0 {
-            let most = usize::try_from(count).unwrap_or(usize::MAX).min(BUFFER);
+            let most = usize::try_from(count).unwrap_or(usize::MAX).min(PATCH_BUFFER_BYTES);
             let (Some(bytes), Some(plus)) = (buffer.get_mut(..most), other.get_mut(..most)) else {
                 return Err(PatchError::Invalid);
             };

@@ -18,7 +18,7 @@ use super::patch::{Base, Patch, PatchError, apply};
 use crate::kubelet::image_archives::archive_list::Failure;
 use crate::kubelet::image_archives::import::unusable;
 use crate::kubelet::image_archives::manifest::{Descriptor, Digest};
-use crate::kubelet::image_archives::tar_header::{BLOCK, header, padding};
+use crate::kubelet::image_archives::tar_header::{TAR_BLOCK_BYTES, header, padding};
 use crate::platform::host::file_system::room;
 use crate::types::sorted::{SortedMap, SortedSet};
 
@@ -35,7 +35,7 @@ const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const OCI_LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 /// What the disk must have beyond the older layers.
-const SPARE: u64 = 32 << 20;
+const REBUILD_SPARE_BYTES: u64 = 32 << 20;
 
 impl DeltaFile {
     /// The older layers to read, each with a blob that it may be.
@@ -137,14 +137,14 @@ impl Rebuilder<'_> {
         };
         let entries: Vec<_> = self.delta.names().iter().map(entry).collect();
         tar.file("index.json", json!({"schemaVersion": 2, "manifests": entries}).to_string().as_bytes())?;
-        tar.write(&[0; 2 * BLOCK])
+        tar.write(&[0; 2 * TAR_BLOCK_BYTES])
     }
 
     /// The older layers, one after the other.
     fn unpacked(&self, layers: &[OldLayer]) -> Result<File, Failure> {
         let sum: u64 = layers.iter().map(|layer| layer.length).sum();
         let longest = layers.iter().map(|layer| layer.length).max().unwrap_or_default();
-        let wanted = sum.saturating_add(longest).saturating_add(SPARE);
+        let wanted = sum.saturating_add(longest).saturating_add(REBUILD_SPARE_BYTES);
         let free = room(self.directory).map_err(unusable)?.available;
         if free < wanted {
             return Err(Failure::Failed(format!("no space left on device: {wanted} bytes needed, {free} free")));

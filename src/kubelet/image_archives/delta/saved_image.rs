@@ -11,8 +11,8 @@ use super::description::diff_ids;
 use super::error::DeltaError;
 use crate::kubelet::image_archives::contents::number;
 use crate::kubelet::image_archives::import::{pour_tar, unpacked};
-use crate::kubelet::image_archives::manifest::{Descriptor, Digest, Document, MOST_BYTES};
-use crate::kubelet::image_archives::tar_header::BLOCK;
+use crate::kubelet::image_archives::manifest::{Descriptor, Digest, Document, MAX_IMAGE_MANIFEST_BYTES};
+use crate::kubelet::image_archives::tar_header::TAR_BLOCK_BYTES;
 use crate::types::sorted::SortedMap;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Extent {
 }
 
 /// Most files in an archive.
-const MOST_FILES: usize = 100_000;
+const MAX_ARCHIVE_FILES: usize = 100_000;
 /// Depth of indexes in indexes.
 const MOST_DEPTH: usize = 3;
 
@@ -174,7 +174,7 @@ impl Archive {
     }
 
     fn extent(&self, Extent { at, length }: Extent) -> Result<Vec<u8>, DeltaError> {
-        let length = usize::try_from(length.min(MOST_BYTES + 1)).unwrap_or_default();
+        let length = usize::try_from(length.min(MAX_IMAGE_MANIFEST_BYTES + 1)).unwrap_or_default();
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, at).map_err(DeltaError::Read)?;
         Ok(bytes)
@@ -187,11 +187,11 @@ fn place(blob: &Descriptor) -> String {
 
 /// The files of a tar by name. Links are those of docker to layers that occur twice.
 fn files(file: &File) -> Result<SortedMap<String, Extent>, DeltaError> {
-    let block = u64::try_from(BLOCK).unwrap_or(u64::MAX);
+    let block = u64::try_from(TAR_BLOCK_BYTES).unwrap_or(u64::MAX);
     let (mut files, mut links) = (SortedMap::new(), Vec::new());
     let mut at = 0;
-    let mut header = [0; BLOCK];
-    while files.len() + links.len() < MOST_FILES {
+    let mut header = [0; TAR_BLOCK_BYTES];
+    while files.len() + links.len() < MAX_ARCHIVE_FILES {
         match file.read_exact_at(&mut header, at) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             read => read.map_err(DeltaError::Read)?,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kubelet::image_archives::archive_list::Failure;
 use crate::kubelet::image_archives::manifest::Digest;
-use crate::kubelet::image_archives::tar_header::{BLOCK, header, padding};
+use crate::kubelet::image_archives::tar_header::{TAR_BLOCK_BYTES, header, padding};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 struct Folder(PathBuf);
@@ -67,7 +67,7 @@ impl Folder {
     /// Always the same bytes for a content, whose digest is the layer's name.
     fn layer(content: &[u8]) -> Vec<u8> {
         let size = u64::try_from(content.len()).unwrap();
-        [&header("file", size).unwrap(), content, padding(size), &[0; 2 * BLOCK]].concat()
+        [&header("file", size).unwrap(), content, padding(size), &[0; 2 * TAR_BLOCK_BYTES]].concat()
     }
 
     fn packed(&self, bytes: &[u8]) -> Vec<u8> {
@@ -262,7 +262,7 @@ fn damaged_deltas_give_no_other_image() {
     let (document, _) = manifest(&files(&folder, &expected));
     let damaged = folder.0.join("damaged.delta");
     let mut refused = 0;
-    for at in (MAGIC.len()..whole.len()).step_by(11) {
+    for at in (DELTA_MAGIC.len()..whole.len()).step_by(11) {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
         fs::write(&damaged, bytes).unwrap();
@@ -281,7 +281,7 @@ fn damaged_deltas_give_no_other_image() {
         let file = File::create(&damaged).unwrap();
         file.write_all_at(&whole[..length], 0).unwrap();
         match DeltaFile::open(File::open(&damaged).unwrap()) {
-            Ok(None) => assert!(length < MAGIC.len()),
+            Ok(None) => assert!(length < DELTA_MAGIC.len()),
             opened => assert!(opened.is_err(), "{length} bytes"),
         }
     }

@@ -31,7 +31,7 @@ type TokenOwner = (PodUid, String, String);
 /// More tokens than a node pulls with at once; the one that ends first gives way.
 const MOST_TOKENS: usize = 256;
 /// The API's default.
-const HOUR: u64 = 3600;
+const ACCOUNT_TOKEN_SECONDS: u64 = 3600;
 
 impl AccountTokens {
     pub(super) fn set_client(&self, client: &Client) {
@@ -56,7 +56,7 @@ impl AccountTokens {
         let answer = self.client()?.send(&request.requested_by(Requester::Tenant)).await?.json()?;
         let token = answer.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?.to_owned();
-        let life = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64).unwrap_or(HOUR);
+        let life = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64).unwrap_or(ACCOUNT_TOKEN_SECONDS);
         let mut tokens = self.0.tokens.borrow_mut();
         if tokens.len() >= MOST_TOKENS {
             let first = tokens.iter().min_by_key(|(_, (_, until))| *until).map(|(key, _)| key.clone());

@@ -54,7 +54,7 @@ pub(super) fn for_each(
         (Category::Data, Place::Document) => InvalidConfig::Expected("a mapping"),
         (Category::Data, Place::Auths) => InvalidConfig::Expected("a mapping under auths"),
         (Category::Data, Place::Entry(registry)) => InvalidConfig::Entry(registry, "a mapping"),
-        (Category::Data, Place::Text(registry)) => InvalidConfig::Entry(registry, TEXTS),
+        (Category::Data, Place::Text(registry)) => InvalidConfig::Entry(registry, EXPECTED_AUTH_TEXTS),
         (Category::Eof | Category::Io | Category::Syntax, _) => InvalidConfig::NoJson,
     })
 }
@@ -196,7 +196,7 @@ fn login(username: &str, password: &str, email: &str, auth: &str) -> Option<Logi
     Some(Login::new(username, password, email))
 }
 
-const TEXTS: &str = "a string as username, password, email and auth";
+const EXPECTED_AUTH_TEXTS: &str = "a string as username, password, email and auth";
 const AUTH: &str = "base64 of username:password as auth";
 
 /// With or without padding.

@@ -46,7 +46,7 @@ impl NodeFiles {
 
 /// `None` if the file does not exist or is invalid; then the next one is tried.
 fn read(path: &Path, shape: ConfigFormat) -> Option<Keyring> {
-    let text = match read_all(path, MOST_BYTES) {
+    let text = match read_all(path, MAX_DOCKER_CONFIG_BYTES) {
         Ok(text) => text,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return None,
         Err(error) => {
@@ -69,7 +69,7 @@ fn read(path: &Path, shape: ConfigFormat) -> Option<Keyring> {
     }
 }
 
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_DOCKER_CONFIG_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -74,11 +74,11 @@ impl std::error::Error for ProviderError {
 }
 
 /// Upstream's timeout.
-const LIMIT: Duration = Duration::from_secs(60);
+const CREDENTIAL_PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most requests at a time, about different registries. A plugin may need tens of megabytes.
-const AT_ONCE: usize = 2;
+const MAX_PLUGIN_REQUESTS: usize = 2;
 /// Limit of the logged error output, in bytes.
-const SHOWN: usize = 400;
+const MAX_SHOWN_PLUGIN_OUTPUT_BYTES: usize = 400;
 
 impl Provider {
     pub(super) fn new(config: &CredentialProvider, bin_dir: &Path, tokens: AccountTokens) -> Self {
@@ -87,7 +87,7 @@ impl Provider {
             images: config.match_images.iter().filter_map(|image| Location::parse(image)).collect(),
             config: config.clone(),
             cache: RefCell::default(),
-            asking: Turns::new(AT_ONCE, 1),
+            asking: Turns::new(MAX_PLUGIN_REQUESTS, 1),
             tokens,
         }
     }
@@ -158,11 +158,12 @@ impl Provider {
         let mut command = Command::new(&self.program);
         command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
         let begun = rt::now();
-        let ended = program::run(command, question(api_version, repository, &account), LIMIT).await;
+        let ended = program::run(command, question(api_version, repository, &account), CREDENTIAL_PLUGIN_TIMEOUT).await;
         metrics::took(Timed::CredentialPlugins, &[&self.config.name], rt::elapsed(begun));
         let ended = ended.map_err(ProviderError::Run)?;
         if !ended.status.success() {
-            let stderr: String = String::from_utf8_lossy(&ended.stderr).trim().chars().take(SHOWN).collect();
+            let stderr: String =
+                String::from_utf8_lossy(&ended.stderr).trim().chars().take(MAX_SHOWN_PLUGIN_OUTPUT_BYTES).collect();
             return Err(ProviderError::Failed { status: ended.status, stderr });
         }
         let answer = answer(&ended.stdout, api_version).map_err(ProviderError::Answer)?;

@@ -128,7 +128,7 @@ impl ResponseCache {
     /// The cached logins for this image, and this service account if any: by image, by registry, or global.
     pub(super) fn find(&self, image: &str, account: &str, now: Instant) -> Option<&[(String, Login)]> {
         let holds = |key: &str| self.answers.get(&of_account(key, account)).filter(|(_, until)| now <= *until);
-        let found = holds(image).or_else(|| holds(registry(image))).or_else(|| holds(GLOBAL));
+        let found = holds(image).or_else(|| holds(registry(image))).or_else(|| holds(GLOBAL_CACHE_KEY));
         found.map(|(logins, _)| logins.as_slice())
     }
 
@@ -146,7 +146,7 @@ impl ResponseCache {
         let key = match answer.scope {
             Scope::Image => image,
             Scope::Registry => registry(image),
-            Scope::Global => GLOBAL,
+            Scope::Global => GLOBAL_CACHE_KEY,
         };
         self.answers.insert(of_account(key, account), (answer.logins.clone(), until));
     }
@@ -158,7 +158,7 @@ fn of_account(key: &str, account: &str) -> String {
 }
 
 /// Cannot collide with an image or registry, which contain a dot, colon or slash.
-const GLOBAL: &str = "global";
+const GLOBAL_CACHE_KEY: &str = "global";
 
 /// The registry with its port.
 fn registry(image: &str) -> &str {

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::kubelet::offline::key::{Key, SHORTEST};
+use crate::kubelet::offline::key::{Key, MIN_KEY_BYTES};
 use crate::kubelet::offline::seal::KeyPlaces;
 use crate::types::sorted::SortedSet;
 
@@ -171,7 +171,7 @@ impl Files for Memory {
 }
 
 fn key() -> Seal {
-    Seal::Key(Key::derive(&[7; SHORTEST]).unwrap())
+    Seal::Key(Key::derive(&[7; MIN_KEY_BYTES]).unwrap())
 }
 
 fn open(files: &Memory) -> (Journal, JournalContents) {
@@ -203,7 +203,7 @@ fn last_content_of_each_name_is_read_back() {
     journal.commit(&batch(&[("pod/a", Some("3")), ("pod/b", Some("4"))])).unwrap();
     journal.commit(&batch(&[("pod/b", None)])).unwrap();
     assert_eq!(contents(&files), said(&[("pod/a", "3"), ("secret/s", "2")]));
-    assert_eq!((journal.records(), journal.length()), (2, length_of(&files.file(JOURNAL).unwrap())));
+    assert_eq!((journal.records(), journal.length()), (2, length_of(&files.file(JOURNAL_FILE).unwrap())));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn file_size_is_bounded_by_twice_the_live_size_and_spare() {
     for round in 0..rounds {
         let content = format!("\"{round}{text}\"");
         written += journal.commit(&batch(&[("pod/a", Some(&content))])).unwrap().bytes;
-        assert!(journal.length() <= SPARE + 3 * 5000, "{}", journal.length());
+        assert!(journal.length() <= MIN_OBSOLETE_BYTES + 3 * 5000, "{}", journal.length());
     }
     assert!(written < rounds * 5000, "{written} bytes for {rounds} changes of some 4000");
     assert_eq!(contents(&files).len(), 1);
@@ -262,7 +262,7 @@ fn file_size_is_bounded_by_twice_the_live_size_and_spare() {
 fn record_beyond_the_limit_keeps_its_old_content() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
-    let large = format!("\"{}\"", "x".repeat(usize::try_from(MOST).unwrap()));
+    let large = format!("\"{}\"", "x".repeat(usize::try_from(MAX_STORE_BYTES).unwrap()));
     journal.commit(&batch(&[("pod/a", Some("1"))])).unwrap();
     let done = journal.commit(&batch(&[("pod/a", Some(&large)), ("pod/b", Some("2"))])).unwrap();
     assert_eq!(done.left_out, 1);
@@ -275,11 +275,11 @@ fn before_each_way() -> [(&'static str, Memory); 3] {
     let (mut journal, _) = open(&files);
     journal.commit(&batch(&[("pod/a", Some("old")), ("pod/b", Some("old")), ("pod/c", Some("old"))])).unwrap();
     let torn = files.copy();
-    torn.clone().append(JOURNAL, b"{\"crc\":\"").unwrap();
-    torn.clone().sync(JOURNAL).unwrap();
+    torn.clone().append(JOURNAL_FILE, b"{\"crc\":\"").unwrap();
+    torn.clone().sync(JOURNAL_FILE).unwrap();
     let bad = files.copy();
-    bad.clone().append(JOURNAL, b"{}\n").unwrap();
-    bad.clone().sync(JOURNAL).unwrap();
+    bad.clone().append(JOURNAL_FILE, b"{}\n").unwrap();
+    bad.clone().sync(JOURNAL_FILE).unwrap();
     [("appended", files), ("after half a line", torn), ("after a bad line", bad)]
 }
 
@@ -379,18 +379,18 @@ fn records_of_a_killed_process_are_durable_when_the_next_one_leaves_them_as_they
 #[test]
 fn flipped_bit_costs_at_most_two_records_and_the_file_is_set_aside() {
     let (_, files) = before_each_way().into_iter().next().unwrap();
-    let bytes = files.file(JOURNAL).unwrap();
+    let bytes = files.file(JOURNAL_FILE).unwrap();
     for bit in 0..bytes.len() * 8 {
         let mut bad = bytes.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        let files = Memory::with(JOURNAL, bad.clone());
+        let files = Memory::with(JOURNAL_FILE, bad.clone());
         let (journal, found) = open(&files);
         // A flipped line break joins two lines, or leaves the last line incomplete.
         assert!(!found.contents.is_empty(), "bit {bit}");
         assert!(found.contents.values().all(|content| content == b"old"), "bit {bit}");
         assert!(found.faults.damaged + u64::from(found.contents.len() < 3) >= 1, "bit {bit}: {:?}", found.faults);
         if found.faults.damaged > 0 {
-            assert_eq!(files.file(ASIDE[0]), Some(bad), "bit {bit}");
+            assert_eq!(files.file(SET_ASIDE_FILES[0]), Some(bad), "bit {bit}");
             assert_eq!(open(&files).1.faults, Faults::default(), "reported once");
         }
         assert_eq!(journal.records(), found.contents.len());
@@ -400,9 +400,9 @@ fn flipped_bit_costs_at_most_two_records_and_the_file_is_set_aside() {
 #[test]
 fn truncated_file_has_the_records_before_the_cut() {
     let (_, files) = before_each_way().into_iter().next().unwrap();
-    let bytes = files.file(JOURNAL).unwrap();
+    let bytes = files.file(JOURNAL_FILE).unwrap();
     for end in 0..bytes.len() {
-        let files = Memory::with(JOURNAL, bytes[..end].to_vec());
+        let files = Memory::with(JOURNAL_FILE, bytes[..end].to_vec());
         let lines = bytes[..end].iter().filter(|byte| **byte == b'\n').count();
         let (mut journal, found) = open(&files);
         assert_eq!((found.contents.len(), found.faults), (lines, Faults::default()), "cut at {end}");
@@ -419,28 +419,28 @@ fn records_of_another_version_are_set_aside_in_two_files_at_most() {
     crc.update(b"{\"v\":2}");
     let later = String::from_utf8(later.to_vec()).unwrap().replace("4d3ae2a9", &format!("{:08x}", crc.sum()));
     for _ in 0..4 {
-        files.clone().append(JOURNAL, later.as_bytes()).unwrap();
+        files.clone().append(JOURNAL_FILE, later.as_bytes()).unwrap();
         let (_, found) = open(&files);
         assert_eq!((found.faults.other_format, found.faults.damaged, found.contents.len()), (1, 0, 3));
         assert_eq!(open(&files).1.faults, Faults::default());
     }
     let names: SortedSet<String> = files.0.lock().unwrap().seen.keys().cloned().collect();
-    assert_eq!(names, [JOURNAL, ASIDE[0], ASIDE[1]].map(str::to_owned).into());
+    assert_eq!(names, [JOURNAL_FILE, SET_ASIDE_FILES[0], SET_ASIDE_FILES[1]].map(str::to_owned).into());
 }
 
 #[test]
 fn arbitrary_file_content_is_tolerated() {
     for bytes in [&b"\0\0\0\0"[..], b"\n\n\n", b"\xff\xfe\n", b"{}\n[]\nnull\n", b"\0\0\n\0"] {
-        let files = Memory::with(JOURNAL, bytes.to_vec());
+        let files = Memory::with(JOURNAL_FILE, bytes.to_vec());
         let (mut journal, found) = open(&files);
         assert!(found.contents.is_empty());
         journal.commit(&batch(&[("pod/a", Some("1"))])).unwrap();
         assert_eq!(contents(&files), said(&[("pod/a", "1")]));
     }
-    let large = usize::try_from(LARGEST).unwrap() + 1;
-    let files = Memory::with(JOURNAL, vec![b'x'; large]);
+    let large = usize::try_from(MAX_JOURNAL_BYTES).unwrap() + 1;
+    let files = Memory::with(JOURNAL_FILE, vec![b'x'; large]);
     assert!(open(&files).1.contents.is_empty());
-    assert_eq!(files.file(ASIDE[0]).unwrap().len(), large);
+    assert_eq!(files.file(SET_ASIDE_FILES[0]).unwrap().len(), large);
 }
 
 #[test]
@@ -451,7 +451,7 @@ fn secrets_are_encrypted_plain_or_not_written() {
         let files = Memory::default();
         let (mut journal, _) = Journal::open(Box::new(files.clone()), seal);
         journal.commit(&change).unwrap();
-        let text = String::from_utf8(files.file(JOURNAL).unwrap()).unwrap();
+        let text = String::from_utf8(files.file(JOURNAL_FILE).unwrap()).unwrap();
         assert_eq!((text.contains("hidden"), journal.records()), (is_plain, if is_written { 3 } else { 1 }), "{text}");
         assert!(text.contains("seen"));
     }
@@ -462,12 +462,12 @@ fn undecryptable_record_is_kept_until_replaced() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     journal.commit(&batch(&[("secret/s", Some("hidden")), ("secret/t", Some("hidden"))])).unwrap();
-    for seal in [Seal::Memory, Seal::Plain, Seal::Key(Key::derive(&[8; SHORTEST]).unwrap())] {
+    for seal in [Seal::Memory, Seal::Plain, Seal::Key(Key::derive(&[8; MIN_KEY_BYTES]).unwrap())] {
         let (_, found) = Journal::open(Box::new(files.clone()), seal);
         let found = found.unwrap();
         assert_eq!((found.contents.len(), found.faults.unopened, found.faults.damaged), (0, 2, 0));
     }
-    let (mut journal, _) = Journal::open(Box::new(files.clone()), Seal::Key(Key::derive(&[8; SHORTEST]).unwrap()));
+    let (mut journal, _) = Journal::open(Box::new(files.clone()), Seal::Key(Key::derive(&[8; MIN_KEY_BYTES]).unwrap()));
     journal.commit(&batch(&[("secret/s", Some("newer"))])).unwrap();
     assert_eq!(contents(&files), said(&[("secret/t", "hidden")]));
 }
@@ -544,7 +544,7 @@ fn plain_secrets_are_dropped_unless_configured() {
         let found = found.unwrap();
         assert_eq!(found.contents.keys().collect::<Vec<_>>(), ["pod/a"]);
         assert_eq!((found.faults, journal.records()), (Faults::default(), 1));
-        let text = String::from_utf8(files.file(JOURNAL).unwrap()).unwrap();
+        let text = String::from_utf8(files.file(JOURNAL_FILE).unwrap()).unwrap();
         assert!(text.contains("seen") && !text.contains("hidden"), "{text}");
     }
 }
@@ -554,11 +554,11 @@ fn corrupt_file_with_plain_secrets_is_not_set_aside() {
     let files = Memory::default();
     let (mut journal, _) = Journal::open(Box::new(files.clone()), Seal::Plain);
     journal.commit(&batch(&[("secret/s", Some("hidden")), ("pod/a", Some("seen"))])).unwrap();
-    let damaged = [files.file(JOURNAL).unwrap(), b"damaged\n".to_vec()].concat();
-    let files = Memory::with(JOURNAL, damaged);
+    let damaged = [files.file(JOURNAL_FILE).unwrap(), b"damaged\n".to_vec()].concat();
+    let files = Memory::with(JOURNAL_FILE, damaged);
     let (_, found) = Journal::open(Box::new(files.clone()), key());
     assert_eq!(found.unwrap().faults.damaged, 1);
-    assert_eq!(files.file(ASIDE[0]), None);
+    assert_eq!(files.file(SET_ASIDE_FILES[0]), None);
     assert_eq!(contents(&files), said(&[("pod/a", "seen")]));
 }
 

@@ -85,7 +85,8 @@ fn file_system_is_measured_and_forgotten_with_its_volume() {
         let began = inquiries.known.borrow()[0].began;
         inquiries.begin(volumes.iter());
         assert_eq!(inquiries.known.borrow()[0].began, began, "less than a minute ago");
-        let a_minute_passes = || inquiries.known.borrow_mut()[0].began = began.checked_sub(PERIOD).unwrap();
+        let a_minute_passes =
+            || inquiries.known.borrow_mut()[0].began = began.checked_sub(MIN_VOLUME_STATS_INTERVAL).unwrap();
         a_minute_passes();
         inquiries.begin(volumes.iter());
         assert!(inquiries.known.borrow()[0].began >= began, "now it is");
@@ -122,7 +123,7 @@ fn only_the_first_request_waits_for_a_hanging_file_server() {
         for _ in 0..20 {
             inquiries.wait().await;
         }
-        assert!(asked.elapsed() < 10 * WAIT, "{:?}", asked.elapsed());
+        assert!(asked.elapsed() < 10 * VOLUME_STATS_WAIT, "{:?}", asked.elapsed());
         assert_eq!(inquiries.answer(&volumes[1]), None);
         assert!(!inquiries.known.borrow()[1].task.is_finished());
         // Another pod's volumes are measured all the same.

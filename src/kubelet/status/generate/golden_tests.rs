@@ -29,12 +29,12 @@ struct Recording {
 
 const RUNNING: Recording =
     Recording { name: "", shown: PodPhase::Running, ended: false, backing_off: None, not_ready: None };
-const PENDING: Recording = Recording { shown: PodPhase::Pending, ..RUNNING };
+const GOLDEN_PENDING: Recording = Recording { shown: PodPhase::Pending, ..RUNNING };
 const ENDED: Recording = Recording { ended: true, ..RUNNING };
 
 const RECORDINGS: &[Recording] = &[
     Recording { name: "completed", ..ENDED },
-    Recording { name: "config-missing", ..PENDING },
+    Recording { name: "config-missing", ..GOLDEN_PENDING },
     Recording { name: "crashloop", ..RUNNING },
     Recording { name: "deadline", ..ENDED },
     Recording { name: "dns-hosts", ..RUNNING },
@@ -44,13 +44,13 @@ const RECORDINGS: &[Recording] = &[
     Recording { name: "hooks", backing_off: Some(("bad", 80)), ..RUNNING },
     Recording { name: "hostnetwork", ..RUNNING },
     Recording { name: "hostport", ..RUNNING },
-    Recording { name: "image-missing", ..PENDING },
-    Recording { name: "init-fails", ended: true, ..PENDING },
+    Recording { name: "image-missing", ..GOLDEN_PENDING },
+    Recording { name: "init-fails", ended: true, ..GOLDEN_PENDING },
     Recording { name: "init-sidecar", ..RUNNING },
     Recording { name: "liveness-fails", backing_off: Some(("main", 80)), ..RUNNING },
-    Recording { name: "mount-missing", ..PENDING },
-    Recording { name: "never-pull", ..PENDING },
-    Recording { name: "nonroot", ..PENDING },
+    Recording { name: "mount-missing", ..GOLDEN_PENDING },
+    Recording { name: "never-pull", ..GOLDEN_PENDING },
+    Recording { name: "nonroot", ..GOLDEN_PENDING },
     Recording { name: "not-ready", not_ready: Some("main"), ..RUNNING },
     Recording { name: "on-failure", ..RUNNING },
     Recording { name: "oom", ..ENDED },
@@ -58,11 +58,11 @@ const RECORDINGS: &[Recording] = &[
     Recording { name: "running", ..RUNNING },
     Recording { name: "security", ..RUNNING },
     Recording { name: "share-pid", ..RUNNING },
-    Recording { name: "static-one-node1", ..PENDING },
+    Recording { name: "static-one-node1", ..GOLDEN_PENDING },
     Recording { name: "volumes", ..RUNNING },
 ];
 
-const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
+const GOLDEN_NODE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 
 #[test]
 fn generated_statuses_match_the_recorded_ones() {
@@ -118,7 +118,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
             waiting: if last { &waiting } else { &none },
             backing_off: if last { &backing_off } else { &[] },
             probed: &probed,
-            host_ips: &[NODE],
+            host_ips: &[GOLDEN_NODE_ADDRESS],
             runtime_name: "containerd",
             now: start,
             ended: last && recording.ended,

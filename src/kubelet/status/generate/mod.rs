@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::probes::ContainerProbeState;
-use crate::state::pods::{AllocatedDevices, MOST_MESSAGE, ObservedPod, Waiting};
+use crate::state::pods::{AllocatedDevices, MAX_WAITING_MESSAGE_BYTES, ObservedPod, Waiting};
 use crate::types::api::{
     self, AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase, PodStatus, Reason, Time,
 };
@@ -123,7 +123,7 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     };
     let mut conditions = conditions::conditions(&facts);
     let messages = conditions.iter_mut().map(|condition| &mut condition.message);
-    messages.chain([&mut message]).for_each(|message| text::cut(message, MOST_MESSAGE));
+    messages.chain([&mut message]).for_each(|message| text::cut(message, MAX_WAITING_MESSAGE_BYTES));
     let host_ips = addresses::host_ips(input.host_ips);
     let pod_ips = addresses::pod_ips(input, previous);
     let first = |ips: &[api::Ip]| ips.first().map_or_else(String::new, |first| first.ip.clone());

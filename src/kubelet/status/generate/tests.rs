@@ -275,7 +275,7 @@ fn messages_of_the_pod_and_its_conditions_are_cut() {
     let evicted = PodFailure { reason: Reason::EVICTED, message: long(), disruption: Some(long()) };
     let status = life.see_failed(&[("main", Seen::Running)], Some(&evicted));
     let disrupted = condition(&status, conditions::DISRUPTION_TARGET);
-    assert_eq!((status.message.len(), disrupted.message.len()), (MOST_MESSAGE, MOST_MESSAGE));
+    assert_eq!((status.message.len(), disrupted.message.len()), (MAX_WAITING_MESSAGE_BYTES, MAX_WAITING_MESSAGE_BYTES));
 }
 
 #[test]

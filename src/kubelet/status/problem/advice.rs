@@ -16,7 +16,7 @@ struct Known {
 }
 
 /// The first entry with a phrase in the text counts.
-const PULLS: [Known; 8] = [
+const PULL_ADVICE: [Known; 8] = [
     Known {
         phrases: &["no match for platform", "no image found in manifest list for architecture", "no matching manifest"],
         cause: "it has no variant for this machine's architecture",
@@ -67,11 +67,11 @@ const PULLS: [Known; 8] = [
 
 /// The cause in a pull error, if it is a usual one.
 pub(super) fn pull_error(text: &str) -> Option<&'static str> {
-    known(&PULLS, text).map(|known| known.cause)
+    known(&PULL_ADVICE, text).map(|known| known.cause)
 }
 
 pub(super) fn of_pull(text: &str, reason: &Reason) -> &'static str {
-    match known(&PULLS, text) {
+    match known(&PULL_ADVICE, text) {
         Some(known) => known.advice,
         None if *reason == Reason::SIGNATURE_VALIDATION_FAILED => {
             "sign the image, or change the runtime's signature policy"
@@ -80,7 +80,7 @@ pub(super) fn of_pull(text: &str, reason: &Reason) -> &'static str {
     }
 }
 
-const STARTS: [Known; 8] = [
+const START_ADVICE: [Known; 8] = [
     Known {
         phrases: &EXEC_FORMAT_ERROR,
         cause: "its program is built for another architecture, or is a script without `#!`",
@@ -125,7 +125,7 @@ const STARTS: [Known; 8] = [
 
 /// Why a container does not start, and what to do.
 pub(super) fn start_error(text: &str) -> (&'static str, &'static str) {
-    match known(&STARTS, text) {
+    match known(&START_ADVICE, text) {
         Some(known) => (known.cause, known.advice),
         None => ("the runtime does not start it", "see `coracle describe` for the runtime's message"),
     }

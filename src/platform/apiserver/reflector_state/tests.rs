@@ -155,9 +155,9 @@ fn very_short_watches_back_off() {
     let short = Duration::from_millis(20);
     assert_eq!(reflection.ended(LONG), Duration::ZERO);
     let waits: Vec<Duration> = (0..3).map(|_| reflection.ended(short)).collect();
-    assert_eq!(waits, [FIRST, FIRST * 2, FIRST * 4]);
+    assert_eq!(waits, [FIRST_REFLECTOR_DELAY, FIRST_REFLECTOR_DELAY * 2, FIRST_REFLECTOR_DELAY * 4]);
     // Connections that are lost at once are no different.
-    assert_eq!(reflection.failed(&ApiError::NeverSent, short), FIRST * 8);
+    assert_eq!(reflection.failed(&ApiError::NeverSent, short), FIRST_REFLECTOR_DELAY * 8);
     assert_eq!(reflection.failed(&ApiError::NeverSent, LONG), Duration::ZERO);
 }
 
@@ -172,7 +172,7 @@ fn repeatedly_expired_versions_back_off() {
     begin(&mut reflection);
     assert_eq!(reflection.failed(&refused(410), short), Duration::ZERO);
     begin(&mut reflection);
-    assert_eq!(reflection.failed(&refused(410), short), FIRST);
+    assert_eq!(reflection.failed(&refused(410), short), FIRST_REFLECTOR_DELAY);
     begin(&mut reflection);
     assert_eq!(reflection.failed(&refused(410), LONG), Duration::ZERO);
 }
@@ -190,7 +190,7 @@ fn watch_may_exceed_its_duration_by_a_minute() {
 fn list_without_a_version_starts_over_after_a_delay() {
     let mut reflection = Reflection::new(pods());
     reflection.failed(&refused(400), Duration::ZERO);
-    for least in [FIRST, FIRST * 2] {
+    for least in [FIRST_REFLECTOR_DELAY, FIRST_REFLECTOR_DELAY * 2] {
         let listed = reflection.listed(json!({"metadata": {}, "items": []}));
         assert_eq!(listed.unwrap(), Some(Change::Replaced(vec![])));
         assert_eq!(reflection.after_list(), least);
@@ -210,7 +210,7 @@ fn oversized_lists_start_over_after_a_delay() {
             assert_eq!(reflection.listed(page.clone()).unwrap(), None);
         }
         let error = reflection.listed(page).unwrap_err();
-        assert_eq!(reflection.failed(&error, Duration::ZERO), FIRST);
+        assert_eq!(reflection.failed(&error, Duration::ZERO), FIRST_REFLECTOR_DELAY);
         assert_eq!(asked(&reflection), "list &limit=250");
     }
 }

@@ -11,14 +11,14 @@ impl Signal {
 
     /// The signal with a name such as `SIGTERM` or `SIGRTMIN+3`.
     pub fn from_name(name: &str) -> Option<Self> {
-        let place = NAMES.iter().position(|known| *known == name)?;
+        let place = SIGNAL_NAMES.iter().position(|known| *known == name)?;
         i32::try_from(place).ok().map(|place| Self(place + 1))
     }
 
     /// The name, such as `SIGTERM`; `None` for the runtime's default and for unknown numbers.
     pub fn name(self) -> Option<&'static str> {
         let place = usize::try_from(self.0).ok()?.checked_sub(1)?;
-        NAMES.get(place).copied()
+        SIGNAL_NAMES.get(place).copied()
     }
 }
 
@@ -39,7 +39,7 @@ impl Field for Signal {
 
 /// By number, from 1.
 #[rustfmt::skip]
-const NAMES: [&str; 65] = [
+const SIGNAL_NAMES: [&str; 65] = [
     "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT",
     "SIGIO", "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGSEGV", "SIGSTKFLT",
     "SIGSTOP", "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2",

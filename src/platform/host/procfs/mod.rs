@@ -198,13 +198,13 @@ impl Process {
     fn bytes(&self, file: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let opened = fs::File::open(self.directory.join(file)).ok()?;
-        io::Read::read_to_end(&mut io::Read::take(opened, MOST_BYTES), &mut bytes).ok()?;
+        io::Read::read_to_end(&mut io::Read::take(opened, MAX_PROC_FILE_BYTES), &mut bytes).ok()?;
         Some(bytes)
     }
 }
 
 /// Bytes read of one file of a process.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_PROC_FILE_BYTES: u64 = 1 << 20;
 
 /// Parses each row of a table on its own, after the head lines that the crate expects. Skips rows that do not parse.
 fn rows<'a, T: FromBufRead + 'a>(head: &'static [u8], table: &'a [u8]) -> impl Iterator<Item = T> + 'a {

@@ -215,7 +215,7 @@ async fn serve_tickets(mut tcp: TcpStream) {
         .with_cert_resolver(resolver);
     config.send_tls13_tickets = 500;
     let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
-    let mut buffer = [0; READ];
+    let mut buffer = [0; TLS_READ_BYTES];
     while tls.is_handshaking() {
         let len = tcp.read(&mut buffer).await.unwrap();
         tls.read_tls(&mut &buffer[..len]).unwrap();

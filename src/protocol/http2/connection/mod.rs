@@ -91,7 +91,7 @@ impl std::error::Error for GoingAway {}
 impl Connection {
     pub fn client() -> Self {
         let mut connection = Self::new(Role::Client, Greeting::Settings, StreamId::FIRST_OF_CLIENT);
-        connection.control.extend_from_slice(MAGIC);
+        connection.control.extend_from_slice(CLIENT_PREFACE);
         write_settings(false, &mut connection.control);
         connection
     }
@@ -284,4 +284,4 @@ impl Connection {
 }
 
 /// RFC 9113 section 3.4.
-const MAGIC: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const CLIENT_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -6,7 +6,7 @@ use super::super::error::{self, ErrorCode, Fault};
 use super::super::frame::{Flags, Frame, Kind, take_frame};
 use super::super::limits;
 use super::super::stream_id::StreamId;
-use super::{Connection, Ending, Error, Event, Greeting, MAGIC};
+use super::{CLIENT_PREFACE, Connection, Ending, Error, Event, Greeting};
 
 /// A received frame and the context of its handler.
 pub(super) struct ReceivedFrame<'a> {
@@ -44,12 +44,12 @@ impl Connection {
     fn take_frames(&mut self, input: &[u8], now: Instant, events: &mut Vec<Event>) -> Result<usize, Error> {
         let mut rest = input;
         if self.greeting == Greeting::Magic {
-            let len = MAGIC.len().min(rest.len());
+            let len = CLIENT_PREFACE.len().min(rest.len());
             let (magic, after) = rest.split_at_checked(len).unwrap_or_default();
-            if !MAGIC.starts_with(magic) {
+            if !CLIENT_PREFACE.starts_with(magic) {
                 return Err(error::protocol("invalid connection preface"));
             }
-            if len < MAGIC.len() {
+            if len < CLIENT_PREFACE.len() {
                 return Ok(rest.len());
             }
             self.greeting = Greeting::Settings;

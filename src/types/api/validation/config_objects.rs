@@ -9,7 +9,7 @@ use crate::types::api::decode::Path;
 use crate::types::api::{Bytes, ConfigMap, Map, Secret};
 
 /// Upper bound on the sum of an object's values, in bytes.
-const LARGEST: usize = 1 << 20;
+const MAX_CONFIG_OBJECT_BYTES: usize = 1 << 20;
 
 pub(super) fn check_config_map(config_map: &ConfigMap, faults: &mut Faults) {
     let root = Path::Root;
@@ -54,8 +54,11 @@ fn check_keys<V>(data: &Map<V>, path: &Path<'_>, faults: &mut Faults) {
 
 fn check_size(sizes: impl Iterator<Item = usize>, faults: &mut Faults) {
     let size = sizes.fold(0, usize::saturating_add);
-    if size > LARGEST {
-        faults.other(&Path::Root.key("data"), format_args!("{size} bytes: must be at most {LARGEST} in all"));
+    if size > MAX_CONFIG_OBJECT_BYTES {
+        faults.other(
+            &Path::Root.key("data"),
+            format_args!("{size} bytes: must be at most {MAX_CONFIG_OBJECT_BYTES} in all"),
+        );
     }
 }
 

@@ -21,7 +21,7 @@ impl fmt::Display for FieldError {
 pub const FAULT_LIMIT: usize = 64;
 
 /// How many bytes of a path or a value a message shows.
-const SHOWN: usize = 256;
+const MAX_SHOWN_FAULT_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<FieldError>);
@@ -80,7 +80,7 @@ fn make_showable(path: &mut String) {
     if path.contains(char::is_control) {
         *path = path.escape_debug().collect();
     }
-    if let Some((end, _)) = path.char_indices().nth(SHOWN) {
+    if let Some((end, _)) = path.char_indices().nth(MAX_SHOWN_FAULT_BYTES) {
         path.truncate(end);
         path.push('…');
     }
@@ -91,7 +91,7 @@ struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(SHOWN) {
+        match self.0.char_indices().nth(MAX_SHOWN_FAULT_BYTES) {
             Some((end, _)) => write!(f, "{:?}…", self.0.get(..end).unwrap_or_default()),
             None => write!(f, "{:?}", self.0),
         }

@@ -96,9 +96,9 @@ fn divisors(field: &str) -> Option<&'static [&'static str]> {
     let resource = field.strip_prefix("limits.").or_else(|| field.strip_prefix("requests."))?;
     match resource {
         "cpu" => Some(&["1m", "1"]),
-        "memory" | "ephemeral-storage" => Some(BYTES),
-        resource => resource.starts_with(HUGE_PAGES_PREFIX).then_some(BYTES),
+        "memory" | "ephemeral-storage" => Some(BYTE_DIVISORS),
+        resource => resource.starts_with(HUGE_PAGES_PREFIX).then_some(BYTE_DIVISORS),
     }
 }
 
-const BYTES: &[&str] = &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+const BYTE_DIVISORS: &[&str] = &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];

@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde_json::{Map, Number, Value};
 
 use super::{
-    Budget, Document, DuplicateKey, MAX_DEPTH, MAX_DUPLICATES, ParseError, Position, WEIGHT_OF_OBJECT, end_of,
+    Budget, Document, DuplicateKey, MAX_DUPLICATES, MAX_YAML_DEPTH, ParseError, Position, WEIGHT_OF_OBJECT, end_of,
     weight_of_key, weight_of_scalar,
 };
 use crate::types::api::decode::Path;
@@ -64,7 +64,7 @@ impl Node<'_> {
     }
 
     fn deeper<E: de::Error>(&self) -> Result<usize, E> {
-        if self.depth >= MAX_DEPTH {
+        if self.depth >= MAX_YAML_DEPTH {
             return Err(E::custom("lists and objects are nested too deeply"));
         }
         Ok(self.depth + 1)

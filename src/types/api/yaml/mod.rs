@@ -67,7 +67,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
 /// Larger than any manifest or configuration.
 pub const MAX_BYTES: usize = 10 << 20;
 /// Nesting of lists and objects.
-const MAX_DEPTH: usize = 100;
+const MAX_YAML_DEPTH: usize = 100;
 /// Approximate memory of all values of one text, including what aliases repeat.
 const MAX_WEIGHT: usize = 32 << 20;
 /// Upper bound on the list of duplicates.

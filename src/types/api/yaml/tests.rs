@@ -161,8 +161,8 @@ fn values_and_depth_fit_a_pool_threads_stack() {
                     true => format!("{{\"x\": {}1{}}}", open.repeat(depth), close.repeat(depth)),
                     false => format!("x: {}1{}", open.repeat(depth), close.repeat(depth)),
                 };
-                assert_eq!(parse(nested(MAX_DEPTH - 1).as_bytes()).unwrap().len(), 1);
-                let error = parse(nested(MAX_DEPTH).as_bytes()).unwrap_err().to_string();
+                assert_eq!(parse(nested(MAX_YAML_DEPTH - 1).as_bytes()).unwrap().len(), 1);
+                let error = parse(nested(MAX_YAML_DEPTH).as_bytes()).unwrap_err().to_string();
                 assert!(error.contains("nested too deeply"), "{error}");
                 assert!(parse(nested(100_000).as_bytes()).is_err());
             }

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::scalar::{self, Scalar};
 use super::{
-    Budget, Document, DuplicateKey, MAX_DEPTH, MAX_DUPLICATES, ParseError, Position, WEIGHT_OF_OBJECT, weight_of_key,
-    weight_of_scalar,
+    Budget, Document, DuplicateKey, MAX_DUPLICATES, MAX_YAML_DEPTH, ParseError, Position, WEIGHT_OF_OBJECT,
+    weight_of_key, weight_of_scalar,
 };
 use crate::types::sorted::SortedMap;
 
@@ -174,7 +174,7 @@ impl<'a> Tree<'a> {
     }
 
     fn begin(&mut self, content: Content, anchor: usize) -> Result<(), String> {
-        if self.open.len() >= MAX_DEPTH {
+        if self.open.len() >= MAX_YAML_DEPTH {
             return Err(TOO_DEEP.to_owned());
         }
         let spent = self.budget.spent;
@@ -204,7 +204,7 @@ impl<'a> Tree<'a> {
 
     /// Adds a value to the innermost open collection, or makes it the document.
     fn place(&mut self, value: Value, height: usize) -> Result<(), String> {
-        if self.open.len() + height > MAX_DEPTH {
+        if self.open.len() + height > MAX_YAML_DEPTH {
             return Err(TOO_DEEP.to_owned());
         }
         let Some(open) = self.open.last_mut() else {
