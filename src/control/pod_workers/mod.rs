@@ -7,7 +7,7 @@
 mod entry;
 mod error;
 #[cfg(test)]
-mod hostile_pods;
+pub(crate) mod hostile_pods;
 mod invariants;
 mod refresh_volumes;
 mod relist_pod;

@@ -10,7 +10,7 @@ use super::worker::{Identity, Next, Work};
 use super::{
     PodWorkers, State, refresh_volumes, relist_pod, sync_input, sync_pod, sync_terminated_pod, sync_terminating_pod,
 };
-use crate::kubelet::kuberuntime::{Action, Cancel, Plan};
+use crate::kubelet::kuberuntime::{Action, Cancel, Plan, PodIndex};
 use crate::kubelet::probes::Probes;
 use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent};
@@ -124,9 +124,10 @@ impl PodWorkers {
         let mut is_in_order = false;
         let next = worker.next(now, || {
             let Some(pod) = &pod else { return Plan::default() };
+            let index = PodIndex::new(pod);
             let held_until = |name: &str| worker.held_until(name);
             let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
-                runtime.resize_of(pod, container, is_init, running, &placements)
+                runtime.resize_of(&index, container, is_init, running, &placements)
             };
             let known = sync_input::SyncInput {
                 observed,

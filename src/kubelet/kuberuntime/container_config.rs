@@ -3,17 +3,18 @@
 use super::config_error::ConfigError;
 use super::environment::Environment;
 use super::labels::{container_annotations, container_labels};
+use super::pod_index::PodIndex;
 use super::resources::container_resources;
 use super::security_context::{ImageUser, container_security_context};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{
     ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, Signal,
 };
-use crate::types::api::{Container, Pod};
+use crate::types::api::Container;
 
 #[derive(Debug)]
 pub(crate) struct ContainerInput<'a> {
-    pub(crate) pod: &'a Pod,
+    pub(crate) index: &'a PodIndex<'a>,
     pub(crate) container: &'a Container,
     pub(crate) is_init: bool,
     pub(crate) restart_count: u32,
@@ -29,7 +30,8 @@ pub(crate) struct ContainerInput<'a> {
 }
 
 pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerConfig, ConfigError> {
-    let ContainerInput { pod, container, node, environment, .. } = input;
+    let ContainerInput { index, container, node, environment, .. } = input;
+    let pod = index.pod;
     let security_context = container_security_context(pod, container, input.image_user, input.target, node)?;
     let mut bytes = environment.bytes();
     let command = environment.expand_all(&container.command, &mut bytes)?;
@@ -52,7 +54,7 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
         stdin_once: container.stdin_once,
         tty: container.tty,
         linux: Some(LinuxContainerConfig {
-            resources: Some(container_resources(pod, container, input.is_init, node)),
+            resources: Some(container_resources(index, container, input.is_init, node)),
             security_context: Some(security_context),
         }),
         stop_signal: stop_signal(container),

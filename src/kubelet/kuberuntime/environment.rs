@@ -1,16 +1,16 @@
 //! Environment variables of a container. Pure.
 
 use core::net::IpAddr;
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::config_error::ConfigError;
+use super::pod_index::PodIndex;
 use super::service_links::service_variables;
 use crate::kubelet::node::NodeSettings;
 use crate::kubelet::volumes::FileValue;
 use crate::state::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
 use crate::types::api::{
-    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Pod, Texts, expand_bytes,
+    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Texts, expand_bytes,
     metadata_field, resource_field,
 };
 use crate::types::error::ErrorChain;
@@ -19,7 +19,7 @@ use crate::types::sorted::{SortedMap, SortedSet};
 /// Sources of variables other than the container spec.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EnvironmentInputs<'a> {
-    pub(crate) pod: &'a Pod,
+    pub(crate) index: &'a PodIndex<'a>,
     /// IPs of the sandbox; the node's for a host-network pod.
     pub(crate) pod_ips: &'a [IpAddr],
     pub(crate) node: &'a NodeSettings,
@@ -46,8 +46,9 @@ impl Environment {
     /// From the container spec; variables may refer to earlier ones.
     pub(crate) fn new(container: &Container, inputs: EnvironmentInputs<'_>) -> Result<Self, ConfigError> {
         let mut environment = Self::default();
-        let links = inputs.pod.spec.enable_service_links.unwrap_or(true);
-        let services = service_variables(inputs.objects.services(inputs.pod), &inputs.pod.metadata.namespace, links);
+        let pod = inputs.index.pod;
+        let links = pod.spec.enable_service_links.unwrap_or(true);
+        let services = service_variables(inputs.objects.services(pod), &pod.metadata.namespace, links);
         for from in &container.env_from {
             let (kind, object) = match &from.source {
                 EnvFromRef::ConfigMap(object) => (ObjectKind::ConfigMap, object),
@@ -61,7 +62,6 @@ impl Environment {
         // Of two with the same name, the first one counts.
         let by_name: SortedMap<&str, &str> =
             services.iter().rev().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let containers = OnceCell::new();
         let mut from_files = inputs.from_files.iter();
         for variable in &container.env {
             let value = match &variable.value_from {
@@ -70,12 +70,11 @@ impl Environment {
                     EnvVarSource::Field(field) => Some(inputs.field(&field.field_path)?.into_bytes()),
                     EnvVarSource::FileKey(key) => inputs.file_key(key, from_files.next())?.map(String::into_bytes),
                     EnvVarSource::ResourceField(field) => {
-                        let containers = || containers.get_or_init(|| inputs.pod.spec.containers_by_name());
                         let named = match field.container_name.as_str() {
                             "" => Some(container),
-                            name => containers().get(name).copied(),
+                            name => inputs.index.container(name),
                         };
-                        Some(resource_field(inputs.pod, named, field, &inputs.node.allocatable)?.into_bytes())
+                        Some(resource_field(pod, named, field, &inputs.node.allocatable)?.into_bytes())
                     }
                     EnvVarSource::SecretKey(key) => inputs.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
                 },
@@ -161,7 +160,7 @@ impl<'a> EnvironmentInputs<'a> {
         name: &str,
         optional: Option<bool>,
     ) -> Result<Option<&'a ConfigObject>, ConfigError> {
-        match self.objects.get(self.pod, kind, name) {
+        match self.objects.get(self.index.pod, kind, name) {
             Lookup::Found(object) => Ok(Some(object)),
             Lookup::Missing if optional == Some(true) => Ok(None),
             Lookup::Missing => Err(ConfigError::NoSuchObject { kind, name: name.to_owned() }),
@@ -174,7 +173,7 @@ impl<'a> EnvironmentInputs<'a> {
         let Some(object) = self.object(kind, name, *optional)? else { return Ok(None) };
         let value = object.variable(key);
         if value.is_none() && *optional != Some(true) {
-            let object = ObjectKey { kind, namespace: self.pod.metadata.namespace.clone(), name: name.clone() };
+            let object = ObjectKey { kind, namespace: self.index.pod.metadata.namespace.clone(), name: name.clone() };
             return Err(ConfigError::NoSuchKey { object, key: key.clone() });
         }
         Ok(value)
@@ -198,19 +197,20 @@ impl<'a> EnvironmentInputs<'a> {
 
     /// The value of a pod field, for the field paths that variables support.
     fn field(&self, path: &str) -> Result<String, ConfigError> {
-        let on_node = self.pod_ips.is_empty() && self.pod.spec.host_network;
+        let pod = self.index.pod;
+        let on_node = self.pod_ips.is_empty() && pod.spec.host_network;
         let node_ips = self.node.node_ips.current();
         let pod_ips = if on_node { node_ips.as_slice() } else { self.pod_ips };
         let first = |ips: &[IpAddr]| ips.first().map(IpAddr::to_string).unwrap_or_default();
         Ok(match path {
             // `spec.host` is the deprecated name of spec.nodeName.
-            "spec.nodeName" | "spec.host" => self.pod.spec.node_name.clone(),
-            "spec.serviceAccountName" => self.pod.spec.service_account_name.clone(),
+            "spec.nodeName" | "spec.host" => pod.spec.node_name.clone(),
+            "spec.serviceAccountName" => pod.spec.service_account_name.clone(),
             "status.hostIP" => first(&node_ips),
             "status.hostIPs" => joined(&node_ips),
             "status.podIP" => first(pod_ips),
             "status.podIPs" => joined(pod_ips),
-            path => metadata_field(self.pod, path)?,
+            path => metadata_field(pod, path)?,
         })
     }
 }

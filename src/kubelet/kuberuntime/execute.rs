@@ -13,6 +13,7 @@ use crate::kubelet::kuberuntime::error::SandboxError;
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::kill::{ContainerKill, gone_is_fine};
+use crate::kubelet::kuberuntime::pod_index::PodIndex;
 use crate::kubelet::kuberuntime::pod_sync::{PodSync, config_error};
 use crate::kubelet::kuberuntime::post_start::StartedContainer;
 use crate::kubelet::kuberuntime::previous_runs;
@@ -62,6 +63,7 @@ impl PodRuntime {
     pub(crate) async fn execute(&self, sync: PodSync<'_>, plan: &Plan) -> ExecuteResult {
         let PodSync { pod, observed, cancel, views, .. } = sync;
         let mut executed = ExecuteResult::default();
+        let index = PodIndex::new(pod);
         let mut sandbox = match self.sandbox_of(sync).await {
             Ok(sandbox) => sandbox,
             Err(error) => return ExecuteResult { failure: Some(one_line(&error)), ..executed },
@@ -115,7 +117,7 @@ impl PodRuntime {
                     let mut running = observed.containers.named(&spec.name);
                     let Some(running) = running.find(|container| container.id == *id) else { continue };
                     let is_init = matches!(place, ContainerIndex::Init(_));
-                    if let Err(error) = self.resize_container(pod, spec, is_init, running, &views.placements).await {
+                    if let Err(error) = self.resize_container(&index, spec, is_init, running, &views.placements).await {
                         // Other containers are not affected.
                         let failure = format!("resize container {}: {}", spec.name, ErrorChain(&error));
                         executed.resize_failure.get_or_insert(failure);
@@ -125,8 +127,14 @@ impl PodRuntime {
                 Action::StartContainer { place, restart_count } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
-                    let start =
-                        ContainerStart { sync, container, place: *place, sandbox, restart_count: *restart_count };
+                    let start = ContainerStart {
+                        sync,
+                        index: &index,
+                        container,
+                        place: *place,
+                        sandbox,
+                        restart_count: *restart_count,
+                    };
                     let waiting = self.start_container(&start).await.err();
                     start_metrics::container_started(*place, waiting.as_ref());
                     if let Some(waiting) = &waiting {
@@ -224,7 +232,7 @@ impl PodRuntime {
     }
 
     async fn start_container(&self, start: &ContainerStart<'_>) -> Result<(), Waiting> {
-        let ContainerStart { sync, container, place, sandbox, mut restart_count } = *start;
+        let ContainerStart { sync, index, container, place, sandbox, mut restart_count } = *start;
         let PodSync { pod, observed, volumes, views, cancel, .. } = sync;
         if restart_count == 0 {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
@@ -235,7 +243,7 @@ impl PodRuntime {
         let environment = {
             let (objects, node) = (views.objects.read(), &self.node);
             let given =
-                EnvironmentInputs { pod, pod_ips: &sandbox.ips, node, objects: &objects, from_files: &from_files };
+                EnvironmentInputs { index, pod_ips: &sandbox.ips, node, objects: &objects, from_files: &from_files };
             Environment::new(container, given)
         };
         let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
@@ -249,7 +257,7 @@ impl PodRuntime {
         let target = target(container, observed);
         let target = target.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         let input = ContainerInput {
-            pod,
+            index,
             container,
             is_init: matches!(place, ContainerIndex::Init(_)),
             restart_count,
@@ -389,6 +397,7 @@ const LATE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 struct ContainerStart<'a> {
     sync: PodSync<'a>,
+    index: &'a PodIndex<'a>,
     container: &'a Container,
     place: ContainerIndex,
     sandbox: &'a Sandbox,

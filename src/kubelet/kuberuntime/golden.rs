@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::container_config::{ContainerInput, container_config};
 use super::dns::pod_dns;
 use super::environment::{Environment, EnvironmentInputs};
+use super::pod_index::PodIndex;
 use super::sandbox_config::sandbox_config;
 use super::security_context::ImageUser;
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
@@ -62,22 +63,18 @@ pub(crate) fn node_with_memory(bytes: u64) -> NodeSettings {
 
 /// Creates all configurations of a pod, valid or not; used to test that this terminates.
 pub(crate) fn tell_everything(pod: &Pod) {
-    tell_of_some(pod, usize::MAX);
-}
-
-/// As [`tell_everything`], with the configurations of the first `containers`: each is made in a turn of its own.
-pub(crate) fn tell_of_some(pod: &Pod, containers: usize) {
     let (node, objects) = (node(), objects(pod));
     let dns = pod_dns(pod, &node, &DnsConfig::default());
     let _ = sandbox_config(pod, 0, &node, &dns.config);
     let ips = ["10.0.0.2".parse().unwrap()];
     let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "");
-    let _ = crate::types::api::qos_class(pod);
-    for (number, container) in pod.spec.all_containers().enumerate().take(containers) {
-        let inputs = EnvironmentInputs { pod, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
+    let index = PodIndex::new(pod);
+    for (number, container) in pod.spec.all_containers().enumerate() {
+        let inputs =
+            EnvironmentInputs { index: &index, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
         let Ok(environment) = Environment::new(container, inputs) else { continue };
         let _ = container_config(ContainerInput {
-            pod,
+            index: &index,
             container,
             is_init: number < pod.spec.init_containers.len(),
             restart_count: u32::MAX,
@@ -91,6 +88,14 @@ pub(crate) fn tell_of_some(pod: &Pod, containers: usize) {
     }
     // Adding the grace period to a time must not overflow.
     let _ = Instant::now() + pod.spec.termination_grace();
+}
+
+/// The containers of a pod stop in their order.
+pub(crate) fn stop_everything(pod: &Pod) {
+    let running: Vec<&str> = pod.spec.all_containers().map(|container| container.name.as_str()).collect();
+    let turns = super::stop_order::turns(Some(&pod.spec), &running);
+    // Sidecars come first among these, and stop last.
+    turns.into_iter().rev().for_each(drop);
 }
 
 /// The recorded objects; other objects that `pod` refers to are known to be missing.
@@ -159,10 +164,11 @@ fn check_container(recording: &Recording, recorded: &Value) {
     let pod = &recording.pod;
     let name = recorded["metadata"]["name"].as_str().unwrap();
     let container = pod.spec.all_containers().find(|container| container.name == name).unwrap();
-    let inputs =
-        EnvironmentInputs { pod, pod_ips: &recording.pod_ips, node: &node(), objects: &objects(pod), from_files: &[] };
+    let index = PodIndex::new(pod);
+    let (pod_ips, node, objects) = (&recording.pod_ips, node(), objects(pod));
+    let inputs = EnvironmentInputs { index: &index, pod_ips, node: &node, objects: &objects, from_files: &[] };
     let input = ContainerInput {
-        pod,
+        index: &index,
         container,
         is_init: pod.spec.init_containers.iter().any(|init| init.name == name),
         restart_count: recorded["metadata"]["attempt"].as_u64().unwrap_or(0).try_into().unwrap(),
@@ -171,7 +177,7 @@ fn check_container(recording: &Recording, recorded: &Value) {
         environment: Environment::new(container, inputs).unwrap(),
         mounts: recorded_mounts(&recorded["mounts"]),
         target: None,
-        node: &node(),
+        node: &node,
     };
     let mut made = container_config(input).unwrap();
     // The recorded runtime did not know this field.

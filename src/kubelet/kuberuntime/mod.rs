@@ -25,6 +25,7 @@ mod observe;
 mod oom_score;
 mod pod_actions;
 mod pod_cache;
+mod pod_index;
 mod pod_requests;
 mod pod_sync;
 mod post_start;
@@ -45,6 +46,7 @@ mod user_namespaces;
 mod work_views;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use async_channel::Sender;
@@ -64,7 +66,6 @@ use crate::state::objects::{Lookup, Objects};
 use crate::state::pods::{PodDirs, SyncEvent};
 use crate::types::api::{Pod, PodUid};
 use crate::types::cpu_set::CpuSet;
-use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
@@ -76,6 +77,7 @@ pub(crate) use pod_actions::{
     Action, ActionInputs, ContainerIndex, KillReason, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
 };
 pub(crate) use pod_cache::Process;
+pub(crate) use pod_index::PodIndex;
 pub(crate) use pod_sync::PodSync;
 pub(crate) use work_views::WorkViews;
 
@@ -103,9 +105,9 @@ pub(crate) struct PodRuntime {
     /// Allocated and actuated resources.
     allocations: Rc<Allocations>,
     /// Resources of running containers, by id.
-    applied: RefCell<SortedMap<String, resize::KnownResources>>,
+    applied: RefCell<BTreeMap<String, resize::KnownResources>>,
     /// Cpusets of running containers, by id.
-    held: RefCell<SortedMap<String, CpuSet>>,
+    held: RefCell<BTreeMap<String, CpuSet>>,
 }
 
 impl PodRuntime {

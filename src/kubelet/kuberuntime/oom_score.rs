@@ -1,21 +1,21 @@
 //! OOM scores of containers. Pure.
 
-use super::pod_requests::{List, of_containers, pod_level};
-use crate::types::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
+use super::pod_index::{MemoryRequests, PodIndex, memory_request};
+use crate::types::api::{Container, QosClass};
 
 /// `oom_score_adj` of a container: the larger its memory request, the later it is killed.
-pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, is_init: bool, memory_capacity: u64) -> i64 {
+pub(super) fn oom_score_adj(index: &PodIndex<'_>, container: &Container, is_init: bool, memory_capacity: u64) -> i64 {
+    let pod = index.pod;
     let node_critical = pod.is_critical() && pod.spec.priority_class_name == "system-node-critical";
-    match qos_class(pod) {
+    match index.class() {
         _ if node_critical => GUARANTEED,
         QosClass::Guaranteed => GUARANTEED,
         QosClass::BestEffort => BEST_EFFORT,
         QosClass::Burstable => {
-            let share = unclaimed_share(&pod.spec);
+            let MemoryRequests { least, share } = index.memory();
             let mut score = score(memory_request(container).saturating_add(share), memory_capacity);
             if is_init && container.is_sidecar() {
                 // A sidecar must not be killed before the main containers.
-                let least = pod.spec.containers.iter().map(memory_request).min().unwrap_or(0);
                 score = score.min(self::score(least.saturating_add(share), memory_capacity));
             }
             score.clamp(BEST_EFFORT + GUARANTEED, BEST_EFFORT - 1)
@@ -29,25 +29,13 @@ fn score(memory_request: i64, memory_capacity: u64) -> i64 {
     1000 - i64::try_from(share).unwrap_or(1000)
 }
 
-fn memory_request(container: &Container) -> i64 {
-    container.resources.request(MEMORY).map_or(0, Quantity::value)
-}
-
-/// The pod-level request beyond its containers', split equally among them.
-fn unclaimed_share(spec: &PodSpec) -> i64 {
-    let Some(whole) = pod_level(spec).and_then(|pod| pod.request(MEMORY)) else { return 0 };
-    let claimed = of_containers(spec, List::Requests, MEMORY).map_or(0, Quantity::value);
-    let containers = i64::try_from(spec.containers.len() + spec.init_containers.len()).unwrap_or(i64::MAX);
-    whole.value().saturating_sub(claimed) / containers.max(1)
-}
-
 const GUARANTEED: i64 = -997;
 const BEST_EFFORT: i64 = 1000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::api::{RestartPolicy, annotations};
+    use crate::types::api::{MEMORY, Pod, RestartPolicy, annotations};
 
     const GIB: u64 = 1 << 30;
 
@@ -64,7 +52,7 @@ mod tests {
     }
 
     fn first(pod: &Pod, capacity: u64) -> i64 {
-        oom_score_adj(pod, &pod.spec.containers[0], false, capacity)
+        oom_score_adj(&PodIndex::new(pod), &pod.spec.containers[0], false, capacity)
     }
 
     #[test]
@@ -99,10 +87,10 @@ mod tests {
         let mut pod = pod("512Mi");
         let mut sidecar = container("1Mi");
         sidecar.restart_policy = Some(RestartPolicy::Always);
-        assert_eq!(oom_score_adj(&pod, &sidecar, true, GIB), 500);
-        assert_eq!(oom_score_adj(&pod, &sidecar, false, GIB), 999);
+        assert_eq!(oom_score_adj(&PodIndex::new(&pod), &sidecar, true, GIB), 500);
+        assert_eq!(oom_score_adj(&PodIndex::new(&pod), &sidecar, false, GIB), 999);
         pod.spec.init_containers = vec![container("1Mi")];
-        assert_eq!(oom_score_adj(&pod, &pod.spec.init_containers[0], true, GIB), 999);
+        assert_eq!(oom_score_adj(&PodIndex::new(&pod), &pod.spec.init_containers[0], true, GIB), 999);
     }
 
     #[test]

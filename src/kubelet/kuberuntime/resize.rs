@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::kubelet::kuberuntime::cpu_placement::put;
 use crate::kubelet::kuberuntime::error::ResizeError;
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
+use crate::kubelet::kuberuntime::pod_index::PodIndex;
 use crate::kubelet::kuberuntime::resources::{container_resources, may_swap, overhead, sandbox_resources};
 use crate::kubelet::kuberuntime::{Action, Plan, PodRuntime, Resize};
 use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight_of};
@@ -131,16 +132,17 @@ impl PodRuntime {
     /// too old: a process may end between an update and its write, or the disk may be full.
     pub(crate) fn resize_of(
         &self,
-        pod: &Pod,
+        index: &PodIndex<'_>,
         container: &Container,
         is_init: bool,
         running: &ObservedContainer,
         placements: &Placements,
     ) -> Option<Resize> {
-        let wanted = AppliedResources::of(&self.linux_resources(pod, container, is_init, placements), container);
+        let pod = index.pod;
+        let wanted = AppliedResources::of(&self.linux_resources(index, container, is_init, placements), container);
         let mut applied = self.applied.borrow_mut();
         let known = applied.entry(running.id.clone()).or_insert_with(|| {
-            let recorded = self.recorded(pod, container, is_init, placements);
+            let recorded = self.recorded(index, container, is_init, placements);
             if recorded.is_none() {
                 // Started by a kubelet without a checkpoint.
                 self.allocations.actuated.set_container(
@@ -166,25 +168,25 @@ impl PodRuntime {
     /// The container's resources in the checkpoint.
     fn recorded(
         &self,
-        pod: &Pod,
+        index: &PodIndex<'_>,
         container: &Container,
         is_init: bool,
         placements: &Placements,
     ) -> Option<AppliedResources> {
-        let resources = self.allocations.actuated.container(&pod.metadata.uid, &container.name)?;
+        let resources = self.allocations.actuated.container(&index.pod.metadata.uid, &container.name)?;
         let container = Container { resources, ..container.clone() };
-        Some(AppliedResources::of(&self.linux_resources(pod, &container, is_init, placements), &container))
+        Some(AppliedResources::of(&self.linux_resources(index, &container, is_init, placements), &container))
     }
 
     fn linux_resources(
         &self,
-        pod: &Pod,
+        index: &PodIndex<'_>,
         container: &Container,
         is_init: bool,
         placements: &Placements,
     ) -> LinuxContainerResources {
-        let mut resources = container_resources(pod, container, is_init, &self.node);
-        put(&mut resources, placements, &pod.metadata.uid, &container.name);
+        let mut resources = container_resources(index, container, is_init, &self.node);
+        put(&mut resources, placements, &index.pod.metadata.uid, &container.name);
         resources
     }
 
@@ -217,13 +219,14 @@ impl PodRuntime {
 
     pub(super) async fn resize_container(
         &self,
-        pod: &Pod,
+        index: &PodIndex<'_>,
         container: &Container,
         is_init: bool,
         running: &ObservedContainer,
         placements: &View<Placements>,
     ) -> Result<(), ResizeError> {
-        let resources = self.linux_resources(pod, container, is_init, &placements.read());
+        let pod = index.pod;
+        let resources = self.linux_resources(index, container, is_init, &placements.read());
         if let Some(used) = running.pid.filter(|_| self.node.cgroup_v2).and_then(memory_used) {
             let limit = u64::try_from(resources.memory_limit_in_bytes).unwrap_or(0);
             if limit > 0 && used > limit {
@@ -300,7 +303,7 @@ impl PodRuntime {
 
     /// Whether the container may swap.
     pub(crate) fn swaps(&self, pod: &Pod, container: &Container) -> bool {
-        may_swap(pod, container, &self.node)
+        may_swap(&PodIndex::new(pod), container, &self.node)
     }
 }
 

@@ -1,30 +1,30 @@
 //! Converts requests and limits to Linux resources. Pure.
 
 use super::oom_score::oom_score_adj;
+use super::pod_index::PodIndex;
 use super::pod_requests::{List, of_containers, pod_level, quantity};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cgroups::{cpu_quota, cpu_shares, page_size_name};
 use crate::platform::cri::v1::{HugepageLimit, LinuxContainerResources};
-use crate::types::api::{
-    CPU, Container, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceRequirements, huge_pages, qos_class,
-};
+use crate::types::api::{CPU, Container, MEMORY, PodSpec, QosClass, Quantity, ResourceRequirements, huge_pages};
 
 /// Resources of a container; `is_init` distinguishes a sidecar from a main container with restartPolicy Always.
 pub(crate) fn container_resources(
-    pod: &Pod,
+    index: &PodIndex<'_>,
     container: &Container,
     is_init: bool,
     node: &NodeSettings,
 ) -> LinuxContainerResources {
+    let pod = index.pod;
     // Without its own limit, the pod-level limit applies.
     let limit = |resource| container.resources.limit(resource).or_else(|| pod_level(&pod.spec)?.limit(resource));
     let mut resources = linux_resources(container.resources.request(CPU), limit(CPU), limit(MEMORY), node);
-    resources.oom_score_adj = oom_score_adj(pod, container, is_init, node.memory_capacity);
+    resources.oom_score_adj = oom_score_adj(index, container, is_init, node.memory_capacity);
     resources.hugepage_limits = huge_page_limits(&pod.spec, &container.resources, &node.huge_page_sizes);
     if node.swap_limits {
         // cgroup v1 limits the sum of memory and swap, v2 each of them.
         if node.cgroup_v2 {
-            let swap = swap_limit(pod, container, node);
+            let swap = swap_limit(index, container, node);
             resources.unified.insert("memory.swap.max".to_owned(), swap.to_string());
         } else {
             resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes;
@@ -35,23 +35,23 @@ pub(crate) fn container_resources(
 
 /// Swap limit of a container. Only burstable, non-critical containers that have a memory request below their limit
 /// may swap (`ConfigureContainerSwapResources` in pkg/kubelet/kuberuntime).
-fn swap_limit(pod: &Pod, container: &Container, node: &NodeSettings) -> u64 {
+fn swap_limit(index: &PodIndex<'_>, container: &Container, node: &NodeSettings) -> u64 {
     let Some(all) = node.shared_swap else { return 0 };
     let requested = container.resources.request(MEMORY).filter(|requested| !requested.is_zero());
-    let Some(requested) = requested.filter(|_| may_swap(pod, container, node)) else { return 0 };
+    let Some(requested) = requested.filter(|_| may_swap(index, container, node)) else { return 0 };
     let share =
         u128::try_from(requested.value()).unwrap_or(0) * u128::from(all) / u128::from(node.memory_capacity.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// Whether the container has a share of the swap (`GetContainerSwapBehavior`).
-pub(super) fn may_swap(pod: &Pod, container: &Container, node: &NodeSettings) -> bool {
+pub(super) fn may_swap(index: &PodIndex<'_>, container: &Container, node: &NodeSettings) -> bool {
     let (request, limit) = (container.resources.request(MEMORY), container.resources.limit(MEMORY));
     node.shared_swap.is_some()
         && node.swap_limits
         && node.cgroup_v2
-        && qos_class(pod) == QosClass::Burstable
-        && !pod.is_critical()
+        && index.class() == QosClass::Burstable
+        && !index.pod.is_critical()
         && request.unwrap_or_default() != limit.unwrap_or_default()
 }
 
@@ -107,6 +107,7 @@ fn huge_page_limits(spec: &PodSpec, resources: &ResourceRequirements, sizes: &[u
 mod tests {
     use super::super::golden;
     use super::*;
+    use crate::types::api::Pod;
 
     fn list(entries: &[(&str, &str)]) -> crate::types::api::ResourceList {
         entries.iter().map(|(resource, quantity)| (*resource, quantity.parse().unwrap())).collect()
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn limit_without_request_is_the_request() {
         let pod = pod(vec![container(&[], &[("cpu", "500m")])]);
-        let resources = container_resources(&pod, &pod.spec.containers[0], false, &golden::node());
+        let resources = container_resources(&PodIndex::new(&pod), &pod.spec.containers[0], false, &golden::node());
         assert_eq!((resources.cpu_shares, resources.cpu_quota), (512, 50_000));
     }
 
@@ -135,7 +136,7 @@ mod tests {
     fn disabled_quota_sets_neither_period_nor_quota() {
         let pod = pod(vec![container(&[], &[("cpu", "500m")])]);
         let node = NodeSettings { cpu_cfs_quota: false, ..golden::node() };
-        let resources = container_resources(&pod, &pod.spec.containers[0], false, &node);
+        let resources = container_resources(&PodIndex::new(&pod), &pod.spec.containers[0], false, &node);
         assert_eq!((resources.cpu_shares, resources.cpu_period, resources.cpu_quota), (512, 0, 0));
     }
 
@@ -143,12 +144,12 @@ mod tests {
     fn cgroup_v2_container_has_group_oom_kill_and_no_swap() {
         let pod = pod(vec![container(&[], &[("memory", "64Mi")])]);
         let node = NodeSettings { cgroup_v2: true, single_process_oom_kill: false, ..golden::node() };
-        let resources = container_resources(&pod, &pod.spec.containers[0], false, &node);
+        let resources = container_resources(&PodIndex::new(&pod), &pod.spec.containers[0], false, &node);
         let unified: Vec<(&str, &str)> = resources.unified.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         assert_eq!(unified, [("memory.oom.group", "1"), ("memory.swap.max", "0")]);
         assert_eq!((resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes), (64 << 20, 0));
         let node = NodeSettings { single_process_oom_kill: true, swap_limits: false, ..node };
-        let resources = container_resources(&pod, &pod.spec.containers[0], false, &node);
+        let resources = container_resources(&PodIndex::new(&pod), &pod.spec.containers[0], false, &node);
         assert!(resources.unified.is_empty());
     }
 
@@ -156,7 +157,7 @@ mod tests {
     fn burstable_containers_share_swap_by_memory_request() {
         let node = NodeSettings { cgroup_v2: true, shared_swap: Some(1 << 30), ..golden::node() };
         let node = NodeSettings { memory_capacity: 4 << 30, ..node };
-        let swap = |pod: &Pod| container_resources(pod, &pod.spec.containers[0], false, &node).unified;
+        let swap = |pod: &Pod| container_resources(&PodIndex::new(pod), &pod.spec.containers[0], false, &node).unified;
         let of = |container| swap(&pod(vec![container]))["memory.swap.max"].clone();
         assert_eq!(of(container(&[("memory", "512Mi")], &[])), (128 << 20).to_string());
         assert_eq!(of(container(&[("memory", "512Mi")], &[("memory", "512Mi")])), "0", "its request is its limit");
@@ -171,7 +172,7 @@ mod tests {
     fn each_page_size_has_a_limit() {
         let pod = pod(vec![container(&[], &[("hugepages-2Mi", "4Mi"), ("hugepages-64Ki", "1Mi")])]);
         let node = NodeSettings { huge_page_sizes: vec![64 << 10, 2 << 20, 1 << 30], ..golden::node() };
-        let limits = container_resources(&pod, &pod.spec.containers[0], false, &node).hugepage_limits;
+        let limits = container_resources(&PodIndex::new(&pod), &pod.spec.containers[0], false, &node).hugepage_limits;
         let limits: Vec<(&str, u64)> = limits.iter().map(|limit| (limit.page_size.as_str(), limit.limit)).collect();
         assert_eq!(limits, [("64KB", 1 << 20), ("2MB", 4 << 20), ("1GB", 0)]);
     }
@@ -196,7 +197,7 @@ mod tests {
         pod.spec.resources = Some(Box::new(whole));
         let sandbox = sandbox_resources(&pod.spec, &golden::node());
         assert_eq!((sandbox.cpu_shares, sandbox.cpu_quota, sandbox.memory_limit_in_bytes), (1024, 200_000, 64 << 20));
-        let one = container_resources(&pod, &pod.spec.containers[0], false, &golden::node());
+        let one = container_resources(&PodIndex::new(&pod), &pod.spec.containers[0], false, &golden::node());
         assert_eq!((one.cpu_quota, one.memory_limit_in_bytes), (200_000, 64 << 20));
     }
 }

@@ -15,6 +15,8 @@ mod processes;
 #[cfg(test)]
 mod sockets;
 mod timers;
+#[cfg(test)]
+mod turn_meter;
 mod turns;
 #[cfg(test)]
 mod virtual_time;
@@ -53,6 +55,8 @@ pub(crate) use processes::{SimulatedProcess, simulated_exit};
 pub(crate) use sockets::simulated_connection;
 #[cfg(test)]
 pub use sockets::{Async, TcpListener, TcpStream, UnixListener, UnixStream};
+#[cfg(test)]
+pub(crate) use turn_meter::processor_time;
 #[cfg(test)]
 pub(crate) use virtual_time::{WakesBy, World, simulate, world};
 

@@ -6,7 +6,7 @@ use super::super::golden;
 use super::*;
 use crate::kubelet::volumes::EnvFileError;
 use crate::state::objects::SourceObject;
-use crate::types::api::{ConfigMap, Secret, Time, decode};
+use crate::types::api::{ConfigMap, Pod, Secret, Time, decode};
 
 fn container(spec: Value) -> Container {
     decode(spec).unwrap().value
@@ -38,7 +38,8 @@ fn objects() -> Objects {
 fn environment(spec: Value, from_files: &[FileValue]) -> Result<Environment, ConfigError> {
     let ips = ["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
     let (pod, node, objects) = (pod(), golden::node(), objects());
-    let given = EnvironmentInputs { pod: &pod, pod_ips: &ips, node: &node, objects: &objects, from_files };
+    let index = PodIndex::new(&pod);
+    let given = EnvironmentInputs { index: &index, pod_ips: &ips, node: &node, objects: &objects, from_files };
     Environment::new(&container(spec), given)
 }
 
@@ -219,7 +220,8 @@ fn service_variables_may_be_referred_to_and_overridden() {
         content,
     ));
     let (pod, node) = (pod(), golden::node());
-    let given = EnvironmentInputs { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
+    let index = PodIndex::new(&pod);
+    let given = EnvironmentInputs { index: &index, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
     let env =
         json!([{"name": "API", "value": "$(KUBERNETES_SERVICE_HOST)"}, {"name": "KUBERNETES_PORT", "value": "x"}]);
     let found = Environment::new(&container(json!({"name": "main", "env": env})), given).unwrap();

@@ -1,0 +1,68 @@
+//! What the configurations of a pod's containers need of the whole pod, computed once a pod. Pure.
+
+use std::cell::OnceCell;
+
+use super::ContainerIndex;
+use super::pod_requests::{List, of_containers, pod_level};
+use crate::types::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
+use crate::types::sorted::SortedMap;
+
+/// Makes the work for all containers of a pod grow with their number, not with its square.
+#[derive(Debug)]
+pub(crate) struct PodIndex<'a> {
+    pub(crate) pod: &'a Pod,
+    class: OnceCell<QosClass>,
+    memory: OnceCell<MemoryRequests>,
+    /// Position of each container among all.
+    places: OnceCell<SortedMap<String, ContainerIndex>>,
+}
+
+/// Memory requests, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemoryRequests {
+    /// The smallest one of a main container.
+    pub(super) least: i64,
+    /// The part of each container of the pod-level request beyond the containers'.
+    pub(super) share: i64,
+}
+
+impl<'a> PodIndex<'a> {
+    pub(crate) fn new(pod: &'a Pod) -> Self {
+        Self { pod, class: OnceCell::new(), memory: OnceCell::new(), places: OnceCell::new() }
+    }
+
+    pub(super) fn class(&self) -> QosClass {
+        *self.class.get_or_init(|| qos_class(self.pod))
+    }
+
+    pub(super) fn memory(&self) -> MemoryRequests {
+        let spec = &self.pod.spec;
+        *self.memory.get_or_init(|| MemoryRequests {
+            least: spec.containers.iter().map(memory_request).min().unwrap_or(0),
+            share: unclaimed_share(spec),
+        })
+    }
+
+    pub(super) fn container(&self, name: &str) -> Option<&'a Container> {
+        let places = self.places.get_or_init(|| {
+            let PodSpec { init_containers, containers, ephemeral_containers, .. } = &self.pod.spec;
+            let init = init_containers.iter().zip((0..).map(ContainerIndex::Init));
+            let main = containers.iter().zip((0..).map(ContainerIndex::Main));
+            let ephemeral = ephemeral_containers.iter().zip((0..).map(ContainerIndex::Ephemeral));
+            init.chain(main).chain(ephemeral).map(|(container, place)| (container.name.clone(), place)).collect()
+        });
+        places.get(name)?.of(self.pod)
+    }
+}
+
+pub(super) fn memory_request(container: &Container) -> i64 {
+    container.resources.request(MEMORY).map_or(0, Quantity::value)
+}
+
+/// The pod-level request beyond its containers', split equally among them.
+fn unclaimed_share(spec: &PodSpec) -> i64 {
+    let Some(whole) = pod_level(spec).and_then(|pod| pod.request(MEMORY)) else { return 0 };
+    let claimed = of_containers(spec, List::Requests, MEMORY).map_or(0, Quantity::value);
+    let containers = i64::try_from(spec.containers.len() + spec.init_containers.len()).unwrap_or(i64::MAX);
+    whole.value().saturating_sub(claimed) / containers.max(1)
+}
