@@ -26,7 +26,7 @@ fn wait_ready(node: &Node, name: &str) {
 }
 
 #[test]
-fn pod_that_requests_too_much_is_rejected_until_its_manifest_changes() {
+fn pod_that_requests_too_much_is_rejected() {
     let node = Node::start();
     node.apply(&asking("first", 500));
     wait_ready(&node, "first");
@@ -34,13 +34,32 @@ fn pod_that_requests_too_much_is_rejected_until_its_manifest_changes() {
     let message = format!("Node didn't have enough resource: cpu, requested: {all}, used: 500, capacity: {all}");
     let second = |cpu| Manifest::new("second").container_with("more", STAY, &asks(cpu));
     check_rejected(&node, second(all), "OutOfcpu", &message);
-    // A rejected pod stays rejected when resources become free.
-    node.remove_manifest("first");
-    node.wait_until("the first pod is gone", |pods| pods.get("first").is_none());
-    assert_eq!(node.pods().get("second").unwrap().phase(), "Failed");
     node.apply(&second(100));
     wait_ready(&node, "second");
     assert_eq!(node.pods().get("second").unwrap().json()["status"]["reason"], Value::Null);
+}
+
+#[test]
+fn rejected_static_pod_starts_when_its_resources_and_its_port_are_free() {
+    let node = Node::start();
+    let with_port =
+        |name: &str| Manifest::new(name).container_with("web", STAY, "ports: [{containerPort: 80, hostPort: 18081}]");
+    node.apply(&with_port("holder"));
+    node.apply(&asking("large", all_cpu() - 100));
+    for name in ["holder", "large"] {
+        wait_ready(&node, name);
+    }
+    node.apply(&with_port("waits-for-port"));
+    node.apply(&asking("waits-for-cpu", 500));
+    for name in ["waits-for-port", "waits-for-cpu"] {
+        node.wait_until("it is rejected", |pods| pods.has(name, |pod| pod.phase() == "Failed"));
+    }
+    node.remove_manifest("holder");
+    wait_ready(&node, "waits-for-port");
+    assert_eq!(node.pods().get("waits-for-cpu").unwrap().phase(), "Failed");
+    node.remove_manifest("large");
+    wait_ready(&node, "waits-for-cpu");
+    assert_eq!(node.pods().get("waits-for-cpu").unwrap().json()["status"]["reason"], Value::Null);
 }
 
 #[test]

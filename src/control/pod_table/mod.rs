@@ -175,6 +175,20 @@ impl PodTable {
         self.failed.iter()
     }
 
+    /// The static pods that admission rejected, and whose workers have ended them.
+    pub(crate) fn rejected_static_pods(&self) -> Vec<PodUid> {
+        let rejected = self.failed.iter().filter(|(_, failure)| failure.is_rejection()).map(|(uid, _)| uid);
+        let has_ended = |uid: &&PodUid| {
+            self.worker(uid).is_some_and(|worker| {
+                worker.wanted
+                    && worker.state == State::Finished
+                    && worker.successor.is_none()
+                    && worker.pod.as_ref().is_some_and(|pod| pod.is_static())
+            })
+        };
+        rejected.filter(has_ended).cloned().collect()
+    }
+
     pub(crate) fn is_admitted(&self, uid: &PodUid) -> bool {
         self.admitted.contains(uid)
     }

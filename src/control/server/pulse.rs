@@ -27,6 +27,7 @@ pub(crate) enum Activity {
     Deadlines,
     Shutdown,
     Probes,
+    Readmissions,
     StartingWork,
     PendingResizes,
     CpuAssignment,
@@ -89,6 +90,7 @@ impl Activity {
             Self::Deadlines => "ending pods that are past their deadline",
             Self::Shutdown => "ending pods because the node shuts down",
             Self::Probes => "updating the probes of pods",
+            Self::Readmissions => "checking rejected pods",
             Self::StartingWork => "starting work on pods",
             Self::PendingResizes => "resizing pods",
             Self::CpuAssignment => "placing containers on processors and memory",
@@ -105,7 +107,7 @@ impl Activity {
 }
 
 /// In the order of their numbers.
-const ALL_ACTIVITIES: [Activity; 22] = [
+const ALL_ACTIVITIES: [Activity; 23] = [
     Activity::Waiting,
     Activity::Sources,
     Activity::Observed,
@@ -117,6 +119,7 @@ const ALL_ACTIVITIES: [Activity; 22] = [
     Activity::Deadlines,
     Activity::Shutdown,
     Activity::Probes,
+    Activity::Readmissions,
     Activity::StartingWork,
     Activity::PendingResizes,
     Activity::CpuAssignment,

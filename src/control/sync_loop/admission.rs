@@ -43,27 +43,41 @@ impl PodAdmission {
     }
 
     /// Admits or rejects a pod whose worker has not started it.
-    pub(super) fn on_new_pod(
-        &self,
-        pod: &Pod,
-        pods: &PodTable,
-        cpus: &mut CpuAssignment,
-        Gates { eviction, shutdown }: Gates,
-    ) -> Vec<Effect> {
+    pub(super) fn on_new_pod(&self, pod: &Pod, pods: &PodTable, cpus: &mut CpuAssignment, gates: Gates) -> Vec<Effect> {
         let uid = &pod.metadata.uid;
-        let own = self.plan(pod, pods, cpus);
-        let allocation = own.as_ref().map(drop).map_err(Rejection::clone);
-        let is_device = |resource: &str| self.devices.is_known(resource);
-        let (others, strict_groups) = (others(uid, pods), pods.runtime().keeps_to_groups());
-        let others: Vec<&Pod> = others.iter().map(|other| &**other).collect();
-        let verdict = eviction.and_then(|()| self.admission.admit(pod, &others, strict_groups, allocation, &is_device));
-        match verdict.and_then(|victims| shutdown.map(|()| victims)) {
-            Ok(victims) => {
-                cpus.allocate(uid, own.unwrap_or_default());
+        match self.verdict(pod, pods, cpus, gates) {
+            Ok((own, victims)) => {
+                cpus.allocate(uid, own);
                 admit(uid, victims)
             }
             Err(rejection) => vec![self.reject(uid, rejection)],
         }
+    }
+
+    /// Whether a rejected pod would be admitted now.
+    pub(super) fn would_admit(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment, gates: Gates) -> bool {
+        let verdict = self.verdict(pod, pods, cpus, gates);
+        self.devices.give_up(&pod.metadata.uid);
+        verdict.is_ok()
+    }
+
+    /// The pod's CPUs and memory, and the pods to preempt; or why the node rejects it. Chooses the devices.
+    fn verdict(
+        &self,
+        pod: &Pod,
+        pods: &PodTable,
+        cpus: &CpuAssignment,
+        Gates { eviction, shutdown }: Gates,
+    ) -> Result<(PodAllocation, Vec<PodUid>), Rejection> {
+        let own = self.plan(pod, pods, cpus);
+        let allocation = own.as_ref().map(drop).map_err(Rejection::clone);
+        let is_device = |resource: &str| self.devices.is_known(resource);
+        let (others, strict_groups) = (others(&pod.metadata.uid, pods), pods.runtime().keeps_to_groups());
+        let others: Vec<&Pod> = others.iter().map(|other| &**other).collect();
+        eviction?;
+        let victims = self.admission.admit(pod, &others, strict_groups, allocation, &is_device)?;
+        shutdown?;
+        Ok((own.unwrap_or_default(), victims))
     }
 
     /// Whether the node has room for `wanted`, the resized pod. Returns the pods to preempt for it.
@@ -152,7 +166,7 @@ pub(super) fn preempt(uid: &PodUid) -> EndPod {
     }
 }
 
-fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
+pub(super) fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
     Effect::End(EndPod {
         uid: uid.clone(),
         cause: EndCause::Rejected,

@@ -13,18 +13,19 @@ pub(crate) enum Part {
     NodePressure,
     ObjectWatch,
     PodWorkers,
+    Readmissions,
     Shutdown,
     StatusManager,
     Versions,
 }
 
 /// One due time for each part, in the order of [`Part`]'s variants. `None`: only events concern the part.
-pub(super) type Due = [(Part, Option<Instant>); 7];
+pub(super) type Due = [(Part, Option<Instant>); 8];
 
 /// The hold-offs of the parts, and the number of rounds in a row without a wait.
 #[derive(Debug, Default)]
 pub(super) struct DueTimes {
-    held: [Option<Instant>; 7],
+    held: [Option<Instant>; 8],
     rounds_without_waiting: u32,
     /// Parts whose stall was already logged.
     stalled: Vec<Part>,
@@ -98,6 +99,7 @@ impl Part {
             Self::NodePressure => "node_pressure",
             Self::ObjectWatch => "object_watch",
             Self::PodWorkers => "pod_workers",
+            Self::Readmissions => "readmissions",
             Self::Shutdown => "shutdown",
             Self::StatusManager => "status_manager",
             Self::Versions => "versions",
@@ -115,11 +117,12 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    const PARTS: [Part; 7] = [
+    const PARTS: [Part; 8] = [
         Part::ActiveDeadlines,
         Part::NodePressure,
         Part::ObjectWatch,
         Part::PodWorkers,
+        Part::Readmissions,
         Part::Shutdown,
         Part::StatusManager,
         Part::Versions,

@@ -34,7 +34,10 @@ impl SyncLoop {
                 parts.next_versions.retry(now);
                 parts.image_garbage.on_images_imported(pods, now)
             }
-            SyncEvent::DevicesChanged => parts.devices.on_changed(pods),
+            SyncEvent::DevicesChanged => {
+                parts.readmissions.on_change(now);
+                parts.devices.on_changed(pods)
+            }
             SyncEvent::CsiDriversChanged => return self.on_csi_drivers_changed(now),
             SyncEvent::DevicesRefused(uid, why) => parts.admission.on_devices_refused(&uid, &why, pods),
             SyncEvent::VolumesRefused(uid, message) => parts.admission.on_volumes_refused(&uid, message, pods),
@@ -75,6 +78,7 @@ impl SyncLoop {
         self.parts.status_manager.node_is(&terms.uid);
         let is_news = self.parts.objects.on_node_terms(&terms);
         self.parts.admission.on_node_terms(terms);
+        self.parts.readmissions.on_change(now);
         if is_news {
             self.parts.objects.follow(&self.pods);
             self.pods.apply(csi_drivers::on_attached(&self.pods), now);
@@ -103,6 +107,7 @@ impl SyncLoop {
         let event = self.pods.worker(&uid).and_then(|worker| pending_resizes::on_work_done(worker, &resizing, after));
         self.pods.apply(event, now);
         if matches!(result, WorkResult::Stopped) {
+            self.parts.readmissions.on_change(now);
             self.retry_resizes(RetryTrigger::PodTerminated, now);
         }
         self.parts.devices.release(&self.pods);

@@ -18,6 +18,7 @@ mod oom;
 mod orphans;
 mod parts;
 mod pending_resizes;
+mod readmissions;
 mod relist;
 mod round;
 mod sources;
@@ -212,6 +213,7 @@ impl SyncLoop {
             (Part::NodePressure, self.parts.eviction.next_due().filter(|_| works)),
             (Part::ObjectWatch, self.parts.objects.next_due()),
             (Part::PodWorkers, self.pods.workers().due().filter(|_| works)),
+            (Part::Readmissions, self.parts.readmissions.next_due().filter(|_| works)),
             (Part::Shutdown, self.parts.shutdown.next_due()),
             (Part::StatusManager, self.parts.status_manager.next_due()),
             (Part::Versions, self.versions_due(works)),

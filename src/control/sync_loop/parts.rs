@@ -18,6 +18,7 @@ use crate::control::sync_loop::object_watch::ObjectWatch;
 use crate::control::sync_loop::oom::OomWatcher;
 use crate::control::sync_loop::orphans::Orphans;
 use crate::control::sync_loop::pending_resizes::PendingResizes;
+use crate::control::sync_loop::readmissions::Readmissions;
 use crate::control::versions::{NextVersions, PodVersions, Versions};
 use crate::kubelet::admission::Admission;
 use crate::kubelet::container_manager::ContainerManager;
@@ -46,6 +47,7 @@ pub(super) struct Parts {
     pub(super) objects: ObjectWatch,
     pub(super) oom: OomWatcher,
     pub(super) orphans: Orphans,
+    pub(super) readmissions: Readmissions,
     pub(super) resizes: PendingResizes,
     pub(super) shutdown: NodeShutdown,
     pub(super) status_manager: StatusManager,
@@ -87,6 +89,7 @@ impl Parts {
             objects: ObjectWatch::new(objects, Rc::clone(&csi)),
             oom: OomWatcher::new(groups, inbox),
             orphans: Orphans::new(csi),
+            readmissions: Readmissions::default(),
             resizes: PendingResizes::default(),
             shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
             status_manager: StatusManager::default(),

@@ -27,6 +27,8 @@ impl SyncLoop {
         self.health.begin(Activity::Probes);
         self.pods.update_probes(now);
         if self.pods.can_work() {
+            self.health.begin(Activity::Readmissions);
+            self.readmit(now);
             self.start_work(now);
             self.health.begin(Activity::CpuAssignment);
             self.parts.cgroups.round(&self.pods);
@@ -76,6 +78,7 @@ impl SyncLoop {
                     self.update_mirror_pods();
                 }
             }
+            self.parts.readmissions.on_change(now);
             self.health.begin(Activity::PendingResizes);
             // Pods may have waited for the resources of these pods.
             self.retry_resizes(trigger, now);

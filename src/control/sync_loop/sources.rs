@@ -135,6 +135,19 @@ impl SyncLoop {
         self.parts.resizes.on_added(pod, &self.pods, now);
     }
 
+    /// Admits rejected static pods again whose reason is gone.
+    pub(super) fn readmit(&mut self, now: Instant) {
+        for uid in self.parts.readmissions.take_due(&self.pods.rejected_static_pods(), now) {
+            let Some(pod) = self.pods.worker(&uid).and_then(|worker| worker.pod.clone()) else { continue };
+            let (pods, parts) = (&self.pods, &self.parts);
+            let gates = Gates { eviction: parts.eviction.admits(&pod, pods), shutdown: parts.shutdown.admits() };
+            if parts.admission.would_admit(&pod, pods, &parts.cpus, gates) {
+                log!(info, "admitting rejected pod again", pod = pod.full_name());
+                self.recreate(&pod, now);
+            }
+        }
+    }
+
     /// Objects in manifests take effect before the pods that come with them.
     fn take_objects(&mut self) -> Vec<Effect> {
         let objects = self.pods.records().sources.objects();

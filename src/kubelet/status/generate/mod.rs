@@ -191,7 +191,7 @@ impl PodFailure {
         Self { reason, message: [REJECTED, message].concat().into(), disruption: None }
     }
 
-    fn is_rejection(&self) -> bool {
+    pub(crate) fn is_rejection(&self) -> bool {
         self.message.starts_with(REJECTED)
     }
 

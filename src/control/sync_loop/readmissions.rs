@@ -1,0 +1,108 @@
+//! Rejected static pods that are admitted again when the reason is gone: a free port, memory, a label.
+//!
+//! Upstream leaves a rejected static pod as it is until the kubelet restarts, because a pod of a cluster is replaced by
+//! its controller. A static pod has no controller. Pure.
+
+use std::time::{Duration, Instant};
+
+use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
+
+/// Delay of the first attempt, if nothing changes before; it doubles with each attempt.
+const FIRST_READMISSION_DELAY: Duration = Duration::from_secs(10);
+const LONGEST_READMISSION_DELAY: Duration = Duration::from_secs(300);
+/// Delay after a change of the node, in which further changes join.
+const READMISSION_DELAY_AFTER_CHANGE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(super) struct Readmissions {
+    /// By uid. An admitted pod stays until its due time, so that a pod that is rejected at once again keeps its delay.
+    attempts: SortedMap<PodUid, Attempt>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    due: Instant,
+    delay: Duration,
+}
+
+impl Readmissions {
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.attempts.values().map(|attempt| attempt.due).min()
+    }
+
+    /// Resources of the node, its labels or its pressure changed.
+    pub(super) fn on_change(&mut self, now: Instant) {
+        for attempt in self.attempts.values_mut() {
+            attempt.due = attempt.due.min(now + READMISSION_DELAY_AFTER_CHANGE);
+        }
+    }
+
+    /// Those of the rejected pods to check now. Each gets its next due time.
+    pub(super) fn take_due(&mut self, rejected: &[PodUid], now: Instant) -> Vec<PodUid> {
+        self.attempts.retain(|uid, attempt| now < attempt.due || rejected.contains(uid));
+        let mut due = Vec::new();
+        for uid in rejected {
+            let first = Attempt { due: now + FIRST_READMISSION_DELAY, delay: FIRST_READMISSION_DELAY };
+            let attempt = self.attempts.entry(uid.clone()).or_insert(first);
+            if attempt.due <= now {
+                attempt.delay = attempt.delay.saturating_mul(2).min(LONGEST_READMISSION_DELAY);
+                attempt.due = now + attempt.delay;
+                due.push(uid.clone());
+            }
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due_in(readmissions: &Readmissions, start: Instant) -> Option<u64> {
+        readmissions.next_due().map(|due| (due - start).as_secs())
+    }
+
+    #[test]
+    fn rejected_pod_is_checked_with_growing_delays_and_after_changes() {
+        let (mut readmissions, start) = (Readmissions::default(), Instant::now());
+        let (rejected, at) = ([PodUid::from("a")], |seconds| start + Duration::from_secs(seconds));
+        assert!(readmissions.take_due(&rejected, start).is_empty());
+        assert_eq!(due_in(&readmissions, start), Some(10));
+        assert_eq!(readmissions.take_due(&rejected, at(10)), rejected);
+        assert_eq!(due_in(&readmissions, start), Some(30));
+        readmissions.on_change(at(12));
+        assert_eq!(due_in(&readmissions, start), Some(13));
+        assert_eq!(readmissions.take_due(&rejected, at(13)), rejected);
+        assert_eq!(due_in(&readmissions, start), Some(13 + 40));
+        for _ in 0..8 {
+            let due = readmissions.next_due().unwrap();
+            readmissions.take_due(&rejected, due);
+        }
+        let due = readmissions.next_due().unwrap();
+        readmissions.take_due(&rejected, due);
+        assert_eq!(readmissions.next_due(), Some(due + LONGEST_READMISSION_DELAY));
+    }
+
+    #[test]
+    fn pod_that_is_rejected_again_keeps_its_delay() {
+        let (mut readmissions, start) = (Readmissions::default(), Instant::now());
+        let (rejected, at) = ([PodUid::from("a")], |seconds| start + Duration::from_secs(seconds));
+        readmissions.take_due(&rejected, start);
+        assert_eq!(readmissions.take_due(&rejected, at(10)), rejected);
+        // Admitted, and rejected at once.
+        readmissions.take_due(&[], at(11));
+        assert!(readmissions.take_due(&rejected, at(12)).is_empty());
+        assert_eq!(due_in(&readmissions, start), Some(30));
+    }
+
+    #[test]
+    fn admitted_pod_is_forgotten_at_its_due_time() {
+        let (mut readmissions, start) = (Readmissions::default(), Instant::now());
+        readmissions.take_due(&[PodUid::from("a")], start);
+        readmissions.take_due(&[], start);
+        assert_eq!(due_in(&readmissions, start), Some(10));
+        readmissions.take_due(&[], start + FIRST_READMISSION_DELAY);
+        assert_eq!(readmissions.next_due(), None);
+    }
+}
