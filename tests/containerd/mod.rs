@@ -11,6 +11,7 @@ mod door;
 mod endurance;
 mod events;
 mod eviction;
+mod examples;
 mod exec;
 mod fetch;
 mod figures;
