@@ -4,7 +4,7 @@ use crate::kubelet::kuberuntime::kill::gone_is_fine;
 use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
 use crate::kubelet::logs::{remove_dead_links, remove_log};
 use crate::platform::cri;
-use crate::platform::host::removals::PATIENCE;
+use crate::platform::host::removals::REMOVAL_PATIENCE;
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, ObservedContainer, ObservedPod, SyncEvent};
 use crate::types::api::{EventKind, ObjectMeta, Pod, Reason};
@@ -52,7 +52,7 @@ impl PodRuntime {
 
     /// Removes dangling links to logs. A failure is repeated with the next pod.
     pub(crate) async fn remove_dead_log_links(&self) {
-        let (links, until) = (self.dirs.log_links(), rt::now() + PATIENCE);
+        let (links, until) = (self.dirs.log_links(), rt::now() + REMOVAL_PATIENCE);
         let folder = links.clone();
         let work = move || {
             remove_dead_links(&folder);
@@ -67,7 +67,7 @@ impl PodRuntime {
         gone_is_fine(self.cri_for(&pod.uid).remove_container(id).await)?;
         let log = self.dirs.logs(&pod.namespace, &pod.name, &pod.uid).join(log);
         let links = self.dirs.log_links();
-        let (path, until) = (log.clone(), rt::now() + PATIENCE);
+        let (path, until) = (log.clone(), rt::now() + REMOVAL_PATIENCE);
         let work = move || {
             remove_log(&log);
             remove_dead_links(&links);

@@ -99,7 +99,7 @@ pub(crate) enum StatsEndpoint {
 
 /// Deadline of each call to the runtime. A page without layers is better than no page, and the whole page must be ready
 /// before the server's timeout.
-const PATIENCE: Duration = Duration::from_secs(3);
+const RUNTIME_STATS_DEADLINE: Duration = Duration::from_secs(3);
 
 /// The sources of the statistics.
 pub(crate) struct Dependencies {
@@ -318,7 +318,7 @@ fn place(usage: &FilesystemUsage) -> Option<(PathBuf, DiskUsage)> {
 }
 
 async fn within<T>(what: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Option<T> {
-    match rt::deadline(PATIENCE, call).await {
+    match rt::deadline(RUNTIME_STATS_DEADLINE, call).await {
         Ok(Ok(answer)) => Some(answer),
         Ok(Err(error)) => {
             log!(debug, "failed to get runtime statistics", call = what, error = ErrorChain(&error));

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::error::Error;
 use crate::kubelet::csi::Csi;
 use crate::platform::host::mounts::unmount_below;
-use crate::platform::host::removals::{PATIENCE, Removals};
+use crate::platform::host::removals::{REMOVAL_PATIENCE, Removals};
 use crate::platform::rt;
 use crate::state::pods::{ObservedPod, PodDirs};
 use crate::types::api::PodUid;
@@ -75,7 +75,7 @@ impl PodDirectories {
         csi: &Csi,
         removals: &Removals,
     ) -> Vec<Error> {
-        let remove = async |path: PathBuf| remove_path(removals, None, &path, rt::now() + PATIENCE).await.err();
+        let remove = async |path: PathBuf| remove_path(removals, None, &path, rt::now() + REMOVAL_PATIENCE).await.err();
         let mut failures = Vec::new();
         for pod in self.pods {
             let uid = pod.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -97,9 +97,9 @@ impl PodDirectories {
     }
 }
 
-/// Removes all that can be removed. What takes longer than [`PATIENCE`] goes on.
+/// Removes all that can be removed. What takes longer than [`REMOVAL_PATIENCE`] goes on.
 async fn remove_paths(removals: &Removals, uid: &PodUid, paths: &[PathBuf]) -> Vec<Error> {
-    let (until, mut failures) = (rt::now() + PATIENCE, Vec::new());
+    let (until, mut failures) = (rt::now() + REMOVAL_PATIENCE, Vec::new());
     for path in paths {
         failures.extend(remove_path(removals, Some(uid), path, until).await.err());
     }

@@ -23,7 +23,7 @@ struct UnderWay {
 }
 
 /// How long to wait for the removals of an ended pod. They go on afterwards.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const REMOVAL_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Removals {
     /// Removes the tree `path` for the pod with uid `owner`, or for the node itself. An error of the kind `TimedOut` says
