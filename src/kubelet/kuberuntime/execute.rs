@@ -27,7 +27,7 @@ use crate::platform::cgroups::CgroupName;
 use crate::platform::cri::{self, v1};
 use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedPod, SyncEvent, Waiting};
-use crate::types::api::{Container, EventKind, Pod, PodUid, Reason, VolumeSource, qos_class};
+use crate::types::api::{Container, EventKind, PodUid, Reason, VolumeSource, qos_class};
 use crate::types::cpu_set::CpuSet;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
@@ -402,16 +402,6 @@ struct ContainerStart<'a> {
     place: ContainerIndex,
     sandbox: &'a Sandbox,
     restart_count: u32,
-}
-
-impl ContainerIndex {
-    pub(crate) fn of(self, pod: &Pod) -> Option<&Container> {
-        match self {
-            Self::Init(index) => pod.spec.init_containers.get(index),
-            Self::Main(index) => pod.spec.containers.get(index),
-            Self::Ephemeral(index) => pod.spec.ephemeral_containers.get(index),
-        }
-    }
 }
 
 fn one_line(error: &(dyn std::error::Error + 'static)) -> String {

@@ -74,10 +74,10 @@ use error::SandboxError;
 pub(crate) use execute::ExecuteResult;
 pub(crate) use known_images::KnownImage;
 pub(crate) use pod_actions::{
-    Action, ActionInputs, ContainerIndex, KillReason, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
+    Action, ActionInputs, KillReason, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
 };
 pub(crate) use pod_cache::Process;
-pub(crate) use pod_index::PodIndex;
+pub(crate) use pod_index::{ContainerIndex, PodIndex};
 pub(crate) use pod_sync::PodSync;
 pub(crate) use work_views::WorkViews;
 

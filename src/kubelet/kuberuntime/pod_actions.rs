@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::kubelet::kuberuntime::container_gc::{Garbage, garbage};
+use crate::kubelet::kuberuntime::pod_index::ContainerIndex;
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
 use crate::types::api::{AfterExit, ContainerRestartRule, RestartPolicy};
 use crate::types::sorted::SortedSet;
@@ -62,14 +63,6 @@ pub(crate) enum Resize {
     InPlace { shrinks: bool },
     /// Its resize policy requires a restart.
     Restart,
-}
-
-/// A container's position in the spec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ContainerIndex {
-    Init(usize),
-    Main(usize),
-    Ephemeral(usize),
 }
 
 /// An action; each is one or two calls to the runtime.

@@ -2,10 +2,27 @@
 
 use std::cell::OnceCell;
 
-use super::ContainerIndex;
 use super::pod_requests::{List, of_containers, pod_level};
 use crate::types::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
 use crate::types::sorted::SortedMap;
+
+/// A container's position in the spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ContainerIndex {
+    Init(usize),
+    Main(usize),
+    Ephemeral(usize),
+}
+
+impl ContainerIndex {
+    pub(crate) fn of(self, pod: &Pod) -> Option<&Container> {
+        match self {
+            Self::Init(index) => pod.spec.init_containers.get(index),
+            Self::Main(index) => pod.spec.containers.get(index),
+            Self::Ephemeral(index) => pod.spec.ephemeral_containers.get(index),
+        }
+    }
+}
 
 /// Makes the work for all containers of a pod grow with their number, not with its square.
 #[derive(Debug)]

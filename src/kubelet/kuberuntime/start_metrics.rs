@@ -1,6 +1,6 @@
 //! Counts the starts of pods and containers as upstream does: each attempt, and each failure again.
 
-use super::pod_actions::ContainerIndex;
+use super::pod_index::ContainerIndex;
 use crate::state::pods::Waiting;
 use crate::types::api::{Container, Pod, Reason, VolumeSource};
 use crate::types::metrics::{self, Count};
