@@ -3,8 +3,10 @@
 //! Follows upstream (pkg/kubelet/cm/devicemanager/manager.go), with the exceptions listed in
 //! docs/differences-from-upstream.md.
 
+mod allocation_list;
 mod choice;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::device_name::device_name;
@@ -22,9 +24,9 @@ use crate::types::sorted::{SortedMap, SortedSet};
 pub(super) struct DeviceAllocations {
     resources: SortedMap<String, Resource>,
     /// Allocated and chosen devices of each container.
-    pub(super) entries: Vec<DeviceAllocation>,
+    pub(super) entries: AllocationList,
     /// Preferred NUMA nodes by pod and container.
-    near: Vec<(PodUid, String, Nodes)>,
+    near: BTreeMap<(PodUid, String), Nodes>,
     /// Resources that no longer exist: reported with a capacity of zero.
     gone: SortedSet<String>,
     registrations: u64,
@@ -64,7 +66,8 @@ pub(super) struct DeviceFile {
     pub(super) attributes: DeviceAttributes,
 }
 
-pub(super) use choice::Left;
+pub(super) use allocation_list::AllocationList;
+pub(super) use choice::DeviceChoice;
 
 /// Number of a plugin registration; each new one of a resource is different.
 pub(super) type Registration = u64;
@@ -110,7 +113,6 @@ impl DeviceAllocations {
         }
         for one in entries {
             // A later entry for the same container and resource replaces an earlier one.
-            self.entries.retain(|other| !one.is_of(&other.pod, &other.container, &other.resource));
             self.entries.push(one);
         }
     }
@@ -135,7 +137,7 @@ impl DeviceAllocations {
 
     /// Adds the devices of an existing container without a checkpoint entry. True if anything changed.
     pub(super) fn adopt(&mut self, one: DeviceAllocation, now: Instant) -> bool {
-        if self.entries.iter().any(|other| other.is_same_place(&one)) {
+        if self.current(&one).is_some() {
             return false;
         }
         let stopped = || Resource { stopped: Some(now), ..Resource::default() };
@@ -252,10 +254,8 @@ impl DeviceAllocations {
 
     /// Releases the devices of pods that are gone. True if there were any.
     pub(super) fn keep_only(&mut self, stays: impl Fn(&PodUid) -> bool) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|allocation| stays(&allocation.pod));
-        self.near.retain(|(pod, ..)| stays(pod));
-        self.entries.len() != before
+        self.near.retain(|(pod, _), _| stays(pod));
+        self.entries.retain(|allocation| stays(&allocation.pod))
     }
 
     /// Whether the pod requests a known device resource, or has devices.
@@ -375,13 +375,14 @@ impl DeviceAllocations {
 
     /// Records the Allocate response. False if the devices were released meanwhile.
     pub(super) fn answered(&mut self, allocation: &DeviceAllocation, response: ContainerAllocateResponse) -> bool {
-        let place = self.entries.iter_mut().find(|one| one.is_same_place(allocation) && one.ids == allocation.ids);
+        let DeviceAllocation { pod, container, resource, .. } = allocation;
+        let place = self.entries.of_mut(pod, container, resource).filter(|one| one.ids == allocation.ids);
         place.map(|place| place.response = Some(response)).is_some()
     }
 
     /// The current state of these devices, which may have changed meanwhile.
     pub(super) fn current(&self, allocation: &DeviceAllocation) -> Option<&DeviceAllocation> {
-        self.entries.iter().find(|one| one.is_same_place(allocation))
+        self.entries.of(&allocation.pod, &allocation.container, &allocation.resource)
     }
 
     pub(super) fn of_container<'a>(
@@ -389,7 +390,7 @@ impl DeviceAllocations {
         pod: &'a PodUid,
         container: &'a str,
     ) -> impl Iterator<Item = &'a DeviceAllocation> {
-        self.entries.iter().filter(move |allocation| allocation.pod == *pod && allocation.container == container)
+        self.entries.of_container(pod, container)
     }
 
     pub(super) fn options(&self, resource: &str) -> Option<(&DevicePluginOptions, bool)> {

@@ -1,10 +1,11 @@
 use std::time::{Duration, Instant};
 
 use super::allocations::{
-    DeviceAllocation, DeviceAllocations, DeviceFile, InsufficientDevices, Left, Registration, selectors,
+    DeviceAllocation, DeviceAllocations, DeviceChoice, DeviceFile, InsufficientDevices, Registration, selectors,
 };
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
 use crate::kubelet::resource_managers::Nodes;
+use crate::platform::rt::processor_time;
 use crate::state::pods::{AllocatedDevice, DeviceHealth};
 use crate::types::api::{Container, DeviceAttribute, Pod, RestartPolicy, annotations};
 use crate::types::cpu_set::CpuSet;
@@ -64,7 +65,7 @@ fn late_checkpoint_entry_takes_no_device_from_a_running_pod() {
     let (one, two, three) = (pod("1", 1), pod("2", 1), pod("3", 1));
     early.reserve(&one, |_| false).unwrap();
     early.reserve(&two, |_| false).unwrap();
-    let entries = early.entries.clone();
+    let entries = early.entries.to_vec();
     let mut late = allocations(&["a", "b", "c"]);
     late.reserve(&three, |_| false).unwrap();
     late.merge(entries, Vec::new(), Instant::now());
@@ -151,7 +152,7 @@ fn running_containers_keep_their_devices_unchecked() {
     let mut allocations = allocations(&["a"]);
     allocations.reserve(&pod("1", 1), |_| false).unwrap();
     let mut later = DeviceAllocations::default();
-    let mut given = allocations.entries.clone();
+    let mut given = allocations.entries.to_vec();
     given[0].response = Some(ContainerAllocateResponse::default());
     given[0].is_confirmed = false;
     later.restore(given, vec![CAM.to_owned()], Instant::now());
@@ -276,7 +277,7 @@ fn device_health_is_reported_and_missing_devices_are_unhealthy() {
     allocations.set_devices(CAM, registration, vec![device("a")]);
     assert_eq!(allocations.shown(&"1".into())[0].devices, [healthy("a"), unhealthy("b")]);
     let mut again = DeviceAllocations::default();
-    again.restore(allocations.entries.clone(), vec![CAM.to_owned()], Instant::now());
+    again.restore(allocations.entries.to_vec(), vec![CAM.to_owned()], Instant::now());
     let both = [healthy("a"), healthy("b")];
     assert_eq!(again.shown(&"1".into())[0].devices, both, "no list has arrived yet");
 }
@@ -369,7 +370,7 @@ fn put(allocations: &mut DeviceAllocations, pod: &str, container: &str, ids: &[&
 fn check_hints(allocations: &DeviceAllocations, count: u32, expected: Option<&[&str]>) {
     let pod = pod("p", count);
     let shown = |container| {
-        let found = allocations.hints(nodes("0-1"), &pod, container, &Left::new(), false);
+        let found = allocations.hints(nodes("0-1"), &pod, container, &DeviceChoice::default(), false);
         let shown = found.first().map(|hints| {
             let plus = |preferred| if preferred { "+" } else { "" };
             let hints = hints.iter().map(|hint| format!("{}{}", hint.nodes.unwrap().numbers(), plus(hint.preferred)));
@@ -405,7 +406,7 @@ fn topology_hints_are_upstreams() {
     check_hints(&allocations, 2, Some(&["0+", "0-1"]));
     check_hints(&allocations, 1, Some(&[]));
     check_hints(&allocations, 4, Some(&[]));
-    let waits = allocations.hints(nodes("0-1"), &pod("p", 4), None, &Left::new(), true);
+    let waits = allocations.hints(nodes("0-1"), &pod("p", 4), None, &DeviceChoice::default(), true);
     assert!(waits.is_empty(), "missing devices give no empty hints");
 }
 
@@ -417,10 +418,10 @@ fn pod_hints_use_the_maximum_at_any_time() {
     pod.spec.containers.push(container("second", 1));
     let four = ["a", "b", "c", "d"].map(|id| (id, 0));
     let allocations = near_nodes(&four, DevicePluginOptions::default());
-    let hints = allocations.hints(nodes("0-1"), &pod, None, &Left::new(), false);
+    let hints = allocations.hints(nodes("0-1"), &pod, None, &DeviceChoice::default(), false);
     assert_eq!(hints[0].len(), 2, "one of the sidecar and three of the last");
     pod.spec.init_containers[2] = container("j", 4);
-    assert!(allocations.hints(nodes("0-1"), &pod, None, &Left::new(), false)[0].is_empty());
+    assert!(allocations.hints(nodes("0-1"), &pod, None, &DeviceChoice::default(), false)[0].is_empty());
 }
 
 #[test]
@@ -490,4 +491,24 @@ fn plugin_chooses_among_preferred_devices_or_adds_others() {
     assert_eq!(prefers(50, &["d00", "d19", "d33", "d66", "d86"]), "d00 d01 d02 d19 d33", "distant devices are ignored");
     assert_eq!(prefers(3, &["d00", "d01", "d02", "d42", "d83"]), "d00 d01 d02 d42 d83");
     assert_eq!(prefers(3, &["d42", "bogus"]), "d00 d01 d02 d03 d42");
+}
+
+/// Processor time of the choice for a pod with this many containers, each with one device.
+fn time_of_choice(count: usize) -> Duration {
+    let ids: Vec<String> = (0..count).map(|n| format!("{n:05}")).collect();
+    let mut allocations = allocations(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut pod = pod("1", 1);
+    pod.spec.containers = ids.iter().map(|id| container(id, 1)).collect();
+    let begun = processor_time();
+    allocations.reserve(&pod, |_| false).unwrap();
+    let took = processor_time() - begun;
+    assert!(ids.iter().all(|id| of(&allocations, &pod, id) == [id.clone()]), "each has the first one that is free");
+    took
+}
+
+#[test]
+fn choice_takes_time_in_proportion_to_the_containers() {
+    let least = |count| (0..3).map(|_| time_of_choice(count)).min().unwrap();
+    let (less, more) = (least(50), least(800));
+    assert!(more < less * 40, "{less:?} for 50 containers, {more:?} for 800");
 }

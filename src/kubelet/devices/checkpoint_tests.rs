@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use super::allocations::DeviceAllocations;
+use super::allocations::{DeviceAllocation, DeviceAllocations};
 use super::checkpoint::{Checkpoint, ListedIds, read, write};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY};
 use crate::types::api::{Container, Pod};
@@ -57,7 +57,7 @@ fn checkpoint_is_read_back_with_a_valid_checksum() {
     let read = read(&text);
     assert!(!read.is_damaged);
     assert_eq!(read.resources, ["a.com/b"]);
-    let mut expected = allocations.entries.clone();
+    let mut expected = allocations.entries.to_vec();
     expected[0].is_confirmed = false;
     assert_eq!(read.entries, expected);
     let mut again = DeviceAllocations::default();
@@ -69,7 +69,7 @@ fn checkpoint_is_read_back_with_a_valid_checksum() {
 #[test]
 fn unanswered_allocation_is_not_written() {
     let mut allocations = allocations();
-    allocations.entries[0].response = None;
+    allocations.entries.push(DeviceAllocation { response: None, ..allocations.entries[0].clone() });
     assert!(write(&allocations, ListedIds::Healthy).contains("\"PodDeviceEntries\":[]"));
 }
 

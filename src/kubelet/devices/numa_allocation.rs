@@ -1,7 +1,7 @@
 //! Chooses the devices of an admitted pod together with its other NUMA resources.
 
 use super::Devices;
-use super::allocations::{InsufficientDevices, Left};
+use super::allocations::{DeviceChoice, InsufficientDevices};
 use crate::kubelet::resource_managers::{AllocationRejection, Hints, Nodes, Provider, unexpected};
 use crate::types::api::{Container, Pod};
 
@@ -15,7 +15,7 @@ pub(crate) struct DeviceSelection<'a> {
     /// The pod may wait for missing devices.
     may_wait: bool,
     waits: bool,
-    left: Left,
+    choice: DeviceChoice,
 }
 
 impl Devices {
@@ -29,13 +29,13 @@ impl Devices {
     ) -> DeviceSelection<'a> {
         let may_have_had = self.allocations.borrow().is_unread || !self.shown(&pod.metadata.uid).is_empty();
         let may_wait = pod.is_static() || may_have_had;
-        DeviceSelection { devices: self, pod, runs, nodes, may_wait, waits: false, left: Left::new() }
+        DeviceSelection { devices: self, pod, runs, nodes, may_wait, waits: false, choice: DeviceChoice::default() }
     }
 }
 
 impl Provider for DeviceSelection<'_> {
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints> {
-        self.devices.allocations.borrow().hints(self.nodes, self.pod, container, &self.left, self.may_wait)
+        self.devices.allocations.borrow().hints(self.nodes, self.pod, container, &self.choice, self.may_wait)
     }
 
     fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
@@ -47,7 +47,7 @@ impl Provider for DeviceSelection<'_> {
         if self.waits {
             return Ok(());
         }
-        match allocations.choose_for(self.pod, container, self.runs, &mut self.left) {
+        match allocations.choose_for(self.pod, container, self.runs, &mut self.choice) {
             Ok(()) => {}
             Err(InsufficientDevices(why)) if !self.may_wait => return Err(unexpected(&why)),
             Err(_) => {

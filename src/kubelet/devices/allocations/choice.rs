@@ -2,6 +2,8 @@
 //!
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use super::{
     Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, in_order, requested_devices, selectors,
 };
@@ -10,7 +12,53 @@ use crate::types::api::{Container, DeviceSelectors, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Devices of ended init containers, by resource.
-pub(in crate::kubelet::devices) type Left = SortedMap<String, SortedSet<String>>;
+type Left = SortedMap<String, SortedSet<String>>;
+
+/// The choice for the containers of a pod, one after another: what is known after those before.
+#[derive(Debug, Default)]
+pub(in crate::kubelet::devices) struct DeviceChoice {
+    left: Left,
+    facts: Option<PodFacts>,
+    /// Free devices by resource, collected for the first container that needs some.
+    free: SortedMap<String, FreeDevices>,
+}
+
+/// What the choice for each container needs of the whole pod.
+#[derive(Debug)]
+struct PodFacts {
+    selectors: DeviceSelectors,
+    /// The containers that keep their devices.
+    staying: SortedSet<String>,
+    /// The resources of all allocations on the node.
+    allocated: SortedSet<String>,
+}
+
+/// Free devices that the pod accepts, by their NUMA nodes, in the order of their ids.
+#[derive(Debug, Default)]
+struct FreeDevices {
+    groups: Vec<(Nodes, VecDeque<String>)>,
+    count: usize,
+}
+
+impl FreeDevices {
+    fn add(&mut self, nodes: Nodes, id: &str) {
+        self.count += 1;
+        match self.groups.iter_mut().find(|(other, _)| *other == nodes) {
+            Some((_, group)) => group.push_back(id.to_owned()),
+            None => self.groups.push((nodes, VecDeque::from([id.to_owned()]))),
+        }
+    }
+
+    /// The first device of this proximity.
+    fn take(&mut self, near: Option<Nodes>, place: NumaProximity) -> Option<String> {
+        let groups = self.groups.iter_mut().filter(|(own, _)| proximity(near, *own) == place);
+        let (_, group) = groups
+            .filter(|(_, group)| !group.is_empty())
+            .min_by(|(_, one), (_, other)| one.front().cmp(&other.front()))?;
+        self.count -= 1;
+        group.pop_front()
+    }
+}
 
 /// Position of a device relative to the preferred nodes, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +74,8 @@ const IN_ORDER: [NumaProximity; 3] = [NumaProximity::Near, NumaProximity::Elsewh
 impl DeviceAllocations {
     /// Chooses devices for all containers of the pod without any.
     pub(super) fn choose(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), InsufficientDevices> {
-        let mut left = Left::new();
-        in_order(pod).try_for_each(|(container, _)| self.choose_for(pod, container, &runs, &mut left))
+        let mut choice = DeviceChoice::default();
+        in_order(pod).try_for_each(|(container, _)| self.choose_for(pod, container, &runs, &mut choice))
     }
 
     /// Chooses for one container, after those before it.
@@ -36,28 +84,54 @@ impl DeviceAllocations {
         pod: &Pod,
         container: &Container,
         runs: &dyn Fn(&str) -> bool,
-        left: &mut Left,
+        choice: &mut DeviceChoice,
+    ) -> Result<(), InsufficientDevices> {
+        let facts = match choice.facts.take() {
+            Some(facts) => facts,
+            None => self.facts(pod)?,
+        };
+        let chosen = self.choose_with(&facts, pod, container, runs, choice);
+        choice.facts = Some(facts);
+        chosen
+    }
+
+    fn facts(&self, pod: &Pod) -> Result<PodFacts, InsufficientDevices> {
+        let staying = in_order(pod).filter(|(_, stays)| *stays).map(|(container, _)| container.name.clone());
+        Ok(PodFacts {
+            selectors: selectors(pod)?,
+            staying: staying.collect(),
+            allocated: self.entries.iter().map(|allocation| allocation.resource.clone()).collect(),
+        })
+    }
+
+    fn choose_with(
+        &mut self,
+        facts: &PodFacts,
+        pod: &Pod,
+        container: &Container,
+        runs: &dyn Fn(&str) -> bool,
+        choice: &mut DeviceChoice,
     ) -> Result<(), InsufficientDevices> {
         let uid = &pod.metadata.uid;
-        let selectors = selectors(pod)?;
-        let stays = in_order(pod).any(|(other, stays)| stays && other.name == container.name);
+        let stays = facts.staying.contains(&container.name);
         for (name, count) in requested_devices(pod, container) {
-            if !self.is_known(name) {
+            let is_known = self.is_unread || self.resources.contains_key(name) || facts.allocated.contains(name);
+            if !is_known {
                 if pod.is_static() {
                     return Err(InsufficientDevices(format!("no device plugin has registered {name}")));
                 }
                 // A resource unknown to this node is accounted by the cluster.
                 continue;
             }
-            let left = left.entry(name.to_owned()).or_default();
-            if self.is_given(uid, &container.name, name, count, runs)? {
+            if self.is_given(uid, &container.name, name, count, choice, runs)? {
                 // It keeps its devices.
             } else if count > 0 && !runs(&container.name) {
-                let ids = self.free(uid, container, (name, count), &selectors, left)?;
+                let ids = self.free(uid, container, (name, count), &facts.selectors, choice)?;
                 let allocation = self.give(uid, &container.name, name, ids);
                 self.entries.push(allocation);
             }
-            let has = self.entries.iter().filter(|allocation| allocation.is_of(uid, &container.name, name));
+            let left = choice.left.entry(name.to_owned()).or_default();
+            let has = self.entries.of(uid, &container.name, name).into_iter();
             for id in has.flat_map(DeviceAllocation::ids) {
                 if stays {
                     left.remove(id);
@@ -71,8 +145,7 @@ impl DeviceAllocations {
 
     /// Sets the preferred NUMA nodes of the container.
     pub(in crate::kubelet::devices) fn prefer_nodes(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
-        self.near.retain(|(other, name, _)| other != pod || name != container);
-        self.near.push((pod.clone(), container.to_owned(), nodes));
+        self.near.insert((pod.clone(), container.to_owned()), nodes);
     }
 
     /// The topology hints for each resource of the container, or of the pod as a whole (`GetTopologyHints` and
@@ -82,7 +155,7 @@ impl DeviceAllocations {
         all: Nodes,
         pod: &Pod,
         container: Option<&Container>,
-        left: &Left,
+        choice: &DeviceChoice,
         may_wait: bool,
     ) -> Vec<Hints> {
         let amounts =
@@ -100,7 +173,7 @@ impl DeviceAllocations {
             let its: SortedSet<&str> = its.map(String::as_str).collect();
             let mut free: Vec<&str> = its.into_iter().collect();
             let has_any = !free.is_empty();
-            let left = left.get(name).filter(|_| container.is_some() && !has_any).unwrap_or(&none);
+            let left = choice.left.get(name).filter(|_| container.is_some() && !has_any).unwrap_or(&none);
             if !has_any {
                 free.extend(self.available(name).filter(|id| !left.contains(*id)));
             }
@@ -122,15 +195,18 @@ impl DeviceAllocations {
         container: &str,
         name: &str,
         count: usize,
+        choice: &mut DeviceChoice,
         runs: impl Fn(&str) -> bool,
     ) -> Result<bool, InsufficientDevices> {
-        let Some(allocation) = self.entries.iter_mut().find(|allocation| allocation.is_of(uid, container, name)) else {
+        let Some(allocation) = self.entries.of_mut(uid, container, name) else {
             return Ok(false);
         };
         let lost =
             |resource: &Resource| resource.is_local && resource.is_told && !allocation.ids().all(|id| resource.has(id));
         if !runs(container) && self.resources.get(name).is_some_and(lost) {
             self.entries.retain(|allocation| !allocation.is_of(uid, container, name));
+            // Some of its devices are free now.
+            choice.free.remove(name);
             return Ok(false);
         }
         let has = allocation.ids().count();
@@ -162,7 +238,7 @@ impl DeviceAllocations {
         container: &Container,
         (name, count): (&str, usize),
         selectors: &DeviceSelectors,
-        left: &SortedSet<String>,
+        choice: &mut DeviceChoice,
     ) -> Result<Vec<String>, InsufficientDevices> {
         let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
         if resource.healthy().next().is_none() {
@@ -170,21 +246,25 @@ impl DeviceAllocations {
         }
         let is_accepted =
             |id: &str| resource.devices.get(id).is_some_and(|device| selectors.accept(name, &device.attributes));
-        let mut ids: Vec<String> = left.iter().take(count).cloned().collect();
-        let needed = count - ids.len();
-        let available = self.available(name).filter(|id| !left.contains(*id) && is_accepted(id));
-        let available: Vec<&str> = available.collect();
-        let near = self.near(pod, &container.name);
-        if available.len() < needed {
+        let left = choice.left.get(name).into_iter().flat_map(SortedSet::iter);
+        let mut ids: Vec<String> = left.take(count).cloned().collect();
+        let free = choice.free.entry(name.to_owned()).or_insert_with(|| {
+            let mut free = FreeDevices::default();
+            let accepted = self.available(name).filter(|id| is_accepted(id));
+            accepted.for_each(|id| free.add(resource.nodes_of(id), id));
+            free
+        });
+        let (needed, near) = (count - ids.len(), self.near(pod, &container.name));
+        if free.count < needed {
             return Err(InsufficientDevices(format!(
                 "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}{}",
-                available.len(),
+                free.count,
                 if selectors.resources().any(|resource| resource == name) { " (as the pod selects)" } else { "" }
             )));
         }
         for place in IN_ORDER {
-            let there = available.iter().filter(|id| resource.place(near, id) == place);
-            ids.extend(there.take(count - ids.len()).map(|id| (*id).to_owned()));
+            let there = std::iter::from_fn(|| free.take(near, place));
+            ids.extend(there.take(count - ids.len()));
         }
         Ok(ids)
     }
@@ -196,6 +276,9 @@ impl DeviceAllocations {
         allocation: &DeviceAllocation,
     ) -> Option<(Vec<String>, Vec<String>)> {
         let resource = self.resources.get(&allocation.resource)?;
+        if !resource.options.get_preferred_allocation_available {
+            return None;
+        }
         let own: Vec<&String> = allocation.ids().collect();
         let others = |other: &&DeviceAllocation| {
             let is_kind = other.pod == allocation.pod && other.resource == allocation.resource;
@@ -220,7 +303,7 @@ impl DeviceAllocations {
         }
         all.sort();
         let has_choice = kept.len() < own.len() && own.len() < all.len();
-        (resource.options.get_preferred_allocation_available && has_choice).then_some((all, kept))
+        has_choice.then_some((all, kept))
     }
 
     /// Applies the plugin's preference as far as the devices are available; the rest stays as chosen.
@@ -246,15 +329,15 @@ impl DeviceAllocations {
             }
         }
         let anew = self.give(&allocation.pod, &allocation.container, &allocation.resource, ids);
-        if let Some(place) = self.entries.iter_mut().find(|one| one.is_same_place(allocation) && one.response.is_none())
-        {
+        let DeviceAllocation { pod, container, resource, .. } = allocation;
+        let current = self.entries.of_mut(pod, container, resource);
+        if let Some(place) = current.filter(|current| current.response.is_none()) {
             *place = anew;
         }
     }
 
     fn near(&self, pod: &PodUid, container: &str) -> Option<Nodes> {
-        let mut known = self.near.iter().filter(|(other, name, _)| other == pod && name == container);
-        known.next().map(|(.., nodes)| *nodes)
+        self.near.get(&(pod.clone(), container.to_owned())).copied()
     }
 }
 
@@ -265,12 +348,7 @@ impl Resource {
     }
 
     fn place(&self, near: Option<Nodes>, id: &str) -> NumaProximity {
-        let own = self.nodes_of(id);
-        match near {
-            Some(near) if own.overlaps(near) => NumaProximity::Near,
-            Some(_) if own != Nodes::default() => NumaProximity::Elsewhere,
-            _ => NumaProximity::Anywhere,
-        }
+        proximity(near, self.nodes_of(id))
     }
 
     fn nodes_of(&self, id: &str) -> Nodes {
@@ -289,6 +367,14 @@ impl Resource {
     }
 }
 
+fn proximity(near: Option<Nodes>, own: Nodes) -> NumaProximity {
+    match near {
+        Some(near) if own.overlaps(near) => NumaProximity::Near,
+        Some(_) if own != Nodes::default() => NumaProximity::Elsewhere,
+        _ => NumaProximity::Anywhere,
+    }
+}
+
 impl Device {
     fn near(&self) -> Nodes {
         self.nodes.iter().filter_map(|node| u32::try_from(*node).ok()).collect()
@@ -297,22 +383,18 @@ impl Device {
 
 /// The pod's maximum use of each resource at any time (`getPodDeviceRequest`).
 fn most_at_once(pod: &Pod) -> Vec<(&str, usize)> {
-    let mut most: Vec<(&str, usize)> = Vec::new();
-    let mut staying: Vec<(&str, usize)> = Vec::new();
+    let mut uses: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (container, stays) in in_order(pod) {
         for (name, count) in requested_devices(pod, container) {
-            let before: usize = staying.iter().filter(|(other, _)| *other == name).map(|(_, count)| count).sum();
-            let now = before.saturating_add(count);
-            match most.iter_mut().find(|(other, _)| *other == name) {
-                Some((_, most)) => *most = now.max(*most),
-                None => most.push((name, now)),
-            }
+            let (most, staying) = uses.entry(name).or_default();
+            let now = staying.saturating_add(count);
+            *most = now.max(*most);
             if stays {
-                staying.push((name, count));
+                *staying = now;
             }
         }
     }
-    most
+    uses.into_iter().map(|(name, (most, _))| (name, most)).collect()
 }
 
 fn unregistered(name: &str) -> InsufficientDevices {

@@ -1,0 +1,115 @@
+//! The allocations of all containers, in the order in which they were made. Pure.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use super::DeviceAllocation;
+use crate::types::api::PodUid;
+
+/// Finds an allocation by its pod, container and resource.
+#[derive(Debug, Default)]
+pub(in crate::kubelet::devices) struct AllocationList {
+    all: Vec<DeviceAllocation>,
+    places: BTreeMap<(PodUid, String, String), usize>,
+}
+
+impl Deref for AllocationList {
+    type Target = [DeviceAllocation];
+
+    fn deref(&self) -> &[DeviceAllocation] {
+        &self.all
+    }
+}
+
+impl AllocationList {
+    fn place(&self, pod: &PodUid, container: &str, resource: &str) -> Option<usize> {
+        self.places.get(&(pod.clone(), container.to_owned(), resource.to_owned())).copied()
+    }
+
+    pub(super) fn of(&self, pod: &PodUid, container: &str, resource: &str) -> Option<&DeviceAllocation> {
+        self.all.get(self.place(pod, container, resource)?)
+    }
+
+    pub(super) fn of_mut(&mut self, pod: &PodUid, container: &str, resource: &str) -> Option<&mut DeviceAllocation> {
+        let place = self.place(pod, container, resource)?;
+        self.all.get_mut(place)
+    }
+
+    /// The allocations of a container.
+    pub(super) fn of_container<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        container: &'a str,
+    ) -> impl Iterator<Item = &'a DeviceAllocation> {
+        let from = (pod.clone(), container.to_owned(), String::new());
+        let places = self.places.range(from..);
+        let own = places.take_while(move |((other, name, _), _)| other == pod && name == container);
+        own.filter_map(|(_, place)| self.all.get(*place))
+    }
+
+    /// Adds an allocation, in place of another one for the same container and resource.
+    pub(in crate::kubelet::devices) fn push(&mut self, one: DeviceAllocation) {
+        let key = (one.pod.clone(), one.container.clone(), one.resource.clone());
+        match self.places.get(&key).and_then(|place| self.all.get_mut(*place)) {
+            Some(other) => *other = one,
+            None => {
+                self.places.insert(key, self.all.len());
+                self.all.push(one);
+            }
+        }
+    }
+
+    /// Returns whether any was removed.
+    pub(super) fn retain(&mut self, stays: impl Fn(&DeviceAllocation) -> bool) -> bool {
+        let before = self.all.len();
+        self.all.retain(stays);
+        let is_shorter = self.all.len() != before;
+        if is_shorter {
+            let all = std::mem::take(self).all;
+            all.into_iter().for_each(|one| self.push(one));
+        }
+        is_shorter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allocation(pod: &str, container: &str, resource: &str, id: &str) -> DeviceAllocation {
+        DeviceAllocation {
+            pod: pod.into(),
+            container: container.to_owned(),
+            resource: resource.to_owned(),
+            ids: [(-1, vec![id.to_owned()])].into_iter().collect(),
+            response: None,
+            is_confirmed: true,
+        }
+    }
+
+    fn ids<'a>(list: impl IntoIterator<Item = &'a DeviceAllocation>) -> Vec<&'a str> {
+        list.into_iter().flat_map(DeviceAllocation::ids).map(String::as_str).collect()
+    }
+
+    #[test]
+    fn allocations_are_found_after_others_are_replaced_and_removed() {
+        let mut list = AllocationList::default();
+        for (pod, container, resource, id) in [
+            ("1", "b", "x", "0"),
+            ("1", "a", "y", "1"),
+            ("1", "a", "x", "2"),
+            ("2", "a", "x", "3"),
+            ("1", "a", "y", "4"),
+        ] {
+            list.push(allocation(pod, container, resource, id));
+        }
+        assert_eq!(ids(list.iter()), ["0", "4", "2", "3"], "the last one is in the place of the second");
+        assert_eq!(ids(list.of_container(&"1".into(), "a")), ["2", "4"]);
+        assert!(!list.retain(|_| true));
+        assert!(list.retain(|one| one.container != "b"));
+        assert_eq!(ids(list.of(&"1".into(), "a", "y")), ["4"]);
+        assert_eq!(ids(list.of_mut(&"2".into(), "a", "x").map(|one| &*one)), ["3"]);
+        assert_eq!(ids(list.of(&"1".into(), "b", "x")), [""; 0]);
+        assert_eq!(ids(list.of_container(&"1".into(), "")), [""; 0]);
+    }
+}
