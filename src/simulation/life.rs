@@ -157,7 +157,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn new(world: &Rc<World>, plan: &Plan, lines: Lines) -> Self {
+    pub(super) fn new(world: &Rc<World>, plan: &Plan, lines: Lines) -> Self {
         let record = Record::new(world, lines);
         let wanted: Rc<RefCell<WantedPods>> = Rc::default();
         let api = ApiServer::new(world, &record, plan);

@@ -24,6 +24,7 @@ mod fake_api;
 mod fake_cri;
 mod faults;
 mod full_size;
+mod hostile_pods;
 mod lease;
 mod life;
 mod machine;

@@ -1,5 +1,7 @@
 //! Checks of each call to the container runtime against the wanted pods and the earlier calls.
 
+use std::collections::BTreeSet;
+
 use super::container_runtime::{ContainerRuntime, MINUTE, POD_UID, revision, short};
 use super::record::Rule;
 use super::wanted::{REVISION, TOO_MUCH, shares};
@@ -192,15 +194,11 @@ impl ContainerRuntime {
     pub(super) fn check(&self) {
         let twice = self.look(|runtime| {
             let world = &runtime.world;
-            let running: Vec<_> =
-                world.containers.iter().filter(|one| one.state == v1::ContainerState::Running).collect();
-            for (place, one) in running.iter().enumerate() {
-                let key = |one: &fake_cri::Container| {
-                    let label = |name: &str| one.config.labels.get(name).cloned().unwrap_or_default();
-                    (label("io.kubernetes.pod.uid"), one.name().to_owned())
-                };
-                if running.iter().take(place).any(|other| key(other) == key(one)) {
-                    return Some(format!("container {:?} runs twice", key(one)));
+            let mut seen = BTreeSet::new();
+            for one in world.containers.iter().filter(|one| one.state == v1::ContainerState::Running) {
+                let key = (one.config.labels.get(POD_UID), one.name());
+                if !seen.insert(key) {
+                    return Some(format!("container {key:?} runs twice"));
                 }
             }
             let ready: Vec<_> = world.sandboxes.iter().filter(|one| one.is_ready()).collect();

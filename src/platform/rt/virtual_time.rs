@@ -19,6 +19,7 @@ use super::job_queue::{JobQueue, Owner};
 use super::network::Network;
 use super::power_cut::Disk;
 use super::processes::Processes;
+use super::turn_meter::TurnMeter;
 use super::watched::Watches;
 use super::{EXECUTOR, Task, spawn, timers};
 
@@ -54,6 +55,7 @@ pub(crate) struct World {
     pools: [RefCell<Pool>; PoolKind::ALL.len()],
     pub(crate) network: Network,
     pub(crate) files: Disk,
+    pub(crate) turns: TurnMeter,
     pub(super) watches: Watches,
     pub(super) processes: Processes,
 }
@@ -174,6 +176,7 @@ impl World {
             pools: PoolKind::ALL.map(|pace| RefCell::new(Pool::new(pace))),
             network: Network::default(),
             files: Disk::default(),
+            turns: TurnMeter::default(),
             watches: Watches::default(),
             processes: Processes::default(),
         }
@@ -333,7 +336,7 @@ fn start_job(world: &Rc<World>, pace: PoolKind, owner: Owner, takes: Duration, j
         if world.life.get() != life {
             return;
         }
-        job();
+        world.turns.job(job);
         let mut pool = world.pool(pace).borrow_mut();
         pool.running -= 1;
         pool.waiting.ended(&owner);
@@ -375,7 +378,10 @@ impl<F: Future> Future for Shuffled<F> {
             return Poll::Pending;
         }
         let before = world.life_of_task.replace(*this.life);
-        let outcome = future.poll(context);
+        let outcome = match this.life {
+            Some(_) => world.turns.turn::<_, F>(|| future.poll(context)),
+            None => future.poll(context),
+        };
         world.life_of_task.set(before);
         outcome
     }

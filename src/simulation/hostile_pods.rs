@@ -1,0 +1,210 @@
+//! Pods with one field, or two, of any size, on a whole node: their work grows with their size, no turn of the executor
+//! is long, and the lease and the pods beside them do not suffer.
+//!
+//! By default these are some pairs of fields with hundreds of entries. `CORACLE_HOSTILE_MINUTES` takes all pairs, and
+//! every list and map of the API types, with 2000. `CORACLE_HOSTILE_SHAPE` takes those with this in the name.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::api_server::NODE;
+use super::life::Node;
+use super::need_root;
+use super::plan::Plan;
+use super::record::Lines;
+use super::wanted::{Pod, REVISION, Source, Traits};
+use crate::control::pod_workers::hostile_pods::{is_full, is_repeated, shapes};
+use crate::platform::rt::{self, TurnFigures, simulate};
+use crate::types::api::Pod as ApiPod;
+use crate::types::api::fields::{Field, Kind, fields_of};
+
+/// A pod of a shape with this many entries.
+type Shape = Box<dyn Fn(usize) -> Value + Send>;
+
+/// Within this time every honest pod runs, also one that comes after the hostile pod.
+const RUNS: Duration = Duration::from_secs(60);
+/// Within this time nothing is left of a deleted pod.
+const GONE: Duration = Duration::from_secs(300);
+/// Entries that have containers of their own: each of these takes many calls of the runtime.
+const CONTAINERS: usize = 100;
+
+/// Pairs of fields in each check: the peers of the node take most of the time.
+const FIRST: usize = 4;
+
+/// How a pod went through the agent.
+struct Passage {
+    bytes: usize,
+    figures: TurnFigures,
+    /// What the API server shows of it.
+    phase: String,
+}
+
+impl Node {
+    /// Creates the pod, and another one after it. Measures until the other pods run.
+    async fn suffer(&mut self, mut object: Value) -> Result<Passage, String> {
+        self.names += 1;
+        let pod = Pod { name: format!("hostile-{}", self.names), source: Source::Api, traits: Traits::default() };
+        let revision = self.wanted.borrow_mut().add(pod.clone());
+        object["metadata"]["name"] = json!(pod.name);
+        object["metadata"]["namespace"] = json!("default");
+        object["metadata"]["labels"][REVISION] = json!(revision);
+        object["spec"]["nodeName"] = json!(NODE);
+        object["spec"]["serviceAccountName"] = json!("default");
+        object["spec"]["terminationGracePeriodSeconds"] = json!(1);
+        let bytes = object.to_string().len();
+        self.world.turns.is_on.set(true);
+        self.world.turns.take();
+        self.api.change(|server| server.create(&object));
+        self.create_pod(Traits::default());
+        let begun = self.world.passed();
+        let done = loop {
+            rt::sleep(Duration::from_secs(1)).await;
+            self.api.lease.check();
+            if let Some(violation) = self.record.violation() {
+                break Err(format!("{:?}: {}", violation.rule, violation.what));
+            }
+            let honest = self.wanted.borrow().pods.clone();
+            let mut honest = honest.iter().filter(|(other, _)| **other != revision);
+            let runs = honest.try_for_each(|(revision, pod)| self.runs(revision, pod));
+            if self.world.passed().saturating_sub(begun) >= RUNS {
+                break runs.map_err(|what| format!("a pod beside it: {what}"));
+            }
+        };
+        let figures = self.world.turns.take();
+        let status = self.api.look(|server| server.get(&pod.path())).unwrap_or_default()["status"].clone();
+        let phase = [&status["phase"], &status["reason"], &status["message"]].map(|text| text.as_str().unwrap_or("-"));
+        let passage = Passage { bytes, figures, phase: phase.join(" ") };
+        self.end(&pod).await?;
+        done.map(|()| passage)
+    }
+
+    /// Deletes the pod and all others, and waits until they are gone.
+    async fn end(&self, pod: &Pod) -> Result<(), String> {
+        let all = std::mem::take(&mut self.wanted.borrow_mut().pods);
+        for other in all.values() {
+            self.api.change(|server| server.delete(&other.path(), Some(1)));
+        }
+        let begun = self.world.passed();
+        while self.api.look(|server| !server.list("/api/v1/pods").is_empty()) {
+            if self.world.passed().saturating_sub(begun) > GONE {
+                return Err(format!("{} or a pod beside it is not gone", pod.name));
+            }
+            rt::sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+}
+
+/// A node's life with each of these pods in turn.
+fn live_with(pods: Vec<Value>) -> Vec<Result<Passage, String>> {
+    let lived = simulate(4, move |world| async move {
+        let plan = Plan { seed: 4, lease: Duration::from_secs(40), episodes: Vec::new() };
+        let mut node = Node::new(&world, &plan, Lines::default());
+        let mut lived = Vec::new();
+        for pod in pods {
+            node.create_pod(Traits { secret: true, token: true, ..Traits::default() });
+            node.create_pod(Traits { probe: true, side: true, ..Traits::default() });
+            node.recover().await;
+            let passage = node.suffer(pod).await;
+            let failed = passage.is_err();
+            lived.push(passage);
+            if failed {
+                break;
+            }
+        }
+        lived
+    });
+    lived.unwrap_or_else(|stuck| vec![Err(stuck.to_string())])
+}
+
+/// The image exists on the node.
+fn with_image(pod: &Value) -> Value {
+    let image = r#""image":"busybox","imagePullPolicy":"IfNotPresent""#;
+    serde_json::from_str(&pod.to_string().replace(r#""image":"b""#, image)).unwrap()
+}
+
+/// Processor time that four times the entries may take, as a multiple, and the same for any pod.
+const GROWTH: u32 = 5;
+const ANY: Duration = Duration::from_millis(150);
+/// Longest turn of an unoptimized build, which is ten to thirty times slower than a release.
+const LONGEST_TURN: Duration = Duration::from_millis(1500);
+
+fn containers(pod: &Value) -> usize {
+    pod.to_string().matches("\"image\":").count()
+}
+
+/// What is wrong with pods of this shape.
+fn faults(name: &str, shape: &Shape) -> Vec<String> {
+    let has_containers = containers(&shape(8)) > 4;
+    let most = match (has_containers, is_full()) {
+        (true, _) => CONTAINERS,
+        (false, true) => 2000,
+        (false, false) => 600,
+    };
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        found.clear();
+        let lived = live_with(vec![with_image(&shape(most / 4)), with_image(&shape(most))]);
+        let mut passed = Vec::new();
+        for (size, passage) in [most / 4, most].into_iter().zip(lived) {
+            match passage {
+                Ok(Passage { bytes, figures, phase }) => {
+                    println!(
+                        "{name}: {size} entries, {bytes} bytes: {:?}, longest turn {:?} ({}), pools {:?}; {phase}",
+                        figures.all, figures.longest, figures.whose, figures.pools
+                    );
+                    passed.push(figures);
+                }
+                Err(what) => found.push(format!("{name}: {size} entries: {what}")),
+            }
+        }
+        if let [less, more] = passed[..] {
+            if more.all > less.all * GROWTH + ANY {
+                found.push(format!("{name}: {:?} with {} entries, {:?} with {most}", less.all, most / 4, more.all));
+            }
+            if more.longest > LONGEST_TURN {
+                found.push(format!("{name}: a turn of {:?} with {most} entries: {}", more.longest, more.whose));
+            }
+        }
+        if found.is_empty() {
+            break;
+        }
+        println!("{}", found.join("\n"));
+    }
+    found
+}
+
+/// Lists and maps that a tenant decides, except those that keep a pod from being created or deleted. A hook that fails
+/// stops its container.
+fn is_tried(field: &Field) -> bool {
+    let path = field.written();
+    let is_large = matches!(field.kind, Kind::List | Kind::Map);
+    let is_left_out = path.starts_with("status") || path == "metadata.finalizers" || path.contains(".lifecycle.");
+    is_large && !is_repeated(field) && !is_left_out
+}
+
+#[test]
+fn hostile_pods_take_time_in_proportion_and_no_other_pod_suffers() {
+    need_root();
+    let only = std::env::var("CORACLE_HOSTILE_SHAPE").unwrap_or_default();
+    let mut all: Vec<(String, Shape)> =
+        shapes::PAIRS.iter().map(|(name, shape)| ((*name).to_owned(), Box::new(shape) as Shape)).collect();
+    let fields = fields_of::<ApiPod>();
+    if is_full() {
+        for field in fields.iter().filter(|field| is_tried(field)) {
+            let (one, fields) = (field.clone(), fields.clone());
+            all.push((field.written(), Box::new(move |count| shapes::large(&one, &fields, count).unwrap_or_default())));
+        }
+    }
+    match only.as_str() {
+        // After each start of a container the whole pod is observed and reported.
+        "" => all.retain(|(_, shape)| containers(&shape(8)) <= 4),
+        only => all.retain(|(name, _)| name.contains(only)),
+    }
+    if !is_full() && only.is_empty() {
+        all.truncate(FIRST);
+    }
+    let found: Vec<String> = all.iter().flat_map(|(name, shape)| faults(name, shape)).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
