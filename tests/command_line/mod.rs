@@ -24,10 +24,10 @@ fn usage_error_prints_one_line_and_exits_with_2() {
 }
 
 #[test]
-fn failed_command_prints_one_line_and_exits_with_1() {
-    for command in ["pods", "status"] {
+fn failed_command_prints_one_line_and_exits_with_1_and_status_with_4() {
+    for (command, code) in [("pods", 1), ("status", 4)] {
         let message = "not running, or listening on another socket (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
-        check_failure(&[command, "--local-socket", "/nowhere/c.sock"], 1, message);
+        check_failure(&[command, "--local-socket", "/nowhere/c.sock"], code, message);
     }
 }
 
