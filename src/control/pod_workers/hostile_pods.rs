@@ -19,7 +19,9 @@ use super::sync_input::{self, SyncInput};
 use crate::kubelet::admission::Admission;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::golden;
-use crate::kubelet::status::{Resize, StatusInput, pod_status, reported, status_patch};
+use crate::kubelet::status::{
+    PodHealth, PodSituation, Resize, StatusInput, pod_health, pod_status, reported, status_patch,
+};
 use crate::kubelet::volumes::{self, SetUpInputs};
 use crate::platform::config::Config;
 use crate::platform::rt::processor_time as cpu;
@@ -168,6 +170,8 @@ fn report(pod: &Pod, observed: &ObservedPod) {
         let shown = previous.as_ref().unwrap_or(&pod.status);
         let mut wanted = reported(shown, &status, true, now);
         drop(status_patch(shown, &wanted));
+        let situation = PodSituation { pod, status: &status, warnings: &[], now };
+        assert!(!matches!(pod_health(situation), PodHealth::Done));
         wanted.conditions.iter_mut().for_each(|condition| condition.status = ConditionStatus::True);
         previous = Some(wanted);
     }

@@ -8,6 +8,7 @@ use crate::types::api::{
     ConditionStatus, Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod,
     Reason, RestartPolicy, Time,
 };
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// A container, as a sentence names it.
 #[derive(Clone, Copy)]
@@ -97,11 +98,9 @@ fn missing_gate(situation: PodSituation<'_>) -> Option<PodProblem> {
     if !are_ready || !is_older(PATIENCE_SECONDS, status.start_time, now) {
         return None;
     }
-    let is_set = |kind: &str| {
-        let known = status.conditions.iter().find(|condition| condition.kind == kind);
-        known.is_some_and(|condition| condition.status == ConditionStatus::True)
-    };
-    let gate = pod.spec.readiness_gates.iter().find(|gate| !is_set(&gate.condition_type))?;
+    let held = status.conditions.iter().filter(|condition| condition.status == ConditionStatus::True);
+    let held: SortedSet<&str> = held.map(|condition| &*condition.kind).collect();
+    let gate = pod.spec.readiness_gates.iter().find(|gate| !held.contains(&gate.condition_type.as_str()))?;
     Some(PodProblem {
         reason: "ReadinessGatesNotReady".to_owned(),
         cause: format!("readiness gate {} is not True", gate.condition_type),
@@ -258,13 +257,16 @@ fn restarts(pod: &Pod, container: &Container) -> bool {
 /// The containers of the pod that have a status, init containers first.
 fn all<'a>(situation: PodSituation<'a>) -> impl Iterator<Item = Named<'a>> {
     let PodSituation { pod, status, .. } = situation;
-    let init = pod.spec.init_containers.iter().map(|spec| {
-        let kind = if spec.is_sidecar() { "sidecar" } else { "init container" };
-        (kind, spec, &status.init_container_statuses)
+    // A tenant decides how many there are: each is looked up by its name.
+    let [of_init, of_main] = [&status.init_container_statuses, &status.container_statuses].map(|statuses| {
+        statuses.iter().map(|status| (status.name.as_str(), status)).collect::<SortedMap<&str, &ContainerStatus>>()
     });
-    let main = pod.spec.containers.iter().map(|spec| ("container", spec, &status.container_statuses));
-    init.chain(main).filter_map(|(kind, spec, statuses)| {
-        let status = statuses.iter().find(|status| status.name == spec.name)?;
-        Some(Named { kind, spec, status })
-    })
+    let init = pod.spec.init_containers.iter().filter_map(move |spec| {
+        let kind = if spec.is_sidecar() { "sidecar" } else { "init container" };
+        Some(Named { kind, spec, status: of_init.get(&spec.name.as_str()).copied()? })
+    });
+    let main = pod.spec.containers.iter().filter_map(move |spec| {
+        Some(Named { kind: "container", spec, status: of_main.get(&spec.name.as_str()).copied()? })
+    });
+    init.chain(main)
 }
