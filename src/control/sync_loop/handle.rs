@@ -103,6 +103,9 @@ impl SyncLoop {
         if matches!(result, WorkResult::Stopped) {
             self.static_pod_ended(&uid);
         }
+        if matches!(result, WorkResult::Cleaned { .. }) {
+            self.parts.readmissions.on_ended_pod();
+        }
         let after = self.pods.workers().resizing(&uid);
         let event = self.pods.worker(&uid).and_then(|worker| pending_resizes::on_work_done(worker, &resizing, after));
         self.pods.apply(event, now);

@@ -137,6 +137,9 @@ impl SyncLoop {
 
     /// Admits rejected static pods again whose reason is gone.
     pub(super) fn readmit(&mut self, now: Instant) {
+        if !self.parts.readmissions.is_due(now) {
+            return;
+        }
         for uid in self.parts.readmissions.take_due(&self.pods.rejected_static_pods(), now) {
             let Some(pod) = self.pods.worker(&uid).and_then(|worker| worker.pod.clone()) else { continue };
             let (pods, parts) = (&self.pods, &self.parts);
