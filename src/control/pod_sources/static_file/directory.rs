@@ -12,7 +12,7 @@ use super::files::{Content, DirectoryId, FileToRead, Listing, Stamp};
 use super::names::is_manifest;
 use crate::control::pod_sources::static_pod::{Origin, read_manifest};
 use crate::platform::host::clock;
-use crate::platform::host::open_files::{FileId, open_for_writing};
+use crate::platform::host::open_files::{NameAndInode, open_for_writing};
 use crate::state::pods::SourceName;
 use crate::types::api::yaml::MAX_BYTES;
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -119,19 +119,21 @@ pub(super) fn read_all(files: Vec<FileToRead>, node_name: &str) -> Vec<(OsString
 
 /// The files that a process has open for writing. A file that its writer has closed is not asked for: the kernel reports
 /// the close a moment before the descriptor is gone.
-fn half_written(files: &[FileToRead]) -> SortedSet<FileId> {
+fn half_written(files: &[FileToRead]) -> SortedSet<NameAndInode> {
     // A simulated node's files are written by the test.
     #[cfg(test)]
     if crate::platform::rt::world().is_some() {
         return SortedSet::new();
     }
-    let asked: SortedSet<FileId> =
+    let asked: SortedSet<NameAndInode> =
         files.iter().filter(|file| !file.is_closed).filter_map(|file| id_of(&file.path)).collect();
     if asked.is_empty() { asked } else { open_for_writing(Path::new("/proc"), &asked) }
 }
 
-fn id_of(path: &Path) -> Option<FileId> {
-    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+fn id_of(path: &Path) -> Option<NameAndInode> {
+    let inode = fs::metadata(path).ok()?.ino();
+    // A manifest may be a link.
+    Some((fs::canonicalize(path).ok()?.file_name()?.to_owned(), inode))
 }
 
 /// More files than any node has pods.
