@@ -1,6 +1,7 @@
 //! Syncs a pod: its directories and volumes, then the runtime.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,12 +76,8 @@ async fn sync_untraced(
     };
     let begun = rt::now();
     let executed = match prepared {
-        Ok(()) => set_up_and_execute(with, pod, plan, observed, &mut warnings).await,
-        Err(error) => {
-            let failure = ErrorChain(&error).to_string();
-            warnings.push((error.reason(), failure.clone()));
-            ExecuteResult { failure: Some(failure), ..ExecuteResult::default() }
-        }
+        Ok(()) => set_up_and_execute(with, inbox, pod, plan, observed, &mut warnings).await,
+        Err(error) => failed(error.reason(), &error, &mut warnings),
     };
     let ExecuteResult { containers, mut failure, resize_failure } = executed;
     if plan.resizes() {
@@ -151,8 +148,29 @@ async fn prepare_devices(
     }
 }
 
+/// The result of a sync that failed before its first step.
+fn failed(reason: Reason, error: &(dyn Error + 'static), warnings: &mut Vec<(Reason, String)>) -> ExecuteResult {
+    let failure = ErrorChain(error).to_string();
+    warnings.push((reason, failure.clone()));
+    ExecuteResult { failure: Some(failure), ..ExecuteResult::default() }
+}
+
+/// Creates or updates the pod's cgroup, in which its sandbox is created. Returns the sandbox that runs outside of it,
+/// because the cgroup was missing. The look at all pods after a relist finds only cgroups that are still missing.
+async fn ensure_cgroup(
+    with: SyncContext<'_>,
+    pod: &Pod,
+    plan: &Plan,
+    observed: &ObservedPod,
+) -> Result<Option<String>, SyncError> {
+    let is_new = with.groups.ensure_pod(pod).await.map_err(SyncError::Cgroup)?;
+    let is_outside = is_new && !plan.creates_sandbox() && with.runtime.has_told_cgroup_driver();
+    Ok(observed.ready_sandbox().filter(|_| is_outside).map(|sandbox| sandbox.id.clone()))
+}
+
 async fn set_up_and_execute(
     with: SyncContext<'_>,
+    inbox: &Sender<SyncEvent>,
     pod: &Arc<Pod>,
     plan: &Plan,
     observed: &ObservedPod,
@@ -165,10 +183,8 @@ async fn set_up_and_execute(
     }
     if runtime.removes_files_of(pod) {
         let error = SyncError::FormerFiles;
-        warnings.push((error.reason(), error.to_string()));
-        return ExecuteResult { failure: Some(error.to_string()), ..ExecuteResult::default() };
+        return failed(error.reason(), &error, warnings);
     }
-    // The cgroup must exist before the sandbox, which is created in it.
     let resize = PodResize { runtime, groups, pod, observed };
     let mut steps = None;
     let mut resize_failure = None;
@@ -177,10 +193,18 @@ async fn set_up_and_execute(
             Ok(begun) => steps = Some(begun),
             Err(error) => resize_failure = Some(ErrorChain(&error).to_string()),
         }
-    } else if let Err(error) = groups.ensure_pod(pod).await.map_err(SyncError::Cgroup) {
-        let failure = ErrorChain(&error).to_string();
-        warnings.push((error.reason(), failure.clone()));
-        return ExecuteResult { failure: Some(failure), ..ExecuteResult::default() };
+    } else {
+        match ensure_cgroup(with, pod, plan, observed).await {
+            Ok(None) => {}
+            Ok(Some(sandbox)) => {
+                // The next plan replaces the sandbox. The loop outlives its workers.
+                let _ = inbox.send(SyncEvent::Groupless(pod.metadata.uid.clone(), sandbox)).await;
+                return ExecuteResult::default();
+            }
+            Err(error) => {
+                return failed(error.reason(), &error, warnings);
+            }
+        }
     }
     let plan = match resize_failure {
         None => Cow::Borrowed(plan),
@@ -197,11 +221,7 @@ async fn set_up_and_execute(
     };
     let volumes = match set_up.await {
         Ok(volumes) => volumes,
-        Err(error) => {
-            let failure = ErrorChain(&error).to_string();
-            warnings.push((error.reason(), failure.clone()));
-            return ExecuteResult { failure: Some(failure), ..ExecuteResult::default() };
-        }
+        Err(error) => return failed(error.reason(), &error, warnings),
     };
     let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
     warnings.extend(kept);

@@ -120,13 +120,18 @@ impl ContainerManager {
         }))
     }
 
-    /// Creates the pod's cgroup, or updates it to the pod's spec.
-    pub(crate) async fn ensure_pod(&self, pod: &Pod) -> Result<(), CgroupError> {
-        let Some(settings) = &self.settings else { return Ok(()) };
+    /// Creates the pod's cgroup, or updates it to the pod's spec. Returns whether it is new.
+    pub(crate) async fn ensure_pod(&self, pod: &Pod) -> Result<bool, CgroupError> {
+        let Some(settings) = &self.settings else { return Ok(false) };
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
         self.made.borrow_mut().insert(pod.metadata.uid.clone());
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
-        on_pool(driver, Some(&pod.metadata.uid), move || groups.ensure(&name, driver, &values)).await
+        on_pool(driver, Some(&pod.metadata.uid), move || {
+            let is_new = !groups.tree.exists(&name.path(driver));
+            groups.ensure(&name, driver, &values)?;
+            Ok(is_new)
+        })
+        .await
     }
 
     /// The pods whose cgroup does not exist.
@@ -357,6 +362,14 @@ mod tests {
     }
 
     #[test]
+    fn pods_cgroup_is_new_once() {
+        let hierarchy = Hierarchy::new("pod", &NODE);
+        let manager = hierarchy.manager(settings());
+        let ensured = || rt::block_on(manager.ensure_pod(&pod("1", "500m"))).unwrap();
+        assert_eq!([ensured(), ensured()], [true, false]);
+    }
+
+    #[test]
     fn only_cgroups_of_unknown_pods_are_removed() {
         let hierarchy = Hierarchy::new("strays", &NODE);
         let pods = ["pod1", "burstable/pod2", "besteffort/pod3", "burstable/pod4", "burstable/pod5", "other"];
@@ -392,7 +405,7 @@ mod tests {
         let manager = Rc::new(ContainerManager::new(Path::new("/nonexistent"), None));
         rt::block_on(async {
             assert_eq!(manager.ensure_node().await, None);
-            assert!(manager.ensure_pod(&pod("1", "1")).await.is_ok());
+            assert!(!manager.ensure_pod(&pod("1", "1")).await.unwrap());
             assert!(manager.remove_pod(&"1".into()).await.is_ok());
         });
         assert!(manager.weigh([pod("1", "1")].iter()).is_none());
