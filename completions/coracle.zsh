@@ -148,6 +148,20 @@ _coracle() {
                 _arguments '*:manifest:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            doctor)
+                _arguments '2:: :' \
+                    '(-o --output)'{-o,--output}'[print it as JSON]:output:(json)' \
+                    '--first-start[print only what is wrong, and only if the agent has never run here]' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            support)
+                _arguments '2:: :' \
+                    '(-o --output)'{-o,--output}'[archive to write, or - for standard output]:file:_files' \
+                    '--no-container-logs[leave out the logs of containers]' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             join)
                 _arguments '2:server:' \
                     '--token[bootstrap token, for the certificate request of this node]:token:' \
@@ -178,7 +192,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate join leave completion version help)' \
+                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate doctor support join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -204,6 +218,8 @@ _coracle() {
         'confirm:run the manifest of a pod and accept it'
         'sync:exchange everything with the cluster now'
         'validate:check manifests without running them'
+        'doctor:check what this machine needs to run pods'
+        'support:write an archive about this node for the person who helps'
         'join:make this machine a node of a cluster'
         'leave:remove this machine from its cluster'
         'completion:print a completion script for bash, zsh or fish'

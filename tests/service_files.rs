@@ -13,7 +13,9 @@ fn settings(unit: &str) -> Vec<&str> {
 #[test]
 fn kubelet_service_differs_only_in_name_and_command_line() {
     let of_its_own = |line: &&str| {
-        ["Description=", "Conflicts=", "EnvironmentFile=", "ExecStart="].iter().any(|name| line.starts_with(name))
+        ["Description=", "Conflicts=", "EnvironmentFile=", "ExecStart=", "ExecStartPre="]
+            .iter()
+            .any(|name| line.starts_with(name))
     };
     let shared = |unit| settings(unit).into_iter().filter(|line| !of_its_own(line)).collect::<Vec<_>>();
     assert_eq!(shared(CORACLE), shared(KUBELET));

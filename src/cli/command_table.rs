@@ -44,13 +44,8 @@ commands! {
             "Shows the containers of a pod, their states, its conditions, volumes and events. POD is the name of \
              the pod or the name in its manifest.",
         ],
-        arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
-        }
-        flags {
-            NAMESPACE;
-            LOCAL_SOCKET;
-        }
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle describe web"],
     }
     command Logs "logs" {
@@ -63,9 +58,7 @@ commands! {
             "Prints the log of a container, including its rotated files. POD is the name of the pod or the name in \
              its manifest.",
         ],
-        arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
-        }
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
         flags {
             CONTAINER;
             follow['f']: bool => switch("print new lines until the container ends");
@@ -116,9 +109,7 @@ commands! {
              container, if its manifest has stdin: true. A container with a terminal (tty: true) receives every \
              key, including Ctrl-C. Without a terminal, Ctrl-C ends coracle attach and not the container.",
         ],
-        arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
-        }
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
         flags {
             stdin['i']: bool => switch("pass standard input to the container");
             tty['t']: bool => switch("show the terminal of the container on this one");
@@ -158,9 +149,7 @@ commands! {
              name in its manifest.",
         ],
         manual: "Repeated events are counted.\n",
-        arguments {
-            (positional) pod: Option<String> => [("pod", Completes::Pods)];
-        }
+        arguments { (positional) pod: Option<String> => [("pod", Completes::Pods)]; }
         flags {
             output['o']: StatusOutput = "StatusOutput::Text"
                 => flag(Value::OneOf(&["json", "yaml"]), "print a v1.EventList");
@@ -268,9 +257,7 @@ commands! {
              source is not changed; its source is printed. Exit code 1 if no pod was deleted. POD is the name of \
              the pod or the name in its manifest.",
         ],
-        arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
-        }
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
         flags {
             wait: bool => switch("wait until the pod is gone")
                 .manual(
@@ -294,9 +281,7 @@ commands! {
              pod or the name in its manifest.",
         ],
         manual: "The restart count of each container is incremented.\n",
-        arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
-        }
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
         flags {
             CONTAINER.summary("restart only this container").default("all containers of the pod");
             wait: bool => switch("wait until the containers run again")
@@ -333,9 +318,7 @@ commands! {
              Decisions are stored and survive a restart of the agent or the machine.\n\
              A trial starts again then, and a version that is still on trial at the fourth start in a row is \
              rejected.\n",
-        arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
-        }
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
         flags {
             to: u32 = "1" => flag(Value::Text("N"), "number of versions to go back").default("1");
             NAMESPACE;
@@ -352,13 +335,8 @@ commands! {
              until coracle confirm. Exit code 1 if nothing was changed. POD is the name of the pod or the name in \
              its manifest.",
         ],
-        arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
-        }
-        flags {
-            NAMESPACE;
-            LOCAL_SOCKET;
-        }
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle hold web"],
     }
     command Confirm "confirm" {
@@ -370,13 +348,8 @@ commands! {
              accepts a version on trial, and runs a rejected version. Exit code 1 if nothing was changed. POD is \
              the name of the pod or the name in its manifest.",
         ],
-        arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
-        }
-        flags {
-            NAMESPACE;
-            LOCAL_SOCKET;
-        }
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle confirm web"],
     }
     command Sync "sync" {
@@ -406,10 +379,54 @@ commands! {
             "Checks manifests as the agent does, and prints each error with file, line and field. Needs no running \
              agent. Exit code 1 if a file would be refused.",
         ],
-        arguments {
-            (positional) files: Vec<PathBuf> => [("manifest", Completes::Files)];
-        }
+        arguments { (positional) files: Vec<PathBuf> => [("manifest", Completes::Files)]; }
         examples: ["coracle validate web.yaml"],
+    }
+    command Doctor "doctor" {
+        brief: "[-o json]",
+        usage: "[-o json] [-- FLAGS]",
+        summary: "check what this machine needs to run pods",
+        description: [
+            "Checks what this machine needs to run pods, before and after the installation: the runtime, its pause \
+             image and pod network, the kernel, cgroups, swap, clock, disks, watchdog, ports and certificates. Each \
+             line is ok, warning or failed, with the command or setting that mends it. Needs no running agent. Exit \
+             code 3 with warnings, 4 if something failed.",
+        ],
+        manual:
+            "The flags are those of the running agent, else those of its service.\n\
+             Others stand after\n\
+             .Fl Fl .\n",
+        arguments { (positional, greedy) agent_flags: Vec<String> => []; }
+        flags {
+            output['o']: TopOutput = "TopOutput::Table" => flag(Value::OneOf(&["json"]), "print it as JSON");
+            first_start: bool => switch("print only what is wrong, and only if the agent has never run here")
+                .manual(
+                    "Print only what is wrong, and only if the agent has never run here.\n\
+                     The service runs it before its first start, so that the log has it.\n",
+                );
+            LOCAL_SOCKET;
+        }
+        examples: ["coracle doctor", "coracle doctor -- --container-runtime-endpoint unix:///run/crio/crio.sock"],
+    }
+    command Support "support" {
+        brief: "[-o FILE]",
+        usage: "[-o FILE] [--no-container-logs] [-- FLAGS]",
+        summary: "write an archive about this node for the person who helps",
+        description: [
+            "Writes an archive (tar.gz, a few megabytes at most) for the person who helps: the result of coracle \
+             doctor, status, pods, events, ends of logs, configuration, manifests, checkpoints and facts of the \
+             kernel, as text and JSON. Works without a running agent.",
+            "Values of variables, data of Secrets and ConfigMaps, annotations, tokens, private keys and passwords \
+             are replaced. Programs may log secrets in other forms, so look through the archive before you send it.",
+        ],
+        arguments { (positional, greedy) agent_flags: Vec<String> => []; }
+        flags {
+            output['o']: Option<PathBuf> => flag(Value::File("FILE"), "archive to write, or - for standard output")
+                .default("coracle-support-NODE-TIME.tar.gz");
+            no_container_logs: bool => switch("leave out the logs of containers");
+            LOCAL_SOCKET;
+        }
+        examples: ["coracle support", "ssh board coracle support -o - >board.tar.gz"],
     }
     command Join "join" {
         brief: "HOST[:PORT]",
@@ -433,9 +450,7 @@ commands! {
              .Pa /var/lib/kubelet/coracle-flags.env\n\
              (flags of the service).\n\
              Then it starts the service, which requests a certificate for this node and removes the token.\n",
-        arguments {
-            (positional) server: String => [("server", Completes::Nothing)];
-        }
+        arguments { (positional) server: String => [("server", Completes::Nothing)]; }
         flags {
             token: String => flag(Value::Text("TOKEN"), "bootstrap token, for the certificate request of this node");
             discovery_token_ca_cert_hash: Vec<Pin>
@@ -483,9 +498,7 @@ commands! {
             "Prints a script that completes commands, flags and the names of pods in a shell. The packages install \
              it.",
         ],
-        arguments {
-            (positional) shell: Shell => [("shell", Completes::Words(&["bash", "zsh", "fish"]))];
-        }
+        arguments { (positional) shell: Shell => [("shell", Completes::Words(&["bash", "zsh", "fish"]))]; }
         examples: ["source <(coracle completion bash)"],
     }
     command Version "version" {

@@ -14,6 +14,7 @@ mod completion;
 mod delete;
 mod describe;
 mod devices;
+mod doctor;
 mod events;
 mod find_pod;
 mod help;
@@ -34,6 +35,7 @@ mod restart;
 mod service;
 mod status;
 mod streams;
+mod support;
 mod sync;
 mod table;
 mod top;
@@ -64,6 +66,7 @@ pub fn main() -> ExitCode {
             Command::Attach(command) => streams::attach(&command),
             Command::Completion(command) => print(&completion::script(command.shell)),
             Command::Describe(command) => describe::run(&command),
+            Command::Doctor(command) => doctor::run(&command),
             Command::Events(command) => events::run(&command),
             Command::Exec(command) => streams::exec(&command),
             Command::ListDevices(command) => devices::run(&command),
@@ -78,6 +81,7 @@ pub fn main() -> ExitCode {
             Command::Confirm(command) => versions::confirm(&command),
             Command::PortForward(command) => streams::port_forward(&command),
             Command::Status(command) => status::run(&command),
+            Command::Support(command) => support::run(&command),
             Command::Sync(command) => sync::run(&command),
             Command::Top(command) => top::run(&command),
             Command::Validate(command) => validate::run(&command),

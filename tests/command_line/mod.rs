@@ -32,6 +32,28 @@ fn failed_command_prints_one_line_and_exits_with_1_and_status_with_4() {
 }
 
 #[test]
+fn doctor_without_a_runtime_ends_with_4_and_names_the_setting_of_each_fault() {
+    let flags = ["--root-dir", "/nowhere/root", "--container-runtime-endpoint", "unix:///nowhere/runtime.sock"];
+    let line = [&["doctor", "-o", "json", "--local-socket", "/nowhere/c.sock", "--"][..], &flags].concat();
+    let output = coracle(&line);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &result["verdict"]), (Some(4), &serde_json::json!("failed")));
+    let checks = result["checks"].as_array().unwrap();
+    let runtime = checks.iter().find(|check| check["check"] == "runtime").unwrap();
+    assert!(runtime["text"].as_str().unwrap().contains("nothing listens at /nowhere/runtime.sock"), "{runtime}");
+    assert!(!runtime["advice"].as_str().unwrap().is_empty(), "{runtime}");
+    for check in ["swap", "clock", "cgroups", "kernel", "disk", "ports", "watchdog"] {
+        assert!(checks.iter().any(|one| one["check"] == check), "{check}: {result:#}");
+    }
+    let text = String::from_utf8(coracle(&[&["doctor", "--"][..], &flags].concat()).stdout).unwrap();
+    assert!(text.contains("failed   runtime: nothing listens at /nowhere/runtime.sock"), "{text}");
+    // A mistake in the settings is a finding too.
+    let output = coracle(&["doctor", "--", "--max-podz", "3"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("failed   configuration: --max-podz: unknown flag"), "{text}");
+}
+
+#[test]
 fn help_and_version_are_printed_on_stdout() {
     for line in [&["--help"][..], &["help"], &["pods", "--help"], &["--version"], &["version"]] {
         let output = coracle(line);

@@ -7,6 +7,7 @@
 //!
 //! A file that cannot be read, or a value that is not in it, is `None`.
 
+mod listeners;
 mod machine;
 mod mountinfo;
 mod network;

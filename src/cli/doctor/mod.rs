@@ -1,0 +1,121 @@
+//! `coracle doctor`: what this machine lacks for pods, before and after the installation.
+//!
+//! ```text
+//!   kernel_reader.rs  machine_reader.rs  runtime_reader.rs    read facts
+//!   facts.rs                                                  the facts                    pure
+//!   kernel.rs  node.rs  runtime.rs                            judge them                   pure
+//!   finding.rs                                                the findings, and their text pure
+//! ```
+
+pub(super) mod agent_settings;
+mod facts;
+mod finding;
+mod kernel;
+mod kernel_config;
+mod kernel_reader;
+mod machine_reader;
+mod node;
+mod runtime;
+mod runtime_reader;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::command_table::Doctor;
+use super::outputs::TopOutput;
+use super::{DEGRADED, DOWN, failed, print};
+use crate::platform::config::{self, Config, Request};
+use crate::types::error::ErrorChain;
+
+use finding::Finding;
+pub(super) use finding::{Diagnosis, Verdict};
+
+/// Ends with 0 if all is well, 3 with warnings, 4 if something failed, as `coracle status`.
+pub(super) fn run(command: &Doctor) -> ExitCode {
+    let diagnosis = diagnose(&command.local_socket, &command.agent_flags);
+    if command.first_start {
+        return first_start(&diagnosis, &command.agent_flags);
+    }
+    let text = match command.output {
+        TopOutput::Table => diagnosis.text(),
+        TopOutput::Json => match serde_json::to_string_pretty(&diagnosis) {
+            Ok(text) => text + "\n",
+            Err(error) => return failed(&format!("encode the result: {error}")),
+        },
+    };
+    let printed = print(&text);
+    match diagnosis.verdict {
+        Verdict::Ok => printed,
+        Verdict::Warning => ExitCode::from(DEGRADED),
+        Verdict::Failed => ExitCode::from(DOWN),
+    }
+}
+
+/// Prints what is wrong, unless the agent has run here before. Never fails: the service starts in any case.
+fn first_start(diagnosis: &Diagnosis, flags: &[String]) -> ExitCode {
+    let has_run = match settings(flags) {
+        Ok((config, _)) => config.root_dir.join("coracle").exists(),
+        Err(_) => false,
+    };
+    if !has_run {
+        let _ = print(&diagnosis.complaints());
+    }
+    ExitCode::SUCCESS
+}
+
+/// Checks everything. `flags`: of the agent; if empty, those of the running agent or of its service.
+pub(super) fn diagnose(local_socket: &Path, flags: &[String]) -> Diagnosis {
+    let root = Path::new("/");
+    let running = agent_settings::running(local_socket);
+    let agent = running.as_ref().map(|(pid, _)| *pid);
+    let flags = match (flags, running) {
+        ([], Some((_, flags))) => flags,
+        ([], None) => agent_settings::of_service(root),
+        (flags, _) => flags.to_vec(),
+    };
+    let (config, mut findings) = match settings(&flags) {
+        Ok((config, warnings)) => {
+            let warn = |text| Finding::warning("configuration", text, "correct it, and systemctl restart coracle");
+            (config, warnings.into_iter().map(warn).collect())
+        }
+        Err(error) => {
+            let advice = "correct the file or flag; the agent does not start";
+            (Box::default(), vec![Finding::failed("configuration", error, advice)])
+        }
+    };
+    if !rustix::process::geteuid().is_root() {
+        let advice = "sudo coracle doctor";
+        findings.push(Finding::warning("user", "only root sees the runtime and all programs", advice));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok("configuration", "valid"));
+    }
+    findings.extend(of_machine(root, &config, agent));
+    Diagnosis::new(findings)
+}
+
+fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> {
+    let runtime = runtime_reader::read(config);
+    let answer = runtime.answer.as_ref().and_then(|answer| answer.as_ref().ok());
+    let network = answer.and_then(|answer| Some((answer.network_ready?, answer.network_message.as_str())));
+    let clock = machine_reader::clock(root, config);
+    let mut findings = runtime::check(&runtime);
+    findings.push(runtime::cni(&machine_reader::cni(answer), network));
+    findings.extend(kernel::check(&kernel_reader::read(root), config.process.fail_swap_on, std::env::consts::ARCH));
+    findings.push(node::clock(&clock));
+    findings.extend(machine_reader::disks(config, &runtime.endpoint).iter().map(node::disk));
+    findings.push(node::watchdog(&machine_reader::watchdog(root, config)));
+    findings.extend(machine_reader::ports(root, config, agent).iter().map(node::port));
+    let certificates = machine_reader::certificates(config);
+    findings.extend(certificates.iter().filter_map(|certificate| node::certificate(certificate, clock.now)));
+    findings
+}
+
+/// The configuration that these flags of the agent result in, and its warnings. The error is one line.
+pub(super) fn settings(flags: &[String]) -> Result<(Box<Config>, Vec<String>), String> {
+    match config::load(flags) {
+        Ok(Request::Run(config, warnings)) => Ok((config, warnings.0)),
+        Ok(Request::Help | Request::Version) => Err("expected flags of the agent".to_owned()),
+        Err(error) => Err(ErrorChain(&error).to_string()),
+    }
+}

@@ -1,0 +1,72 @@
+//! Asks the container runtime.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::facts::{RuntimeAnswer, RuntimeError, RuntimeFacts};
+use super::runtime::cni_directories;
+use crate::platform::config::Config;
+use crate::platform::cri::{Error, ImageService, RuntimeService};
+use crate::platform::{rpc, rt};
+use crate::protocol::grpc;
+use crate::types::error::ErrorChain;
+
+/// For all questions together.
+const RUNTIME_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+const USUAL_SOCKETS: [&str; 3] =
+    ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock"];
+
+pub(super) fn read(config: &Config) -> RuntimeFacts {
+    let endpoint = config.runtime.endpoint.as_path();
+    let answer = if endpoint.exists() {
+        let asked = rt::block_on(rt::deadline(RUNTIME_CHECK_TIMEOUT, ask(config)));
+        let late = || RuntimeError::Other(format!("no answer within {} s", RUNTIME_CHECK_TIMEOUT.as_secs()));
+        asked.unwrap_or_else(|_| Err(late()))
+    } else {
+        Err(RuntimeError::NoSocket)
+    };
+    RuntimeFacts {
+        endpoint: endpoint.display().to_string(),
+        answer: Some(answer),
+        other_sockets: USUAL_SOCKETS
+            .iter()
+            .filter(|path| Path::new(path).exists())
+            .map(|&path| path.to_owned())
+            .collect(),
+    }
+}
+
+async fn ask(config: &Config) -> Result<RuntimeAnswer, RuntimeError> {
+    let client = |endpoint: &Path| rpc::Client::with_limit(&endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT);
+    let runtime = RuntimeService::new(client(&config.runtime.endpoint), RUNTIME_CHECK_TIMEOUT);
+    let version = runtime.version().await.map_err(|error| failure(&error))?;
+    let mut answer =
+        RuntimeAnswer { name: version.runtime_name, version: version.runtime_version, ..RuntimeAnswer::default() };
+    let status = runtime.status(true).await.map_err(|error| failure(&error))?;
+    answer.pause_image = status.sandbox_image();
+    if let Some(config) = status.info.get("config") {
+        (answer.cni_config_directory, answer.cni_plugin_directories) = cni_directories(config);
+    }
+    for condition in status.status.into_iter().flat_map(|status| status.conditions) {
+        match condition.r#type.as_str() {
+            "RuntimeReady" => (answer.ready, answer.message) = (Some(condition.status), condition.message),
+            "NetworkReady" => {
+                (answer.network_ready, answer.network_message) = (Some(condition.status), condition.message);
+            }
+            _ => {}
+        }
+    }
+    let images = ImageService::new(client(&config.runtime.image_endpoint), RUNTIME_CHECK_TIMEOUT);
+    // A runtime that does not list its images still runs pods.
+    if let Ok(images) = images.list_images(None).await {
+        answer.has_pause_image = Some(match &answer.pause_image {
+            Some(name) => images.iter().any(|image| image.pinned || image.repo_tags.contains(name)),
+            None => images.iter().any(|image| image.pinned),
+        });
+    }
+    Ok(answer)
+}
+
+fn failure(error: &Error) -> RuntimeError {
+    if error.is_unimplemented() { RuntimeError::NoCri } else { RuntimeError::Other(ErrorChain(error).to_string()) }
+}
