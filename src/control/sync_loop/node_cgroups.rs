@@ -21,11 +21,13 @@ pub(super) struct NodeCgroups {
     weighing: Option<rt::Task<()>>,
     /// Pods were added, changed or removed, which may change the CPU weight of the burstable pods.
     weigh: bool,
+    /// The look at all pods has included the pods of every source.
+    has_seen_all_pods: bool,
 }
 
 impl NodeCgroups {
     pub(super) fn new(groups: Rc<ContainerManager>, inbox: Sender<SyncEvent>) -> Self {
-        Self { groups, inbox, task: None, weighing: None, weigh: true }
+        Self { groups, inbox, task: None, weighing: None, weigh: true, has_seen_all_pods: false }
     }
 
     /// The runtime may have reported its cgroup driver.
@@ -44,13 +46,28 @@ impl NodeCgroups {
         if is_busy || !pods.can_work() {
             return;
         }
-        let known = pods.all_sources_ready().then(|| pods.workers().uids().cloned().collect());
-        let groups = Rc::clone(&self.groups);
-        self.task = Some(rt::spawn(maintain(groups, known, running_pods(pods), self.inbox.clone())));
+        self.spawn_maintenance(pods);
     }
 
-    /// Sets the weight of the burstable pods' cgroup to the sum of their requests.
+    fn spawn_maintenance(&mut self, pods: &PodTable) {
+        self.has_seen_all_pods |= pods.all_sources_ready();
+        let known = pods.all_sources_ready().then(|| pods.workers().uids().cloned().collect());
+        let maintenance = maintain(Rc::clone(&self.groups), known, running_pods(pods), self.inbox.clone());
+        let former = self.task.take();
+        self.task = Some(rt::spawn(async move {
+            if let Some(former) = former {
+                former.await;
+            }
+            maintenance.await;
+        }));
+    }
+
+    /// Maintains the cgroups once all sources have named their pods, which may be after the first relist: the next one
+    /// is a minute away. Then sets the weight of the burstable pods' cgroup to the sum of their requests.
     pub(super) fn round(&mut self, pods: &PodTable) {
+        if !self.has_seen_all_pods && pods.all_sources_ready() {
+            self.spawn_maintenance(pods);
+        }
         if !std::mem::take(&mut self.weigh) {
             return;
         }
