@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::files::{Content, DirectoryId, FileToRead, Listing, Stamp};
 use super::names::is_manifest;
@@ -125,9 +125,25 @@ fn half_written(files: &[FileToRead]) -> SortedSet<NameAndInode> {
     if crate::platform::rt::world().is_some() {
         return SortedSet::new();
     }
-    let asked: SortedSet<NameAndInode> =
-        files.iter().filter(|file| !file.is_closed).filter_map(|file| id_of(&file.path)).collect();
+    let asked: SortedSet<NameAndInode> = files
+        .iter()
+        .filter(|file| !file.is_closed && is_recent(&file.path))
+        .filter_map(|file| id_of(&file.path))
+        .collect();
     if asked.is_empty() { asked } else { open_for_writing(Path::new("/proc"), &asked) }
+}
+
+/// Whether the file may still be written: each write moves its time. After a boot most manifests are old, and the question
+/// to every process would delay all pods.
+fn is_recent(path: &Path) -> bool {
+    let Ok(metadata) = fs::metadata(path) else { return true };
+    let now = clock::timestamp().as_second();
+    [metadata.mtime(), metadata.ctime()].iter().any(|changed| is_near(*changed, now))
+}
+
+/// A clock that was set meanwhile makes a file older or newer than it is.
+fn is_near(changed: i64, now: i64) -> bool {
+    now.abs_diff(changed) < MAX_WRITING_PAUSE.as_secs()
 }
 
 fn id_of(path: &Path) -> Option<NameAndInode> {
@@ -136,15 +152,21 @@ fn id_of(path: &Path) -> Option<NameAndInode> {
     Some((fs::canonicalize(path).ok()?.file_name()?.to_owned(), inode))
 }
 
+/// A file that was not written for this long counts as complete, although a process has it open.
+const MAX_WRITING_PAUSE: Duration = Duration::from_secs(600);
 /// More files than any node has pods.
 const MAX_MANIFESTS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
-    use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn only_files_of_the_last_minutes_may_still_be_written() {
+        assert_eq!([0, 599, 600, -599, -600].map(|age| is_near(1000 - age, 1000)), [true, true, false, true, false]);
+    }
 
     #[test]
     fn sizes_beyond_4_gib_and_times_beyond_2038_are_exact() {
