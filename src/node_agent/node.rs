@@ -28,7 +28,7 @@ impl Node {
         check_reservations(config, &facts)?;
         apply_kernel_parameters(config)?;
         let managers = open_managers(config, &facts).await?;
-        let groups = Rc::new(container_manager(config, &facts).with_placements(managers.placements()));
+        let groups = Rc::new(container_manager(config, &facts)?.with_placements(managers.placements()));
         // Without systemd, a process in the root cgroup cannot tell this from its own cgroup.
         facts.swap_limits |= groups.limits_swap();
         let settings = NodeSettings::new(config, &facts);
@@ -89,9 +89,13 @@ async fn open_managers(config: &Config, facts: &NodeInfo) -> Result<ResourceMana
     managers.with_memory(config, &nodes, kept, states.memory).map_err(unfit)
 }
 
-fn container_manager(config: &Config, facts: &NodeInfo) -> ContainerManager {
+fn container_manager(config: &Config, facts: &NodeInfo) -> Result<ContainerManager, StartError> {
+    if config.cgroups.fail_v1 && !facts.cgroup_v2 {
+        let fault = "failCgroupV1: expected cgroup v2 with the memory controller at /sys/fs/cgroup, found none";
+        return Err(StartError::Settings(fault.to_owned()));
+    }
     if config.cgroups.per_qos && !facts.cgroup_v2 {
         log!(warn, "no cgroup v2 with the memory controller, running without pod cgroups and node allocatable limits");
     }
-    ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, facts))
+    Ok(ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, facts)))
 }

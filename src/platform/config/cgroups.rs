@@ -6,7 +6,7 @@ use super::check::{Problem, conflict};
 use super::fields::Fields;
 
 /// Control groups: `cgroupDriver`, `cgroupRoot`, `cgroupsPerQOS`, `cpuCFSQuota`, `cpuCFSQuotaPeriod`,
-/// `singleProcessOOMKill` and `memorySwap`.
+/// `singleProcessOOMKill`, `memorySwap` and `failCgroupV1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CgroupSettings {
     pub(crate) driver: CgroupDriver,
@@ -18,6 +18,8 @@ pub(crate) struct CgroupSettings {
     /// `None`: the hierarchy decides (v1: one process, v2: the whole container).
     pub(crate) single_process_oom_kill: Option<bool>,
     pub(crate) swap: SwapBehavior,
+    /// Refuses to start without cgroup v2.
+    pub(crate) fail_v1: bool,
 }
 
 /// Creates the control groups of pods, and decides how they are named.
@@ -46,6 +48,7 @@ impl Default for CgroupSettings {
             cpu_cfs_quota_period: Duration::from_millis(100),
             single_process_oom_kill: None,
             swap: SwapBehavior::NoSwap,
+            fail_v1: false,
         }
     }
 }
@@ -62,6 +65,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<CgroupSettings, Problem> {
         cgroups.driver = CgroupDriver::Systemd;
     }
     fields.replace("cgroupsPerQOS", Fields::bool, &mut cgroups.per_qos);
+    fields.replace("failCgroupV1", Fields::bool, &mut cgroups.fail_v1);
     fields.replace("cpuCFSQuota", Fields::bool, &mut cgroups.cpu_cfs_quota);
     fields.replace("cpuCFSQuotaPeriod", Fields::duration, &mut cgroups.cpu_cfs_quota_period);
     if fields.text("memorySwap.swapBehavior") == Some("LimitedSwap") {

@@ -60,19 +60,92 @@ pub(super) fn check_fields(document: &Value, fields: &[Field]) -> Result<(), Pro
     if document.is_null() { Ok(()) } else { walk.object(fields, walk.mapping(document)?) }
 }
 
-/// The paths of the fields of a checked document that are set but not supported yet.
-pub(super) fn not_yet(fields: &Map<String, Value>) -> Vec<String> {
+/// Fields that are set but have no effect, by their paths.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Ineffective {
+    pub(super) not_yet: Vec<String>,
+    pub(super) moot: Vec<String>,
+}
+
+impl Ineffective {
+    /// Notes the field if its value asks for something.
+    pub(super) fn note(&mut self, field: &Field, value: &Value, name: String) {
+        match field.standing {
+            FieldSupport::NotYet if !asks_nothing(&field.kind, value) => self.not_yet.push(name),
+            FieldSupport::Moot if !asks_nothing(&field.kind, value) => self.moot.push(name),
+            FieldSupport::OnlyTrue if *value == Value::Bool(false) => self.moot.push(name),
+            FieldSupport::InForce
+            | FieldSupport::NotYet
+            | FieldSupport::Moot
+            | FieldSupport::OnlyTrue
+            | FieldSupport::Refused => {}
+        }
+    }
+
+    pub(super) fn append(&mut self, more: &mut Self) {
+        self.not_yet.append(&mut more.not_yet);
+        self.moot.append(&mut more.moot);
+    }
+
+    /// The warnings, which name the fields.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
+        let warning =
+            |text: &str, fields: &[String]| (!fields.is_empty()).then(|| format!("{text}: {}", fields.join(", ")));
+        let not_yet = warning("not supported yet, without effect", &self.not_yet);
+        not_yet.into_iter().chain(warning("without effect here", &self.moot))
+    }
+}
+
+/// The fields of a checked document that have no effect.
+pub(super) fn ineffective(fields: &Map<String, Value>) -> Ineffective {
     let mut walk = Walk::default();
     // The document is already checked.
     let _ = walk.object(KUBELET_CONFIGURATION, fields);
-    walk.not_yet
+    walk.ineffective
 }
 
-/// Checks `value` against `kind`. Returns the paths in it that are not supported yet.
-pub(super) fn check_value(kind: &Kind, value: &Value) -> Result<Vec<String>, Problem> {
+/// Removes the fields of a document that the schema does not know. Returns their paths, each with the name that may have
+/// been meant.
+///
+/// The kubelet decodes `v1beta1` strictly, and after an error once more without unknown fields.
+pub(super) fn remove_unknown(document: &mut Value, fields: &[Field]) -> Vec<String> {
+    let mut unknown = Vec::new();
+    remove_unknown_below(document, fields, "", &mut unknown);
+    unknown
+}
+
+fn remove_unknown_below(value: &mut Value, fields: &[Field], path: &str, unknown: &mut Vec<String>) {
+    let Value::Object(values) = value else { return };
+    values.retain(|name, value| {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let Some(field) = fields.iter().find(|field| field.name == name) else {
+            unknown.push(format!("{path}: unknown field{}, ignored", hint(name, fields)));
+            return false;
+        };
+        match (&field.kind, value) {
+            (Kind::Object(fields), value) => remove_unknown_below(value, fields, &path, unknown),
+            (Kind::List(Kind::Object(fields)), Value::Array(items)) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    remove_unknown_below(item, fields, &format!("{path}[{index}]"), unknown);
+                }
+            }
+            _ => {}
+        }
+        true
+    });
+}
+
+/// The name that may have been meant.
+fn hint(name: &str, fields: &[Field]) -> String {
+    let near = nearest(name, fields.iter().map(|field| field.name));
+    near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default()
+}
+
+/// Checks `value` against `kind`. Returns the paths in it that have no effect.
+pub(super) fn check_value(kind: &Kind, value: &Value) -> Result<Ineffective, Problem> {
     let mut walk = Walk::default();
     walk.value(kind, value)?;
-    Ok(walk.not_yet)
+    Ok(walk.ineffective)
 }
 
 /// The field at a dotted path.
@@ -83,7 +156,7 @@ pub(super) fn field(path: &str) -> Option<&'static Field> {
         let name = names.next()?;
         let field = fields.iter().find(|field| field.name == name)?;
         match &field.kind {
-            Kind::Object(inner) if names.peek().is_some() => fields = inner,
+            Kind::Object(inner) | Kind::Options(inner) if names.peek().is_some() => fields = inner,
             _ => return names.next().is_none().then_some(field),
         }
     }
@@ -92,15 +165,14 @@ pub(super) fn field(path: &str) -> Option<&'static Field> {
 #[derive(Default)]
 struct Walk {
     path: String,
-    not_yet: Vec<String>,
+    ineffective: Ineffective,
 }
 
 impl Walk {
     fn object(&mut self, fields: &[Field], values: &Map<String, Value>) -> Result<(), Problem> {
         for (name, value) in values {
             let Some(field) = fields.iter().find(|field| field.name == name) else {
-                let near = nearest(name, fields.iter().map(|field| field.name));
-                let hint = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+                let hint = hint(name, fields);
                 return Err(self.inside(name, |walk| walk.fault(format!("unknown field{hint}"))));
             };
             self.inside(name, |walk| walk.field(field, value))?;
@@ -109,15 +181,14 @@ impl Walk {
     }
 
     fn field(&mut self, field: &Field, value: &Value) -> Result<(), Problem> {
-        if let Kind::Object(fields) = &field.kind {
+        if let Kind::Object(fields) | Kind::Options(fields) = &field.kind {
             return if value.is_null() { Ok(()) } else { self.object(fields, self.mapping(value)?) };
         }
         self.value(&field.kind, value)?;
-        match field.standing {
-            FieldSupport::NotYet if !asks_nothing(&field.kind, value) => self.not_yet.push(self.path.clone()),
-            FieldSupport::Refused if !asks_nothing(&field.kind, value) => return Err(self.fault("not supported")),
-            FieldSupport::InForce | FieldSupport::NotYet | FieldSupport::Moot | FieldSupport::Refused => {}
+        if field.standing == FieldSupport::Refused && !asks_nothing(&field.kind, value) {
+            return Err(self.fault("not supported"));
         }
+        self.ineffective.note(field, value, self.path.clone());
         Ok(())
     }
 
@@ -127,7 +198,7 @@ impl Walk {
             return Ok(());
         }
         match kind {
-            Kind::Object(fields) => self.object(fields, self.mapping(value)?),
+            Kind::Object(fields) | Kind::Options(fields) => self.object(fields, self.mapping(value)?),
             Kind::List(kind) => {
                 let Value::Array(items) = value else { return Err(self.expected("a list", value)) };
                 for (index, item) in items.iter().enumerate() {
@@ -195,7 +266,9 @@ fn fits(kind: &Kind, value: &Value) -> bool {
             number.as_f64().is_some_and(|number| (*least..=*most).contains(&number))
         }
         (Kind::LogDuration, Value::Number(number)) => number.is_u64(),
-        (Kind::Quantity | Kind::Threshold, Value::Number(number)) => is_quantity(&number.to_string()),
+        (Kind::Quantity | Kind::OptionalQuantity | Kind::Threshold, Value::Number(number)) => {
+            is_quantity(&number.to_string())
+        }
         (Kind::Word(words), Value::String(text)) => text.is_empty() || words.contains(&text.as_str()),
         (Kind::Endpoint, Value::String(text)) => text.is_empty() || socket_path(text).is_some(),
         (Kind::Ip, Value::String(text)) => text.is_empty() || text.parse::<IpAddr>().is_ok(),
@@ -206,6 +279,7 @@ fn fits(kind: &Kind, value: &Value) -> bool {
         (Kind::AnyDuration, Value::String(text)) => duration::parse(text).is_some(),
         (Kind::LogDuration, Value::String(text)) => duration::parse(text).is_some_and(|duration| !duration.negative),
         (Kind::Quantity, Value::String(text)) => is_quantity(text),
+        (Kind::OptionalQuantity, Value::String(text)) => text.is_empty() || is_quantity(text),
         (Kind::Percent, Value::String(text)) => is_percent(text),
         (Kind::Threshold, Value::String(text)) => is_percent(text) || is_quantity(text),
         _ => false,
@@ -244,11 +318,11 @@ pub(super) fn wanted(kind: &Kind) -> String {
         Kind::Duration(least, _) if least.is_zero() => "a duration such as 1m30s".to_owned(),
         Kind::Duration(least, most) => format!("a duration from {} to {}", go(*least), go(*most)),
         Kind::AnyDuration | Kind::LogDuration => "a duration such as 1m30s".to_owned(),
-        Kind::Quantity => "a quantity such as 10Mi".to_owned(),
+        Kind::Quantity | Kind::OptionalQuantity => "a quantity such as 10Mi".to_owned(),
         Kind::Threshold => "a quantity such as 10Mi or a percentage such as 10%".to_owned(),
         Kind::Percent => "a percentage such as 10%".to_owned(),
         Kind::List(_) => "a list".to_owned(),
-        Kind::Map(_) | Kind::Keys(..) | Kind::Object(_) => "a mapping".to_owned(),
+        Kind::Map(_) | Kind::Keys(..) | Kind::Object(_) | Kind::Options(_) => "a mapping".to_owned(),
     }
 }
 

@@ -7,36 +7,63 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::Error;
-use super::check::{Problem, check_document};
+use super::check::{Problem, check_document, remove_unknown};
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
-use crate::types::api::yaml::{self, Document};
+use crate::types::api::yaml::{self, Document, DuplicateKey};
 
-/// The fields of `--config`, overlaid by those of every `*.conf` file below `--config-dir`, ordered by path.
-pub(super) fn read(config: Option<&Path>, config_dir: Option<&Path>) -> Result<Map<String, Value>, Error> {
+/// The fields of `--config`, overlaid by those of every `*.conf` file below `--config-dir`, ordered by path. What the
+/// kubelet ignores in them is ignored with a warning.
+pub(super) fn read(
+    config: Option<&Path>,
+    config_dir: Option<&Path>,
+    warnings: &mut Vec<String>,
+) -> Result<Map<String, Value>, Error> {
     let mut fields = Map::new();
     if let Some(path) = config {
-        merge(&mut fields, read_one(path)?);
+        merge(&mut fields, read_one(path, warnings)?);
     }
     if let Some(dir) = config_dir {
         let mut drop_ins = Vec::new();
         find_drop_ins(dir, MOST_LEVELS, &mut drop_ins)?;
         for path in drop_ins {
-            merge(&mut fields, read_one(&path)?);
+            merge(&mut fields, read_one(&path, warnings)?);
         }
     }
     Ok(fields)
 }
 
-fn read_one(path: &Path) -> Result<Map<String, Value>, Error> {
+fn read_one(path: &Path, warnings: &mut Vec<String>) -> Result<Map<String, Value>, Error> {
     let unread = |source| Error::Read { path: path.to_owned(), source };
     let unparsed = |source| Error::Parse { path: path.to_owned(), source };
     let refused = |problem| Error::Field { path: path.to_owned(), problem };
     let documents = yaml::parse(&read_bytes(path).map_err(unread)?).map_err(unparsed)?;
-    let document = one(documents, "KubeletConfiguration").map_err(refused)?.strict().map_err(unparsed)?;
+    let (document, ignored) = lenient(documents).map_err(refused)?;
+    warnings.extend(ignored.into_iter().map(|warning| format!("{}: {warning}", path.display())));
     check_document(&document).map_err(refused)?;
     let Value::Object(mut fields) = document else { return Ok(Map::new()) };
     resolve_paths(&mut fields, KUBELET_CONFIGURATION, path.parent().unwrap_or(Path::new("")));
     Ok(fields)
+}
+
+/// The first document as the kubelet decodes it, and what it ignores. Wrong values are left to the check.
+fn lenient(documents: Vec<Document>) -> Result<(Value, Vec<String>), Problem> {
+    let number = documents.len();
+    let Some(Document { mut value, duplicates, .. }) = documents.into_iter().next() else {
+        return Err(Problem {
+            path: String::new(),
+            fault: "expected one KubeletConfiguration, found 0 documents".to_owned(),
+        });
+    };
+    let mut ignored = Vec::new();
+    if number > 1 {
+        ignored.push(format!("{number} documents, only the first is read"));
+    }
+    for DuplicateKey { path, position } in duplicates {
+        let line = position.map(|position| format!("line {}: ", position.line)).unwrap_or_default();
+        ignored.push(format!("{line}{path} is given twice, the later one counts"));
+    }
+    ignored.extend(remove_unknown(&mut value, KUBELET_CONFIGURATION));
+    Ok((value, ignored))
 }
 
 pub(super) fn one(documents: Vec<Document>, kind: &str) -> Result<Document, Problem> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use super::check::Ineffective;
 use crate::types::api::Map as Labels;
 
 #[derive(Debug, Default, PartialEq)]
@@ -44,7 +45,7 @@ pub(super) struct FlagValues {
     pub(super) bootstrap_kubeconfig: Option<PathBuf>,
     /// The fields of `KubeletConfiguration` that flags set.
     pub(super) fields: Map<String, Value>,
-    /// Flags without an effect yet.
-    pub(super) not_yet: Vec<String>,
+    /// Flags without an effect.
+    pub(super) ineffective: Ineffective,
     pub(super) warnings: Vec<String>,
 }

@@ -99,22 +99,26 @@ fn kind_of(name: &str) -> Result<&'static Kind, BadFlag> {
     }
 }
 
+/// Flags whose values are not shown.
+const SECRET_FLAGS: [&str; 2] = ["manifest-url-header", "storage-driver-password"];
+
 impl FlagValues {
     fn take(&mut self, flag: &str, text: &str) -> Result<(), BadFlag> {
         let kind = kind_of(flag)?;
         let value = value(kind, text);
-        let not_yet = check_value(kind, &value);
-        let not_yet = not_yet.map_err(|problem| BadFlag(format!("--{flag}{}: {}", problem.path, problem.fault)))?;
-        self.not_yet.extend(not_yet.into_iter().map(|field| format!("--{flag}={field}")));
-        let shown = if flag == "manifest-url-header" { "CLASSIFIED" } else { text };
+        let inside = check_value(kind, &value);
+        let inside = inside.map_err(|problem| BadFlag(format!("--{flag}{}: {}", problem.path, problem.fault)))?;
+        self.ineffective.not_yet.extend(inside.not_yet.into_iter().map(|field| format!("--{flag}={field}")));
+        let shown = if SECRET_FLAGS.contains(&flag) { "CLASSIFIED" } else { text };
         self.flags.push((flag.to_owned(), shown.to_owned()));
         let silent = asks_nothing(kind, &value);
         match effect(flag) {
             Some(FlagEffect::Field(path)) => {
-                match field(path).map(|field| field.standing) {
-                    Some(FieldSupport::NotYet) if !silent => self.not_yet.push(format!("--{flag}")),
-                    Some(FieldSupport::Refused) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
-                    _ => {}
+                if let Some(field) = field(path) {
+                    if field.standing == FieldSupport::Refused && !silent {
+                        return Err(BadFlag(format!("--{flag}: not supported")));
+                    }
+                    self.ineffective.note(field, &value, format!("--{flag}"));
                 }
                 set(&mut self.fields, path, value);
             }
@@ -123,7 +127,7 @@ impl FlagValues {
             Some(FlagEffect::Own(_, set)) => {
                 set(self, text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
             }
-            Some(FlagEffect::NotYet(_)) if !silent => self.not_yet.push(format!("--{flag}")),
+            Some(FlagEffect::NotYet(_)) if !silent => self.ineffective.not_yet.push(format!("--{flag}")),
             Some(FlagEffect::Gone(_, why)) => self.warnings.push(format!("--{flag} has no effect: {why}")),
             Some(FlagEffect::Refused(_)) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
             Some(FlagEffect::NotYet(_) | FlagEffect::Refused(_)) | None => {}
@@ -219,7 +223,7 @@ fn value(kind: &Kind, text: &str) -> Value {
             Value::Object(map)
         }
         // Its fields as in --cpu-manager-policy-options.
-        Kind::Object(_) => value(&Kind::Map(&Kind::Text), text),
+        Kind::Object(_) | Kind::Options(_) => value(&Kind::Map(&Kind::Text), text),
         Kind::Attribute
         | Kind::AnyDuration
         | Kind::BoolText
@@ -228,6 +232,7 @@ fn value(kind: &Kind, text: &str) -> Value {
         | Kind::Endpoint
         | Kind::Ip
         | Kind::LogDuration
+        | Kind::OptionalQuantity
         | Kind::Path
         | Kind::Percent
         | Kind::Quantity

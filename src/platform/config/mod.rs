@@ -99,13 +99,11 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     if given.version {
         return Ok(Request::Version);
     }
-    let mut fields = file::read(given.config.as_deref(), given.config_dir.as_deref())?;
     let mut warnings = Warnings::default();
-    let mut not_yet = check::not_yet(&fields);
-    not_yet.append(&mut given.not_yet);
-    if !not_yet.is_empty() {
-        warnings.0.push(format!("not supported yet, without effect: {}", not_yet.join(", ")));
-    }
+    let mut fields = file::read(given.config.as_deref(), given.config_dir.as_deref(), &mut warnings.0)?;
+    let mut ineffective = check::ineffective(&fields);
+    ineffective.append(&mut given.ineffective);
+    warnings.0.extend(ineffective.warnings());
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;

@@ -19,13 +19,11 @@ const ALLOWED: [&str; 11] = [
 ];
 const ALLOWED_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-/// Parses `a=b,c=d`.
+/// Parses `a=b,c=d`. As in the kubelet, a key alone has an empty value.
 pub(super) fn parse(text: &str) -> Result<Map<String>, String> {
     let mut labels = Map::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let Some((key, value)) = part.split_once('=') else {
-            return Err(format!("expected labels such as key=value,other=value, found {part:?}"));
-        };
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let (key, value) = (key.trim(), value.trim());
         if !is_qualified_name(key) || !is_label_value(value) {
             return Err(format!("expected the key and the value of a label, found {part:?}"));
@@ -61,12 +59,14 @@ mod tests {
             [("a", "d"), ("example.com/c", ""), ("node.kubernetes.io/e", "f"), ("topology.kubernetes.io/zone", "g")];
         assert_eq!(labels, expected);
         assert!(parse("").unwrap().is_empty());
+        let labels = parse("example.com/edge,site=a,,").unwrap();
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(key, value)| (key, value.as_str())).collect();
+        assert_eq!(labels, [("example.com/edge", ""), ("site", "a")]);
     }
 
     #[test]
     fn invalid_and_restricted_labels_are_refused() {
         for (text, fault) in [
-            ("a", "expected labels such as key=value,other=value, found \"a\""),
             ("=b", "expected the key and the value of a label, found \"=b\""),
             ("a b=c", "expected the key and the value of a label, found \"a b=c\""),
             ("a=b/c", "expected the key and the value of a label, found \"a=b/c\""),

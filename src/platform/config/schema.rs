@@ -31,6 +31,8 @@ pub(super) enum Kind {
     /// A duration, or a number of nanoseconds.
     LogDuration,
     Quantity,
+    /// A quantity, or an empty string for the default.
+    OptionalQuantity,
     /// A quantity or a percentage.
     Threshold,
     Percent,
@@ -39,6 +41,8 @@ pub(super) enum Kind {
     Map(&'static Kind),
     /// A mapping with these keys.
     Keys(&'static [&'static str], &'static Kind),
+    /// A mapping of named options, which the kubelet decodes as any mapping: a manager refuses unknown names later.
+    Options(&'static [Field]),
     Object(&'static [Field]),
 }
 
@@ -56,8 +60,10 @@ pub(super) enum FieldSupport {
     InForce,
     /// Accepted and reported, but not supported yet.
     NotYet,
-    /// Without effect in the kubelet too, or about a part that is built differently here.
+    /// Without effect in the kubelet too, or about a part that is built differently here. Reported as well.
     Moot,
+    /// Only `true`, the default, is supported; `false` is reported.
+    OnlyTrue,
     /// Refused, because ignoring it would be worse than not starting.
     Refused,
 }
@@ -72,6 +78,10 @@ const fn later(name: &'static str, kind: Kind) -> Field {
 
 const fn moot(name: &'static str, kind: Kind) -> Field {
     Field { name, kind, standing: FieldSupport::Moot }
+}
+
+const fn only_true(name: &'static str) -> Field {
+    Field { name, kind: Kind::Bool, standing: FieldSupport::OnlyTrue }
 }
 
 const fn refused(name: &'static str, kind: Kind) -> Field {
@@ -127,8 +137,8 @@ const LEASE: Kind = Kind::Duration(Duration::from_secs(4), Duration::from_secs(i
 
 /// The top level, in the order of the API type.
 pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
-    moot("kind", Kind::Text),
-    moot("apiVersion", Kind::Text),
+    used("kind", Kind::Text),
+    used("apiVersion", Kind::Text),
     used("enableServer", Kind::Bool),
     used("staticPodPath", Kind::Path),
     used("podLogsDir", Kind::Path),
@@ -178,12 +188,12 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("cgroupDriver", Kind::Word(&["cgroupfs", "systemd"])),
     used("cpuManagerPolicy", Kind::Word(&["none", "static"])),
     used("singleProcessOOMKill", Kind::Bool),
-    used("cpuManagerPolicyOptions", Kind::Object(CPU_MANAGER_OPTIONS)),
+    used("cpuManagerPolicyOptions", Kind::Options(CPU_MANAGER_OPTIONS)),
     moot("cpuManagerReconcilePeriod", DURATION),
     used("memoryManagerPolicy", Kind::Word(&["None", "Static"])),
     used("topologyManagerPolicy", Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"])),
     used("topologyManagerScope", Kind::Word(&["container", "pod"])),
-    used("topologyManagerPolicyOptions", Kind::Object(TOPOLOGY_MANAGER_OPTIONS)),
+    used("topologyManagerPolicyOptions", Kind::Options(TOPOLOGY_MANAGER_OPTIONS)),
     later("qosReserved", Kind::Keys(&["memory"], &Kind::Percent)),
     used("runtimeRequestTimeout", DURATION),
     moot("hairpinMode", Kind::Word(&["promiscuous-bridge", "hairpin-veth", "none"])),
@@ -209,7 +219,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("evictionMinimumReclaim", Kind::Keys(SIGNALS, &Kind::Threshold)),
     used("mergeDefaultEvictionSettings", Kind::Bool),
     used("podsPerCore", COUNT),
-    later("enableControllerAttachDetach", Kind::Bool),
+    only_true("enableControllerAttachDetach"),
     used("protectKernelDefaults", Kind::Bool),
     used("makeIPTablesUtilChains", Kind::Bool),
     moot("iptablesMasqueradeBit", INT32),
@@ -217,7 +227,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("featureGates", Kind::Map(&Kind::Bool)),
     used("failSwapOn", Kind::Bool),
     used("memorySwap", Kind::Object(MEMORY_SWAP)),
-    used("containerLogMaxSize", Kind::Quantity),
+    used("containerLogMaxSize", Kind::OptionalQuantity),
     used("containerLogMaxFiles", Kind::Int(2, i32::MAX as i64)),
     used("containerLogMaxWorkers", Kind::Int(1, i32::MAX as i64)),
     used("containerLogMonitorInterval", Kind::Duration(Duration::from_secs(3), FOREVER)),
@@ -253,14 +263,14 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("localStorageCapacityIsolation", Kind::Bool),
     used("containerRuntimeEndpoint", Kind::Endpoint),
     used("imageServiceEndpoint", Kind::Endpoint),
-    moot("failCgroupV1", Kind::Bool),
+    used("failCgroupV1", Kind::Bool),
     used("userNamespaces", Kind::Object(USER_NAMESPACES)),
 ];
 
 /// The top level of `CredentialProviderConfig` in `kubelet.config.k8s.io/v1`.
 pub(super) const CREDENTIAL_PROVIDER_CONFIG: &[Field] = &[
-    moot("kind", Kind::Text),
-    moot("apiVersion", Kind::Text),
+    used("kind", Kind::Text),
+    used("apiVersion", Kind::Text),
     used("providers", Kind::List(&Kind::Object(CREDENTIAL_PROVIDER))),
 ];
 

@@ -343,8 +343,8 @@ fn node_labels_and_max_pods_come_from_flags() {
     let labels: Vec<(&str, &str)> = config.node.labels.iter().map(|(key, value)| (key, value.as_str())).collect();
     assert_eq!((labels, config.pods.per_core, config.pods.max_pods), (vec![("a", "b"), ("c", "e")], Some(3), 7));
     assert_eq!(loaded(&["--pods-per-core=0"]).0.pods.per_core, None);
-    let bad = refused(&["--node-labels=a"]);
-    assert_eq!(bad, "--node-labels: expected labels such as key=value,other=value, found \"a\"");
+    let bad = refused(&["--node-labels=a b"]);
+    assert_eq!(bad, "--node-labels: expected the key and the value of a label, found \"a b\"");
 }
 
 #[test]

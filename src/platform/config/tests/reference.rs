@@ -41,7 +41,7 @@ fn leaves(prefix: &str, fields: &[Field], out: &mut BTreeMap<String, FieldSuppor
     for field in fields {
         let path = format!("{prefix}{}", field.name);
         match &field.kind {
-            Kind::Object(inner) | Kind::List(Kind::Object(inner)) => {
+            Kind::Object(inner) | Kind::Options(inner) | Kind::List(Kind::Object(inner)) => {
                 let list = if matches!(field.kind, Kind::List(_)) { "[]" } else { "" };
                 leaves(&format!("{path}{list}."), inner, out);
             }
@@ -52,11 +52,9 @@ fn leaves(prefix: &str, fields: &[Field], out: &mut BTreeMap<String, FieldSuppor
 
 #[track_caller]
 fn check_effect(name: &str, standing: FieldSupport, effect: &str) {
-    // Both are required, and mean nothing else.
-    let is_header = matches!(name, "kind" | "apiVersion");
     let expected = match standing {
         FieldSupport::InForce => (false, false),
-        FieldSupport::NotYet | FieldSupport::Moot => (!is_header, false),
+        FieldSupport::NotYet | FieldSupport::Moot | FieldSupport::OnlyTrue => (true, false),
         FieldSupport::Refused => (false, true),
     };
     assert_eq!((effect.contains(NO_EFFECT), effect.contains(REFUSED)), expected, "{name}: {effect}");
@@ -89,7 +87,7 @@ fn flag_row(name: &str, flag: &FlagEffect, fields: &BTreeMap<String, FieldSuppor
             // Flags for a whole object have no standing of their own.
             let without = match fields.get(*path).copied().unwrap_or(FieldSupport::InForce) {
                 FieldSupport::InForce => String::new(),
-                FieldSupport::NotYet | FieldSupport::Moot => format!(": {NO_EFFECT}"),
+                FieldSupport::NotYet | FieldSupport::Moot | FieldSupport::OnlyTrue => format!(": {NO_EFFECT}"),
                 FieldSupport::Refused => format!(": {REFUSED}"),
             };
             ("–", format!("sets `{path}`{without}"))

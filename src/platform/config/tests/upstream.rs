@@ -89,13 +89,101 @@ fn unsupported_fields_are_reported_unless_default() {
            "evictionSoft":{},"logging":{"flushFrequency":0,"options":{"json":{"infoBufferSize":"0"}},"verbosity":0},
            "memorySwap":{},"hairpinMode":"none","staticPodURL":"","tracing":null"#,
     );
-    assert_eq!(warnings, ["not supported yet, without effect: qosReserved"]);
+    assert_eq!(warnings, ["not supported yet, without effect: qosReserved", "without effect here: hairpinMode"]);
 }
 
 #[test]
-fn node_status_update_frequency_does_not_set_the_report_period() {
-    let (config, warnings) = file_loaded(r#""nodeStatusUpdateFrequency":"4s""#);
-    assert_eq!((config, warnings), (defaults(), vec![]));
+fn settings_without_effect_are_named() {
+    // It does not set the period of reports.
+    let (config, warnings) = file_loaded(
+        r#""nodeStatusUpdateFrequency":"4s","streamingConnectionIdleTimeout":"4h0m0s","hairpinMode":"hairpin-veth",
+           "maxOpenFiles":1000000,"iptablesDropBit":15,"kernelMemcgNotification":true,"logging":{"flushFrequency":"5s"},
+           "cpuManagerReconcilePeriod":"10s","enableControllerAttachDetach":false"#,
+    );
+    assert_eq!(config, defaults());
+    let named = "cpuManagerReconcilePeriod, enableControllerAttachDetach, hairpinMode, iptablesDropBit, \
+                 kernelMemcgNotification, logging.flushFrequency, maxOpenFiles, nodeStatusUpdateFrequency, \
+                 streamingConnectionIdleTimeout";
+    assert_eq!(sorted(&warnings), [format!("without effect here: {named}")]);
+    let (_, warnings) = file_loaded(r#""enableControllerAttachDetach":true"#);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let (_, warnings) = loaded(&["--enable-controller-attach-detach=false", "--max-open-files=5"]);
+    assert_eq!(warnings, ["without effect here: --enable-controller-attach-detach, --max-open-files"]);
+}
+
+/// The fields that warnings name, sorted: their order is that of the document.
+fn sorted(warnings: &[String]) -> Vec<String> {
+    let sort = |warning: &String| {
+        let (text, fields) = warning.split_once(": ").unwrap();
+        let mut fields: Vec<&str> = fields.split(", ").collect();
+        fields.sort_unstable();
+        format!("{text}: {}", fields.join(", "))
+    };
+    warnings.iter().map(sort).collect()
+}
+
+#[test]
+fn what_the_kubelet_ignores_in_a_file_is_ignored_with_a_warning() {
+    let dir = TempDir::new();
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    for (text, warning) in [
+        ("configTrialDuration: 10m0s\nmaxPods: 50\n", "configTrialDuration: unknown field, ignored"),
+        ("maxPods: 50\nMaxPods: 60\n", "MaxPods: unknown field (did you mean maxPods?), ignored"),
+        (
+            "maxPods: 50\nauthentication: {webhok: {enabled: false}}\n",
+            "authentication.webhok: unknown field (did you mean webhook?), ignored",
+        ),
+        (
+            "maxPods: 50\nregisterWithTaints: [{key: a, effect: NoSchedule, colour: 3}]\n",
+            "registerWithTaints[0].colour: unknown field, ignored",
+        ),
+        ("maxPods: 40\nmaxPods: 50\n", "line 4: maxPods is given twice, the later one counts"),
+        (
+            "maxPods: 50\n---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n",
+            "2 documents, only the first is read",
+        ),
+    ] {
+        let path = dir.write("config.yaml", &format!("{head}{text}"));
+        let (config, warnings) = loaded(&["--config", &path]);
+        assert_eq!(config.pods.max_pods, 50, "{text}");
+        assert_eq!(warnings, [format!("{path}: {warning}")], "{text}");
+    }
+    let (config, warnings) = file_loaded(
+        r#""containerLogMaxSize":"","clusterDomain":"","cgroupDriver":"","reservedSystemCPUs":"","staticPodPath":"",
+           "resolvConf":"","address":"","imageServiceEndpoint":"","cpuManagerPolicy":"","topologyManagerScope":"""#,
+    );
+    assert_eq!((config.logs, warnings), (defaults().logs, vec![]));
+}
+
+#[test]
+fn flags_of_cadvisor_have_no_effect() {
+    for flag in [
+        "--containerd=/run/containerd/containerd.sock",
+        "--housekeeping-interval=10s",
+        "--storage-driver-secure",
+        "--event-storage-age-limit=default=0",
+    ] {
+        let (config, warnings) = loaded(&[flag]);
+        let (name, _) = flag.split_once('=').unwrap_or((flag, ""));
+        let reason = "it is a setting of cAdvisor, which Coracle does not contain";
+        assert_eq!((config, warnings), (defaults(), vec![format!("{name} has no effect: {reason}")]));
+    }
+}
+
+#[test]
+fn every_flag_of_upstream_is_known() {
+    for name in include_str!("../../../../tests/data/upstream-1.36/flags.txt").lines() {
+        assert!(crate::platform::config::is_flag(name.trim_start_matches("--")), "{name}");
+    }
+}
+
+#[test]
+fn every_field_of_upstream_is_known() {
+    let text = include_str!("../../../../tests/data/upstream-1.36/config-fields.txt");
+    let is_known = |path: &str| super::super::check::field(path).is_some();
+    let paths = text.lines().filter_map(|line| line.strip_prefix("KubeletConfiguration."));
+    let unknown: Vec<&str> = paths.filter(|path| !is_known(path)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }
 
 #[test]
@@ -191,7 +279,7 @@ fn cpu_manager_options_come_from_file_and_flags() {
     let (config, warnings) = file_loaded(fields);
     let options = |config: &Config| config.managers.static_cpus.unwrap();
     assert_eq!(options(&config), CpuOptions { full_cores: true, by_cache: true, ..CpuOptions::default() });
-    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(warnings, ["without effect here: cpuManagerReconcilePeriod"]);
     let line = [
         "--cpu-manager-policy=static",
         "--cpu-manager-policy-options=strict-cpu-reservation=true",
