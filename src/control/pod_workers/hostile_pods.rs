@@ -77,10 +77,14 @@ fn times(object: &Value) -> Vec<(&'static str, Duration)> {
     step("configurations");
     golden::stop_everything(&pod);
     step("stop");
+    assert!(golden::can_resize_everything(&pod));
+    step("resize");
     std::hint::black_box(pod.spec.all_containers().map(container_hash).fold(0, u32::wrapping_add));
     step("hash");
     let observed = observe(&pod);
     step("(observation)");
+    golden::list_everything(&observed);
+    step("lists");
     plan(&pod, &observed);
     step("plan");
     report(&pod, &observed);

@@ -8,6 +8,7 @@ use crate::control::pod_workers::{Resizing, Worker};
 use crate::control::sync_loop::admission::{PodAdmission, preempt};
 use crate::kubelet::admission::Rejection;
 use crate::kubelet::allocation::{PodResourceInfo, ResizeTerms, infeasible, resize_message};
+use crate::kubelet::kuberuntime::PodIndex;
 use crate::kubelet::resource_managers::ResourceManagers;
 use crate::kubelet::status::{Resize, ResizeProgress};
 use crate::state::pods::PodEvent;
@@ -218,10 +219,12 @@ fn decide(
     ResizeContext { admission, managers }: ResizeContext<'_>,
 ) -> Result<Vec<PodUid>, Rejection> {
     let Some(allocated) = &worker.pod else { return Ok(Vec::new()) };
+    // The resize of a pod whose QoS class changes is infeasible: one index is for both.
+    let index = PodIndex::new(allocated);
     let terms = ResizeTerms {
         has_static_cpu_manager: managers.is_static(),
         has_static_memory_manager: managers.has_static_memory(),
-        swaps: &|pod, container| pods.runtime().swaps(pod, container),
+        swaps: &|container| pods.runtime().swaps(&index, container),
     };
     if let Some(why) = infeasible(allocated, wanted, terms) {
         metrics::count(Count::InfeasibleResizes, &[why.detail()]);

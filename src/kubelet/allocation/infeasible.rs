@@ -19,8 +19,8 @@ pub(crate) enum Infeasible {
 pub(crate) struct ResizeTerms<'a> {
     pub(crate) has_static_cpu_manager: bool,
     pub(crate) has_static_memory_manager: bool,
-    /// Whether the container may swap.
-    pub(crate) swaps: &'a dyn Fn(&Pod, &Container) -> bool,
+    /// Whether a container with these resources may swap in the pod.
+    pub(crate) swaps: &'a dyn Fn(&Container) -> bool,
 }
 
 impl Infeasible {
@@ -58,7 +58,7 @@ pub(crate) fn infeasible(allocated: &Pod, wanted: &Pod, terms: ResizeTerms<'_>) 
     if pairs(allocated, wanted).any(|(old, new)| {
         old.resources.request(MEMORY) != new.resources.request(MEMORY)
             && !restarts_for_memory(old)
-            && ((terms.swaps)(allocated, old) || (terms.swaps)(wanted, new))
+            && ((terms.swaps)(old) || (terms.swaps)(new))
     }) {
         return Some(Infeasible::Swap);
     }
@@ -112,7 +112,7 @@ mod tests {
         pod((cpu, memory), Some((cpu, memory)))
     }
 
-    const NO_SWAP: &dyn Fn(&Pod, &Container) -> bool = &|_, _| false;
+    const NO_SWAP: &dyn Fn(&Container) -> bool = &|_| false;
 
     fn verdict(allocated: &Pod, wanted: &Pod, statics: (bool, bool)) -> Option<Infeasible> {
         let (has_static_cpu_manager, has_static_memory_manager) = statics;
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn memory_of_a_container_that_swaps_changes_only_with_a_restart() {
-        let all_swap: &dyn Fn(&Pod, &Container) -> bool = &|_, _| true;
+        let all_swap: &dyn Fn(&Container) -> bool = &|_| true;
         let terms = ResizeTerms { has_static_cpu_manager: false, has_static_memory_manager: false, swaps: all_swap };
         let (mut old, new) = (pod(("1", "8Mi"), None), pod(("2", "9Mi"), None));
         assert_eq!(infeasible(&old, &new, terms), Some(Infeasible::Swap));

@@ -10,15 +10,17 @@ use super::container_config::{ContainerInput, container_config};
 use super::dns::pod_dns;
 use super::environment::{Environment, EnvironmentInputs};
 use super::pod_index::PodIndex;
+use super::resources::may_swap;
 use super::sandbox_config::sandbox_config;
 use super::security_context::ImageUser;
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::kubelet::allocation::{ResizeTerms, infeasible};
 use crate::kubelet::node::NodeSettings;
-use crate::platform::cri::v1::{DnsConfig, Mount};
+use crate::platform::cri::v1::{self, DnsConfig, Mount};
 use crate::protocol::protobuf::Message as _;
 use crate::state::objects::{Content, ObjectEvent, Objects, SourceObject, Topic};
-use crate::state::pods::{HostIps, SourceName};
-use crate::types::api::{Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
+use crate::state::pods::{HostIps, ObservedPod, SourceName};
+use crate::types::api::{Container, Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
 
 /// The recorded node: cgroup v1, two CPUs, no QoS cgroups.
 pub(crate) fn node() -> NodeSettings {
@@ -96,6 +98,38 @@ pub(crate) fn stop_everything(pod: &Pod) {
     let turns = super::stop_order::turns(Some(&pod.spec), &running);
     // Sidecars come first among these, and stop last.
     turns.into_iter().rev().for_each(drop);
+}
+
+/// The runtime lists all containers, which are known.
+pub(crate) fn list_everything(known: &ObservedPod) {
+    let listed = known.containers.iter().rev().map(|container| v1::Container {
+        id: container.id.clone(),
+        state: v1::ContainerState::Running,
+        ..Default::default()
+    });
+    let mut listed = super::observe::listed(&known.uid, &[], &listed.collect::<Vec<_>>());
+    super::observe::add_known(&mut listed, known);
+    assert!(listed.containers.iter().all(|container| !container.name.is_empty()));
+}
+
+/// Whether the memory of all containers can be resized, of which none swaps on a node with swap.
+pub(crate) fn can_resize_everything(pod: &Pod) -> bool {
+    let node = NodeSettings { shared_swap: Some(1 << 30), cgroup_v2: true, ..node() };
+    let with_memory = |mebibytes: i64| {
+        let mut pod = pod.clone();
+        for container in pod.spec.init_containers.iter_mut().chain(&mut pod.spec.containers) {
+            let resources = &mut container.resources;
+            for list in [&mut resources.requests, &mut resources.limits] {
+                list.insert(MEMORY, Quantity::new(mebibytes << 20, Format::BinarySi));
+            }
+        }
+        pod
+    };
+    let (allocated, wanted) = (with_memory(1), with_memory(2));
+    let index = PodIndex::new(&allocated);
+    let swaps = |container: &Container| may_swap(&index, container, &node);
+    let terms = ResizeTerms { has_static_cpu_manager: false, has_static_memory_manager: false, swaps: &swaps };
+    infeasible(&allocated, &wanted, terms).is_none()
 }
 
 /// The recorded objects; other objects that `pod` refers to are known to be missing.

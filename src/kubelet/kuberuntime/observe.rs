@@ -63,11 +63,12 @@ pub(super) fn add_known(listed: &mut ObservedPod, known: &ObservedPod) {
             sandbox.clone_from(known);
         }
     }
+    let old: SortedMap<&str, &ObservedContainer> =
+        known.containers.iter().map(|known| (known.id.as_str(), known)).collect();
     for container in &mut listed.containers {
         let state = std::mem::discriminant(&container.state);
-        let same =
-            |known: &&ObservedContainer| known.id == container.id && std::mem::discriminant(&known.state) == state;
-        if let Some(known) = known.containers.iter().find(same) {
+        let same = old.get(container.id.as_str()).filter(|known| std::mem::discriminant(&known.state) == state);
+        if let Some(known) = same {
             container.clone_from(known);
         }
     }

@@ -302,8 +302,8 @@ impl PodRuntime {
     }
 
     /// Whether the container may swap.
-    pub(crate) fn swaps(&self, pod: &Pod, container: &Container) -> bool {
-        may_swap(&PodIndex::new(pod), container, &self.node)
+    pub(crate) fn swaps(&self, index: &PodIndex<'_>, container: &Container) -> bool {
+        may_swap(index, container, &self.node)
     }
 }
 
