@@ -365,24 +365,46 @@ pub struct ContainerEvents {
 }
 
 impl ContainerEvents {
-    /// The next event; `None` at the end of the stream.
+    /// The next event; `None` at the end of the stream. The containers' statuses are only decoded if there is no status
+    /// of the sandbox.
     pub async fn next(&mut self) -> Result<Option<ContainerEventResponse>, Error> {
         match self.answers.next().await {
-            Ok(Some(answer)) => {
-                let mut event = ContainerEventResponse::default();
-                read(&mut event, &answer, self.path, "")?;
-                Ok(Some(event))
-            }
+            Ok(Some(answer)) => read_event(&answer, self.path).map(Some),
             Ok(None) => Ok(None),
             Err(error) => Err(Error::rpc(self.path, "", error)),
         }
     }
 }
 
+fn read_event(answer: &[u8], path: &'static str) -> Result<ContainerEventResponse, Error> {
+    let mut of_sandbox = SandboxOfEvent::default();
+    read(&mut of_sandbox, answer, path, "")?;
+    let SandboxOfEvent { pod_sandbox_status } = of_sandbox;
+    let mut event = ContainerEventResponse { pod_sandbox_status, ..Default::default() };
+    if event.pod_sandbox_status.is_none() {
+        read(&mut event, answer, path, "")?;
+    }
+    Ok(event)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::platform::rpc::{Client, Reply, Server, handler};
+
+    #[test]
+    fn event_is_read_without_the_containers_if_it_has_the_sandbox() {
+        let container = ContainerStatus { id: "c".to_owned(), ..Default::default() };
+        let sandbox = Some(PodSandboxStatus { id: "s".to_owned(), ..Default::default() });
+        let of = |pod_sandbox_status| {
+            let containers_statuses = vec![container.clone(); 3];
+            let sent = ContainerEventResponse { pod_sandbox_status, containers_statuses, ..Default::default() };
+            let event = read_event(&encode(&sent), "x").unwrap();
+            (event.pod_sandbox_status.map(|sandbox| sandbox.id), event.containers_statuses.len())
+        };
+        assert_eq!(of(sandbox), (Some("s".to_owned()), 0));
+        assert_eq!(of(None), (None, 3));
+    }
 
     #[test]
     fn hanging_commands_of_a_pod_delay_neither_other_pods_nor_the_node() {

@@ -24,4 +24,9 @@ message! {
         4 => pod_sandbox_status: Option<PodSandboxStatus>,
         5 => containers_statuses: Vec<ContainerStatus>,
     }
+
+    /// An event without the containers: runtimes send the statuses of all of the pod's containers in each event.
+    pub struct SandboxOfEvent {
+        4 => pod_sandbox_status: Option<PodSandboxStatus>,
+    }
 }
