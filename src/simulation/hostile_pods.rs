@@ -9,13 +9,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::api_server::NODE;
-use super::life::Node;
+use super::life::{Node, less};
 use super::need_root;
 use super::plan::Plan;
 use super::record::Lines;
 use super::wanted::{Pod, REVISION, Source, Traits};
 use crate::control::pod_workers::hostile_pods::{is_full, is_repeated, shapes};
-use crate::platform::rt::{self, TurnFigures, simulate};
+use crate::platform::rt::{self, FutureFigures, TurnFigures, simulate};
 use crate::types::api::Pod as ApiPod;
 use crate::types::api::fields::{Field, Kind, fields_of};
 
@@ -36,6 +36,8 @@ const FIRST: usize = 4;
 struct Passage {
     bytes: usize,
     figures: TurnFigures,
+    /// Calls of the runtime, most of which are for this pod.
+    calls: u64,
     /// What the API server shows of it.
     phase: String,
 }
@@ -53,6 +55,7 @@ impl Node {
         object["spec"]["serviceAccountName"] = json!("default");
         object["spec"]["terminationGracePeriodSeconds"] = json!(1);
         let bytes = object.to_string().len();
+        let (calls_before, counts) = (self.runtime.calls.borrow().clone(), self.record.counts());
         self.world.turns.is_on.set(true);
         self.world.turns.take();
         self.api.change(|server| server.create(&object));
@@ -71,10 +74,20 @@ impl Node {
                 break runs.map_err(|what| format!("a pod beside it: {what}"));
             }
         };
+        let busiest = self.world.turns.busiest();
         let figures = self.world.turns.take();
+        let by_method = less(&self.runtime.calls.borrow(), &calls_before);
+        let calls = by_method.values().sum();
+        if std::env::var_os("CORACLE_HOSTILE_SHAPE").is_some() {
+            for (future, FutureFigures { turns, all, longest }) in busiest.iter().take(12) {
+                println!("  {all:?} in {turns} turns, longest {longest:?}: {future}");
+            }
+            println!("  calls of the runtime: {by_method:?}");
+            println!("  counts: {:?}", less(&self.record.counts(), &counts));
+        }
         let status = self.api.look(|server| server.get(&pod.path())).unwrap_or_default()["status"].clone();
         let phase = [&status["phase"], &status["reason"], &status["message"]].map(|text| text.as_str().unwrap_or("-"));
-        let passage = Passage { bytes, figures, phase: phase.join(" ") };
+        let passage = Passage { bytes, figures, calls, phase: phase.join(" ") };
         self.end(&pod).await?;
         done.map(|()| passage)
     }
@@ -149,17 +162,20 @@ fn faults(name: &str, shape: &Shape) -> Vec<String> {
         let mut passed = Vec::new();
         for (size, passage) in [most / 4, most].into_iter().zip(lived) {
             match passage {
-                Ok(Passage { bytes, figures, phase }) => {
+                Ok(Passage { bytes, figures, calls, phase }) => {
                     println!(
-                        "{name}: {size} entries, {bytes} bytes: {:?}, longest turn {:?} ({}), pools {:?}; {phase}",
+                        "{name}: {size} entries, {bytes} bytes: {:?}, longest turn {:?} ({}), pools {:?}, {calls} calls; {phase}",
                         figures.all, figures.longest, figures.whose, figures.pools
                     );
-                    passed.push(figures);
+                    passed.push((figures, calls));
                 }
                 Err(what) => found.push(format!("{name}: {size} entries: {what}")),
             }
         }
-        if let [less, more] = passed[..] {
+        if let [(less, less_calls), (more, more_calls)] = passed[..] {
+            if more_calls > less_calls * u64::from(GROWTH) {
+                found.push(format!("{name}: {less_calls} calls with {} entries, {more_calls} with {most}", most / 4));
+            }
             if more.all > less.all * GROWTH + ANY {
                 found.push(format!("{name}: {:?} with {} entries, {:?} with {most}", less.all, most / 4, more.all));
             }

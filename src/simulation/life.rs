@@ -126,7 +126,7 @@ impl AgentUsage {
 }
 
 /// What was counted since `before`.
-fn less<K: Ord + Clone>(now: &BTreeMap<K, u64>, before: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+pub(super) fn less<K: Ord + Clone>(now: &BTreeMap<K, u64>, before: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
     let since = now.iter().map(|(key, count)| (key.clone(), count - before.get(key).copied().unwrap_or_default()));
     since.filter(|(_, count)| *count > 0).collect()
 }

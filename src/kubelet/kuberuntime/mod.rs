@@ -46,7 +46,7 @@ mod user_namespaces;
 mod work_views;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use async_channel::Sender;
@@ -108,6 +108,8 @@ pub(crate) struct PodRuntime {
     applied: RefCell<BTreeMap<String, resize::KnownResources>>,
     /// Cpusets of running containers, by id.
     held: RefCell<BTreeMap<String, CpuSet>>,
+    /// Running containers that were queried twice, and of which the runtime has told no pid.
+    without_pid: RefCell<BTreeSet<String>>,
 }
 
 impl PodRuntime {
@@ -130,6 +132,7 @@ impl PodRuntime {
             allocations: Rc::default(),
             applied: RefCell::default(),
             held: RefCell::default(),
+            without_pid: RefCell::default(),
         }
     }
 

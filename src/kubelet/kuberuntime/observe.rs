@@ -122,15 +122,21 @@ pub(super) fn sandbox_unchanged(known: &ObservedSandbox, listed: &v1::PodSandbox
 }
 
 /// Whether the previous observation of the container is still valid. An exit is final; a running container keeps its
-/// pid.
-pub(super) fn container_unchanged(known: &ObservedContainer, listed: &v1::Container) -> bool {
-    let same = match (&known.state, listed.state) {
+/// pid. Without a pid it may be queried again.
+pub(super) fn container_unchanged(
+    known: &ObservedContainer,
+    listed: &v1::Container,
+    is_queried_again: impl FnOnce() -> bool,
+) -> bool {
+    if known.id != listed.id {
+        return false;
+    }
+    match (&known.state, listed.state) {
         (ContainerState::Created, v1::ContainerState::Created)
         | (ContainerState::Exited(_), v1::ContainerState::Exited) => true,
-        (ContainerState::Running { .. }, v1::ContainerState::Running) => known.pid.is_some(),
+        (ContainerState::Running { .. }, v1::ContainerState::Running) => known.pid.is_some() || !is_queried_again(),
         _ => false,
-    };
-    known.id == listed.id && same
+    }
 }
 
 pub(super) fn sandbox(answer: v1::PodSandboxStatus, pid: Option<u32>) -> ObservedSandbox {
@@ -313,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn running_container_without_pid_is_queried_again() {
+    fn running_container_without_pid_may_be_queried_again() {
         let answer = v1::ContainerStatus {
             id: "c".to_owned(),
             state: v1::ContainerState::Running,
@@ -321,8 +327,9 @@ mod tests {
         };
         let listed =
             v1::Container { id: "c".to_owned(), state: v1::ContainerState::Running, ..v1::Container::default() };
-        assert!(!container_unchanged(&container(answer.clone(), "s", None, ""), &listed));
-        assert!(container_unchanged(&container(answer, "s", Some(1), ""), &listed));
+        assert!(!container_unchanged(&container(answer.clone(), "s", None, ""), &listed, || true));
+        assert!(container_unchanged(&container(answer.clone(), "s", None, ""), &listed, || false));
+        assert!(container_unchanged(&container(answer, "s", Some(1), ""), &listed, || unreachable!()));
     }
 
     /// Possible clocks in nanoseconds: before 1970, at boot, now, and the maximum.

@@ -98,7 +98,7 @@ impl PodRuntime {
         let observations = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
             let listed = observe::listed(&uid, &sandboxes, &containers);
             let (runtime, observed) = (Rc::clone(self), observed.clone());
-            (listed, rt::spawn(async move { runtime.complete(&uid, &observed, sandboxes, containers).await }))
+            (listed, rt::spawn(async move { runtime.complete(&uid, &observed, PidQuery::Again, sandboxes, containers).await }))
         });
         let observations: Vec<_> = observations.collect();
         let until = rt::now() + RELIST;
@@ -132,7 +132,7 @@ impl PodRuntime {
     ) -> Result<Observation, cri::Error> {
         let look = observed.read().begin();
         let (sandboxes, containers) = self.list_pod(uid).await?;
-        Ok(Observation { pod: self.complete(uid, observed, sandboxes, containers).await?, look })
+        Ok(Observation { pod: self.complete(uid, observed, PidQuery::OnceMore, sandboxes, containers).await?, look })
     }
 
     /// Queries one pod from the lists and the cache only, if the runtime does not return its status.
@@ -186,6 +186,7 @@ impl PodRuntime {
         &self,
         uid: &PodUid,
         observed: &View<ObservedCache>,
+        pids: PidQuery,
         sandboxes: Vec<v1::PodSandbox>,
         containers: Vec<v1::Container>,
     ) -> Result<ObservedPod, cri::Error> {
@@ -204,7 +205,8 @@ impl PodRuntime {
         let old: SortedMap<&str, &ObservedContainer> = old.collect();
         for listed in containers {
             let before = old.get(listed.id.as_str()).copied();
-            match before.filter(|before| observe::container_unchanged(before, &listed)) {
+            let again = || pids == PidQuery::Again || self.without_pid.borrow_mut().insert(listed.id.clone());
+            match before.filter(|before| observe::container_unchanged(before, &listed, again)) {
                 Some(before) => pod.containers.push(before.clone()),
                 None => pod.containers.extend(container(&cri, &listed).await?),
             }
@@ -212,6 +214,17 @@ impl PodRuntime {
         observe::sort(&mut pod);
         Ok(pod)
     }
+}
+
+/// Whether to query a running container again of which the runtime has told no pid.
+///
+/// It may have been too early to know it. Some runtimes never tell pids: with a query in each observation, a pod whose
+/// containers start one after another would take calls with the square of their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PidQuery {
+    /// Relists are rare.
+    Again,
+    OnceMore,
 }
 
 /// `None` if it was removed meanwhile.

@@ -215,6 +215,7 @@ impl PodRuntime {
     pub(super) fn forget_applied(&self, known: impl Fn(&str) -> bool) {
         self.applied.borrow_mut().retain(|id, _| known(id));
         self.held.borrow_mut().retain(|id, _| known(id));
+        self.without_pid.borrow_mut().retain(|id| known(id));
     }
 
     pub(super) async fn resize_container(

@@ -56,7 +56,7 @@ pub(crate) use sockets::simulated_connection;
 #[cfg(test)]
 pub use sockets::{Async, TcpListener, TcpStream, UnixListener, UnixStream};
 #[cfg(test)]
-pub(crate) use turn_meter::{TurnFigures, processor_time};
+pub(crate) use turn_meter::{FutureFigures, TurnFigures, processor_time};
 #[cfg(test)]
 pub(crate) use virtual_time::{WakesBy, World, simulate, world};
 

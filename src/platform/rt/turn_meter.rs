@@ -1,6 +1,7 @@
 //! Measures the processor time of each turn of the simulated program. For tests.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -13,6 +14,15 @@ pub(crate) struct TurnMeter {
     figures: Cell<TurnFigures>,
     /// Of the pool jobs in this turn.
     jobs: Cell<Duration>,
+    by_future: RefCell<BTreeMap<&'static str, FutureFigures>>,
+}
+
+/// Turns of the futures of one type.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FutureFigures {
+    pub(crate) turns: u64,
+    pub(crate) all: Duration,
+    pub(crate) longest: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +58,11 @@ impl TurnMeter {
             figures.whose = std::any::type_name::<F>();
         }
         self.figures.set(figures);
+        let mut by_future = self.by_future.borrow_mut();
+        let of_this = by_future.entry(std::any::type_name::<F>()).or_default();
+        of_this.turns += 1;
+        of_this.all += took;
+        of_this.longest = of_this.longest.max(took);
         outcome
     }
 
@@ -63,6 +78,14 @@ impl TurnMeter {
 
     /// What was measured since the last call.
     pub(crate) fn take(&self) -> TurnFigures {
+        self.by_future.take();
         self.figures.take()
+    }
+
+    /// The futures that took the most time since the last [`TurnMeter::take`], the first one most.
+    pub(crate) fn busiest(&self) -> Vec<(&'static str, FutureFigures)> {
+        let mut all: Vec<_> = self.by_future.borrow().iter().map(|(name, figures)| (*name, *figures)).collect();
+        all.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.all));
+        all
     }
 }
