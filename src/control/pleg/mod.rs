@@ -2,9 +2,10 @@
 //!
 //! `runtime_watch` relists everything when the runtime becomes available, and then rarely. `runtime_events` observes a
 //! pod that the runtime reports, if the runtime supports events. `exit_watch` observes the pod of a container or
-//! sandbox whose process has exited. All observations go to the sync loop.
+//! sandbox whose process has exited. `observations` limits how often it does. All observations go to the sync loop.
 
 mod exit_watch;
+mod observations;
 mod runtime_events;
 mod runtime_watch;
 
@@ -19,11 +20,12 @@ use crate::state::pods::{Observation, ObservedCache, ObservedPod, SandboxState, 
 use crate::types::api::PodUid;
 use crate::types::owned::View;
 use crate::types::sorted::{SortedMap, SortedSet};
+use observations::Observations;
 
 /// Watches the runtime's pods. Dropping it ends every watch.
 pub(crate) struct Pleg {
     observer: Observer,
-    inbox: Sender<SyncEvent>,
+    observations: Rc<Observations>,
     /// The watched processes, by the id of their container or sandbox.
     watches: SortedMap<String, Watch>,
     #[expect(dead_code, reason = "dropping the task cancels it")]
@@ -51,8 +53,9 @@ impl Observer {
 
 impl Pleg {
     pub(crate) fn new(observer: Observer, relist_period: Duration, inbox: Sender<SyncEvent>) -> Self {
-        let runtime_watch = rt::spawn(runtime_watch::run(observer.clone(), relist_period, inbox.clone()));
-        Self { observer, inbox, watches: SortedMap::new(), runtime_watch }
+        let observations = Rc::new(Observations::new(observer.clone(), inbox.clone()));
+        let watch = runtime_watch::run(observer.clone(), Rc::clone(&observations), relist_period, inbox);
+        Self { observer, observations, watches: SortedMap::new(), runtime_watch: rt::spawn(watch) }
     }
 
     /// Watches exactly the running processes of this pod.
@@ -66,7 +69,7 @@ impl Pleg {
                 continue;
             }
             let uid = pod.uid.clone();
-            let task = exit_watch::run(self.observer.clone(), self.inbox.clone(), uid.clone(), process, pid);
+            let task = exit_watch::run(self.observer.clone(), Rc::clone(&self.observations), uid.clone(), process, pid);
             self.watches.insert(id, Watch { pod: uid, task: rt::spawn(task) });
         }
     }

@@ -1,9 +1,11 @@
 //! Watches the runtime's availability. Relists everything when the runtime becomes available, and then rarely.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use crate::control::pleg::observations::Observations;
 use crate::control::pleg::{Observer, runtime_events};
 use crate::platform::host::clock;
 use crate::platform::{cri, rpc, rt};
@@ -33,7 +35,12 @@ struct ConnectionState {
 }
 
 /// `period` is the relist period when nothing happens: the safety net below the watches.
-pub(super) async fn run(observer: Observer, period: Duration, inbox: Sender<SyncEvent>) {
+pub(super) async fn run(
+    observer: Observer,
+    observations: Rc<Observations>,
+    period: Duration,
+    inbox: Sender<SyncEvent>,
+) {
     let mut retry = Backoff::new(Duration::from_millis(100), NOT_READY);
     let mut absent = Backoff::new(Duration::from_millis(100), MOST_ABSENT);
     let mut last = RuntimeState::default();
@@ -43,7 +50,7 @@ pub(super) async fn run(observer: Observer, period: Duration, inbox: Sender<Sync
     let mut connected = ConnectionState::default();
     loop {
         let mut connection = observer.runtime.connection();
-        let looked = relist(&observer, &inbox, &mut connected).await;
+        let looked = relist(&observer, &observations, &inbox, &mut connected).await;
         let away = looked.as_ref().is_err_and(cri::Error::is_away);
         let (state, complete) = looked.unwrap_or_else(|error| {
             (RuntimeState { message: ErrorChain(&error).to_string(), ..RuntimeState::default() }, false)
@@ -101,6 +108,7 @@ pub(super) async fn run(observer: Observer, period: Duration, inbox: Sender<Sync
 /// The runtime's state, and whether everything was observed.
 async fn relist(
     observer: &Observer,
+    observations: &Rc<Observations>,
     inbox: &Sender<SyncEvent>,
     connected: &mut ConnectionState,
 ) -> Result<(RuntimeState, bool), cri::Error> {
@@ -110,7 +118,8 @@ async fn relist(
         connected.cgroup_driver = runtime.query_cgroup_driver().await;
     }
     // Subscribe before the relist, so that no event between the two is lost.
-    connected.events.get_or_insert_with(|| rt::spawn(runtime_events::run(observer.clone(), inbox.clone())));
+    let reads = || rt::spawn(runtime_events::run(observer.clone(), Rc::clone(observations)));
+    connected.events.get_or_insert_with(reads);
     let begun = rt::now();
     let relist = runtime.relist(observed).await?;
     metrics::took(Timed::PlegRelists, &[], rt::elapsed(begun));
@@ -144,7 +153,6 @@ fn log_changes(last: &RuntimeState, state: &RuntimeState) {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::rc::Rc;
 
     use super::*;
     use crate::kubelet::images::Images;
@@ -166,7 +174,8 @@ mod tests {
             let runtime = Rc::new(PodRuntime::new(cri, images, node, inbox.clone()));
             let observer = Observer { runtime, observed: Owned::default().view() };
             // Without a pause this would be 60 million rounds.
-            rt::deadline(Duration::from_millis(60), run(observer, Duration::from_secs(60), inbox)).await
+            let observations = Rc::new(Observations::new(observer.clone(), inbox.clone()));
+            rt::deadline(Duration::from_millis(60), run(observer, observations, Duration::from_secs(60), inbox)).await
         });
         assert_eq!(ended, Ok(Err(rt::Elapsed)));
     }

@@ -98,7 +98,9 @@ impl PodRuntime {
         let observations = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
             let listed = observe::listed(&uid, &sandboxes, &containers);
             let (runtime, observed) = (Rc::clone(self), observed.clone());
-            (listed, rt::spawn(async move { runtime.complete(&uid, &observed, PidQuery::Again, sandboxes, containers).await }))
+            let complete =
+                async move { runtime.complete(&uid, &observed, PidQuery::Again, sandboxes, containers).await };
+            (listed, rt::spawn(complete))
         });
         let observations: Vec<_> = observations.collect();
         let until = rt::now() + RELIST;
