@@ -25,7 +25,7 @@ pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -
     };
     let of_probe = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
     let seconds = pod.metadata.deletion_grace_period_seconds.or(of_probe);
-    seconds.and_then(grace_of_seconds).unwrap_or_else(|| pod.spec.termination_grace())
+    seconds.map_or_else(|| pod.spec.termination_grace(), grace_of_seconds)
 }
 
 impl KillReason {
@@ -75,6 +75,8 @@ mod tests {
         assert_eq!(grace(&pod, KillReason::FailedProbe(ProbeKind::Liveness)), 5);
         assert_eq!(grace(&pod, KillReason::FailedProbe(ProbeKind::Startup)), 60);
         assert_eq!(grace(&pod, KillReason::DefinitionChanged), 60);
+        pod.spec.termination_grace_period_seconds = Some(-1);
+        assert_eq!(grace(&pod, KillReason::DefinitionChanged), 1);
         pod.metadata.deletion_grace_period_seconds = Some(7);
         assert_eq!(grace(&pod, KillReason::FailedProbe(ProbeKind::Liveness)), 7);
         assert_eq!(grace(&pod, KillReason::RestartsAll), 0);

@@ -224,7 +224,7 @@ fn exit_message(of_runtime: String, last_words: &str) -> String {
 }
 
 fn grace(mark: &AnnotatedContainerInfo<'_>) -> Option<Duration> {
-    grace_of_seconds(mark.deletion_grace.or(mark.termination_grace)?)
+    mark.deletion_grace.or(mark.termination_grace).map(grace_of_seconds)
 }
 
 fn sandbox_state(state: v1::PodSandboxState) -> SandboxState {
@@ -315,7 +315,7 @@ mod tests {
         let own = ("io.kubernetes.pod.terminationGracePeriod", "30");
         assert_eq!(seen(&[own, ("io.kubernetes.pod.deletionGracePeriod", "5")]), Some(Duration::from_secs(5)));
         assert_eq!(seen(&[own]), Some(Duration::from_secs(30)));
-        assert_eq!(seen(&[("io.kubernetes.pod.terminationGracePeriod", "-1")]), None);
+        assert_eq!(seen(&[("io.kubernetes.pod.terminationGracePeriod", "-1")]), Some(Duration::from_secs(1)));
     }
 
     #[test]

@@ -17,9 +17,10 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// `path` may have a query; characters that cannot be sent are escaped.
+    /// `path` may have a query; characters that cannot be sent are escaped. Of a whole URL, path and query count, as with
+    /// the kubelet.
     pub(crate) fn new(scheme: UriScheme, host: &str, port: u16, path: &str) -> Self {
-        Self { scheme, host: host.to_owned(), port: Some(port), target: target(path) }
+        Self { scheme, host: host.to_owned(), port: Some(port), target: target(without_origin(path)) }
     }
 
     /// Parses an absolute URL; `None` for anything else.
@@ -106,6 +107,18 @@ impl fmt::Display for Url {
     }
 }
 
+/// A URL without its scheme and host; other text as it is.
+fn without_origin(text: &str) -> &str {
+    let after_scheme = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)).map(|(_, rest)| rest);
+    let Some(rest) = after_scheme.or_else(|| text.strip_prefix("//")) else { return text };
+    rest.find(['/', '?', '#']).and_then(|end| rest.get(end..)).unwrap_or_default()
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
 fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -168,6 +181,20 @@ fn without_dots(reference: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_whole_url_as_path_only_path_and_query_are_sent() {
+        for (path, sent) in [
+            ("http://localhost:8080/ok?x=1", "/ok?x=1"),
+            ("https://user@host/a", "/a"),
+            ("http://localhost", "/"),
+            ("//host/a", "/a"),
+            ("/a?to=http://b/c", "/a?to=http://b/c"),
+            ("a/b://c", "/a/b://c"),
+        ] {
+            assert_eq!(Url::new(UriScheme::Http, "10.0.0.1", 80, path).target, sent, "{path}");
+        }
+    }
 
     #[test]
     fn paths_are_escaped_only_where_needed() {

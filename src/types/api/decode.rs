@@ -25,6 +25,12 @@ pub trait Decode: Sized {
     fn decode_option(value: Value, place: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
         if value.is_null() { Ok(None) } else { Self::decode(value, place).map(Some) }
     }
+
+    /// Whether a field with this value counts as absent. As with the API's defaults, that is so for an empty string where
+    /// one of some words is expected.
+    fn is_absent(_value: &Value) -> bool {
+        false
+    }
 }
 
 /// Decodes `value` as a `T`. Unknown fields are collected and cause no error.
@@ -168,6 +174,9 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn read<T: Decode>(self, field: &mut T) -> Result<(), DecodeError> {
+        if T::is_absent(&self.value) {
+            return Ok(());
+        }
         *field = self.value()?;
         Ok(())
     }
@@ -292,6 +301,10 @@ impl<T: Decode> Decode for Box<T> {
 impl<T: Decode> Decode for Option<T> {
     fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         T::decode_option(value, place)
+    }
+
+    fn is_absent(value: &Value) -> bool {
+        T::is_absent(value)
     }
 }
 

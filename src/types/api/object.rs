@@ -122,6 +122,10 @@ macro_rules! words {
                 Self::from_word(&word)
                     .ok_or_else(|| $crate::types::api::object::unexpected(&word, Self::WORDS))
             }
+
+            fn is_absent(value: &serde_json::Value) -> bool {
+                value.as_str() == Some("") && Self::from_word("").is_none()
+            }
         }
 
         impl $crate::types::api::encode::Encode for $name {

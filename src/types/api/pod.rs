@@ -205,7 +205,7 @@ impl Toleration {
 impl PodSpec {
     /// `terminationGracePeriodSeconds`, or the API's default.
     pub fn termination_grace(&self) -> Duration {
-        self.termination_grace_period_seconds.and_then(grace_of_seconds).unwrap_or(Duration::from_secs(30))
+        self.termination_grace_period_seconds.map_or(Duration::from_secs(30), grace_of_seconds)
     }
 
     /// Every container: init, main, ephemeral.
@@ -219,9 +219,11 @@ impl PodSpec {
     }
 }
 
-/// A grace period from a spec; `None` if negative. Capped, so that adding it to a clock cannot overflow.
-pub fn grace_of_seconds(seconds: i64) -> Option<Duration> {
-    u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds.min(i32::MAX.unsigned_abs().into())))
+/// A grace period from a spec. A negative one counts as one second, as with the kubelet. Capped, so that adding it to a
+/// clock cannot overflow.
+pub fn grace_of_seconds(seconds: i64) -> Duration {
+    let seconds = u64::try_from(seconds).unwrap_or(1);
+    Duration::from_secs(seconds.min(i32::MAX.unsigned_abs().into()))
 }
 
 /// `name_namespace`, upstream's full name of a pod.
@@ -233,7 +235,7 @@ impl Pod {
     /// The grace period of a deleted pod: that of the deletion, or else that of its spec.
     pub fn deletion_grace(&self) -> Duration {
         let seconds = self.metadata.deletion_grace_period_seconds;
-        seconds.and_then(grace_of_seconds).unwrap_or_else(|| self.spec.termination_grace())
+        seconds.map_or_else(|| self.spec.termination_grace(), grace_of_seconds)
     }
 
     pub fn full_name(&self) -> String {
@@ -344,8 +346,7 @@ mod tests {
     #[test]
     fn no_deletion_grace_period_overflows_a_clock() {
         let mut pod = Pod::default();
-        for (given, grace) in [(None, 30), (Some(7), 7), (Some(0), 0), (Some(-1), 30), (Some(i64::MAX), 2_147_483_647)]
-        {
+        for (given, grace) in [(None, 30), (Some(7), 7), (Some(0), 0), (Some(-1), 1), (Some(i64::MAX), 2_147_483_647)] {
             pod.metadata.deletion_grace_period_seconds = given;
             assert_eq!(pod.deletion_grace(), Duration::from_secs(grace), "{given:?}");
         }

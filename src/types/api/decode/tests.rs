@@ -9,6 +9,25 @@ fn check_error(value: Value, message: &str) {
 }
 
 #[test]
+fn empty_string_is_the_default_of_a_word() {
+    let empty = json!({"spec": {
+        "restartPolicy": "", "dnsPolicy": "",
+        "tolerations": [{"operator": "", "effect": ""}],
+        "volumes": [{"name": "v", "hostPath": {"path": "/a", "type": ""}}],
+        "containers": [{
+            "imagePullPolicy": "", "terminationMessagePolicy": "", "ports": [{"containerPort": 80, "protocol": ""}],
+            "livenessProbe": {"httpGet": {"port": 80, "scheme": ""}},
+        }],
+    }});
+    let absent = json!({"spec": {
+        "tolerations": [{}],
+        "volumes": [{"name": "v", "hostPath": {"path": "/a"}}],
+        "containers": [{"ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": 80}}}],
+    }});
+    assert_eq!(decode::<Pod>(empty).unwrap().value, decode::<Pod>(absent).unwrap().value);
+}
+
+#[test]
 fn errors_name_the_field_and_the_expected_type() {
     check_error(
         json!({"spec": {"containers": [{"image": 7}]}}),

@@ -48,8 +48,6 @@ fn check_mount(mount: &VolumeMount, scope: &Scope<'_>, path: &Path<'_>, faults: 
     }
     if mount.mount_path.is_empty() {
         faults.required(&path.key("mountPath"));
-    } else if mount.mount_path.contains(':') {
-        faults.invalid(&path.key("mountPath"), &mount.mount_path, "must not contain ':'");
     }
     file_paths::descending(&mount.sub_path, &path.key("subPath"), faults);
     file_paths::descending(&mount.sub_path_expr, &path.key("subPathExpr"), faults);

@@ -39,12 +39,8 @@ pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, path: &Path<'_>, faults: 
 }
 
 fn check_seconds(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
-    match spec.termination_grace_period_seconds {
-        None => faults.required(&path.key("terminationGracePeriodSeconds")),
-        Some(seconds) if seconds < 0 => {
-            faults.out_of_range(&path.key("terminationGracePeriodSeconds"), seconds, "must not be negative");
-        }
-        Some(_) => {}
+    if spec.termination_grace_period_seconds.is_none() {
+        faults.required(&path.key("terminationGracePeriodSeconds"));
     }
     if let Some(seconds) = spec.active_deadline_seconds.filter(|seconds| !(1..=i64::from(i32::MAX)).contains(seconds)) {
         let wanted = format_args!("must be from 1 to {}", i32::MAX);

@@ -72,8 +72,7 @@ fn check_hook(hook: &LifecycleHandler, scope: &Scope<'_>, path: &Path<'_>, fault
         LifecycleAction::Exec(command) => check_exec(command, &path.key("exec"), faults),
         LifecycleAction::HttpGet(request) => check_http_get(request, &path.key("httpGet"), faults),
         LifecycleAction::Sleep(sleep) => {
-            // A negative grace period is reported elsewhere.
-            let most = scope.spec.termination_grace_period_seconds.filter(|seconds| *seconds >= 0);
+            let most = scope.spec.termination_grace_period_seconds;
             if let Some(most) = most.filter(|most| !(0..=*most).contains(&sleep.seconds)) {
                 let wanted = format_args!("must be from 0 to terminationGracePeriodSeconds ({most})");
                 faults.out_of_range(&path.key("sleep").key("seconds"), sleep.seconds, wanted);
