@@ -38,8 +38,8 @@ impl Node {
 }
 
 /// Rejects reservations that exceed the machine's capacity.
-fn check_reservations(config: &Config, facts: &NodeInfo) -> Result<(), StartError> {
-    let capacity = facts.allocatable(&[]);
+fn check_reservations(config: &Config, node_info: &NodeInfo) -> Result<(), StartError> {
+    let capacity = node_info.allocatable(&[]);
     for name in [CPU, MEMORY] {
         let reserved = [&config.reserved.system, &config.reserved.kube].map(|list| list.get(name).copied());
         let [system, kube] = reserved.map(Option::unwrap_or_default);
@@ -76,12 +76,12 @@ fn apply_kernel_parameters(config: &Config) -> Result<(), StartError> {
 }
 
 /// The CPU, memory and topology managers, with their stored assignments.
-async fn open_managers(config: &Config, facts: &NodeInfo) -> Result<ResourceManagers, StartError> {
+async fn open_managers(config: &Config, node_info: &NodeInfo) -> Result<ResourceManagers, StartError> {
     let topology = Topology::read(Path::new("/"));
     let root_dir = config.root_dir.clone();
     let states = rt::blocking(move || resource_managers::read_states(&root_dir)).await;
-    let nodes = resource_managers::read_memory(Path::new("/"), facts.memory_bytes);
-    let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
+    let nodes = resource_managers::read_memory(Path::new("/"), node_info.memory_bytes);
+    let guarded = config.eviction.kept(node_info.memory_bytes, node_info.storage_bytes);
     let kept = [&config.reserved.system, &config.reserved.kube, &guarded];
     let kept = kept.iter().filter_map(|list| u64::try_from(list.get(MEMORY)?.value()).ok()).sum();
     let unfit = |error: SettingsError| StartError::Settings(error.to_string());
@@ -89,13 +89,13 @@ async fn open_managers(config: &Config, facts: &NodeInfo) -> Result<ResourceMana
     managers.with_memory(config, &nodes, kept, states.memory).map_err(unfit)
 }
 
-fn container_manager(config: &Config, facts: &NodeInfo) -> Result<ContainerManager, StartError> {
-    if config.cgroups.fail_v1 && !facts.cgroup_v2 {
+fn container_manager(config: &Config, node_info: &NodeInfo) -> Result<ContainerManager, StartError> {
+    if config.cgroups.fail_v1 && !node_info.cgroup_v2 {
         let fault = "failCgroupV1: expected cgroup v2 with the memory controller at /sys/fs/cgroup, found none";
         return Err(StartError::Settings(fault.to_owned()));
     }
-    if config.cgroups.per_qos && !facts.cgroup_v2 {
+    if config.cgroups.per_qos && !node_info.cgroup_v2 {
         log!(warn, "no cgroup v2 with the memory controller, running without pod cgroups and node allocatable limits");
     }
-    Ok(ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, facts)))
+    Ok(ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, node_info)))
 }

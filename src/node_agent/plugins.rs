@@ -44,8 +44,8 @@ impl Plugins {
     ) -> Vec<rt::Task<()>> {
         let Self { devices, csi, dra, placements, allocatable } = self;
         let root = handles.config.root_dir.clone();
-        let takers = vec![devices.taker(), csi.taker(), dra.taker()];
-        let mut tasks = vec![rt::spawn(plugin_manager::run(root.join("plugins_registry"), takers))];
+        let handlers = vec![devices.plugin_handler(), csi.plugin_handler(), dra.plugin_handler()];
+        let mut tasks = vec![rt::spawn(plugin_manager::run(root.join("plugins_registry"), handlers))];
         if let Some(client) = client {
             let cleaner = SliceCleaner {
                 client: client.clone(),

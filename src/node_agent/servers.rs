@@ -57,11 +57,11 @@ fn opens_kubelet_api(config: &Config, in_cluster: bool) -> bool {
     opens
 }
 
-fn serving_certificate(handles: &Handles, client: Option<Client>, shown: ServingCertificateCell) -> ServingCertificate {
+fn serving_certificate(handles: &Handles, client: Option<Client>, cell: ServingCertificateCell) -> ServingCertificate {
     ServingCertificate {
         node_name: handles.config.node.name.clone(),
         source: serving_source(handles, client),
-        shown,
+        shown: cell,
         statuses: Rc::clone(&handles.certificates),
         inbox: handles.inbox.clone(),
     }

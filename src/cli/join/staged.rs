@@ -15,24 +15,24 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    pub(super) fn add(&mut self, place: &Path, mode: u32, text: &str) -> Result<(), String> {
-        self.places.push(place.to_owned());
+    pub(super) fn add(&mut self, path: &Path, mode: u32, text: &str) -> Result<(), String> {
+        self.places.push(path.to_owned());
         let write = || {
-            if let Some(folder) = place.parent() {
+            if let Some(folder) = path.parent() {
                 directories::make(folder, 0o755)?;
             }
-            let staged = beside(place, "new");
+            let staged = beside(path, "new");
             let _ = fs::remove_file(&staged);
             let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(staged)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()
         };
-        write().map_err(|error| format!("write {}: {error}", place.display()))
+        write().map_err(|error| format!("write {}: {error}", path.display()))
     }
 
-    /// The temporary path of the file for `place`.
-    pub(super) fn path(place: &Path) -> PathBuf {
-        beside(place, "new")
+    /// The temporary path of the file for `path`.
+    pub(super) fn path(path: &Path) -> PathBuf {
+        beside(path, "new")
     }
 
     /// Renames every file to its target. If one fails, all are reverted.
@@ -57,23 +57,23 @@ impl Staged {
 }
 
 /// Keeps a backup of the existing file until all are renamed.
-fn put_one(place: &Path) -> io::Result<()> {
-    match fs::rename(place, beside(place, "old")) {
+fn put_one(path: &Path) -> io::Result<()> {
+    match fs::rename(path, beside(path, "old")) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    fs::rename(beside(place, "new"), place).inspect_err(|_| take_back(place))
+    fs::rename(beside(path, "new"), path).inspect_err(|_| take_back(path))
 }
 
-fn take_back(place: &Path) {
-    let old = beside(place, "old");
+fn take_back(path: &Path) {
+    let old = beside(path, "old");
     // The caller already returns the error that led here.
-    let _ = if old.exists() { fs::rename(old, place) } else { fs::remove_file(place) };
+    let _ = if old.exists() { fs::rename(old, path) } else { fs::remove_file(path) };
 }
 
-fn beside(place: &Path, kind: &str) -> PathBuf {
-    let name = place.file_name().unwrap_or_default().to_string_lossy();
-    place.with_file_name(format!(".{name}.{kind}"))
+fn beside(path: &Path, kind: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{kind}"))
 }
 
 impl Drop for Staged {

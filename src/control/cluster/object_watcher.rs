@@ -185,7 +185,7 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
 
 /// Treats changes from another cluster's API server as an outage: objects that it lacks may exist in this cluster.
 fn believed(context: &WatchContext, change: Change) -> Change {
-    match context.store.believes(&context.client.authorities()) {
+    match context.store.is_same_cluster(&context.client.authorities()) {
         true => change,
         false => Change::Away("the server is of another cluster".to_owned()),
     }

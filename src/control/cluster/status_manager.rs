@@ -82,7 +82,7 @@ impl StatusManager {
 
     /// Sets the uid of the Node object. The API server removes the mirror pods of an earlier Node object; new ones
     /// replace them.
-    pub(crate) fn node_is(&mut self, uid: &str) {
+    pub(crate) fn set_node_uid(&mut self, uid: &str) {
         uid.clone_into(&mut self.node_uid);
     }
 
@@ -167,7 +167,7 @@ impl StatusManager {
             self.reports.settle();
             return;
         }
-        if self.reports.doubts_watch(now) {
+        if self.reports.take_overdue_denials(now) {
             client.on_restored();
         }
         for job in self.reports.next(now) {

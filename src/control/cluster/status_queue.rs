@@ -242,7 +242,7 @@ impl StatusQueue {
     }
 
     /// Whether the watch still shows a pod that the API server has denied long ago. Each denial counts once.
-    pub(super) fn doubts_watch(&mut self, now: Instant) -> bool {
+    pub(super) fn take_overdue_denials(&mut self, now: Instant) -> bool {
         let denied = self.pods.values_mut().filter(|report| report.doubt_at.is_some_and(|moment| moment <= now));
         denied.map(|report| report.doubt_at = None).count() > 0
     }

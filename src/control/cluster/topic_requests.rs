@@ -276,7 +276,7 @@ async fn request(shared: Weak<Shared>, client: Client, topic: Arc<Topic>) {
     let store = &shared.context.store;
     let answer = match answer {
         // Objects that another cluster lacks may exist in this one.
-        Answer::Collection(Ok(_)) if !store.believes(&client.authorities()) => {
+        Answer::Collection(Ok(_)) if !store.is_same_cluster(&client.authorities()) => {
             Answer::Collection(Err("the server is of another cluster".to_owned()))
         }
         answer => answer,

@@ -63,7 +63,7 @@ impl Layout {
         }
     }
 
-    pub(crate) fn reclaims(self, signal: Signal) -> NodeReclaim {
+    pub(crate) fn reclaim_of(self, signal: Signal) -> NodeReclaim {
         let of = |dead_containers, images, image_parts| NodeReclaim { dead_containers, images, image_parts };
         match (self, signal) {
             (_, Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable) => {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn node_reclaims_only_what_frees_the_full_file_system() {
         let given = |layout: Layout, signal| {
-            let NodeReclaim { dead_containers, images, image_parts } = layout.reclaims(signal);
+            let NodeReclaim { dead_containers, images, image_parts } = layout.reclaim_of(signal);
             (dead_containers, images, image_parts)
         };
         assert_eq!(given(Layout::Shared, Signal::MemoryAvailable), (false, false, false));

@@ -68,25 +68,31 @@ impl PressureCheck {
             let message = format!("Attempting to reclaim {}", starved.as_str());
             look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
         }
-        look.wants_dead = self.has_dead && layout.reclaims(first.signal).dead_containers;
-        if self.reclaims(first, layout, &thresholds, now).await || look.wants_dead {
+        look.wants_dead = self.has_dead && layout.reclaim_of(first.signal).dead_containers;
+        if self.free_images_until_resolved(first, layout, &thresholds, now).await || look.wants_dead {
             return look;
         }
-        look.evictions.extend(self.first_to_go(first, layout, &verdict.starved, &seen).await);
+        look.evictions.extend(self.pod_to_evict(first, layout, &verdict.starved, &seen).await);
         look
     }
 
     /// Removes unused images and parts of images. True if that was enough.
-    async fn reclaims(&self, first: &Threshold, layout: Layout, thresholds: &[Threshold], now: Instant) -> bool {
+    async fn free_images_until_resolved(
+        &self,
+        first: &Threshold,
+        layout: Layout,
+        thresholds: &[Threshold],
+        now: Instant,
+    ) -> bool {
         let lately = |last: Instant| now.saturating_duration_since(last) < RECLAIM_PERIOD;
-        let reclaims = layout.reclaims(first.signal);
-        let is_nothing = !reclaims.images && !reclaims.image_parts;
+        let reclaim = layout.reclaim_of(first.signal);
+        let is_nothing = !reclaim.images && !reclaim.image_parts;
         if is_nothing || self.memory.borrow().reclaimed.is_some_and(lately) {
             return false;
         }
         let Some(pods) = &self.pods else { return false };
         self.memory.borrow_mut().reclaimed = Some(now);
-        if !reclaims.images {
+        if !reclaim.images {
             let bytes = self.runtime.free_image_parts().await;
             log!(info, "removed parts of images under disk pressure", bytes = bytes);
             let (seen, _) = observe(&self.runtime).await;
@@ -103,7 +109,7 @@ impl PressureCheck {
     }
 
     /// The pod to evict; `None` if none may be evicted.
-    async fn first_to_go(
+    async fn pod_to_evict(
         &self,
         first: &Threshold,
         layout: Layout,

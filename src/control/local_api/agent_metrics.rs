@@ -69,17 +69,17 @@ impl NodeStats {
     }
 }
 
-pub(super) fn page(sight: &AgentMetrics<'_>) -> Vec<u8> {
+pub(super) fn page(inputs: &AgentMetrics<'_>) -> Vec<u8> {
     let mut page = Exposition::default();
-    of_node(&mut page, sight);
-    of_pods(&mut page, sight);
-    of_resizes(&mut page, sight.records);
-    of_containers(&mut page, sight.seen);
+    of_node(&mut page, inputs);
+    of_pods(&mut page, inputs);
+    of_resizes(&mut page, inputs.records);
+    of_containers(&mut page, inputs.seen);
     metrics::write(&mut page);
-    write_claims(&mut page, &sight.claims);
-    of_resource_claims(&mut page, &sight.claims_in_use);
-    of_process(&mut page, &sight.own);
-    of_coracle(&mut page, sight);
+    write_claims(&mut page, &inputs.claims);
+    of_resource_claims(&mut page, &inputs.claims_in_use);
+    of_process(&mut page, &inputs.own);
+    of_coracle(&mut page, inputs);
     page.into_bytes()
 }
 
@@ -98,11 +98,11 @@ fn of_resource_claims(page: &mut Exposition, (by_driver, total): &(SortedMap<Str
     }
 }
 
-fn of_node(page: &mut Exposition, sight: &AgentMetrics<'_>) {
+fn of_node(page: &mut Exposition, inputs: &AgentMetrics<'_>) {
     page.family("kubelet_node_name", Kind::Gauge, "[ALPHA] The node's name. The count is always 1.");
-    page.sample(&Labels::of(&[("node", sight.node)]), Number::Whole(1));
+    page.sample(&Labels::of(&[("node", inputs.node)]), Number::Whole(1));
     page.family("kubelet_cgroup_version", Kind::Gauge, "[ALPHA] cgroup version on the hosts.");
-    page.sample(&Labels::default(), Number::Whole(if sight.cgroup_v2 { 2 } else { 1 }));
+    page.sample(&Labels::default(), Number::Whole(if inputs.cgroup_v2 { 2 } else { 1 }));
     page.family(
         "kubernetes_build_info",
         Kind::Gauge,
@@ -131,8 +131,8 @@ fn of_node(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     }
 }
 
-fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
-    let records = sight.records;
+fn of_pods(page: &mut Exposition, inputs: &AgentMetrics<'_>) {
+    let records = inputs.records;
     let is_over = |uid: &PodUid| records.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
     let (mut desired, mut active, mut working) = (SortedMap::new(), SortedMap::new(), SortedMap::new());
     let mut ephemeral = 0;
@@ -259,11 +259,11 @@ fn started_at(page: &mut Exposition, own: &OwnProcess, help: &'static str) {
 const ALPHA_START: &str = "[ALPHA] Start time of the process since unix epoch in seconds.";
 
 /// Metrics that only Coracle has.
-fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
+fn of_coracle(page: &mut Exposition, inputs: &AgentMetrics<'_>) {
     page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
     page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
-    let traffic = sight.cluster.map(Client::traffic);
-    let store = sight.store.map(OfflineStore::stored);
+    let traffic = inputs.cluster.map(Client::traffic);
+    let store = inputs.store.map(OfflineStore::stored);
     for (name, help, value) in [
         (
             "coracle_api_server_connections_total",
@@ -280,11 +280,11 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
             "Bytes sent to the API server, including TLS overhead.",
             traffic.map(|traffic| traffic.bytes_sent()),
         ),
-        ("coracle_disk_written_bytes_total", "Bytes this process has written to disks.", sight.own.written),
+        ("coracle_disk_written_bytes_total", "Bytes this process has written to disks.", inputs.own.written),
         (
             "coracle_events_lost_total",
             "Events that were dropped before they reached the API server.",
-            sight.cluster.map(|_| sight.lost_events),
+            inputs.cluster.map(|_| inputs.lost_events),
         ),
         (
             "coracle_offline_records_set_aside_total",
@@ -296,14 +296,14 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
             "Bytes written to the offline store.",
             store.as_ref().map(|store| store.written),
         ),
-        ("coracle_wakeups_total", "Wake-ups of the threads of this process.", sight.own.wakes),
+        ("coracle_wakeups_total", "Wake-ups of the threads of this process.", inputs.own.wakes),
     ] {
         page.family(name, Kind::Counter, help);
         if let Some(value) = value {
             page.sample(&Labels::default(), Number::Whole(value));
         }
     }
-    if let Some(gate) = sight.cluster.map(Client::gate).filter(|gate| gate.budget().is_some()) {
+    if let Some(gate) = inputs.cluster.map(Client::gate).filter(|gate| gate.budget().is_some()) {
         let help = "Whether this kind of traffic is held back because sync.bytesPerDay is used up.";
         page.family("coracle_sync_left_out", Kind::Gauge, help);
         for rank in Rank::ALL {
@@ -313,25 +313,25 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     }
     let help = "Directories of former pods that cannot be removed; coracle status lists them.";
     page.family("coracle_leftover_directories", Kind::Gauge, help);
-    let leftovers = u64::try_from(sight.leftovers).unwrap_or(u64::MAX);
+    let leftovers = u64::try_from(inputs.leftovers).unwrap_or(u64::MAX);
     page.sample(&Labels::default(), Number::Whole(leftovers));
-    of_health(sight, page);
-    of_certificates(sight.certificates, page);
+    of_health(inputs, page);
+    of_certificates(inputs.certificates, page);
 }
 
 /// What `coracle status` counts.
-fn of_health(sight: &AgentMetrics<'_>, page: &mut Exposition) {
+fn of_health(inputs: &AgentMetrics<'_>, page: &mut Exposition) {
     page.family(
         "coracle_pods",
         Kind::Gauge,
         "Pods by whether they run as wanted; coracle status names those that fail.",
     );
-    let PodCounts { running, failing, waiting, done } = &sight.pods;
+    let PodCounts { running, failing, waiting, done } = &inputs.pods;
     for (health, count) in [("running", running), ("failing", failing), ("waiting", waiting), ("done", done)] {
         page.sample(&Labels::of(&[("health", health)]), Number::Whole(*count));
     }
     page.family("coracle_manifest_errors", Kind::Gauge, "Errors in manifests; coracle status lists them.");
-    for source in sight.records.sources.views() {
+    for source in inputs.records.sources.views() {
         let errors = u64::try_from(source.problems.len()).unwrap_or(u64::MAX);
         page.sample(&Labels::of(&[("source", source.name.as_str())]), Number::Whole(errors));
     }

@@ -49,8 +49,8 @@ impl ApiSource {
         });
         let mut pods = ApiPods::default();
         let mut first = self.first(&changes).await;
-        let is_word = matches!(first, Some(Change::Replaced(_))) && self.believes();
-        if !is_word && !self.restore(&mut pods).await {
+        let replaces_stored_pods = matches!(first, Some(Change::Replaced(_))) && self.server_is_of_stored_cluster();
+        if !replaces_stored_pods && !self.restore(&mut pods).await {
             return;
         }
         loop {
@@ -75,15 +75,15 @@ impl ApiSource {
         }
     }
 
-    fn believes(&self) -> bool {
-        self.store.node_is(&self.status_inputs.uid());
-        self.store.believes(&self.client.authorities())
+    fn server_is_of_stored_cluster(&self) -> bool {
+        self.store.set_node_uid(&self.status_inputs.uid());
+        self.store.is_same_cluster(&self.client.authorities())
     }
 
     /// Ignores changes from an API server of another cluster.
     fn apply(&self, pods: &mut ApiPods, change: Change) {
         let now = clock::timestamp();
-        if !matches!(change, Change::Away(_)) && !pods.has_none() && !self.believes() {
+        if !matches!(change, Change::Away(_)) && !pods.has_none() && !self.server_is_of_stored_cluster() {
             pods.apply(Change::Away(OTHER.to_owned()), now);
             return;
         }
@@ -99,12 +99,12 @@ impl ApiSource {
         if !self.store.has_pods() {
             return None;
         }
-        let word = async { changes.recv().await.ok() };
+        let change = async { changes.recv().await.ok() };
         let enough = async {
             rt::either(self.status_inputs.away(), rt::sleep(self.store.patience())).await;
             None
         };
-        rt::either(word, enough).await
+        rt::either(change, enough).await
     }
 
     /// Uses the stored pods until the API server is reachable. False if the inbox is closed.

@@ -35,7 +35,7 @@ impl PodTable {
             Effect::RecordNode(event) => self.record_node(event, now),
             Effect::Remove(uid) => self.remove(uid),
             Effect::RemoveDeadContainers => self.workers.give_back(&self.observed.read()),
-            Effect::ReplaceSandbox { uid, sandbox } => self.workers.found_groupless(&uid, sandbox),
+            Effect::ReplaceSandbox { uid, sandbox } => self.workers.found_without_cgroup(&uid, sandbox),
             Effect::Resize { uid, resources, generation } => self.resize(uid, resources, generation),
             Effect::Restart(request) => self.workers.restart(request),
             Effect::Supersede(uid) => {

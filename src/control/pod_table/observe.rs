@@ -12,9 +12,9 @@ use crate::types::sorted::SortedSet;
 
 impl PodTable {
     /// True if the runtime has the pod and its state changed.
-    pub(crate) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> bool {
+    pub(crate) fn observe(&mut self, pod: ObservedPod, ticket: &ObservationTicket) -> bool {
         let uid = pod.uid.clone();
-        let taken = self.observed.write().observe(pod, look);
+        let taken = self.observed.write().observe(pod, ticket);
         if taken != ObserveResult::TooLate {
             self.workers.seen(&uid);
         }

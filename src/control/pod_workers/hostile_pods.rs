@@ -73,7 +73,7 @@ fn times(object: &Value) -> Vec<(&'static str, Duration)> {
     step("admission");
     plan_volumes(&pod, &objects);
     step("volumes");
-    golden::tell_everything(&pod);
+    golden::report_everything(&pod);
     step("configurations");
     golden::stop_everything(&pod);
     step("stop");

@@ -37,7 +37,7 @@ use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::DraManager;
-use crate::kubelet::kuberuntime::{PodRuntime, WorkViews, remains};
+use crate::kubelet::kuberuntime::{PodRuntime, WorkViews, all_containers};
 use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedPod, SyncEvent, WorkResult};
 use crate::types::api::{Pod, PodUid};
@@ -189,7 +189,7 @@ impl PodWorkers {
     /// Requests the removal of finished pods' dead containers.
     pub(crate) fn give_back(&mut self, cache: &ObservedCache) {
         for (uid, entry) in &mut self.workers {
-            let dead = cache.pod(uid).filter(|_| entry.worker.can_give_back()).map(|pod| remains(pod));
+            let dead = cache.pod(uid).filter(|_| entry.worker.can_give_back()).map(|pod| all_containers(pod));
             if let Some(dead) = dead.filter(|dead| !dead.is_empty()) {
                 entry.worker.give_back(dead);
                 self.touched.insert(uid.clone());
@@ -200,7 +200,7 @@ impl PodWorkers {
     /// Whether finished pods have dead containers to remove.
     pub(crate) fn can_give_back(&self, cache: &ObservedCache) -> bool {
         self.workers.iter().any(|(uid, entry)| {
-            entry.worker.can_give_back() && cache.pod(uid).is_some_and(|pod| !remains(pod).is_empty())
+            entry.worker.can_give_back() && cache.pod(uid).is_some_and(|pod| !all_containers(pod).is_empty())
         })
     }
 
@@ -268,7 +268,7 @@ impl PodWorkers {
     }
 
     /// This sandbox of the pod runs outside the pod's cgroup.
-    pub(crate) fn found_groupless(&mut self, uid: &PodUid, sandbox: String) {
+    pub(crate) fn found_without_cgroup(&mut self, uid: &PodUid, sandbox: String) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         log!(warn, "pod cgroup is gone, recreating the sandbox", pod = uid, sandbox = sandbox);
         entry.groupless = Some(sandbox);

@@ -29,8 +29,8 @@ pub(crate) struct SyncInput<'a> {
 }
 
 /// The next steps for `pod`.
-pub(crate) fn plan<'a>(pod: &'a Pod, known: &SyncInput<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
-    let SyncInput { observed, probed, held_until, resize_of, resizes_pod, groupless, to_restart } = *known;
+pub(crate) fn plan<'a>(pod: &'a Pod, inputs: &SyncInput<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
+    let SyncInput { observed, probed, held_until, resize_of, resizes_pod, groupless, to_restart } = *inputs;
     let nothing;
     let observed = match observed {
         Some(observed) => observed,

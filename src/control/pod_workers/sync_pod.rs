@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_channel::Sender;
 
@@ -36,7 +35,7 @@ pub(super) struct SyncContext<'a> {
 }
 
 pub(super) async fn sync_pod(
-    with: SyncContext<'_>,
+    context: SyncContext<'_>,
     inbox: &Sender<SyncEvent>,
     pod: &Arc<Pod>,
     plan: &Plan,
@@ -53,7 +52,7 @@ pub(super) async fn sync_pod(
         ];
         attributes.map(|(key, value)| (key, value.to_owned())).to_vec()
     });
-    let done = span.around(sync_untraced(with, inbox, pod, plan, observed)).await;
+    let done = span.around(sync_untraced(context, inbox, pod, plan, observed)).await;
     if let WorkResult::Synced { failure: Some(failure), .. } = &done.result {
         span.fail(|| failure.clone());
     }
@@ -61,30 +60,29 @@ pub(super) async fn sync_pod(
 }
 
 async fn sync_untraced(
-    with: SyncContext<'_>,
+    context: SyncContext<'_>,
     inbox: &Sender<SyncEvent>,
     pod: &Arc<Pod>,
     plan: &Plan,
     observed: &ObservedPod,
 ) -> WorkDone {
-    let SyncContext { runtime, cancel, views, .. } = with;
+    let SyncContext { runtime, cancel, views, .. } = context;
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
-    let prepared = match prepare_claims(with, pod, plan).await {
-        Ok(()) => prepare_devices(with, inbox, pod, plan, observed).await,
+    let prepared = match prepare_claims(context, pod, plan).await {
+        Ok(()) => prepare_devices(context, inbox, pod, plan, observed).await,
         Err(error) => Err(error),
     };
     let begun = rt::now();
     let executed = match prepared {
-        Ok(()) => set_up_and_execute(with, inbox, pod, plan, observed, &mut warnings).await,
+        Ok(()) => set_up_and_execute(context, inbox, pod, plan, observed, &mut warnings).await,
         Err(error) => failed(error.reason(), &error, &mut warnings),
     };
     let ExecuteResult { containers, mut failure, resize_failure } = executed;
     if plan.resizes() {
         // Upstream's metric counts milliseconds: `pod_resize_duration_milliseconds`.
-        let millis = u64::try_from(rt::elapsed(begun).as_millis()).unwrap_or(u64::MAX);
         let is_done = if failure.is_none() && resize_failure.is_none() { "true" } else { "false" };
-        metrics::took(Timed::PodResizes, &[is_done], Duration::from_secs(millis));
+        metrics::took_millis(Timed::PodResizes, &[is_done], rt::elapsed(begun));
     }
     if let Some(resize_failure) = &resize_failure {
         failure.get_or_insert_with(|| resize_failure.clone());
@@ -109,20 +107,20 @@ async fn sync_untraced(
 
 /// Prepares the pod's claims. A pod does not start without them. The devices of a sandbox's claims stay prepared while
 /// it exists.
-async fn prepare_claims(with: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -> Result<(), SyncError> {
-    if !plan.creates_sandbox() && (!plan.starts() || with.dra.is_recorded(pod)) {
+async fn prepare_claims(context: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -> Result<(), SyncError> {
+    if !plan.creates_sandbox() && (!plan.starts() || context.dra.is_recorded(pod)) {
         return Ok(());
     }
     let cancelled = async {
-        with.cancel.cancelled().await;
+        context.cancel.cancelled().await;
         Err(DraError::PodEnds)
     };
-    rt::either(cancelled, with.dra.prepare(pod, &with.views.objects)).await.map_err(SyncError::Claims)
+    rt::either(cancelled, context.dra.prepare(pod, &context.views.objects)).await.map_err(SyncError::Claims)
 }
 
 /// Prepares the pod's devices. A pod does not start without them.
 async fn prepare_devices(
-    with: SyncContext<'_>,
+    context: SyncContext<'_>,
     inbox: &Sender<SyncEvent>,
     pod: &Arc<Pod>,
     plan: &Plan,
@@ -133,10 +131,10 @@ async fn prepare_devices(
     }
     let runs = |name: &str| observed.container(name).is_some_and(|container| container.is_running());
     let cancelled = async {
-        with.cancel.cancelled().await;
+        context.cancel.cancelled().await;
         Err(DeviceError::PodEnds)
     };
-    match rt::either(cancelled, with.devices.prepare(pod, &runs)).await {
+    match rt::either(cancelled, context.devices.prepare(pod, &runs)).await {
         Ok(()) => Ok(()),
         Err(error) if error.is_refusal() && !pod.is_static() => {
             let why = ErrorChain(&error).to_string();
@@ -158,30 +156,30 @@ fn failed(reason: Reason, error: &(dyn Error + 'static), warnings: &mut Vec<(Rea
 /// Creates or updates the pod's cgroup, in which its sandbox is created. Returns the sandbox that runs outside of it,
 /// because the cgroup was missing. The look at all pods after a relist finds only cgroups that are still missing.
 async fn ensure_cgroup(
-    with: SyncContext<'_>,
+    context: SyncContext<'_>,
     pod: &Pod,
     plan: &Plan,
     observed: &ObservedPod,
 ) -> Result<Option<String>, SyncError> {
-    let is_new = with.groups.ensure_pod(pod).await.map_err(SyncError::Cgroup)?;
-    let is_outside = is_new && !plan.creates_sandbox() && with.runtime.has_told_cgroup_driver();
+    let is_new = context.groups.ensure_pod(pod).await.map_err(SyncError::Cgroup)?;
+    let is_outside = is_new && !plan.creates_sandbox() && context.runtime.has_reported_cgroup_driver();
     Ok(observed.ready_sandbox().filter(|_| is_outside).map(|sandbox| sandbox.id.clone()))
 }
 
 async fn set_up_and_execute(
-    with: SyncContext<'_>,
+    context: SyncContext<'_>,
     inbox: &Sender<SyncEvent>,
     pod: &Arc<Pod>,
     plan: &Plan,
     observed: &ObservedPod,
     warnings: &mut Vec<(Reason, String)>,
 ) -> ExecuteResult {
-    let SyncContext { runtime, groups, devices, csi, dra, views, cancel } = with;
+    let SyncContext { runtime, groups, devices, csi, dra, views, cancel } = context;
     if plan.starts() || plan.resizes() {
         // A restart must not admit the pod with other amounts than those that its containers have.
         runtime.allocations().allocated.flush().await;
     }
-    if runtime.removes_files_of(pod) {
+    if runtime.is_removing_files_of(pod) {
         let error = SyncError::FormerFiles;
         return failed(error.reason(), &error, warnings);
     }
@@ -194,7 +192,7 @@ async fn set_up_and_execute(
             Err(error) => resize_failure = Some(ErrorChain(&error).to_string()),
         }
     } else {
-        match ensure_cgroup(with, pod, plan, observed).await {
+        match ensure_cgroup(context, pod, plan, observed).await {
             Ok(None) => {}
             Ok(Some(sandbox)) => {
                 // The next plan replaces the sandbox. The loop outlives its workers.

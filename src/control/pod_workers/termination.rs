@@ -12,20 +12,20 @@ const OVERDUE_KILL_MESSAGE: &str = "Container runtime did not kill the pod withi
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 impl PodWorkers {
-    /// Ends the pod although its source has it. `most` bounds the pod's own grace period.
-    pub(crate) fn end_within(&mut self, uid: &PodUid, most: Duration) {
+    /// Ends the pod although its source has it. `limit` bounds the pod's own grace period.
+    pub(crate) fn end_within(&mut self, uid: &PodUid, limit: Duration) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
-        if entry.worker.terminate(entry.grace().min(most)) {
+        if entry.worker.terminate(entry.grace().min(limit)) {
             entry.cancel();
         }
         self.touch(uid);
     }
 
     /// Ends the pod, and records an event if it does not end in time: upstream's `killPodNow`.
-    pub(crate) fn kill(&mut self, uid: &PodUid, most: Duration) {
-        self.end_within(uid, most);
+    pub(crate) fn kill(&mut self, uid: &PodUid, limit: Duration) {
+        self.end_within(uid, limit);
         let Some(entry) = self.workers.get_mut(uid) else { return };
-        let patience = patience(entry.grace().min(most));
+        let patience = patience(entry.grace().min(limit));
         let overdue = PodEvent::of_pod(uid, EventKind::Warning, Reason::EXCEEDED_GRACE_PERIOD, OVERDUE_KILL_MESSAGE);
         let inbox = self.inbox.clone();
         entry.overdue = Some(rt::spawn(async move {

@@ -274,7 +274,7 @@ impl Worker {
         debug_assert_eq!(self.broken_by(work), None, "{}: {work:?} of {self:?}", self.identity);
         self.busy = Some(work.kind());
         self.freshness.trying = self.freshness.wanted;
-        if matches!(work, Work::Sync(plan) if plan.remakes()) {
+        if matches!(work, Work::Sync(plan) if plan.recreates()) {
             self.remake.begun(now);
         }
     }
@@ -429,7 +429,7 @@ impl Worker {
         if !plan.actions.is_empty() && self.holds.values().any(|hold| hold.until <= now && !hold.looked) {
             return Next::Work(Work::Relist);
         }
-        if let Some(moment) = self.remake.not_before(now).filter(|_| plan.remakes()) {
+        if let Some(moment) = self.remake.not_before(now).filter(|_| plan.recreates()) {
             return Next::Wait(moment);
         }
         if !plan.actions.is_empty() || plan.completed {

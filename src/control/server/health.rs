@@ -34,8 +34,8 @@ impl SyncHealth {
     }
 
     /// Notes what the current round is doing.
-    pub(crate) fn begin(&self, doing: Activity) {
-        self.pulse.begin(doing);
+    pub(crate) fn begin(&self, activity: Activity) {
+        self.pulse.begin(activity);
     }
 
     pub(crate) fn end_round(&self) {

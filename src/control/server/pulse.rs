@@ -43,8 +43,8 @@ pub(crate) enum Activity {
 }
 
 impl Pulse {
-    pub(crate) fn begin(&self, doing: Activity) {
-        self.doing.store(doing as u8, Ordering::Relaxed);
+    pub(crate) fn begin(&self, activity: Activity) {
+        self.doing.store(activity as u8, Ordering::Relaxed);
     }
 
     /// The round is complete.

@@ -13,7 +13,7 @@ pub(super) const UNREAD: Duration = Duration::from_secs(3600);
 /// The streams that are open on one server.
 #[derive(Debug)]
 pub(super) struct StreamSlots {
-    most: usize,
+    limit: usize,
     most_of_one: usize,
     /// The client of each open stream.
     open: RefCell<Vec<Rc<str>>>,
@@ -34,16 +34,16 @@ pub(super) enum TooManyStreams {
 }
 
 impl StreamSlots {
-    pub(super) fn new(most: usize, most_of_one: usize) -> Rc<Self> {
-        Rc::new(Self { most, most_of_one, open: RefCell::default() })
+    pub(super) fn new(limit: usize, most_of_one: usize) -> Rc<Self> {
+        Rc::new(Self { limit, most_of_one, open: RefCell::default() })
     }
 
     pub(super) fn take(self: &Rc<Self>, client: &str) -> Result<StreamSlot, TooManyStreams> {
         let mut open = self.open.borrow_mut();
         let own = open.iter().filter(|other| &***other == client).count();
         // The last ones are left to clients that have none.
-        let most = if own == 0 { self.most } else { self.most - self.most / 8 };
-        if open.len() >= most {
+        let limit = if own == 0 { self.limit } else { self.limit - self.limit / 8 };
+        if open.len() >= limit {
             return Err(TooManyStreams::OfAll);
         }
         if own >= self.most_of_one {

@@ -38,8 +38,8 @@ impl PodAdmission {
     }
 
     /// The API server sent the Node object's scheduling terms.
-    pub(super) fn on_node_terms(&mut self, terms: NodeFields) {
-        self.admission.in_cluster(terms);
+    pub(super) fn on_node_fields(&mut self, fields: NodeFields) {
+        self.admission.in_cluster(fields);
     }
 
     /// Admits or rejects a pod whose worker has not started it.
@@ -57,7 +57,7 @@ impl PodAdmission {
     /// Whether a rejected pod would be admitted now.
     pub(super) fn would_admit(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment, gates: Gates) -> bool {
         let verdict = self.verdict(pod, pods, cpus, gates);
-        self.devices.give_up(&pod.metadata.uid);
+        self.devices.release(&pod.metadata.uid);
         verdict.is_ok()
     }
 
@@ -72,7 +72,7 @@ impl PodAdmission {
         let own = self.plan(pod, pods, cpus);
         let allocation = own.as_ref().map(drop).map_err(Rejection::clone);
         let is_device = |resource: &str| self.devices.is_known(resource);
-        let (others, strict_groups) = (others(&pod.metadata.uid, pods), pods.runtime().keeps_to_groups());
+        let (others, strict_groups) = (others(&pod.metadata.uid, pods), pods.runtime().supports_strict_groups());
         let others: Vec<&Pod> = others.iter().map(|other| &**other).collect();
         eviction?;
         let victims = self.admission.admit(pod, &others, strict_groups, allocation, &is_device)?;
@@ -110,7 +110,7 @@ impl PodAdmission {
     /// Ends the pod. Resources planned for it and not allocated yet stay free.
     fn reject(&self, uid: &PodUid, rejection: Rejection) -> Effect {
         metrics::count(Count::AdmissionRejections, &[rejection.reason.as_str()]);
-        self.devices.give_up(uid);
+        self.devices.release(uid);
         reject(uid, rejection)
     }
 
@@ -133,9 +133,8 @@ impl PodAdmission {
         }
         let begun = rt::now();
         let planned = managers.plan(pod, providers);
-        let millis = u64::try_from(rt::elapsed(begun).as_millis()).unwrap_or(u64::MAX);
         // Upstream's metric counts milliseconds: `topology_manager_admission_duration_ms`.
-        metrics::took(Timed::TopologyAdmissions, &[], Duration::from_secs(millis));
+        metrics::took_millis(Timed::TopologyAdmissions, &[], rt::elapsed(begun));
         metrics::count(Count::TopologyAdmissions, &[]);
         if planned.is_err() && managers.has_topology() {
             metrics::count(Count::TopologyErrors, &[]);

@@ -45,8 +45,8 @@ impl CsiDrivers {
         let running = pods.workers().iter().filter(|worker| worker.state == State::Sync);
         let running = running.filter_map(|worker| worker.pod.as_ref());
         let volumes =
-            running.flat_map(|pod| volumes::of_drivers(pod, with, &|driver| self.csi.grows(driver))).collect();
-        self.csi.follow_growth(volumes, self.sync_frequency);
+            running.flat_map(|pod| volumes::of_drivers(pod, with, &|driver| self.csi.can_expand(driver))).collect();
+        self.csi.follow_expansion(volumes, self.sync_frequency);
     }
 
     /// Queries the allocatable volumes of each driver at the interval in its CSIDriver object.

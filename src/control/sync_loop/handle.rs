@@ -23,7 +23,7 @@ impl SyncLoop {
             SyncEvent::PodEvent(event) => vec![Effect::Record(event)],
             SyncEvent::NodeEvent(event) => vec![Effect::RecordNode(event)],
             SyncEvent::AddressesChanged => return self.pods.mark_all_statuses(),
-            SyncEvent::NodeChanged(terms) => return self.on_node_terms(terms, now),
+            SyncEvent::NodeChanged(terms) => return self.on_node_fields(terms, now),
             SyncEvent::OomKilled(kill) => parts.oom.on_oom_kill(kill),
             SyncEvent::Groupless(uid, sandbox) => vec![Effect::ReplaceSandbox { uid, sandbox }],
             SyncEvent::MemoryStalled => return parts.eviction.on_memory_stalled(),
@@ -74,10 +74,10 @@ impl SyncLoop {
         self.pods.sync_all();
     }
 
-    fn on_node_terms(&mut self, terms: NodeFields, now: Instant) {
-        self.parts.status_manager.node_is(&terms.uid);
-        let is_news = self.parts.objects.on_node_terms(&terms);
-        self.parts.admission.on_node_terms(terms);
+    fn on_node_fields(&mut self, fields: NodeFields, now: Instant) {
+        self.parts.status_manager.set_node_uid(&fields.uid);
+        let is_news = self.parts.objects.on_node_fields(&fields);
+        self.parts.admission.on_node_fields(fields);
         self.parts.readmissions.on_change(now);
         if is_news {
             self.parts.objects.follow(&self.pods);

@@ -73,7 +73,7 @@ impl NodeCgroups {
         }
         let active = pods.workers().iter().filter(|worker| worker.state == State::Sync);
         let pods = active.filter_map(|worker| worker.pod.as_deref());
-        if let Some(task) = self.groups.weigh(pods) {
+        if let Some(task) = self.groups.update_burstable_weight(pods) {
             self.weighing = Some(task);
         }
     }
@@ -87,7 +87,7 @@ fn running_pods(pods: &PodTable) -> Vec<(Arc<Pod>, String)> {
         let sandbox = observed.pod(&pod.metadata.uid)?.newest_sandbox()?;
         (sandbox.state == SandboxState::Ready).then(|| (Arc::clone(pod), sandbox.id.clone()))
     };
-    let is_told = pods.runtime().has_told_cgroup_driver();
+    let is_told = pods.runtime().has_reported_cgroup_driver();
     pods.workers().iter().filter(|_| is_told).filter_map(running).collect()
 }
 
@@ -102,9 +102,9 @@ async fn maintain(
         let _ = inbox.send(SyncEvent::NodeEvent(event)).await;
     }
     if let Some(known) = known {
-        groups.remove_strays(&known).await;
+        groups.remove_orphaned(&known).await;
     }
-    let groupless = groups.without_group(running.iter().map(|(pod, _)| Arc::clone(pod)).collect()).await;
+    let groupless = groups.pods_without_cgroup(running.iter().map(|(pod, _)| Arc::clone(pod)).collect()).await;
     for (pod, sandbox) in running.into_iter().filter(|(pod, _)| groupless.contains(&pod.metadata.uid)) {
         let _ = inbox.send(SyncEvent::Groupless(pod.metadata.uid.clone(), sandbox)).await;
     }

@@ -52,11 +52,11 @@ impl ObjectWatch {
     }
 
     /// The API server sent the Node object's terms. True if the attached volumes changed.
-    pub(super) fn on_node_terms(&mut self, terms: &NodeFields) -> bool {
+    pub(super) fn on_node_fields(&mut self, fields: &NodeFields) -> bool {
         if let Some(watched) = &self.watched {
-            watched.store.remember_node(terms);
+            watched.store.remember_node(fields);
         }
-        self.objects.write().set_attached(terms.attached.clone())
+        self.objects.write().set_attached(fields.attached.clone())
     }
 
     pub(super) fn on_object(
@@ -126,7 +126,7 @@ impl ObjectWatch {
         let Some(WatchState { store, .. }) = &self.watched else { return };
         if !self.store_is_tidy && self.objects.read().all_are_known() && pods.all_sources_ready() {
             self.store_is_tidy = true;
-            store.forget_what_is_left();
+            store.remove_unclaimed();
         }
     }
 }

@@ -82,7 +82,7 @@ async fn remove(
         is_wanted || known.iter().any(|known| known.as_str() == uid)
     };
     let failures = match volumes::find_pods(&runtime.dirs).await {
-        Ok(directories) => directories.remove_strays(&is_known, &csi, &runtime.removals).await,
+        Ok(directories) => directories.remove_orphaned(&is_known, &csi, &runtime.removals).await,
         Err(error) => vec![error],
     };
     for error in &failures {

@@ -43,11 +43,11 @@ impl SyncLoop {
     }
 
     /// Handles the observation of one pod.
-    pub(super) fn observe(&mut self, mut pod: ObservedPod, look: &ObservationTicket, now: Instant) {
+    pub(super) fn observe(&mut self, mut pod: ObservedPod, ticket: &ObservationTicket, now: Instant) {
         let effects = self.parts.oom.on_observed(&mut pod, &self.pods);
         self.pods.apply(effects, now);
         let uid = pod.uid.clone();
-        if self.pods.observe(pod, look) {
+        if self.pods.observe(pod, ticket) {
             self.parts.cpus.recheck();
         }
         self.followers.on_observation(&uid, self.pods.observed().pod(&uid).map(|pod| &**pod));

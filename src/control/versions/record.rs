@@ -209,9 +209,9 @@ impl Record {
     }
 
     /// The verdict, if the trial has ended.
-    pub(super) fn judge(&mut self, doing: TrialState, now: Instant) -> Option<TrialResult> {
+    pub(super) fn judge(&mut self, state: TrialState, now: Instant) -> Option<TrialResult> {
         let deadline = self.trial.as_ref()?.deadline;
-        match doing {
+        match state {
             TrialState::Ready => {
                 self.accept();
                 Some(TrialResult::Accepted)
@@ -231,8 +231,8 @@ impl Record {
     }
 
     /// Carries out a user's request. Returns what was done.
-    pub(super) fn apply_request(&mut self, ask: RecordAction) -> Result<&'static str, RequestError> {
-        match ask {
+    pub(super) fn apply_request(&mut self, action: RecordAction) -> Result<&'static str, RequestError> {
+        match action {
             RecordAction::Confirm => {
                 self.drop_next();
                 self.hold = None;

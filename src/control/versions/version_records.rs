@@ -174,11 +174,11 @@ impl Versions {
     }
 
     /// Carries out a user's request. Returns what was done.
-    pub(crate) fn apply_request(&mut self, pod: &Pod, ask: RecordAction) -> Result<&'static str, RequestError> {
+    pub(crate) fn apply_request(&mut self, pod: &Pod, action: RecordAction) -> Result<&'static str, RequestError> {
         let key = key(pod);
         match self.records.get_mut(&key).filter(|_| has_versions(pod)) {
             Some(entry) => {
-                let done = entry.record.apply_request(ask)?;
+                let done = entry.record.apply_request(action)?;
                 self.dirty.insert(key);
                 Ok(done)
             }

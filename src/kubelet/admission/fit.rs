@@ -32,20 +32,20 @@ pub(super) struct FreeResources {
 }
 
 /// The resources missing for `pod` to run beside `others`.
-pub(super) fn lacking(
+pub(super) fn insufficient_resources(
     pod: &Pod,
     others: &[&Pod],
-    room: &FreeResources,
+    free: &FreeResources,
     is_device: &dyn Fn(&str) -> bool,
 ) -> Vec<InsufficientResource> {
     let mut lacks = Vec::new();
     let count = i64::try_from(others.len()).unwrap_or(i64::MAX);
-    if count.saturating_add(1) > room.pods {
+    if count.saturating_add(1) > free.pods {
         lacks.push(InsufficientResource {
             resource: PODS_RESOURCE.to_owned(),
             requested: 1,
             used: count,
-            capacity: room.pods,
+            capacity: free.pods,
         });
     }
     let wanted = pod_requests(&pod.spec);
@@ -57,7 +57,7 @@ pub(super) fn lacking(
     let extended = names.filter(|name| is_extended_resource(name) && !is_device(name) && !is_claimed(name));
     for resource in [CPU, MEMORY, EPHEMERAL_STORAGE].into_iter().chain(huge_pages).chain(extended) {
         let requested = amount(&wanted, resource);
-        let Some(capacity) = capacity(room, resource).filter(|_| requested > 0) else { continue };
+        let Some(capacity) = capacity(free, resource).filter(|_| requested > 0) else { continue };
         let used = used.iter().fold(0i64, |sum, list| sum.saturating_add(amount(list, resource)));
         if requested > capacity.saturating_sub(used) {
             lacks.push(InsufficientResource { resource: resource.to_owned(), requested, used, capacity });
@@ -80,8 +80,8 @@ fn counted(resource: &str, quantity: Quantity) -> i64 {
 }
 
 /// `None`: unknown. A huge page size that the machine does not have has a capacity of zero.
-fn capacity(room: &FreeResources, resource: &str) -> Option<i64> {
-    let known = room.resources.get(resource).or_else(|| room.extended.get(resource));
+fn capacity(free: &FreeResources, resource: &str) -> Option<i64> {
+    let known = free.resources.get(resource).or_else(|| free.extended.get(resource));
     let known = known.map(|quantity| counted(resource, *quantity));
     known.or_else(|| resource.starts_with(HUGE_PAGES_PREFIX).then_some(0))
 }
@@ -137,7 +137,7 @@ mod tests {
     #[track_caller]
     fn check(pod: &Pod, others: &[Pod], expected: &[&str]) {
         let others: Vec<&Pod> = others.iter().collect();
-        let lacks = lacking(pod, &others, &room(), &|_| false);
+        let lacks = insufficient_resources(pod, &others, &room(), &|_| false);
         let told: Vec<String> = lacks.iter().map(|lack| format!("{}: {lack}", lack.reason())).collect();
         let expected: Vec<String> = expected
             .iter()
@@ -179,14 +179,14 @@ mod tests {
         let too_many = "example.com/fpga: requested: 2, used: 1, capacity: 2";
         check(&pod(&[("example.com/fpga", "2")]), &[pod(&[("example.com/fpga", "1")])], &[too_many]);
         let wanted = pod(&[("example.com/fpga", "9")]);
-        assert_eq!(lacking(&wanted, &[], &room(), &|name| name == "example.com/fpga"), []);
+        assert_eq!(insufficient_resources(&wanted, &[], &room(), &|name| name == "example.com/fpga"), []);
         check(&pod(&[("hugepages-1Gi", "1Gi")]), &[], &["hugepages-1Gi: requested: 1073741824, used: 0, capacity: 0"]);
     }
 
     #[test]
     fn unknown_capacity_is_not_checked() {
         let unknown = FreeResources { pods: 1, ..FreeResources::default() };
-        assert_eq!(lacking(&pod(&[(CPU, "5"), (MEMORY, "5Gi")]), &[], &unknown, &|_| false), []);
+        assert_eq!(insufficient_resources(&pod(&[(CPU, "5"), (MEMORY, "5Gi")]), &[], &unknown, &|_| false), []);
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
     fn missing_amount_is_what_must_be_freed() {
         let others = [pod(&[(CPU, "700m")])];
         let others: Vec<&Pod> = others.iter().collect();
-        let lacks = lacking(&pod(&[(CPU, "400m")]), &others, &room(), &|_| false);
+        let lacks = insufficient_resources(&pod(&[(CPU, "400m")]), &others, &room(), &|_| false);
         assert_eq!(lacks.iter().map(InsufficientResource::missing).collect::<Vec<_>>(), [100]);
         assert_eq!((takes(others[0], CPU), takes(others[0], PODS_RESOURCE), takes(others[0], MEMORY)), (700, 1, 0));
     }

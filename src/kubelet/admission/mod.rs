@@ -55,9 +55,9 @@ impl Admission {
     }
 
     /// Applies the labels, taints and extended resources of the Node object.
-    pub(crate) fn in_cluster(&mut self, mut terms: NodeFields) {
-        self.room.extended = std::mem::take(&mut terms.extended);
-        self.node.in_cluster(terms);
+    pub(crate) fn in_cluster(&mut self, mut fields: NodeFields) {
+        self.room.extended = std::mem::take(&mut fields.extended);
+        self.node.in_cluster(fields);
     }
 
     /// Admits the pod beside `others`, which are all pods that have not ended; returns the pods to preempt.
@@ -76,7 +76,7 @@ impl Admission {
         allocation?;
         self.node.check_os(pod)?;
         check_groups(pod, strict_groups)?;
-        let lacks = fit::lacking(pod, others, &self.room, is_device);
+        let lacks = fit::insufficient_resources(pod, others, &self.room, is_device);
         let victims = self.make_room(pod, others, &lacks)?;
         if app_armor::is_wanted(pod) {
             app_armor::check(pod, &host::app_armor())?;
@@ -93,7 +93,7 @@ impl Admission {
         others: &[&Pod],
         is_device: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<PodUid>, Rejection> {
-        let mut lacks = fit::lacking(wanted, others, &self.room, is_device);
+        let mut lacks = fit::insufficient_resources(wanted, others, &self.room, is_device);
         lacks.retain(|lack| lack.requested > fit::takes(allocated, &lack.resource));
         self.make_room(wanted, others, &lacks)
     }

@@ -44,26 +44,26 @@ impl CertificateStatuses {
         entries.into_iter().flatten()
     }
 
-    pub(super) fn entry(&self, which: CertificateKind) -> CertificateEntry {
-        self.cell(which).borrow().clone().unwrap_or_default()
+    pub(super) fn entry(&self, kind: CertificateKind) -> CertificateEntry {
+        self.cell(kind).borrow().clone().unwrap_or_default()
     }
 
     /// Keeps the failure count, which only `failed` changes.
-    pub(crate) fn note(&self, which: CertificateKind, entry: CertificateEntry) {
-        let mut cell = self.cell(which).borrow_mut();
+    pub(crate) fn note(&self, kind: CertificateKind, entry: CertificateEntry) {
+        let mut cell = self.cell(kind).borrow_mut();
         let failures = cell.as_ref().map_or(0, |before| before.failures);
         *cell = Some(CertificateEntry { failures, ..entry });
     }
 
-    pub(crate) fn failed(&self, which: CertificateKind, fault: String) {
-        let mut cell = self.cell(which).borrow_mut();
+    pub(crate) fn failed(&self, kind: CertificateKind, fault: String) {
+        let mut cell = self.cell(kind).borrow_mut();
         let entry = cell.get_or_insert_default();
         entry.fault = Some(fault);
         entry.failures = entry.failures.saturating_add(1);
     }
 
-    fn cell(&self, which: CertificateKind) -> &RefCell<Option<CertificateEntry>> {
-        match which {
+    fn cell(&self, kind: CertificateKind) -> &RefCell<Option<CertificateEntry>> {
+        match kind {
             CertificateKind::Client => &self.client,
             CertificateKind::Serving => &self.serving,
         }

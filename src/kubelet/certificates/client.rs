@@ -40,10 +40,10 @@ pub(crate) struct ClientCertificate {
 
 /// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ClientCertificate) {
-    let teller = CertificateEvents::new(CertificateKind::Client, Rc::clone(&settings.statuses), settings.inbox.clone());
+    let events = CertificateEvents::new(CertificateKind::Client, Rc::clone(&settings.statuses), settings.inbox.clone());
     let mut keeper = ClientCertificateManager {
         settings,
-        teller,
+        events,
         started: clock::uptime(),
         files: Vec::new(),
         mark: None,
@@ -58,7 +58,7 @@ pub(crate) async fn run(settings: ClientCertificate) {
 
 struct ClientCertificateManager {
     settings: ClientCertificate,
-    teller: CertificateEvents,
+    events: CertificateEvents,
     started: Duration,
     /// Files that the watch covers.
     files: Vec<PathBuf>,
@@ -110,7 +110,7 @@ impl ClientCertificateManager {
                         StoredPair::Certificate { leaf, .. } => Some(leaf),
                         StoredPair::None | StoredPair::Token => None,
                     };
-                    let pause = self.teller.failed(&fault, leaf, present);
+                    let pause = self.events.failed(&fault, leaf, present);
                     rt::either(rt::sleep(pause), rt::either(changed(&watch), clock_set())).await;
                 }
             }
@@ -126,7 +126,7 @@ impl ClientCertificateManager {
             }
             self.mark = Some(stored.mark.clone());
             self.is_stranger = false;
-            self.teller.failures = 0;
+            self.events.failures = 0;
         }
         stored
     }
@@ -211,7 +211,7 @@ impl ClientCertificateManager {
         let from_bootstrap = with == Credentials::Bootstrap;
         rt::blocking(move || places.store(&pair, from_bootstrap, present.now())).await?;
         let leaf = issued.pair.leaf;
-        self.teller.issued(&leaf);
+        self.events.issued(&leaf);
         self.issued = issued.is_fresh.then(|| (leaf, clock::uptime()));
         Ok(())
     }
@@ -225,6 +225,6 @@ impl ClientCertificateManager {
         if situation.is_stranger {
             entry.fault = Some("the API server rejects this certificate".to_owned());
         }
-        self.teller.note(entry);
+        self.events.note(entry);
     }
 }

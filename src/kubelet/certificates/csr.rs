@@ -108,12 +108,12 @@ impl CsrError {
     }
 
     /// Whether other credentials may succeed: the client is unknown, forbidden, or could not connect.
-    pub(super) fn is_about_who_asks(&self) -> bool {
+    pub(super) fn is_about_requester(&self) -> bool {
         matches!(self, Self::Api(_))
     }
 
     /// Whether a new request with the same key would get the same result.
-    pub(super) fn spends_the_key(&self) -> bool {
+    pub(super) fn wants_new_key(&self) -> bool {
         matches!(self, Self::Denied(_) | Self::OtherNames | Self::Old | Self::Pair(_) | Self::Key(_))
     }
 }

@@ -30,9 +30,9 @@ pub(super) async fn request_with_any(
         });
         match requested {
             Ok(issued) => return Ok((issued, number)),
-            Err(error) if error.is_about_who_asks() => refused = Some(error),
+            Err(error) if error.is_about_requester() => refused = Some(error),
             Err(error) => {
-                if error.spends_the_key() {
+                if error.wants_new_key() {
                     let store = store.clone();
                     rt::blocking(move || store.forget_key()).await.map_err(AttemptError::Store)?;
                 }

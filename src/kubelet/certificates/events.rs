@@ -15,7 +15,7 @@ use crate::types::api::{EventKind, Reason, Time};
 
 #[derive(Debug)]
 pub(super) struct CertificateEvents {
-    which: CertificateKind,
+    kind: CertificateKind,
     statuses: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
     /// Consecutive failures.
@@ -25,13 +25,13 @@ pub(super) struct CertificateEvents {
 }
 
 impl CertificateEvents {
-    pub(super) fn new(which: CertificateKind, statuses: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
-        Self { which, statuses, inbox, failures: 0, last_failure: String::new() }
+    pub(super) fn new(kind: CertificateKind, statuses: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
+        Self { kind, statuses, inbox, failures: 0, last_failure: String::new() }
     }
 
     pub(super) fn issued(&mut self, leaf: &Certificate) {
-        let (which, until) = (self.which.name(), date(leaf.not_after));
-        let message = format!("{which} certificate issued, good until {until}");
+        let (kind, until) = (self.kind.name(), date(leaf.not_after));
+        let message = format!("{kind} certificate issued, good until {until}");
         self.record_event(EventKind::Normal, Reason::CERTIFICATE_ISSUED, message);
         self.failures = 0;
         self.last_failure.clear();
@@ -40,7 +40,7 @@ impl CertificateEvents {
     /// Reports a failed attempt and returns the back-off.
     pub(super) fn failed(&mut self, fault: &AttemptError, leaf: Option<&Certificate>, present: KnownTime) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        let (which, why) = (self.which.name(), fault.to_string());
+        let (kind, why) = (self.kind.name(), fault.to_string());
         let message = match leaf {
             Some(leaf) => {
                 let (left, end) = (leaf.not_after.saturating_sub(present.now()), date(leaf.not_after));
@@ -49,35 +49,35 @@ impl CertificateEvents {
                     Some(soon) => ("current certificate valid until", soon),
                     None => ("current certificate valid until", ""),
                 };
-                format!("no new {which} certificate: {why} ({ends} {end}{soon})")
+                format!("no new {kind} certificate: {why} ({ends} {end}{soon})")
             }
-            None => format!("no {which} certificate: {why}"),
+            None => format!("no {kind} certificate: {why}"),
         };
         if self.last_failure != message {
             self.record_event(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
             self.last_failure = message;
         }
-        self.statuses.failed(self.which, why);
+        self.statuses.failed(self.kind, why);
         let random = u16::try_from(rt::random() >> 16).unwrap_or_default();
         wait(self.failures, fault.failure(), random)
     }
 
     /// Records the state and reports an expiry. The last attempt's failure is kept unless `entry` has another one.
     pub(super) fn note(&self, mut entry: CertificateEntry) {
-        let before = self.statuses.entry(self.which);
+        let before = self.statuses.entry(self.kind);
         if entry.fault.is_none() && self.failures > 0 {
             entry.fault.clone_from(&before.fault);
         }
         let has_expired = entry.standing == Some(RenewalState::Expired);
         if has_expired && before.standing != entry.standing {
-            let (which, end) = (self.which.name(), date(entry.not_after.unwrap_or_default()));
-            let message = format!("{which} certificate expired {end}");
+            let (kind, end) = (self.kind.name(), date(entry.not_after.unwrap_or_default()));
+            let message = format!("{kind} certificate expired {end}");
             self.record_event(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
         }
         if let Some(fault) = entry.fault.as_ref().filter(|fault| before.fault.as_ref() != Some(fault)) {
-            log!(warn, "certificate problem", which = self.which.name(), error = fault);
+            log!(warn, "certificate problem", which = self.kind.name(), error = fault);
         }
-        self.statuses.note(self.which, entry);
+        self.statuses.note(self.kind, entry);
     }
 
     fn record_event(&self, kind: EventKind, reason: Reason, message: String) {

@@ -104,7 +104,10 @@ impl ContainerManager {
     }
 
     /// Updates the CPU weight of the burstable cgroup for these pods; `None` if it is unchanged.
-    pub(crate) fn weigh<'a>(self: &Rc<Self>, pods: impl Iterator<Item = &'a Pod>) -> Option<rt::Task<()>> {
+    pub(crate) fn update_burstable_weight<'a>(
+        self: &Rc<Self>,
+        pods: impl Iterator<Item = &'a Pod>,
+    ) -> Option<rt::Task<()>> {
         let settings = self.settings.as_ref()?;
         let shares = burstable_shares(pods);
         if self.burstable.replace(shares) == shares {
@@ -135,7 +138,7 @@ impl ContainerManager {
     }
 
     /// The pods whose cgroup does not exist.
-    pub(crate) async fn without_group(&self, pods: Vec<Arc<Pod>>) -> Vec<PodUid> {
+    pub(crate) async fn pods_without_cgroup(&self, pods: Vec<Arc<Pod>>) -> Vec<PodUid> {
         let Some(settings) = &self.settings else { return Vec::new() };
         let (groups, driver, root) = (self.groups.clone(), self.driver.get(), settings.root.clone());
         rt::blocking(move || {
@@ -192,7 +195,7 @@ impl ContainerManager {
     }
 
     /// Removes orphaned pod cgroups: those of pods not in `known`.
-    pub(crate) async fn remove_strays(&self, known: &[PodUid]) {
+    pub(crate) async fn remove_orphaned(&self, known: &[PodUid]) {
         let Some(settings) = &self.settings else { return };
         let (groups, driver, root) = (self.groups.clone(), self.driver.get(), settings.root.clone());
         let mut strays = rt::blocking(move || pod_groups(&groups, driver, &root)).await;
@@ -355,8 +358,8 @@ mod tests {
         let manager = hierarchy.manager(settings());
         rt::block_on(async {
             let pods = [pod("1", "500m"), pod("2", "500m")];
-            manager.weigh(pods.iter()).expect("it has changed").await;
-            assert!(manager.weigh(pods.iter()).is_none());
+            manager.update_burstable_weight(pods.iter()).expect("it has changed").await;
+            assert!(manager.update_burstable_weight(pods.iter()).is_none());
         });
         assert_eq!(hierarchy.read("kubepods/burstable/cpu.weight"), "39");
     }
@@ -380,7 +383,7 @@ mod tests {
         rt::block_on(async {
             // A pod that arrives during the search.
             manager.made.borrow_mut().insert("4".into());
-            manager.remove_strays(&["1".into(), "2".into()]).await;
+            manager.remove_orphaned(&["1".into(), "2".into()]).await;
         });
         let left = pods.map(|pod| hierarchy.0.join("kubepods").join(pod).exists());
         assert_eq!(left, [true, true, false, true, false, true]);
@@ -408,6 +411,6 @@ mod tests {
             assert!(!manager.ensure_pod(&pod("1", "1")).await.unwrap());
             assert!(manager.remove_pod(&"1".into()).await.is_ok());
         });
-        assert!(manager.weigh([pod("1", "1")].iter()).is_none());
+        assert!(manager.update_burstable_weight([pod("1", "1")].iter()).is_none());
     }
 }

@@ -43,16 +43,16 @@ pub(crate) struct Reserved {
 
 impl Settings {
     /// `None` if pods have no cgroups.
-    pub(crate) fn new(config: &Config, facts: &NodeInfo) -> Option<Self> {
+    pub(crate) fn new(config: &Config, node_info: &NodeInfo) -> Option<Self> {
         let period = i64::try_from(config.cgroups.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
-        (facts.cgroup_v2 && config.cgroups.per_qos).then(|| Self {
+        (node_info.cgroup_v2 && config.cgroups.per_qos).then(|| Self {
             driver: config.cgroups.driver,
             root: config.cgroups.root.clone(),
             capacity: Amounts {
-                milli_cpu: i64::from(facts.cpus) * 1000,
-                memory: facts.memory_bytes,
-                pids: facts.pid_max,
-                huge_pages: facts.huge_pages.clone(),
+                milli_cpu: i64::from(node_info.cpus) * 1000,
+                memory: node_info.memory_bytes,
+                pids: node_info.pid_max,
+                huge_pages: node_info.huge_pages.clone(),
             },
             system: Reserved::new(&config.reserved.system, &config.reserved.system_cgroup),
             kube: Reserved::new(&config.reserved.kube, &config.reserved.kube_cgroup),

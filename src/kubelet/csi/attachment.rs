@@ -36,7 +36,7 @@ const ATTACHMENT_TIMEOUT: Duration = Duration::from_secs(123);
 
 impl Csi {
     /// Records the pod's volumes that are not attached yet.
-    pub(crate) fn awaits(self: &Rc<Self>, pod: &PodUid, volumes: Vec<UnattachedVolume>) {
+    pub(crate) fn wait_for_attachment(self: &Rc<Self>, pod: &PodUid, volumes: Vec<UnattachedVolume>) {
         let may_be_refused = volumes.iter().any(|volume| volume.may_be_refused);
         let mut waiting = self.waiting.borrow_mut();
         waiting.retain(|one| !one.task.is_finished() && (may_be_refused || one.pod != *pod));
@@ -60,7 +60,7 @@ impl Csi {
     }
 
     /// Forgets the pod with this directory, which has terminated.
-    pub(super) fn awaits_no_more(&self, pod: &Path) {
+    pub(super) fn end_attachment_wait(&self, pod: &Path) {
         self.waiting.borrow_mut().retain(|one| pod.file_name() != Some(OsStr::new(one.pod.as_str())));
     }
 
@@ -118,16 +118,16 @@ mod tests {
                 waiting.iter().map(|one| (one.pod.as_str().to_owned(), names(one))).collect::<Vec<_>>()
             };
             let (a, b) = (PodUid::from("a"), PodUid::from("b"));
-            csi.awaits(&a, vec![volume("v", false)]);
+            csi.wait_for_attachment(&a, vec![volume("v", false)]);
             assert_eq!(waiting(), []);
-            csi.awaits(&a, vec![volume("w", true), volume("v", false)]);
-            csi.awaits(&b, vec![volume("v", true)]);
-            csi.awaits(&a, vec![volume("w", true)]);
+            csi.wait_for_attachment(&a, vec![volume("w", true), volume("v", false)]);
+            csi.wait_for_attachment(&b, vec![volume("v", true)]);
+            csi.wait_for_attachment(&a, vec![volume("w", true)]);
             let one = |pod: &str, name: &str| (pod.to_owned(), vec![name.to_owned()]);
             assert_eq!(waiting(), [one("a", "w"), one("b", "v")]);
-            csi.awaits(&a, Vec::new());
+            csi.wait_for_attachment(&a, Vec::new());
             assert_eq!(waiting(), [one("b", "v")]);
-            csi.awaits_no_more(Path::new("/pods/b"));
+            csi.end_attachment_wait(Path::new("/pods/b"));
             assert_eq!(waiting(), []);
         });
     }

@@ -17,7 +17,7 @@ pub(super) struct Driver {
     socket: String,
     pub(super) node_id: String,
     /// 0: unknown.
-    pub(super) most_volumes: i64,
+    pub(super) max_volumes: i64,
     pub(super) topology: SortedMap<String, String>,
     capabilities: Vec<i32>,
 }
@@ -35,10 +35,10 @@ const CSI_CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Driver {
     #[cfg(test)]
-    pub(super) fn named(node_id: &str, topology: &[(&str, &str)], most_volumes: i64) -> Self {
+    pub(super) fn named(node_id: &str, topology: &[(&str, &str)], max_volumes: i64) -> Self {
         let topology = topology.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let (client, node_id) = (Client::new("/nowhere"), node_id.to_owned());
-        Self { client, socket: String::new(), node_id, most_volumes, topology, capabilities: Vec::new() }
+        Self { client, socket: String::new(), node_id, max_volumes, topology, capabilities: Vec::new() }
     }
 
     pub(super) fn can(&self, capability: i32) -> bool {
@@ -49,14 +49,14 @@ impl Driver {
     pub(super) async fn refreshed(&self) -> Result<Option<Self>, CsiError> {
         let info = node_info(&self.client).await?;
         let topology = info.accessible_topology.unwrap_or_default().segments;
-        if (&info.node_id, info.max_volumes_per_node, &topology) == (&self.node_id, self.most_volumes, &self.topology) {
+        if (&info.node_id, info.max_volumes_per_node, &topology) == (&self.node_id, self.max_volumes, &self.topology) {
             return Ok(None);
         }
         Ok(Some(Self {
             client: self.client.clone(),
             socket: self.socket.clone(),
             node_id: info.node_id,
-            most_volumes: info.max_volumes_per_node,
+            max_volumes: info.max_volumes_per_node,
             topology,
             capabilities: self.capabilities.clone(),
         }))
@@ -94,15 +94,15 @@ async fn call(
 
 impl Csi {
     /// The plugin watcher's handler for CSI drivers.
-    pub(crate) fn taker(self: &Rc<Self>) -> PluginHandler {
-        let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
+    pub(crate) fn plugin_handler(self: &Rc<Self>) -> PluginHandler {
+        let (registering, deregistering) = (Rc::clone(self), Rc::clone(self));
         PluginHandler {
             kind: "CSIPlugin",
-            takes: Box::new(move |plugin| {
-                let csi = Rc::clone(&takes);
+            register: Box::new(move |plugin| {
+                let csi = Rc::clone(&registering);
                 Box::pin(async move { Ok(csi.take(plugin).await?) })
             }),
-            leaves: Box::new(move |plugin| leaves.left(plugin)),
+            deregister: Box::new(move |plugin| deregistering.left(plugin)),
         }
     }
 
@@ -132,7 +132,7 @@ impl Csi {
             client,
             socket: endpoint,
             node_id: info.node_id,
-            most_volumes: info.max_volumes_per_node,
+            max_volumes: info.max_volumes_per_node,
             topology: info.accessible_topology.unwrap_or_default().segments,
             capabilities: can.capabilities.into_iter().filter_map(|one| Some(one.rpc?.kind)).collect(),
         };

@@ -50,12 +50,12 @@ const EXPANSION_WAIT: Duration = Duration::from_secs(3);
 
 impl Csi {
     /// Whether the driver has the capability to expand volumes.
-    pub(crate) fn grows(&self, driver: &str) -> bool {
+    pub(crate) fn can_expand(&self, driver: &str) -> bool {
         self.driver(driver).is_ok_and(|driver| driver.can(EXPAND_VOLUME))
     }
 
     /// Polls the claims of these volumes and no others, at a multiple of `sync_frequency`.
-    pub(crate) fn follow_growth(self: &Rc<Self>, wanted: Vec<CsiVolume>, sync_frequency: Duration) {
+    pub(crate) fn follow_expansion(self: &Rc<Self>, wanted: Vec<CsiVolume>, sync_frequency: Duration) {
         let period = sync_frequency.saturating_mul(EXPANSION_POLL_SYNCS);
         let mut before = self.growths.take();
         let wanted = wanted.into_iter().filter(|volume| self.can_grow(volume).is_some());
@@ -68,7 +68,7 @@ impl Csi {
     }
 
     /// Stops polling for the pod with this directory. Does not wait for a driver call in progress.
-    pub(super) fn grow_no_more(&self, pod: &Path) {
+    pub(super) fn end_expansion(&self, pod: &Path) {
         self.growths.borrow_mut().retain(|growth| !growth.volume.place.starts_with(pod));
         self.seen.borrow_mut().retain(|(place, _)| !place.starts_with(pod));
     }
@@ -118,7 +118,7 @@ impl Csi {
 
     /// Expands a volume before its first use: some drivers can only expand unused volumes. The caller must hold the
     /// volume's turn. A failure does not prevent the use of the volume.
-    pub(super) async fn grow_before_use(&self, volume: &CsiVolume) {
+    pub(super) async fn expand_before_use(&self, volume: &CsiVolume) {
         let Some(driver) = self.can_grow(volume) else { return };
         let seen = self.seen(volume);
         let due = self.due(volume, &seen, Request::at_once);

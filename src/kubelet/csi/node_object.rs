@@ -92,7 +92,7 @@ fn drivers_of(known: &[Value], drivers: &Drivers) -> Vec<Value> {
         let driver = driver.as_ref()?;
         let keys: Vec<&String> = driver.topology.keys().collect();
         let own = json!({"name": name, "nodeID": driver.node_id, "topologyKeys": keys});
-        let count = driver.most_volumes.min(i32::MAX.into());
+        let count = driver.max_volumes.min(i32::MAX.into());
         let limited =
             || json!({"name": name, "nodeID": driver.node_id, "topologyKeys": keys, "allocatable": {"count": count}});
         Some(if count > 0 { limited() } else { own })

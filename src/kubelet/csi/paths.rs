@@ -13,60 +13,60 @@ use crate::types::api::PodUid;
 pub(super) const DEVICES: &str = "volumeDevices";
 
 /// Whether it is a block volume.
-pub(super) fn is_device(place: &Path) -> bool {
-    place.ancestors().nth(2).and_then(Path::file_name) == Some(OsStr::new(DEVICES))
+pub(super) fn is_device(path: &Path) -> bool {
+    path.ancestors().nth(2).and_then(Path::file_name) == Some(OsStr::new(DEVICES))
 }
 
 /// The target path of NodePublishVolume.
-pub(crate) fn target(place: &Path) -> PathBuf {
-    match is_device(place) {
-        true => published(place).join(pod_of(place).file_name().unwrap_or_default()),
-        false => place.join("mount"),
+pub(crate) fn target(path: &Path) -> PathBuf {
+    match is_device(path) {
+        true => published(path).join(pod_of(path).file_name().unwrap_or_default()),
+        false => path.join("mount"),
     }
 }
 
 /// The directory with the volume's data file.
-pub(super) fn data(place: &Path) -> PathBuf {
-    match is_device(place) {
-        true => own(place).join("data"),
-        false => place.to_owned(),
+pub(super) fn data(path: &Path) -> PathBuf {
+    match is_device(path) {
+        true => own(path).join("data"),
+        false => path.to_owned(),
     }
 }
 
 /// The staging path of a block volume.
-pub(super) fn staged_device(place: &Path) -> PathBuf {
-    devices(place).join("staging").join(name(place))
+pub(super) fn staged_device(path: &Path) -> PathBuf {
+    devices(path).join("staging").join(name(path))
 }
 
 /// The parent of the publish paths of a block volume, one per pod.
-pub(super) fn published(place: &Path) -> PathBuf {
-    devices(place).join("publish").join(name(place))
+pub(super) fn published(path: &Path) -> PathBuf {
+    devices(path).join("publish").join(name(path))
 }
 
 /// The directory of everything about a block volume.
-pub(super) fn own(place: &Path) -> PathBuf {
-    devices(place).join(name(place))
+pub(super) fn own(path: &Path) -> PathBuf {
+    devices(path).join(name(path))
 }
 
 /// The directory of all pods.
-pub(super) fn pods(place: &Path) -> &Path {
-    place.ancestors().nth(4).unwrap_or(place)
+pub(super) fn pods(path: &Path) -> &Path {
+    path.ancestors().nth(4).unwrap_or(path)
 }
 
-pub(super) fn pod_uid(place: &Path) -> PodUid {
-    pod_of(place).file_name().unwrap_or_default().to_string_lossy().as_ref().into()
+pub(super) fn pod_uid(path: &Path) -> PodUid {
+    pod_of(path).file_name().unwrap_or_default().to_string_lossy().as_ref().into()
 }
 
-fn pod_of(place: &Path) -> &Path {
-    place.ancestors().nth(3).unwrap_or(place)
+fn pod_of(path: &Path) -> &Path {
+    path.ancestors().nth(3).unwrap_or(path)
 }
 
-fn devices(place: &Path) -> PathBuf {
-    pods(place).with_file_name("plugins").join("kubernetes.io/csi").join(DEVICES)
+fn devices(path: &Path) -> PathBuf {
+    pods(path).with_file_name("plugins").join("kubernetes.io/csi").join(DEVICES)
 }
 
-fn name(place: &Path) -> &OsStr {
-    place.file_name().unwrap_or_default()
+fn name(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -16,14 +16,14 @@ impl Csi {
         &self,
         driver: &str,
         handle: &str,
-        place: &Path,
+        path: &Path,
     ) -> Result<Option<(FileSystem, DiskUsage)>, CsiError> {
         let driver = self.driver(driver)?;
         if !driver.can(GET_VOLUME_STATS) {
             return Ok(None);
         }
         let request =
-            NodeGetVolumeStatsRequest { volume_id: handle.to_owned(), volume_path: place.display().to_string() };
+            NodeGetVolumeStatsRequest { volume_id: handle.to_owned(), volume_path: path.display().to_string() };
         let mut answer = NodeGetVolumeStatsResponse::default();
         driver.call(method!("NodeGetVolumeStats"), encode(&request), &mut answer).await?;
         if answer.usage.is_empty() {

@@ -94,8 +94,8 @@ pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The volume at this path; `None` if its data file is missing or corrupt.
-pub(super) fn of_place(place: &Path) -> io::Result<Option<VolData>> {
-    read(&paths::data(place))
+pub(super) fn of_place(path: &Path) -> io::Result<Option<VolData>> {
+    read(&paths::data(path))
 }
 
 /// Whether another path than `own` has the same volume.

@@ -165,7 +165,7 @@ impl Csi {
         let made = self.make(&driver, method!("NodePublishVolume"), request, &target);
         until(made, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
         let grown = async {
-            self.grow_before_use(volume).await;
+            self.expand_before_use(volume).await;
             Ok(())
         };
         until(grown, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
@@ -174,7 +174,7 @@ impl Csi {
 
     /// Repeats NodePublishVolume for a published volume, because its volume context may have changed. The volume stays
     /// published even if this fails.
-    pub(crate) async fn publish_anew(&self, volume: &CsiVolume) -> Result<(), CsiError> {
+    pub(crate) async fn republish(&self, volume: &CsiVolume) -> Result<(), CsiError> {
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
         if !is_published(volume).await? {
@@ -205,15 +205,15 @@ impl Csi {
     }
 
     /// Records that the volume's group has been set.
-    pub(crate) fn given_to_group(&self, target: &Path) {
+    pub(crate) fn record_group(&self, target: &Path) {
         self.owned.borrow_mut().insert(target.to_owned());
     }
 
     /// Unpublishes the volumes of the pod with this directory, and unstages those that no other pod uses. The files
     /// that are needed for this are removed last, so that it can be repeated after an interruption.
     pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), UnmountFailure> {
-        self.awaits_no_more(pod);
-        self.grow_no_more(pod);
+        self.end_attachment_wait(pod);
+        self.end_expansion(pod);
         let directory = pod.to_owned();
         let found = rt::blocking(move || {
             let volumes = vol_data::volumes_of(&directory).map_err(CsiError::io("look for volumes in", &directory))?;
@@ -282,8 +282,8 @@ impl Csi {
         Ok(())
     }
 
-    fn is_done(&self, place: &PathBuf, is_mounted: bool) -> bool {
-        is_mounted && !self.doubtful.borrow().contains(place)
+    fn is_done(&self, path: &PathBuf, is_mounted: bool) -> bool {
+        is_mounted && !self.doubtful.borrow().contains(path)
     }
 
     /// The staging path, if the driver stages volumes.
@@ -370,37 +370,37 @@ fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Valu
     }
 }
 
-/// Makes `place` a symlink to `target`, replacing anything there.
-fn link(target: &Path, place: &Path) -> io::Result<()> {
-    if fs::read_link(place).is_ok_and(|found| found == target) {
+/// Makes `path` a symlink to `target`, replacing anything there.
+fn link(target: &Path, path: &Path) -> io::Result<()> {
+    if fs::read_link(path).is_ok_and(|found| found == target) {
         return Ok(());
     }
-    remove_tree(place)?;
-    symlink(target, place)
+    remove_tree(path)?;
+    symlink(target, path)
 }
 
 /// Whether an unpublished volume may be staged and no other pod of the node uses it.
-fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, CsiError> {
-    if paths::is_device(place) {
-        let target = paths::target(place);
+fn is_left_alone(path: &Path, data: &VolData, staged: &Path) -> Result<bool, CsiError> {
+    if paths::is_device(path) {
+        let target = paths::target(path);
         remove_tree(&target).map_err(CsiError::io(REMOVE, &target))?;
     } else {
         // Mounts that the driver has left behind.
-        unmount_below(place).map_err(CsiError::io(UNMOUNT, place))?;
+        unmount_below(path).map_err(CsiError::io(UNMOUNT, path))?;
         if data.is_ephemeral || staged.parent().is_none_or(|beside| !beside.exists()) {
             return Ok(false);
         }
     }
-    let is_used = vol_data::is_used_elsewhere(place, data);
-    is_used.map(|is_used| !is_used).map_err(CsiError::io(FIND_USERS, paths::pods(place)))
+    let is_used = vol_data::is_used_elsewhere(path, data);
+    is_used.map(|is_used| !is_used).map_err(CsiError::io(FIND_USERS, paths::pods(path)))
 }
 
 /// Removes a block volume's directory if its data file was never completed: then no driver was called.
-fn remove_unwritten(place: &Path) -> Result<(), CsiError> {
-    if !paths::is_device(place) || vol_data::is_at(&paths::data(place)) {
+fn remove_unwritten(path: &Path) -> Result<(), CsiError> {
+    if !paths::is_device(path) || vol_data::is_at(&paths::data(path)) {
         return Ok(());
     }
-    let own = paths::own(place);
+    let own = paths::own(path);
     remove_tree(&own).map_err(CsiError::io(REMOVE, &own))
 }
 
@@ -427,8 +427,8 @@ pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, CsiError> {
 }
 
 /// [`mounted_at`], off the event loop.
-async fn is_mounted(place: PathBuf) -> Result<bool, CsiError> {
-    rt::blocking(move || mounted_at(&place).map_err(CsiError::io("look for a mount at", &place))).await
+async fn is_mounted(path: PathBuf) -> Result<bool, CsiError> {
+    rt::blocking(move || mounted_at(&path).map_err(CsiError::io("look for a mount at", &path))).await
 }
 
 const GLOBAL_MOUNT_DIRECTORY: &str = "globalmount";

@@ -31,10 +31,10 @@ impl Devices {
         }
         self.reserve(pod, runs).map_err(DeviceError::Lacks)?;
         let uid = &pod.metadata.uid;
-        let unanswered = self.allocations.borrow().unanswered(uid);
+        let unanswered = self.allocations.borrow().unallocated(uid);
         for allocation in unanswered {
             let (allocation, response) = self.call_plugin(allocation).await?;
-            if !self.allocations.borrow_mut().answered(&allocation, response) {
+            if !self.allocations.borrow_mut().set_response(&allocation, response) {
                 return Err(DeviceError::TakenBack { resource: allocation.resource });
             }
         }

@@ -276,13 +276,13 @@ impl DeviceAllocations {
     pub(super) fn reserve(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), InsufficientDevices> {
         let chosen = self.choose(pod, runs);
         if chosen.is_err() {
-            self.give_up(&pod.metadata.uid);
+            self.release(&pod.metadata.uid);
         }
         chosen
     }
 
     /// Releases devices that were chosen for the pod but not allocated.
-    pub(super) fn give_up(&mut self, pod: &PodUid) {
+    pub(super) fn release(&mut self, pod: &PodUid) {
         self.entries.retain(|allocation| allocation.pod != *pod || allocation.response.is_some());
     }
 
@@ -365,7 +365,7 @@ impl DeviceAllocations {
     }
 
     /// The pod's chosen devices for which Allocate was not called.
-    pub(super) fn unanswered(&self, pod: &PodUid) -> Vec<DeviceAllocation> {
+    pub(super) fn unallocated(&self, pod: &PodUid) -> Vec<DeviceAllocation> {
         self.entries
             .iter()
             .filter(|allocation| allocation.pod == *pod && allocation.response.is_none())
@@ -374,7 +374,7 @@ impl DeviceAllocations {
     }
 
     /// Records the Allocate response. False if the devices were released meanwhile.
-    pub(super) fn answered(&mut self, allocation: &DeviceAllocation, response: ContainerAllocateResponse) -> bool {
+    pub(super) fn set_response(&mut self, allocation: &DeviceAllocation, response: ContainerAllocateResponse) -> bool {
         let DeviceAllocation { pod, container, resource, .. } = allocation;
         let place = self.entries.of_mut(pod, container, resource).filter(|one| one.ids == allocation.ids);
         place.map(|place| place.response = Some(response)).is_some()

@@ -229,7 +229,7 @@ fn plugin_preference_applies_as_far_as_available() {
     allocations.set_devices(CAM, registration, ["a", "b", "c", "d"].map(device).to_vec());
     allocations.reserve(&pod("1", 1), |_| false).unwrap();
     allocations.reserve(&pod("2", 2), |_| false).unwrap();
-    let given = allocations.unanswered(&"2".into()).remove(0);
+    let given = allocations.unallocated(&"2".into()).remove(0);
     let all = ["b", "c", "d"].map(str::to_owned).to_vec();
     assert_eq!(allocations.choice(&given), Some((all, Vec::new())));
     // Another pod's device, an unknown one, and a duplicate.
@@ -237,7 +237,7 @@ fn plugin_preference_applies_as_far_as_available() {
     assert_eq!(of(&allocations, &pod("2", 2), "main"), ["b", "d"]);
     allocations.reserve(&pod("3", 1), |_| false).unwrap();
     assert_eq!(of(&allocations, &pod("3", 1), "main"), ["c"]);
-    let given = allocations.unanswered(&"3".into()).remove(0);
+    let given = allocations.unallocated(&"3".into()).remove(0);
     assert_eq!(allocations.choice(&given), None, "there is nothing to choose from");
 }
 
@@ -463,7 +463,7 @@ fn plugin_chooses_among_preferred_devices_or_adds_others() {
             pod.spec.init_containers = vec![container("init", u32::try_from(reused.len()).unwrap())];
         }
         allocations.reserve(&pod, |_| false).unwrap();
-        let given = allocations.unanswered(&"p".into()).remove(0);
+        let given = allocations.unallocated(&"p".into()).remove(0);
         allocations.choice(&given).map(|(all, kept)| (all.join(" "), kept.join(" ")))
     };
     let all = "d0 d1 d2 d3 d4 d5 d6 d7";
@@ -483,7 +483,7 @@ fn plugin_chooses_among_preferred_devices_or_adds_others() {
         let mut allocations = near_nodes(&devices, preferring.clone());
         allocations.prefer_nodes(&"p".into(), "main", nodes("0"));
         allocations.reserve(&pod("p", 5), |_| false).unwrap();
-        let given = allocations.unanswered(&"p".into()).remove(0);
+        let given = allocations.unallocated(&"p".into()).remove(0);
         allocations.prefer(&given, &preferred.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
         of(&allocations, &pod("p", 5), "main").join(" ")
     };

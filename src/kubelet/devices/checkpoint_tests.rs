@@ -35,9 +35,11 @@ fn allocations() -> DeviceAllocations {
     container.resources.limits.insert("a.com/b", "1".parse().unwrap());
     pod.spec.containers = vec![container];
     allocations.reserve(&pod, |_| false).unwrap();
-    let given = allocations.unanswered(&pod.metadata.uid).remove(0);
+    let given = allocations.unallocated(&pod.metadata.uid).remove(0);
     let envs = [("A".to_owned(), "b".to_owned())].into_iter().collect();
-    assert!(allocations.answered(&given, ContainerAllocateResponse { envs, ..ContainerAllocateResponse::default() }));
+    assert!(
+        allocations.set_response(&given, ContainerAllocateResponse { envs, ..ContainerAllocateResponse::default() })
+    );
     allocations
 }
 

@@ -256,8 +256,8 @@ impl Devices {
     }
 
     /// Releases the chosen devices of a pod that will not start.
-    pub(crate) fn give_up(&self, pod: &PodUid) {
-        self.allocations.borrow_mut().give_up(pod);
+    pub(crate) fn release(&self, pod: &PodUid) {
+        self.allocations.borrow_mut().release(pod);
     }
 
     /// Releases the devices of pods that are gone.

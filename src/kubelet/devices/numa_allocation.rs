@@ -51,7 +51,7 @@ impl Provider for DeviceSelection<'_> {
             Ok(()) => {}
             Err(InsufficientDevices(why)) if !self.may_wait => return Err(unexpected(&why)),
             Err(_) => {
-                allocations.give_up(uid);
+                allocations.release(uid);
                 self.waits = true;
             }
         }

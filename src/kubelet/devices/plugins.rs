@@ -141,19 +141,19 @@ impl Devices {
     }
 
     /// The plugin watcher's handler for device plugins.
-    pub(crate) fn taker(self: &Rc<Self>) -> PluginHandler {
-        let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
+    pub(crate) fn plugin_handler(self: &Rc<Self>) -> PluginHandler {
+        let (registering, deregistering) = (Rc::clone(self), Rc::clone(self));
         PluginHandler {
             kind: "DevicePlugin",
-            takes: Box::new(move |plugin| {
-                let devices = Rc::clone(&takes);
+            register: Box::new(move |plugin| {
+                let devices = Rc::clone(&registering);
                 Box::pin(async move {
                     check(&plugin).map_err(DeviceError::during("plugin validation failed with err"))?;
                     let connected = devices.connect(&plugin.name, Path::new(&plugin.endpoint)).await;
                     Ok(connected.map_err(DeviceError::during("plugin registration failed with err"))?)
                 })
             }),
-            leaves: Box::new(move |plugin| leaves.disconnect(&plugin.name, &plugin.endpoint)),
+            deregister: Box::new(move |plugin| deregistering.disconnect(&plugin.name, &plugin.endpoint)),
         }
     }
 

@@ -25,15 +25,15 @@ pub(super) struct RegisteredPlugin {
 
 impl DraManager {
     /// The plugin watcher's handler for DRA drivers.
-    pub(crate) fn taker(self: &Rc<Self>) -> PluginHandler {
-        let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
+    pub(crate) fn plugin_handler(self: &Rc<Self>) -> PluginHandler {
+        let (registering, deregistering) = (Rc::clone(self), Rc::clone(self));
         PluginHandler {
             kind: "DRAPlugin",
-            takes: Box::new(move |plugin| {
-                let manager = Rc::clone(&takes);
+            register: Box::new(move |plugin| {
+                let manager = Rc::clone(&registering);
                 Box::pin(async move { Ok(manager.register(plugin).await?) })
             }),
-            leaves: Box::new(move |plugin| leaves.deregister(plugin)),
+            deregister: Box::new(move |plugin| deregistering.deregister(plugin)),
         }
     }
 

@@ -50,7 +50,7 @@ use crate::platform::config::Amount;
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::host::{clock, file, program};
-use crate::platform::net::{AnyCertificate, Connect, ProxySettings, believing, tls_config, with_system};
+use crate::platform::net::{AnyCertificate, Connect, ProxySettings, tls_config, trusting, with_system};
 use crate::platform::registry::{Login, Mirror, Registry, mirrors};
 use crate::platform::rt;
 use crate::protocol::pem;
@@ -402,7 +402,7 @@ fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, FetchError> 
         // The registry itself uses plain HTTP, so certificates of redirects are not verified; the digests protect the
         // content.
         all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Ok(Arc::new(AnyCertificate)),
-        all => believing(&all).map_err(|error| unusable(format!("for {}", mirror.base), error)),
+        all => trusting(&all).map_err(|error| unusable(format!("for {}", mirror.base), error)),
     }
 }
 

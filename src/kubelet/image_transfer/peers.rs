@@ -272,9 +272,9 @@ impl Peer {
         }
     }
 
-    fn read(&mut self, mut answer: ContentResponse, copying: &mut Copying<'_>) -> Result<Outcome, FetchError> {
+    fn read(&mut self, mut response: ContentResponse, copying: &mut Copying<'_>) -> Result<Outcome, FetchError> {
         let size = copying.blob.size;
-        if answer.total.is_some_and(|total| total != size) || answer.from != copying.part.length() {
+        if response.total.is_some_and(|total| total != size) || response.from != copying.part.length() {
             return Ok(Outcome::Wrong);
         }
         let begun = rt::now();
@@ -283,9 +283,9 @@ impl Peer {
             if copying.cancelled.load(Ordering::Relaxed) {
                 return Err(FetchError::Cancelled);
             }
-            let came = copying.part.length() - answer.from;
+            let came = copying.part.length() - response.from;
             self.deadline.set(begun + PEER_SPEED_GRACE + Duration::from_secs(came / MIN_PEER_BYTES_PER_SECOND));
-            let count = answer.read(&mut buffer)?;
+            let count = response.read(&mut buffer)?;
             if count == 0 {
                 break;
             }

@@ -76,9 +76,9 @@ impl BudgetDay {
     }
 }
 
-/// The number of bytes to record before `used` bytes of `most` are used, so that a power cut forgets none.
-pub(crate) fn reserve(used: u64, most: u64) -> u64 {
-    used.saturating_add(most / PULL_BUDGET_PARTS).min(most).max(used)
+/// The number of bytes to record before `used` bytes of `limit` are used, so that a power cut forgets none.
+pub(crate) fn reserve(used: u64, limit: u64) -> u64 {
+    used.saturating_add(limit / PULL_BUDGET_PARTS).min(limit).max(used)
 }
 
 /// Why no pull may begin or go on at this Unix time. `own` is `images.bytesPerDay`, `cluster` is `sync.bytesPerDay`.

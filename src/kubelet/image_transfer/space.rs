@@ -82,18 +82,18 @@ impl Space {
     }
 }
 
-/// The idle images to remove, oldest first, so that all have at most `most` bytes; `None` if that is not enough.
-fn surplus<'a>(images: &'a [FetchedImage], busy: &[String], most: u64) -> Option<Vec<&'a FetchedImage>> {
+/// The idle images to remove, oldest first, so that all have at most `limit` bytes; `None` if that is not enough.
+fn surplus<'a>(images: &'a [FetchedImage], busy: &[String], limit: u64) -> Option<Vec<&'a FetchedImage>> {
     let mut bytes = images.iter().fold(0_u64, |sum, image| sum.saturating_add(image.bytes));
     let mut removed = Vec::new();
     for image in images.iter().filter(|image| !busy.contains(&image.key)) {
-        if bytes <= most {
+        if bytes <= limit {
             break;
         }
         bytes = bytes.saturating_sub(image.bytes);
         removed.push(image);
     }
-    (bytes <= most).then_some(removed)
+    (bytes <= limit).then_some(removed)
 }
 
 /// Makes the fetcher's directory, for root only: private images are in it.

@@ -110,11 +110,11 @@ impl Meter {
         own.min(self.cluster_left.load(Ordering::Relaxed))
     }
 
-    /// Takes up to `most` bytes before they are read; 0 if none are left.
-    pub(super) fn take(&self, most: u64, is_urgent: bool) -> io::Result<u64> {
+    /// Takes up to `limit` bytes before they are read; 0 if none are left.
+    pub(super) fn take(&self, limit: u64, is_urgent: bool) -> io::Result<u64> {
         let mut taken = match self.per_second.filter(|_| !is_urgent) {
-            Some(rate) => most.min((rate / READS).max(LEAST_READ)),
-            None => most,
+            Some(rate) => limit.min((rate / READS).max(LEAST_READ)),
+            None => limit,
         };
         if !is_urgent {
             let left = self

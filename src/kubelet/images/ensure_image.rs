@@ -85,88 +85,88 @@ impl<'a> PullInputs<'a> {
 }
 
 impl<S: Service> Images<S> {
-    pub(super) async fn ensure_present(&self, order: &PullInputs<'_>) -> Result<PresentImage, Waiting> {
-        let image = order.image();
-        if pull_policy::checks_presence_first(order.policy) {
-            let mut present = self.present(order).await?;
+    pub(super) async fn ensure_present(&self, inputs: &PullInputs<'_>) -> Result<PresentImage, Waiting> {
+        let image = inputs.image();
+        if pull_policy::checks_presence_first(inputs.policy) {
+            let mut present = self.present(inputs).await?;
             if present.is_none() && self.archives.may_import_missing().await {
-                present = self.present(order).await?;
+                present = self.present(inputs).await?;
             }
             if let Some(present) = present {
-                self.record_present_image(order);
+                self.record_present_image(inputs);
                 return Ok(present);
             }
-            if !pull_policy::pulls(order.policy) {
+            if !pull_policy::pulls(inputs.policy) {
                 let what = format!("Container image {image:?} is not present with pull policy of Never");
-                self.record_pull_event(order, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, what.clone());
+                self.record_pull_event(inputs, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, what.clone());
                 return Err(Waiting::new(Reason::ERR_IMAGE_NEVER_PULL, what));
             }
         }
-        if self.early.borrow_mut().take(&order.pod.metadata.uid, order.wanted, rt::now()) {
-            if let Some(present) = self.present(order).await? {
-                self.record_present_image(order);
+        if self.early.borrow_mut().take(&inputs.pod.metadata.uid, inputs.wanted, rt::now()) {
+            if let Some(present) = self.present(inputs).await? {
+                self.record_present_image(inputs);
                 return Ok(present);
             }
         }
-        if let Some(present) = self.present_during_outage(order).await? {
+        if let Some(present) = self.present_during_outage(inputs).await? {
             return Ok(present);
         }
         let failure = {
             let backoff = self.backoff.borrow();
-            let failure = backoff.last(&order.pod.metadata.uid, image, rt::now());
-            failure.filter(|failure| failure.secrets == order.secrets.mark()).map(|failure| failure.text.clone())
+            let failure = backoff.last(&inputs.pod.metadata.uid, image, rt::now());
+            failure.filter(|failure| failure.secrets == inputs.secrets.mark()).map(|failure| failure.text.clone())
         };
         if let Some(failure) = failure {
             let what = format!("Back-off pulling image {image:?}");
-            self.record_pull_event(order, EventKind::Normal, Reason::BACK_OFF, what.clone());
+            self.record_pull_event(inputs, EventKind::Normal, Reason::BACK_OFF, what.clone());
             return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}")));
         }
-        self.may_pull(order)?;
-        match self.pull(order).await {
-            Err(failed) => self.present_instead(order, failed).await,
+        self.may_pull(inputs)?;
+        match self.pull(inputs).await {
+            Err(failed) => self.present_instead(inputs, failed).await,
             Ok(pulled) => Ok(pulled),
         }
     }
 
     /// The waiting reason while windows and budgets allow no pull.
-    pub(super) fn may_pull(&self, order: &PullInputs<'_>) -> Result<(), Waiting> {
-        let hold = if order.is_urgent() { None } else { self.budget.hold() };
-        hold.map_or(Ok(()), |hold| Err(self.held(order, &hold)))
+    pub(super) fn may_pull(&self, inputs: &PullInputs<'_>) -> Result<(), Waiting> {
+        let hold = if inputs.is_urgent() { None } else { self.budget.hold() };
+        hold.map_or(Ok(()), |hold| Err(self.held(inputs, &hold)))
     }
 
     /// The pull goes on when there is room again. The clock may be set until then, so the wait is bounded.
-    pub(super) fn held(&self, order: &PullInputs<'_>, hold: &Hold) -> Waiting {
-        let what = format!("Pull of image {:?} waits: {}", order.image(), hold.why);
-        self.record_pull_event(order, EventKind::Normal, Reason::IMAGE_PULL_WAITING, what.clone());
+    pub(super) fn held(&self, inputs: &PullInputs<'_>, hold: &Hold) -> Waiting {
+        let what = format!("Pull of image {:?} waits: {}", inputs.image(), hold.why);
+        self.record_pull_event(inputs, EventKind::Normal, Reason::IMAGE_PULL_WAITING, what.clone());
         let until = Some(rt::now() + hold.wait.clamp(SHORTEST_HOLD, LONGEST_HOLD));
         Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, what) }
     }
 
     /// The present image, while its registry is known to be unreachable, so that no pod waits for a timeout again.
-    pub(super) async fn present_during_outage(&self, order: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
+    pub(super) async fn present_during_outage(&self, inputs: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
         if self.strict
-            || !pull_policy::present_will_do(order.policy)
-            || !self.outages.borrow().lasts(order.registry(), rt::now())
+            || !pull_policy::may_use_present(inputs.policy)
+            || !self.outages.borrow().lasts(inputs.registry(), rt::now())
         {
             return Ok(None);
         }
-        let present = self.present(order).await?;
+        let present = self.present(inputs).await?;
         if present.is_some() {
-            self.record_outage_fallback(order);
+            self.record_outage_fallback(inputs);
         }
         Ok(present)
     }
 
     /// The present image, after a pull that failed to reach the registry.
-    async fn present_instead(&self, order: &PullInputs<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
+    async fn present_instead(&self, inputs: &PullInputs<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
         let FailedPull { waiting, is_unreachable } = failed;
-        let will_do = !self.strict && pull_policy::present_will_do(order.policy);
+        let will_do = !self.strict && pull_policy::may_use_present(inputs.policy);
         if !will_do || !is_unreachable {
             return Err(waiting);
         }
-        match self.present(order).await? {
+        match self.present(inputs).await? {
             Some(present) => {
-                self.record_outage_fallback(order);
+                self.record_outage_fallback(inputs);
                 Ok(present)
             }
             None => Err(waiting),
@@ -174,39 +174,39 @@ impl<S: Service> Images<S> {
     }
 
     /// The present image, if the pod may use it without asking the registry.
-    pub(super) async fn present(&self, order: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
-        let Some(present) = self.image_status(order, &order.spec).await? else { return Ok(None) };
-        Ok(self.may_use(order, &present).await.then_some(present))
+    pub(super) async fn present(&self, inputs: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
+        let Some(present) = self.image_status(inputs, &inputs.spec).await? else { return Ok(None) };
+        Ok(self.may_use(inputs, &present).await.then_some(present))
     }
 
-    async fn may_use(&self, order: &PullInputs<'_>, present: &PresentImage) -> bool {
+    async fn may_use(&self, inputs: &PullInputs<'_>, present: &PresentImage) -> bool {
         if self.verification == CredentialsVerification::Never {
             return true;
         }
         let image_ref = &present.image_ref;
-        let known = self.records.known(image_ref, order.image()).await;
+        let known = self.records.known(image_ref, inputs.image()).await;
         let pulled = match &known.record {
             Some(record) => PullOrigin::Recorded(record),
             None if known.intended => PullOrigin::Intended,
             None => PullOrigin::Preloaded,
         };
-        let secrets = order.secrets.find(&order.repository);
+        let secrets = inputs.secrets.find(&inputs.repository);
         let is_named = present
             .names
             .iter()
-            .any(|name| image_name::repository(name).is_ok_and(|repository| repository == order.repository));
+            .any(|name| image_name::repository(name).is_ok_and(|repository| repository == inputs.repository));
         let account = match &known.record {
-            Some(record) if has_accounts(record, &order.repository) => {
-                self.credentials.service_account(&order.repository, order.pod).await
+            Some(record) if has_accounts(record, &inputs.repository) => {
+                self.credentials.service_account(&inputs.repository, inputs.pod).await
             }
             _ => None,
         };
-        let check = verdict(&self.verification, &order.repository, is_named, pulled, &secrets, account.as_ref());
+        let check = verdict(&self.verification, &inputs.repository, is_named, pulled, &secrets, account.as_ref());
         metrics::count(Count::MustPullChecks, &[check.result()]);
         match check {
             CredentialCheck::Allowed | CredentialCheck::Recorded => true,
             CredentialCheck::RecordedFor(credential) => {
-                self.record(order, image_ref, known.record.as_ref(), Some(credential)).await;
+                self.record(inputs, image_ref, known.record.as_ref(), Some(credential)).await;
                 true
             }
             CredentialCheck::Ask => false,
@@ -216,51 +216,51 @@ impl<S: Service> Images<S> {
     /// Records the credentials that pulled the image.
     pub(super) async fn record(
         &self,
-        order: &PullInputs<'_>,
+        inputs: &PullInputs<'_>,
         image_ref: &str,
         known: Option<&Value>,
         credential: Option<&Credential>,
     ) {
         let now = clock::now().to_string();
-        let Some(record) = recorded(known, image_ref, &order.repository, credential, &now) else { return };
+        let Some(record) = recorded(known, image_ref, &inputs.repository, credential, &now) else { return };
         if let Err(error) = self.records.write(image_ref, &record).await {
-            log!(warn, "failed to record image pull", image = order.image(), error = error);
+            log!(warn, "failed to record image pull", image = inputs.image(), error = error);
         }
     }
 
     /// The runtime's image with this name or id.
     pub(super) async fn image_status(
         &self,
-        order: &PullInputs<'_>,
+        inputs: &PullInputs<'_>,
         spec: &ImageSpec,
     ) -> Result<Option<PresentImage>, Waiting> {
         match self.service.status(spec).await {
             Ok(found) => Ok(found.map(PresentImage::from)),
-            Err(error) => Err(self.inspect_error(order, &ErrorChain(&error).to_string())),
+            Err(error) => Err(self.inspect_error(inputs, &ErrorChain(&error).to_string())),
         }
     }
 
-    pub(super) fn inspect_error(&self, order: &PullInputs<'_>, error: &str) -> Waiting {
-        let what = format!("Failed to inspect image {:?}: {error}", order.image());
-        self.record_pull_event(order, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
+    pub(super) fn inspect_error(&self, inputs: &PullInputs<'_>, error: &str) -> Waiting {
+        let what = format!("Failed to inspect image {:?}: {error}", inputs.image());
+        self.record_pull_event(inputs, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
         Waiting::new(Reason::IMAGE_INSPECT_ERROR, what)
     }
 
-    pub(super) fn record_present_image(&self, order: &PullInputs<'_>) {
-        let image = order.image();
+    pub(super) fn record_present_image(&self, inputs: &PullInputs<'_>) {
+        let image = inputs.image();
         let what = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-        self.record_pull_event(order, EventKind::Normal, Reason::PULLED, what);
+        self.record_pull_event(inputs, EventKind::Normal, Reason::PULLED, what);
     }
 
-    fn record_outage_fallback(&self, order: &PullInputs<'_>) {
-        let (image, registry) = (order.image(), order.registry());
+    fn record_outage_fallback(&self, inputs: &PullInputs<'_>) {
+        let (image, registry) = (inputs.image(), inputs.registry());
         let what = format!(
             "Registry {registry} cannot be reached: container image {image:?} is used as it is present on machine"
         );
-        self.record_pull_event(order, EventKind::Warning, Reason::PULLED, what);
+        self.record_pull_event(inputs, EventKind::Warning, Reason::PULLED, what);
     }
 
-    pub(super) fn record_pull_event(&self, order: &PullInputs<'_>, kind: EventKind, reason: Reason, message: String) {
-        self.record_event(order.pod, order.wanted, kind, reason, message);
+    pub(super) fn record_pull_event(&self, inputs: &PullInputs<'_>, kind: EventKind, reason: Reason, message: String) {
+        self.record_event(inputs.pod, inputs.wanted, kind, reason, message);
     }
 }

@@ -27,20 +27,20 @@ enum PullTurn<'a> {
 
 impl<S: Service> Images<S> {
     /// Waits for a turn and pulls. A failure is recorded for the back-off.
-    pub(super) async fn pull(&self, order: &PullInputs<'_>) -> Result<PresentImage, FailedPull> {
-        let image = order.image();
+    pub(super) async fn pull(&self, inputs: &PullInputs<'_>) -> Result<PresentImage, FailedPull> {
+        let image = inputs.image();
         let requested = rt::now();
-        self.record_pull_event(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
-        let under_way = self.under_way.add(image, &order.pod.full_name(), requested);
-        let turn = match self.turn(order).await? {
+        self.record_pull_event(inputs, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
+        let under_way = self.under_way.add(image, &inputs.pod.full_name(), requested);
+        let turn = match self.turn(inputs).await? {
             PullTurn::Pull(turn) => turn,
             PullTurn::Present(present) => return Ok(present),
         };
-        self.may_pull(order)?;
+        self.may_pull(inputs)?;
         let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
-        let pulled = if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(order).await };
+        let pulled = if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(inputs).await };
         drop(turn);
         let now = rt::now();
         if pulled.is_err() && self.under_way.count(image) < 2 {
@@ -48,85 +48,85 @@ impl<S: Service> Images<S> {
         }
         match pulled {
             Err(PullError::Came(present)) => {
-                self.record_present_image(order);
+                self.record_present_image(inputs);
                 Ok(present)
             }
             Err(PullError::Held) => {
                 // The budget may have room again by now.
                 let hold =
                     self.budget.hold().unwrap_or_else(|| Hold { why: "a moment".to_owned(), wait: Duration::ZERO });
-                Err(self.held(order, &hold).into())
+                Err(self.held(inputs, &hold).into())
             }
-            Err(error) => Err(self.failed(order, &error, now)),
+            Err(error) => Err(self.failed(inputs, &error, now)),
             Ok((image_ref, credential)) => {
-                self.record_pull(order, &image_ref, credential.as_ref()).await;
-                self.outages.borrow_mut().over(order.registry());
+                self.record_pull(inputs, &image_ref, credential.as_ref()).await;
+                self.outages.borrow_mut().end_outage(inputs.registry());
                 self.backoff.borrow_mut().forget_old(now);
                 let (took, with_wait) = (go_duration(now - begun), go_duration(now - requested));
                 log!(info, "image pulled", image = image, took = took, with_wait = with_wait);
                 self.image_records.borrow_mut().pulled(&image_ref, now);
                 self.pulled.set(true);
-                let described = self.described(order, image_ref).await?;
+                let described = self.described(inputs, image_ref).await?;
                 let size = described.size;
                 metrics::took(Timed::ImagePulls, &[size_bucket(size)], now - begun);
                 let what = format!(
                     "Successfully pulled image {image:?} in {took} ({with_wait} including waiting). Image size: {size} bytes."
                 );
-                self.record_pull_event(order, EventKind::Normal, Reason::PULLED, what);
+                self.record_pull_event(inputs, EventKind::Normal, Reason::PULLED, what);
                 Ok(described)
             }
         }
     }
 
     /// Records who may use the image, and removes the intent record.
-    async fn record_pull(&self, order: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
+    async fn record_pull(&self, inputs: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
-        let known = self.records.known(image_ref, order.image()).await;
-        self.record(order, image_ref, known.record.as_ref(), credential).await;
+        let known = self.records.known(image_ref, inputs.image()).await;
+        self.record(inputs, image_ref, known.record.as_ref(), credential).await;
         if known.intended {
-            self.records.end(order.image()).await;
+            self.records.end(inputs.image()).await;
         }
     }
 
-    async fn turn(&self, order: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
+    async fn turn(&self, inputs: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
         // An urgent pull goes beside the one that has its turn.
-        let Some(turns) = self.turns.as_ref().filter(|_| !order.is_urgent()) else { return Ok(PullTurn::Pull(None)) };
+        let Some(turns) = self.turns.as_ref().filter(|_| !inputs.is_urgent()) else { return Ok(PullTurn::Pull(None)) };
         if let Some(turn) = turns.try_acquire() {
             return Ok(PullTurn::Pull(Some(turn)));
         }
         let turn = turns.acquire().await;
         // The previous pull may have been of this image, or may have found the registry unreachable.
-        let present = if pull_policy::checks_presence_first(order.policy) {
-            let present = self.present(order).await?;
+        let present = if pull_policy::checks_presence_first(inputs.policy) {
+            let present = self.present(inputs).await?;
             if present.is_some() {
-                self.record_present_image(order);
+                self.record_present_image(inputs);
             }
             present
         } else {
-            self.present_during_outage(order).await?
+            self.present_during_outage(inputs).await?
         };
         Ok(present.map_or_else(|| PullTurn::Pull(Some(turn)), PullTurn::Present))
     }
 
     /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
     /// credential that succeeded.
-    async fn pull_with_credentials(&self, order: &PullInputs<'_>) -> Result<(String, Option<Credential>), PullError> {
-        self.record_missing_secrets(order);
-        let mut credentials: Vec<Credential> = order.secrets.find(&order.repository).into_iter().cloned().collect();
-        credentials.extend(self.credentials.find(&order.repository, order.pod).await);
-        log!(info, "pulling image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
+    async fn pull_with_credentials(&self, inputs: &PullInputs<'_>) -> Result<(String, Option<Credential>), PullError> {
+        self.record_missing_secrets(inputs);
+        let mut credentials: Vec<Credential> = inputs.secrets.find(&inputs.repository).into_iter().cloned().collect();
+        credentials.extend(self.credentials.find(&inputs.repository, inputs.pod).await);
+        log!(info, "pulling image", image = inputs.image(), pod = inputs.pod.full_name(), logins = credentials.len());
         if credentials.is_empty() {
-            let image_ref = self.pull_once(order, None).await?;
+            let image_ref = self.pull_once(inputs, None).await?;
             return Ok((image_ref, None));
         }
         if credentials.iter().any(|credential| credential.owner != Owner::Node) {
-            self.intend(order).await;
+            self.intend(inputs).await;
         }
         let mut errors: Vec<ImageError> = Vec::new();
         for credential in credentials {
-            match self.pull_once(order, Some(&credential)).await {
+            match self.pull_once(inputs, Some(&credential)).await {
                 Ok(image_ref) => return Ok((image_ref, Some(credential))),
                 Err(PullError::Failed(failed)) => errors.extend(failed),
                 Err(held) => return Err(held),
@@ -136,28 +136,28 @@ impl<S: Service> Images<S> {
     }
 
     /// A failed write does not prevent the pod from starting.
-    async fn intend(&self, order: &PullInputs<'_>) {
+    async fn intend(&self, inputs: &PullInputs<'_>) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
-        if let Err(error) = self.records.intend(order.image()).await {
-            log!(warn, "failed to record image pull", image = order.image(), error = error);
+        if let Err(error) = self.records.intend(inputs.image()).await {
+            log!(warn, "failed to record image pull", image = inputs.image(), error = error);
         }
     }
 
     /// Logs periodically that the pull continues, because runtimes report no progress, and looks whether the image has
     /// come without an answer: the runtime may have lost it, or another pull or an archive may have brought the image.
-    async fn pull_once(&self, order: &PullInputs<'_>, credential: Option<&Credential>) -> Result<String, PullError> {
+    async fn pull_once(&self, inputs: &PullInputs<'_>, credential: Option<&Credential>) -> Result<String, PullError> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
         let pull = async {
             let Some(fetcher) = &self.fetcher else {
-                return self.pull_by_runtime(order, auth.as_ref()).await.map_err(PullError::from);
+                return self.pull_by_runtime(inputs, auth.as_ref()).await.map_err(PullError::from);
             };
-            let progress = self.under_way.progress(order.image());
-            let pod = order.pod.metadata.uid.as_str();
-            let passage = Passage { budget: &self.budget, is_urgent: order.is_urgent(), pod };
-            let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress, passage).await;
+            let progress = self.under_way.progress(inputs.image());
+            let pod = inputs.pod.metadata.uid.as_str();
+            let passage = Passage { budget: &self.budget, is_urgent: inputs.is_urgent(), pod };
+            let fetched = fetcher.pull(&inputs.spec.image, auth.as_ref(), progress, passage).await;
             fetched.map_err(|error| match error {
                 FetchError::Held => PullError::Held,
                 // In the same form as errors of the runtime's own pull.
@@ -168,11 +168,11 @@ impl<S: Service> Images<S> {
             let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
             loop {
                 rt::sleep(waits.next_wait()).await;
-                log!(info, "still pulling image", image = order.image(), s = rt::elapsed(begun).as_secs());
-                if !pull_policy::checks_presence_first(order.policy) {
+                log!(info, "still pulling image", image = inputs.image(), s = rt::elapsed(begun).as_secs());
+                if !pull_policy::checks_presence_first(inputs.policy) {
                     continue;
                 }
-                if let Ok(Some(present)) = self.present(order).await {
+                if let Ok(Some(present)) = self.present(inputs).await {
                     return Err(PullError::Came(present));
                 }
             }
@@ -181,13 +181,13 @@ impl<S: Service> Images<S> {
     }
 
     /// The runtime tells no bytes, so an image counts with its size once it has come.
-    async fn pull_by_runtime(&self, order: &PullInputs<'_>, auth: Option<&AuthConfig>) -> Result<String, ImageError> {
+    async fn pull_by_runtime(&self, inputs: &PullInputs<'_>, auth: Option<&AuthConfig>) -> Result<String, ImageError> {
         if !self.budget.is_limited() {
-            return self.service.pull(&order.spec, auth, order.sandbox).await;
+            return self.service.pull(&inputs.spec, auth, inputs.sandbox).await;
         }
-        let before = self.service.status(&order.spec).await?;
-        let image_ref = self.service.pull(&order.spec, auth, order.sandbox).await?;
-        let pulled = self.service.status(&order.spec).await?;
+        let before = self.service.status(&inputs.spec).await?;
+        let image_ref = self.service.pull(&inputs.spec, auth, inputs.sandbox).await?;
+        let pulled = self.service.status(&inputs.spec).await?;
         let is_new = |image: &Image| before.as_ref().is_none_or(|before| before.id != image.id);
         if let Some(image) = pulled.filter(is_new) {
             self.budget.count(image.size).await;
@@ -195,8 +195,8 @@ impl<S: Service> Images<S> {
         Ok(image_ref)
     }
 
-    fn record_missing_secrets(&self, order: &PullInputs<'_>) {
-        let failed = &order.secrets.failed;
+    fn record_missing_secrets(&self, inputs: &PullInputs<'_>) {
+        let failed = &inputs.secrets.failed;
         if failed.is_empty() {
             return;
         }
@@ -204,7 +204,7 @@ impl<S: Service> Images<S> {
             log!(
                 warn,
                 "failed to use image pull secret",
-                pod = order.pod.full_name(),
+                pod = inputs.pod.full_name(),
                 secret = name,
                 problem = problem
             );
@@ -215,37 +215,37 @@ impl<S: Service> Images<S> {
             "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
             names.join(", ")
         );
-        let of_pod = super::WantedImage { container: None, ..order.wanted };
+        let of_pod = super::WantedImage { container: None, ..inputs.wanted };
         let reason = Reason::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET;
-        self.record_event(order.pod, of_pod, EventKind::Warning, reason, what);
+        self.record_event(inputs.pod, of_pod, EventKind::Warning, reason, what);
     }
 
-    fn failed(&self, order: &PullInputs<'_>, error: &PullError, now: Instant) -> FailedPull {
-        let (image, why) = (order.image(), error.to_string());
+    fn failed(&self, inputs: &PullInputs<'_>, error: &PullError, now: Instant) -> FailedPull {
+        let (image, why) = (inputs.image(), error.to_string());
         self.record_pull_event(
-            order,
+            inputs,
             EventKind::Warning,
             Reason::FAILED,
             format!("Failed to pull image {image:?}: {why}"),
         );
         let is_unreachable = error.is_unreachable();
         if is_unreachable {
-            self.outages.borrow_mut().failed(order.registry(), now);
+            self.outages.borrow_mut().failed(inputs.registry(), now);
         }
         let waiting = pull_error::waiting(image, &why);
         let text = format!("{}: {}", waiting.reason, waiting.message);
-        let secrets = order.secrets.mark();
-        self.backoff.borrow_mut().failed(&order.pod.metadata.uid, image, text, secrets, now);
+        let secrets = inputs.secrets.mark();
+        self.backoff.borrow_mut().failed(&inputs.pod.metadata.uid, image, text, secrets, now);
         let is_unreachable = is_unreachable || waiting.reason == Reason::REGISTRY_UNAVAILABLE;
         FailedPull { waiting, is_unreachable }
     }
 
     /// Looks up the image that was just pulled.
-    async fn described(&self, order: &PullInputs<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
+    async fn described(&self, inputs: &PullInputs<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
         let spec = ImageSpec { image: image_ref, ..ImageSpec::default() };
-        match self.image_status(order, &spec).await? {
+        match self.image_status(inputs, &spec).await? {
             Some(present) => Ok(PresentImage { image_ref: spec.image, ..present }),
-            None => Err(self.inspect_error(order, "the runtime does not have what it has just pulled")),
+            None => Err(self.inspect_error(inputs, "the runtime does not have what it has just pulled")),
         }
     }
 }

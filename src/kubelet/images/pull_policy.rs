@@ -22,7 +22,7 @@ pub(super) fn pulls(policy: PullPolicy) -> bool {
 ///
 /// The upstream kubelet does not do this: with `Always`, a node without its registry can start nothing.
 /// `IfNotPresent` gets here if the image is not present, or may not be used without asking the registry.
-pub(super) fn present_will_do(policy: PullPolicy) -> bool {
+pub(super) fn may_use_present(policy: PullPolicy) -> bool {
     match policy {
         PullPolicy::Always => true,
         PullPolicy::IfNotPresent | PullPolicy::Never => false,
@@ -41,7 +41,7 @@ mod tests {
             (PullPolicy::Never, true, false, false),
         ] {
             assert_eq!(
-                (checks_presence_first(policy), pulls(policy), present_will_do(policy)),
+                (checks_presence_first(policy), pulls(policy), may_use_present(policy)),
                 (looks, asks, does_without)
             );
         }

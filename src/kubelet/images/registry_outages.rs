@@ -89,7 +89,7 @@ impl Outages {
     }
 
     /// The registry has answered.
-    pub(super) fn over(&mut self, registry: &str) {
+    pub(super) fn end_outage(&mut self, registry: &str) {
         self.registries.remove(registry);
     }
 }
@@ -152,7 +152,7 @@ mod tests {
         let mut outages = Outages::default();
         let now = Instant::now();
         outages.failed("r.io", now);
-        outages.over("r.io");
+        outages.end_outage("r.io");
         assert!(!outages.lasts("r.io", now));
         outages.failed("r.io", now);
         assert!(!outages.lasts("r.io", now + Duration::from_secs(11)));

@@ -26,7 +26,7 @@ pub(super) fn garbage(pod: &ObservedPod) -> Vec<Garbage> {
 }
 
 /// All containers of a terminated pod, if under disk pressure not even last states are kept.
-pub(crate) fn remains(pod: &ObservedPod) -> Vec<Garbage> {
+pub(crate) fn all_containers(pod: &ObservedPod) -> Vec<Garbage> {
     dead_beyond(pod, 0).into_iter().chain(never_started(pod)).map(Garbage::of).collect()
 }
 
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(ids, ["a1", "a0"]);
         let dead = |id: &str, log: &str| Garbage::Container { id: id.to_owned(), log: log.to_owned() };
         let all = [dead("a2", "a/0.log"), dead("a1", "a/0.log"), dead("a0", "a/0.log"), dead("b1", "b/0.log")];
-        assert_eq!(remains(&pod), all);
+        assert_eq!(all_containers(&pod), all);
     }
 
     #[test]

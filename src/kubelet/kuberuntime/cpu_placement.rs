@@ -1,7 +1,7 @@
 //! CPU placement of containers: set at their creation, and updated when it changes.
 
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::kuberuntime::kill::gone_is_fine;
+use crate::kubelet::kuberuntime::kill::ignore_not_found;
 use crate::platform::cgroups::cpuset_of;
 use crate::platform::cri::{self, v1};
 use crate::state::pods::{ObservedCache, Placements};
@@ -45,7 +45,7 @@ impl PodRuntime {
         let request = v1::LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
         // Without an answer it is unknown whether the update has taken effect.
         self.held.borrow_mut().remove(id);
-        gone_is_fine(self.cri.update_container_resources(id, &request).await)?;
+        ignore_not_found(self.cri.update_container_resources(id, &request).await)?;
         self.record_cpus(id, cpus.clone());
         Ok(())
     }

@@ -12,12 +12,12 @@ use crate::kubelet::kuberuntime::environment::{Environment, EnvironmentInputs};
 use crate::kubelet::kuberuntime::error::SandboxError;
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
-use crate::kubelet::kuberuntime::kill::{ContainerKill, gone_is_fine};
+use crate::kubelet::kuberuntime::kill::{ContainerKill, ignore_not_found};
 use crate::kubelet::kuberuntime::pod_index::PodIndex;
 use crate::kubelet::kuberuntime::pod_sync::{PodSync, config_error};
 use crate::kubelet::kuberuntime::post_start::StartedContainer;
 use crate::kubelet::kuberuntime::previous_runs;
-use crate::kubelet::kuberuntime::record_event::words;
+use crate::kubelet::kuberuntime::record_event::runtime_message;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::kubelet::kuberuntime::security_context::ImageUser;
 use crate::kubelet::kuberuntime::start_metrics;
@@ -108,7 +108,7 @@ impl PodRuntime {
                     self.kill_containers(pod, observed, (ids, *why), cancel).await.map_err(|error| one_line(&error))
                 }
                 Action::RemoveContainer { id } => {
-                    gone_is_fine(self.cri_for(&pod.metadata.uid).remove_container(id).await)
+                    ignore_not_found(self.cri_for(&pod.metadata.uid).remove_container(id).await)
                         .map_err(|error| one_line(&error))
                 }
                 Action::ResizePod => Ok(()),
@@ -192,7 +192,7 @@ impl PodRuntime {
         if views.placements.read().lifts_pod_quota(&pod.metadata.uid) {
             config.linux.as_mut().and_then(|linux| linux.resources.as_mut()).into_iter().for_each(lift_quota);
         }
-        let users = self.users_of(pod, &views.objects).await?;
+        let users = self.user_namespace_of(pod, &views.objects).await?;
         let context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
         let options = context.and_then(|context| context.namespace_options.as_mut());
         if let (Some(users), Some(options)) = (users, options) {
@@ -279,7 +279,7 @@ impl PodRuntime {
         }
         self.record_actuated(pod, container).await;
         let created = self.cri_for(&pod.metadata.uid).create_container(&sandbox.id, &config, &sandbox.config).await;
-        let created = created.map_err(|error| words(&error));
+        let created = created.map_err(|error| runtime_message(&error));
         start_metrics::container_created(pod, container, created.as_ref().err().map(String::as_str));
         let id = created.map_err(|failure| Waiting::new(Reason::CREATE_CONTAINER_ERROR, failure))?;
         self.record_event(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
@@ -350,7 +350,7 @@ impl PodRuntime {
 
     async fn start_created(&self, started: &StartedContainer<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
         if let Err(error) = self.cri_for(&started.pod.metadata.uid).start_container(started.id).await {
-            return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, words(&error)));
+            return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, runtime_message(&error)));
         }
         let (uid, name) = (&started.pod.metadata.uid, &started.container.name);
         self.record_event(uid, name, EventKind::Normal, Reason::STARTED, "Container started");

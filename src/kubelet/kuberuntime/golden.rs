@@ -64,7 +64,7 @@ pub(crate) fn node_with_memory(bytes: u64) -> NodeSettings {
 }
 
 /// Creates all configurations of a pod, valid or not; used to test that this terminates.
-pub(crate) fn tell_everything(pod: &Pod) {
+pub(crate) fn report_everything(pod: &Pod) {
     let (node, objects) = (node(), objects(pod));
     let dns = pod_dns(pod, &node, &DnsConfig::default());
     let _ = sandbox_config(pod, 0, &node, &dns.config);

@@ -30,13 +30,13 @@ pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -
 
 impl KillReason {
     /// The message of the `Killing` event, as upstream.
-    pub(super) fn message(self, container: &str, place: ContainerIndex, restarts: bool) -> String {
-        let kind = match place {
+    pub(super) fn message(self, container: &str, index: ContainerIndex, restarts: bool) -> String {
+        let kind = match index {
             ContainerIndex::Init(_) => "Init container",
             ContainerIndex::Main(_) => "Container",
             ContainerIndex::Ephemeral(_) => "Ephemeral container",
         };
-        let restart = if restarts && matches!(place, ContainerIndex::Main(_)) { ", will be restarted" } else { "" };
+        let restart = if restarts && matches!(index, ContainerIndex::Main(_)) { ", will be restarted" } else { "" };
         match self {
             Self::DefinitionChanged => format!("{kind} {container} definition changed{restart}"),
             Self::FailedProbe(probe) => format!("{kind} {container} failed {} probe{restart}", probe.word()),

@@ -154,9 +154,9 @@ impl PodRuntime {
         }
         let stop = async {
             // Afterwards it stops in any case.
-            let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.turn.comes()).await;
+            let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.turn.wait()).await;
             let left = end.saturating_duration_since(rt::now()).max(MIN_GRACE_AFTER_HOOK);
-            gone_is_fine(self.cri_for(kill.pod.uid).stop_container(kill.id, left).await)
+            ignore_not_found(self.cri_for(kill.pod.uid).stop_container(kill.id, left).await)
         };
         let Some(hook) = hook else { return stop.await };
         let hook = async {
@@ -200,7 +200,7 @@ impl PodRuntime {
 }
 
 /// A missing container or sandbox is already stopped or removed.
-pub(super) fn gone_is_fine(result: Result<(), cri::Error>) -> Result<(), cri::Error> {
+pub(super) fn ignore_not_found(result: Result<(), cri::Error>) -> Result<(), cri::Error> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
         other => other,

@@ -68,7 +68,7 @@ use crate::types::api::{Pod, PodUid};
 use crate::types::cpu_set::CpuSet;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
-pub(crate) use container_gc::{Garbage, remains};
+pub(crate) use container_gc::{Garbage, all_containers};
 pub(crate) use cpu_placement::{MisplacedContainer, processes};
 use error::SandboxError;
 pub(crate) use execute::ExecuteResult;
@@ -94,7 +94,7 @@ pub(crate) struct PodRuntime {
     inbox: Sender<SyncEvent>,
     /// The cgroup driver reported by the runtime; overrides the configuration.
     cgroup_driver: Cell<Option<CgroupDriver>>,
-    cgroup_driver_told: Cell<bool>,
+    cgroup_driver_reported: Cell<bool>,
     /// Runtime handlers with recursive read-only mounts; `None` until the runtime has answered.
     recursive_read_only: RefCell<Option<Vec<String>>>,
     /// Runtime handlers with user namespaces, and the lock for assigning their id ranges.
@@ -124,7 +124,7 @@ impl PodRuntime {
             dialer: Dialer::new(),
             inbox,
             cgroup_driver: Cell::new(None),
-            cgroup_driver_told: Cell::new(false),
+            cgroup_driver_reported: Cell::new(false),
             recursive_read_only: RefCell::default(),
             user_namespaces: RefCell::default(),
             user_ranges: rt::Semaphore::new(1),
@@ -171,7 +171,7 @@ impl PodRuntime {
     }
 
     /// Whether the runtime supports the strict supplemental groups policy.
-    pub(crate) fn keeps_to_groups(&self) -> bool {
+    pub(crate) fn supports_strict_groups(&self) -> bool {
         self.strict_groups.get()
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::kuberuntime::kill::gone_is_fine;
+use crate::kubelet::kuberuntime::kill::ignore_not_found;
 use crate::platform::cri;
 use crate::platform::host::file;
 use crate::platform::rt;
@@ -20,16 +20,16 @@ use crate::types::error::ErrorChain;
 impl PodRuntime {
     pub(super) async fn stop_sandbox(&self, pod: &PodUid, id: &str) -> Result<(), cri::Error> {
         let cri = self.cri_for(pod);
-        match gone_is_fine(cri.stop_pod_sandbox(id).await) {
-            Err(error) if mends(&error, id).await => gone_is_fine(cri.stop_pod_sandbox(id).await),
+        match ignore_not_found(cri.stop_pod_sandbox(id).await) {
+            Err(error) if mends(&error, id).await => ignore_not_found(cri.stop_pod_sandbox(id).await),
             result => result,
         }
     }
 
     pub(super) async fn remove_sandbox(&self, pod: &PodUid, id: &str) -> Result<(), cri::Error> {
         let cri = self.cri_for(pod);
-        match gone_is_fine(cri.remove_pod_sandbox(id).await) {
-            Err(error) if mends(&error, id).await => gone_is_fine(cri.remove_pod_sandbox(id).await),
+        match ignore_not_found(cri.remove_pod_sandbox(id).await) {
+            Err(error) if mends(&error, id).await => ignore_not_found(cri.remove_pod_sandbox(id).await),
             result => result,
         }
     }

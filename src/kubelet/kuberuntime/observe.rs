@@ -139,43 +139,43 @@ pub(super) fn container_unchanged(
     }
 }
 
-pub(super) fn sandbox(answer: v1::PodSandboxStatus, pid: Option<u32>) -> ObservedSandbox {
-    let options = answer.linux.and_then(|linux| linux.namespaces).and_then(|namespaces| namespaces.options);
-    let network = answer.network.unwrap_or_default();
+pub(super) fn sandbox(response: v1::PodSandboxStatus, pid: Option<u32>) -> ObservedSandbox {
+    let options = response.linux.and_then(|linux| linux.namespaces).and_then(|namespaces| namespaces.options);
+    let network = response.network.unwrap_or_default();
     let more = network.additional_ips.into_iter().map(|ip| ip.ip);
     ObservedSandbox {
-        id: answer.id,
-        attempt: answer.metadata.map_or(0, |metadata| metadata.attempt),
-        state: sandbox_state(answer.state),
-        created_at: answer.created_at,
+        id: response.id,
+        attempt: response.metadata.map_or(0, |metadata| metadata.attempt),
+        state: sandbox_state(response.state),
+        created_at: response.created_at,
         host_network: options.is_some_and(|options| options.network == v1::NamespaceMode::Node),
         ips: std::iter::once(network.ip).chain(more).filter_map(|ip| ip.parse::<IpAddr>().ok()).collect(),
         pid,
     }
 }
 
-/// `last_words` is the termination message from the container's log or output.
+/// `termination_message` is the termination message from the container's log or output.
 pub(super) fn container(
-    answer: v1::ContainerStatus,
+    response: v1::ContainerStatus,
     sandbox_id: &str,
     pid: Option<u32>,
-    last_words: &str,
+    termination_message: &str,
 ) -> ObservedContainer {
-    let is_running = answer.state == v1::ContainerState::Running;
-    let state = match answer.state {
+    let is_running = response.state == v1::ContainerState::Running;
+    let state = match response.state {
         v1::ContainerState::Created => ContainerState::Created,
-        v1::ContainerState::Running => ContainerState::Running { started_at: answer.started_at },
+        v1::ContainerState::Running => ContainerState::Running { started_at: response.started_at },
         v1::ContainerState::Exited => ContainerState::Exited(Box::new(Exit {
-            code: answer.exit_code,
-            reason: answer.reason,
-            message: exit_message(answer.message, last_words),
-            started_at: answer.started_at,
-            finished_at: answer.finished_at,
+            code: response.exit_code,
+            reason: response.reason,
+            message: exit_message(response.message, termination_message),
+            started_at: response.started_at,
+            finished_at: response.finished_at,
         })),
         v1::ContainerState::Unknown | v1::ContainerState::Unrecognized(_) => ContainerState::Unknown,
     };
-    let mark = AnnotatedContainerInfo::read(&answer.labels, &answer.annotations);
-    let metadata = answer.metadata.as_ref();
+    let mark = AnnotatedContainerInfo::read(&response.labels, &response.annotations);
+    let metadata = response.metadata.as_ref();
     // Without a kubelet's count, the attempt of a foreign client is used.
     let attempt = metadata.map_or(0, |metadata| metadata.attempt);
     let name = if mark.name.is_empty() { metadata.map_or("", |metadata| &metadata.name) } else { mark.name };
@@ -183,18 +183,18 @@ pub(super) fn container(
         name: name.to_owned(),
         sandbox_id: sandbox_id.to_owned(),
         state,
-        created_at: answer.created_at,
+        created_at: response.created_at,
         hash: mark.hash,
         restart_count: if mark.hash.is_some() { mark.restart_count } else { attempt },
         grace: grace(&mark),
         pid,
-        user: answer.user.and_then(|user| user.linux).map(|user| Box::new(linux_user(user))),
-        devices: answer.annotations.get(DEVICES).map(|text| text.as_str().into()),
-        resources: answer.resources.filter(|_| is_running).and_then(|all| all.linux).and_then(linux_resources),
-        image: answer.image.map_or_else(String::new, |image| image.image),
+        user: response.user.and_then(|user| user.linux).map(|user| Box::new(linux_user(user))),
+        devices: response.annotations.get(DEVICES).map(|text| text.as_str().into()),
+        resources: response.resources.filter(|_| is_running).and_then(|all| all.linux).and_then(linux_resources),
+        image: response.image.map_or_else(String::new, |image| image.image),
         // As upstream: `image_id` has other content in newer runtimes.
-        image_id: answer.image_ref,
-        id: answer.id,
+        image_id: response.image_ref,
+        id: response.id,
     }
 }
 
@@ -215,8 +215,8 @@ fn linux_user(user: v1::LinuxContainerUser) -> ObservedUser {
 }
 
 /// The runtime's message, then the container's own.
-fn exit_message(of_runtime: String, last_words: &str) -> String {
-    match (of_runtime.as_str(), last_words) {
+fn exit_message(of_runtime: String, termination_message: &str) -> String {
+    match (of_runtime.as_str(), termination_message) {
         (_, "") => of_runtime,
         ("", words) => words.to_owned(),
         (before, words) => [before, ": ", words].concat(),

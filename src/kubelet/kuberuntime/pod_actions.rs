@@ -360,17 +360,17 @@ fn plan_ephemeral_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, 
     plan.held_until = plan.held_until.into_iter().chain(own.held_until).min();
 }
 
-fn plan_start(pod: &ActionInputs<'_>, place: ContainerIndex, plan: &mut Plan) {
-    let Some(wanted) = pod.wanted(place) else { return };
+fn plan_start(pod: &ActionInputs<'_>, index: ContainerIndex, plan: &mut Plan) {
+    let Some(wanted) = pod.wanted(index) else { return };
     if plan.holds(wanted, pod.now) {
         return;
     }
     match wanted.not_before {
-        Some(moment) if moment > pod.now => plan.backing_off.push((place, moment)),
+        Some(moment) if moment > pod.now => plan.backing_off.push((index, moment)),
         Some(_) | None => {
             let previous = pod.observed.container(wanted.name);
             let restart_count = previous.map_or(0, |container| container.restart_count.saturating_add(1));
-            plan.actions.push(Action::StartContainer { place, restart_count });
+            plan.actions.push(Action::StartContainer { place: index, restart_count });
         }
     }
 }
@@ -378,19 +378,19 @@ fn plan_start(pod: &ActionInputs<'_>, place: ContainerIndex, plan: &mut Plan) {
 fn plan_replacement(
     pod: &ActionInputs<'_>,
     old: &ObservedContainer,
-    place: ContainerIndex,
+    index: ContainerIndex,
     why: KillReason,
     plan: &mut Plan,
 ) {
-    plan.actions.push(Action::KillContainer { id: old.id.clone(), place, why, restarts: true });
+    plan.actions.push(Action::KillContainer { id: old.id.clone(), place: index, why, restarts: true });
     let restart_count = old.restart_count.saturating_add(1);
     // A replaced container did not crash, so it has no back-off.
-    debug_assert!(pod.wanted(place).is_some());
-    plan.actions.push(Action::StartContainer { place, restart_count });
+    debug_assert!(pod.wanted(index).is_some());
+    plan.actions.push(Action::StartContainer { place: index, restart_count });
 }
 
 /// All are stopped before the first one starts. They have no back-off, and restart whatever their policy.
-fn plan_restart_on_request(old: &ObservedContainer, place: ContainerIndex, plan: &mut Plan) {
+fn plan_restart_on_request(old: &ObservedContainer, index: ContainerIndex, plan: &mut Plan) {
     match plan.actions.first_mut() {
         Some(Action::KillContainers { ids, .. }) => ids.push(old.id.clone()),
         _ => {
@@ -398,22 +398,22 @@ fn plan_restart_on_request(old: &ObservedContainer, place: ContainerIndex, plan:
             plan.actions.insert(0, Action::KillContainers { ids, why });
         }
     }
-    plan.actions.push(Action::StartContainer { place, restart_count: old.restart_count.saturating_add(1) });
+    plan.actions.push(Action::StartContainer { place: index, restart_count: old.restart_count.saturating_add(1) });
 }
 
 fn plan_resize(
     pod: &ActionInputs<'_>,
     container: &ObservedContainer,
     wanted: &WantedContainer<'_>,
-    place: ContainerIndex,
+    index: ContainerIndex,
     plan: &mut Plan,
 ) {
     match wanted.resize {
         None => {}
         Some(Resize::InPlace { shrinks }) => {
-            plan.actions.push(Action::ResizeContainer { id: container.id.clone(), place, shrinks });
+            plan.actions.push(Action::ResizeContainer { id: container.id.clone(), place: index, shrinks });
         }
-        Some(Resize::Restart) => plan_replacement(pod, container, place, KillReason::Resized, plan),
+        Some(Resize::Restart) => plan_replacement(pod, container, index, KillReason::Resized, plan),
     }
 }
 
@@ -422,16 +422,16 @@ fn plan_resize(
 fn plan_end_of_unhealthy(
     pod: &ActionInputs<'_>,
     container: &ObservedContainer,
-    place: ContainerIndex,
+    index: ContainerIndex,
     probe: ProbeKind,
     plan: &mut Plan,
 ) {
-    let own = pod.wanted(place).and_then(|wanted| wanted.restart_policy);
+    let own = pod.wanted(index).and_then(|wanted| wanted.restart_policy);
     let restarts = own.unwrap_or(pod.restart_policy) != RestartPolicy::Never;
     let why = KillReason::FailedProbe(probe);
-    plan.actions.push(Action::KillContainer { id: container.id.clone(), place, why, restarts });
+    plan.actions.push(Action::KillContainer { id: container.id.clone(), place: index, why, restarts });
     if restarts {
-        plan_start(pod, place, plan);
+        plan_start(pod, index, plan);
     }
 }
 
@@ -439,16 +439,16 @@ fn plan_created(
     pod: &ActionInputs<'_>,
     container: &ObservedContainer,
     wanted: &WantedContainer<'_>,
-    place: ContainerIndex,
+    index: ContainerIndex,
     plan: &mut Plan,
 ) {
     if plan.holds(wanted, pod.now) {
         return;
     }
     if container.hash == Some(wanted.hash) {
-        plan.actions.push(Action::StartCreated { id: container.id.clone(), place });
+        plan.actions.push(Action::StartCreated { id: container.id.clone(), place: index });
     } else {
-        plan_replacement(pod, container, place, KillReason::DefinitionChanged, plan);
+        plan_replacement(pod, container, index, KillReason::DefinitionChanged, plan);
     }
 }
 
@@ -475,7 +475,7 @@ impl Plan {
     }
 
     /// Whether a sandbox or container is recreated although no container exited by itself.
-    pub(crate) fn remakes(&self) -> bool {
+    pub(crate) fn recreates(&self) -> bool {
         self.actions.iter().any(|action| match action {
             Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::RemoveContainer { .. } => true,
             Action::KillPod

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::kubelet::kuberuntime::labels::{LabeledPodInfo, POD_UID};
-use crate::kubelet::kuberuntime::termination_message::last_words;
+use crate::kubelet::kuberuntime::termination_message::termination_message;
 use crate::kubelet::kuberuntime::{PodRuntime, observe};
 use crate::platform::config::CgroupDriver;
 use crate::platform::cri::{self, RuntimeService, v1};
@@ -71,13 +71,13 @@ impl PodRuntime {
             v1::CgroupDriver::Cgroupfs => Some(CgroupDriver::Cgroupfs),
             v1::CgroupDriver::Unrecognized(_) => None,
         }));
-        self.cgroup_driver_told.set(true);
+        self.cgroup_driver_reported.set(true);
         true
     }
 
     /// Whether the runtime has answered, either with its driver or that it does not report one.
-    pub(crate) fn has_told_cgroup_driver(&self) -> bool {
-        self.cgroup_driver_told.get()
+    pub(crate) fn has_reported_cgroup_driver(&self) -> bool {
+        self.cgroup_driver_reported.get()
     }
 
     /// The driver reported by the runtime; `None` if it cannot tell or was not asked yet.
@@ -253,7 +253,7 @@ async fn container(cri: &RuntimeService, listed: &v1::Container) -> Result<Optio
     let pid = answer.init_pid();
     let Some(status) = answer.status else { return Ok(None) };
     let message = match status.state {
-        v1::ContainerState::Exited => last_words(&status).await,
+        v1::ContainerState::Exited => termination_message(&status).await,
         _ => String::new(),
     };
     Ok(Some(observe::container(status, &listed.pod_sandbox_id, pid, &message)))

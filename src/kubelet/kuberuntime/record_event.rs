@@ -34,7 +34,7 @@ impl PodRuntime {
 }
 
 /// The runtime's message without the status code, if there is one.
-pub(super) fn words(error: &cri::Error) -> String {
+pub(super) fn runtime_message(error: &cri::Error) -> String {
     match error.status() {
         Some(status) => status.message.clone(),
         None => ErrorChain(error).to_string(),

@@ -1,6 +1,6 @@
 //! Removes containers and sandboxes from the runtime.
 
-use crate::kubelet::kuberuntime::kill::gone_is_fine;
+use crate::kubelet::kuberuntime::kill::ignore_not_found;
 use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
 use crate::kubelet::logs::{remove_dead_links, remove_log};
 use crate::platform::cri;
@@ -38,13 +38,13 @@ impl PodRuntime {
         // RemovePodSandbox removes the sandbox's containers; these containers have no sandbox any more.
         let orphaned = |container: &&ObservedContainer| pod.sandboxes.iter().all(|s| s.id != container.sandbox_id);
         for container in pod.containers.iter().filter(orphaned) {
-            gone_is_fine(self.cri_for(&pod.uid).remove_container(&container.id).await)?;
+            ignore_not_found(self.cri_for(&pod.uid).remove_container(&container.id).await)?;
         }
         Ok(())
     }
 
     /// Whether files of an earlier pod with this uid are still being removed.
-    pub(crate) fn removes_files_of(&self, pod: &Pod) -> bool {
+    pub(crate) fn is_removing_files_of(&self, pod: &Pod) -> bool {
         let ObjectMeta { namespace, name, uid, .. } = &pod.metadata;
         let (files, logs) = (self.dirs.pod(uid), self.dirs.logs(namespace, name, uid));
         self.removals.is_under_way(|path| path.starts_with(&files) || path == logs)
@@ -64,7 +64,7 @@ impl PodRuntime {
     }
 
     async fn remove_container(&self, pod: &ObservedPod, id: &str, log: &str) -> Result<(), cri::Error> {
-        gone_is_fine(self.cri_for(&pod.uid).remove_container(id).await)?;
+        ignore_not_found(self.cri_for(&pod.uid).remove_container(id).await)?;
         let log = self.dirs.logs(&pod.namespace, &pod.name, &pod.uid).join(log);
         let links = self.dirs.log_links();
         let (path, until) = (log.clone(), rt::now() + REMOVAL_PATIENCE);

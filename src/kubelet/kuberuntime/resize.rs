@@ -303,7 +303,7 @@ impl PodRuntime {
     }
 
     /// Whether the container may swap.
-    pub(crate) fn swaps(&self, index: &PodIndex<'_>, container: &Container) -> bool {
+    pub(crate) fn may_swap(&self, index: &PodIndex<'_>, container: &Container) -> bool {
         may_swap(index, container, &self.node)
     }
 }

@@ -30,11 +30,11 @@ pub(super) fn pod_started(pod: &Pod, has_failed: bool) {
 }
 
 /// The result of a container's start. A start that was not attempted is not counted.
-pub(super) fn container_started(place: ContainerIndex, failure: Option<&Waiting>) {
+pub(super) fn container_started(index: ContainerIndex, failure: Option<&Waiting>) {
     if failure.is_some_and(|failure| failure.reason == Reason::CONTAINER_CREATING) {
         return;
     }
-    let kind = match place {
+    let kind = match index {
         ContainerIndex::Init(_) => "init_container",
         ContainerIndex::Main(_) => "container",
         ContainerIndex::Ephemeral(_) => "ephemeral_container",

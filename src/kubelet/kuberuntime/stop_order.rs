@@ -59,7 +59,7 @@ pub(super) fn turns(spec: Option<&PodSpec>, running: &[&str]) -> Vec<Termination
 
 impl TerminationTurn {
     /// Waits until all containers before this one have stopped.
-    pub(super) async fn comes(&self) {
+    pub(super) async fn wait(&self) {
         let Some(before) = &self.before else { return };
         // Nothing is ever sent; the channel only closes.
         let _ = before.recv().await;

@@ -18,7 +18,7 @@ const OUTPUT_BYTES: usize = 2048;
 const OUTPUT_WINDOW: u64 = 64 << 10;
 
 /// The termination message of an exited container; empty if there is none.
-pub(super) async fn last_words(status: &v1::ContainerStatus) -> String {
+pub(super) async fn termination_message(status: &v1::ContainerStatus) -> String {
     let mark = AnnotatedContainerInfo::read(&status.labels, &status.annotations);
     let mount = status.mounts.iter().find(|mount| mount.container_path == mark.message_path);
     let log = mount.map(|mount| mount.host_path.clone());
@@ -175,25 +175,25 @@ mod tests {
         let scratch = Scratch::new("last-words");
         let (empty, message) = (scratch.write("empty", b""), scratch.write("message", b"bye"));
         let output = scratch.write("0.log", &log_of(&["F sorry"]));
-        let words = |code, policy, log: &str| block_on(last_words(&ended(code, policy, log, &output)));
-        assert_eq!(words(1, "FallbackToLogsOnError", &empty), "sorry\n");
-        assert_eq!(words(1, "FallbackToLogsOnError", &message), "bye");
-        assert_eq!(words(0, "FallbackToLogsOnError", &empty), "");
-        assert_eq!(words(1, "File", &empty), "");
-        let lost = words(1, "File", "/nonexistent/log");
+        let message_of = |code, policy, log: &str| block_on(termination_message(&ended(code, policy, log, &output)));
+        assert_eq!(message_of(1, "FallbackToLogsOnError", &empty), "sorry\n");
+        assert_eq!(message_of(1, "FallbackToLogsOnError", &message), "bye");
+        assert_eq!(message_of(0, "FallbackToLogsOnError", &empty), "");
+        assert_eq!(message_of(1, "File", &empty), "");
+        let lost = message_of(1, "File", "/nonexistent/log");
         assert!(lost.starts_with("Error on reading termination log /nonexistent/log: "), "{lost}");
         let cannot_run = v1::ContainerStatus {
             reason: "ContainerCannotRun".to_owned(),
             ..ended(128, "FallbackToLogsOnError", &empty, &output)
         };
-        assert_eq!(block_on(last_words(&cannot_run)), "");
+        assert_eq!(block_on(termination_message(&cannot_run)), "");
     }
 
     #[test]
     fn end_of_a_long_log_is_used() {
         let scratch = Scratch::new("long-log");
         let log = scratch.write("log", &[&[b'a'; 5000][..], b"end"].concat());
-        let words = block_on(last_words(&ended(0, "File", &log, "")));
-        assert_eq!((words.len(), words.ends_with("aend")), (4096, true));
+        let message = block_on(termination_message(&ended(0, "File", &log, "")));
+        assert_eq!((message.len(), message.ends_with("aend")), (4096, true));
     }
 }

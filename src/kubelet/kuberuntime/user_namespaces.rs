@@ -21,7 +21,7 @@ const MAX_USER_NAMESPACE_FILE_BYTES: usize = 4096;
 
 impl PodRuntime {
     /// The user namespace of a pod; `None` for a pod in the host's.
-    pub(super) async fn users_of(
+    pub(super) async fn user_namespace_of(
         &self,
         pod: &Pod,
         objects: &View<Objects>,

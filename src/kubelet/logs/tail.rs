@@ -37,8 +37,8 @@ pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize,
     Ok(start)
 }
 
-fn read(file: &File, at: u64, most: u64) -> io::Result<Vec<u8>> {
-    let mut block = vec![0; usize::try_from(most).unwrap_or(0)];
+fn read(file: &File, at: u64, limit: u64) -> io::Result<Vec<u8>> {
+    let mut block = vec![0; usize::try_from(limit).unwrap_or(0)];
     let mut filled = 0;
     while let Some(rest) = block.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, at.saturating_add(u64::try_from(filled).unwrap_or(0)))? {

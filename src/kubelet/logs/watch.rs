@@ -17,7 +17,7 @@ pub(super) struct Watch {
 
 /// Limits a number of watches.
 pub(super) struct WatchSlots {
-    most: usize,
+    limit: usize,
     open: AtomicUsize,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct WatchSlots {
 pub(super) static OF_READERS: WatchSlots = WatchSlots::new(32);
 
 impl WatchSlots {
-    const fn new(most: usize) -> Self {
-        Self { most, open: AtomicUsize::new(0) }
+    const fn new(limit: usize) -> Self {
+        Self { limit, open: AtomicUsize::new(0) }
     }
 
     /// A new watch; `None` if too many are open, or if the kernel has none.
     pub(super) fn take(&'static self) -> Option<Watch> {
-        let next = |open| (open < self.most).then_some(open + 1);
+        let next = |open| (open < self.limit).then_some(open + 1);
         self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         let Ok(mut watch) = Watch::new() else {
             self.leave();

@@ -71,8 +71,8 @@ impl Lease {
     }
 
     /// The next request. `uid` is the uid of the registered node, or empty.
-    pub(crate) fn next(&self, uid: &str, now: Timestamp, moment: Instant) -> LeaseStep {
-        let time = format!("{:.6}", self.renew_time(now, moment));
+    pub(crate) fn next(&self, uid: &str, now: Timestamp, instant: Instant) -> LeaseStep {
+        let time = format!("{:.6}", self.renew_time(now, instant));
         let spec = json!({
             "holderIdentity": self.node, "leaseDurationSeconds": self.duration.as_secs(), "renewTime": time,
         });
@@ -103,26 +103,33 @@ impl Lease {
     }
 
     /// The clock, or the last renew time plus the time elapsed since, whichever is later.
-    fn renew_time(&self, now: Timestamp, moment: Instant) -> Timestamp {
+    fn renew_time(&self, now: Timestamp, instant: Instant) -> Timestamp {
         let grown = self.last.map(|(last, then)| {
-            let passed = moment.saturating_duration_since(then).max(MIN_RENEW_TIME_STEP);
+            let passed = instant.saturating_duration_since(then).max(MIN_RENEW_TIME_STEP);
             last.checked_add(passed).unwrap_or(Timestamp::MAX)
         });
         grown.map_or(now, |grown| grown.max(now))
     }
 
     /// Applies the outcome of a step that `next` returned for the same arguments.
-    pub(crate) fn done(&mut self, step: &LeaseStep, outcome: LeaseOutcome, uid: &str, now: Timestamp, moment: Instant) {
+    pub(crate) fn done(
+        &mut self,
+        step: &LeaseStep,
+        outcome: LeaseOutcome,
+        uid: &str,
+        now: Timestamp,
+        instant: Instant,
+    ) {
         match outcome {
             LeaseOutcome::Done => {
-                self.last = Some((self.renew_time(now, moment), moment));
+                self.last = Some((self.renew_time(now, instant), instant));
                 if !matches!(step, LeaseStep::Renew(_)) {
                     uid.clone_into(&mut self.owner);
                 }
                 self.state = if matches!(step, LeaseStep::Create(_)) { State::Unclaimed } else { State::Held };
             }
             LeaseOutcome::Found(last) => {
-                self.last = last.map(|last| (last, moment)).or(self.last);
+                self.last = last.map(|last| (last, instant)).or(self.last);
                 self.state = State::Unclaimed;
             }
             LeaseOutcome::NotFound => self.state = State::Missing,
@@ -157,11 +164,11 @@ mod tests {
 
     /// Runs the steps that these outcomes lead to; returns what was sent.
     fn steps(lease: &mut Lease, uid: &str, outcomes: &[LeaseOutcome]) -> Vec<LeaseStep> {
-        let moment = Instant::now();
+        let instant = Instant::now();
         let step = |(second, outcome): (usize, &LeaseOutcome)| {
             let now = at(second.try_into().unwrap());
-            let step = lease.next(uid, now, moment);
-            lease.done(&step, *outcome, uid, now, moment);
+            let step = lease.next(uid, now, instant);
+            lease.done(&step, *outcome, uid, now, instant);
             step
         };
         outcomes.iter().enumerate().map(step).collect()

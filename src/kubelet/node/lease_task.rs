@@ -28,8 +28,8 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, inputs
         let seen = inputs.changed.changes();
         let uid = inputs.uid();
         let openings = client.gate().openings();
-        let (now, moment) = (clock::timestamp(), rt::now());
-        let step = lease.next(&uid, now, moment);
+        let (now, instant) = (clock::timestamp(), rt::now());
+        let step = lease.next(&uid, now, instant);
         if step == LeaseStep::AwaitNode {
             inputs.changed.beyond(seen).await;
             continue;
@@ -53,11 +53,11 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, inputs
                 if error.is_retryable() { LeaseOutcome::Unreached } else { LeaseOutcome::Refused }
             }
         };
-        lease.done(&step, outcome, &uid, now, moment);
+        lease.done(&step, outcome, &uid, now, instant);
         let wait = match outcome {
             LeaseOutcome::Done => {
                 retry.reset();
-                lease.interval().saturating_sub(rt::elapsed(moment))
+                lease.interval().saturating_sub(rt::elapsed(instant))
             }
             // In a new cluster the namespace may not exist yet.
             LeaseOutcome::NotFound if matches!(step, LeaseStep::Create(_)) => retry.next_wait(),

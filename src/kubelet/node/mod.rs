@@ -97,14 +97,14 @@ impl NodeSettings {
     }
 
     /// Derives the settings from the configuration and the machine's facts.
-    pub(crate) fn new(config: &Config, facts: &NodeInfo) -> Self {
-        let pod_cgroups = (facts.cgroup_v2 && config.cgroups.per_qos)
+    pub(crate) fn new(config: &Config, node_info: &NodeInfo) -> Self {
+        let pod_cgroups = (node_info.cgroup_v2 && config.cgroups.per_qos)
             .then(|| PodCgroups { driver: config.cgroups.driver, root: config.cgroups.root.clone() });
-        let per_core = config.pods.per_core.map(|pods| pods.saturating_mul(facts.cpus.max(1)));
-        let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
+        let per_core = config.pods.per_core.map(|pods| pods.saturating_mul(node_info.cpus.max(1)));
+        let guarded = config.eviction.kept(node_info.memory_bytes, node_info.storage_bytes);
         Self {
             node_name: config.node.name.clone(),
-            node_ips: HostIps::new(&config.node.ips, &facts.addresses),
+            node_ips: HostIps::new(&config.node.ips, &node_info.addresses),
             root_dir: config.root_dir.clone(),
             pod_logs_dir: config.logs.pods_dir.clone(),
             cluster_dns: config.dns.cluster_dns.clone(),
@@ -112,21 +112,21 @@ impl NodeSettings {
             resolv_conf: config.dns.resolv_conf.clone(),
             cpu_cfs_quota: config.cgroups.cpu_cfs_quota,
             cpu_cfs_quota_period: config.cgroups.cpu_cfs_quota_period,
-            memory_capacity: facts.memory_bytes,
-            allocatable: facts.allocatable(&[&config.reserved.system, &config.reserved.kube, &guarded]),
+            memory_capacity: node_info.memory_bytes,
+            allocatable: node_info.allocatable(&[&config.reserved.system, &config.reserved.kube, &guarded]),
             max_pods: config.pods.max_pods.min(per_core.unwrap_or(u32::MAX)),
             user_ids_per_pod: config.pods.user_ids_per_pod,
-            huge_page_sizes: facts.limited_huge_pages(),
-            cgroup_v2: facts.cgroup_v2,
-            swap_limits: facts.swap_limits,
-            shared_swap: (config.cgroups.swap == SwapBehavior::LimitedSwap).then_some(facts.swap_bytes),
+            huge_page_sizes: node_info.limited_huge_pages(),
+            cgroup_v2: node_info.cgroup_v2,
+            swap_limits: node_info.swap_limits,
+            shared_swap: (config.cgroups.swap == SwapBehavior::LimitedSwap).then_some(node_info.swap_bytes),
             pod_cgroups,
-            single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!facts.cgroup_v2),
-            selinux: facts.selinux,
-            container_file_label: facts.container_file_label.clone(),
+            single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!node_info.cgroup_v2),
+            selinux: node_info.selinux,
+            container_file_label: node_info.container_file_label.clone(),
             seccomp_default: config.pods.seccomp_default,
             seccomp_root: config.root_dir.join("seccomp"),
-            masked_paths: facts.thermal_paths.clone(),
+            masked_paths: node_info.thermal_paths.clone(),
         }
     }
 }

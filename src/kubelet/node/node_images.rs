@@ -8,10 +8,10 @@ use crate::types::api::ContainerImage;
 /// `MaxNamesPerImageInNodeStatus`.
 const MAX_NAMES_PER_IMAGE: usize = 5;
 
-/// The `most` largest images; `None`: all.
-pub(super) fn shown_images(mut images: Vec<Image>, most: Option<usize>) -> Vec<ContainerImage> {
+/// The `limit` largest images; `None`: all.
+pub(super) fn shown_images(mut images: Vec<Image>, limit: Option<usize>) -> Vec<ContainerImage> {
     images.sort_by_key(|image| Reverse(image.size));
-    images.truncate(most.unwrap_or(usize::MAX));
+    images.truncate(limit.unwrap_or(usize::MAX));
     let shown = |image: Image| ContainerImage {
         names: image.repo_digests.into_iter().chain(image.repo_tags).take(MAX_NAMES_PER_IMAGE).collect(),
         size_bytes: i64::try_from(image.size).unwrap_or(i64::MAX),

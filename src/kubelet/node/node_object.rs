@@ -176,7 +176,7 @@ impl NodeObjectState {
     }
 
     /// Whether the object does not exist and this node does not create it.
-    pub(crate) fn is_left_to_others(&self) -> bool {
+    pub(crate) fn is_created_elsewhere(&self) -> bool {
         self.place == ObjectState::Deleted || self.place == ObjectState::Absent && !self.registers
     }
 
@@ -211,8 +211,8 @@ impl NodeObjectState {
     }
 
     /// The next request. Must not be called again before `done`.
-    pub(crate) fn next(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
-        let now = sight.moment;
+    pub(crate) fn next(&mut self, observation: &NodeObservation<'_>) -> NodeStep {
+        let now = observation.instant;
         if self.not_before.is_some_and(|moment| now < moment) {
             return NodeStep::Wait(self.not_before);
         }
@@ -223,41 +223,41 @@ impl NodeObjectState {
                 NodeStep::Get
             }
             ObjectState::Absent if !self.registers => NodeStep::Wait(None),
-            ObjectState::Absent => self.create(sight),
-            ObjectState::Unreconciled => self.reconcile(sight),
-            ObjectState::Registered => self.report(sight),
+            ObjectState::Absent => self.create(observation),
+            ObjectState::Unreconciled => self.reconcile(observation),
+            ObjectState::Registered => self.report(observation),
         }
     }
 
-    fn create(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
+    fn create(&mut self, observation: &NodeObservation<'_>) -> NodeStep {
         let runtime_first = self.begun + RUNTIME_FIRST;
-        if sight.runtime.last_reported().is_none() && sight.moment < runtime_first {
+        if observation.runtime.last_reported().is_none() && observation.instant < runtime_first {
             return NodeStep::Wait(Some(runtime_first));
         }
-        let wanted = self.profile.status(sight, &NodeStatus::default());
+        let wanted = self.profile.status(observation, &NodeStatus::default());
         let node = encode(&self.profile.node(wanted.clone()));
         self.under_way = Some(PendingUpdate { wanted, patch: None });
         NodeStep::Create(node)
     }
 
-    fn reconcile(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
+    fn reconcile(&mut self, observation: &NodeObservation<'_>) -> NodeStep {
         if self.registers {
-            let wanted = self.profile.status_at_registration(sight, &self.server.status);
+            let wanted = self.profile.status_at_registration(observation, &self.server.status);
             if let Some(patch) = self.profile.patch(&self.server, &wanted, PatchReason::Registration) {
                 return self.send(wanted, patch);
             }
         }
         self.place = ObjectState::Registered;
-        self.report(sight)
+        self.report(observation)
     }
 
-    fn report(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
-        let now = sight.moment;
+    fn report(&mut self, observation: &NodeObservation<'_>) -> NodeStep {
+        let now = observation.instant;
         let is_due = self.times.is_due(now);
-        let wanted = self.profile.status(sight, &self.server.status);
+        let wanted = self.profile.status(observation, &self.server.status);
         let occasion = if is_due { PatchReason::Heartbeat } else { PatchReason::Change };
         let patch = self.profile.patch(&self.server, &wanted, occasion);
-        let rest = [self.times.due(), sight.runtime.due(now)].into_iter().flatten().min();
+        let rest = [self.times.due(), observation.runtime.due(now)].into_iter().flatten().min();
         let Some(patch) = patch else {
             if is_due {
                 // The server's object already has this second's heartbeat.

@@ -58,7 +58,7 @@ pub(super) const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const LINUX: &str = "linux";
 
 impl NodeProfile {
-    pub(crate) fn new(config: &Config, facts: &NodeInfo, machine: &Machine, settings: &NodeSettings) -> Self {
+    pub(crate) fn new(config: &Config, node_info: &NodeInfo, machine: &Machine, settings: &NodeSettings) -> Self {
         let reporting = &config.cluster.reporting;
         let mut annotations = Map::new();
         annotations.insert(ATTACHED_BY_CONTROLLER, "true".to_owned());
@@ -83,9 +83,9 @@ impl NodeProfile {
                 ..ObjectMeta::default()
             },
             spec: spec(reporting),
-            capacity: with_pods(facts.capacity()),
+            capacity: with_pods(node_info.capacity()),
             allocatable: with_pods(settings.allocatable.clone()),
-            info: info(machine, facts),
+            info: info(machine, node_info),
             endpoints: NodeDaemonEndpoints {
                 kubelet_endpoint: DaemonEndpoint { port: config.identity.server.address.port().into() },
             },
@@ -153,8 +153,8 @@ fn spec(reporting: &Reporting) -> NodeSpec {
     }
 }
 
-fn info(machine: &Machine, facts: &NodeInfo) -> NodeSystemInfo {
-    let swap = i64::try_from(facts.swap_bytes).ok().filter(|bytes| *bytes > 0);
+fn info(machine: &Machine, node_info: &NodeInfo) -> NodeSystemInfo {
+    let swap = i64::try_from(node_info.swap_bytes).ok().filter(|bytes| *bytes > 0);
     NodeSystemInfo {
         machine_id: machine.machine_id.clone(),
         system_uuid: machine.system_uuid.clone(),

@@ -84,7 +84,7 @@ impl NodeRegistration {
                 volumes_in_use: &self.status_inputs.volumes_in_use.borrow(),
                 devices: &self.status_inputs.devices.borrow(),
                 now: clock::now(),
-                moment: rt::now(),
+                instant: rt::now(),
             });
             for event in own.take_events() {
                 // Events may be dropped when the inbox is full.
@@ -121,7 +121,7 @@ impl NodeRegistration {
             // The receiver is gone only at shutdown.
             let _ = self.inbox.send(SyncEvent::NodeChanged(terms)).await;
         }
-        if sent.is_some() || own.is_left_to_others() {
+        if sent.is_some() || own.is_created_elsewhere() {
             self.status_inputs.set_node_known();
         }
     }

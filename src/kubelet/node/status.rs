@@ -28,20 +28,20 @@ pub(crate) struct NodeObservation<'a> {
     pub(crate) devices: &'a [ResourceList; 2],
     /// Wall clock time.
     pub(crate) now: Time,
-    pub(crate) moment: Instant,
+    pub(crate) instant: Instant,
 }
 
 pub(crate) const READY: &str = "Ready";
 
 impl NodeProfile {
     /// The wanted status, given the one at the API server. Fields written by others stay.
-    pub(crate) fn status(&self, sight: &NodeObservation<'_>, server: &NodeStatus) -> NodeStatus {
-        let [devices, allocatable_devices] = sight.devices;
+    pub(crate) fn status(&self, observation: &NodeObservation<'_>, server: &NodeStatus) -> NodeStatus {
+        let [devices, allocatable_devices] = observation.devices;
         let mut capacity = self.capacity_beside(&server.capacity);
         add_all(&mut capacity, devices);
         let mut allocatable = self.allocatable_of(&capacity, &server.allocatable);
         add_all(&mut allocatable, allocatable_devices);
-        let runtime = sight.runtime.last_reported();
+        let runtime = observation.runtime.last_reported();
         let mut info = self.info.clone();
         info.container_runtime_version = match runtime {
             Some(runtime) => format!("{}://{}", runtime.name, runtime.version),
@@ -51,13 +51,13 @@ impl NodeProfile {
         let handlers = runtime.map_or(&server.runtime_handlers, |runtime| &runtime.handlers);
         NodeStatus {
             allocatable,
-            conditions: self.conditions(sight, &capacity, &server.conditions),
+            conditions: self.conditions(observation, &capacity, &server.conditions),
             capacity,
-            addresses: self.addresses(sight.addresses, &server.addresses),
+            addresses: self.addresses(observation.addresses, &server.addresses),
             daemon_endpoints: self.endpoints.clone(),
             node_info: info,
-            images: sight.images.to_vec(),
-            volumes_in_use: sight.volumes_in_use.to_vec(),
+            images: observation.images.to_vec(),
+            volumes_in_use: observation.volumes_in_use.to_vec(),
             volumes_attached: server.volumes_attached.clone(),
             runtime_handlers: handlers.clone(),
             features: runtime.map_or_else(|| server.features.clone(), |runtime| runtime.features.clone()),
@@ -70,12 +70,12 @@ impl NodeProfile {
 
     /// The status for registering over an existing object: its extended resources were another kubelet's and are set
     /// to zero (`reconcileExtendedResource`).
-    pub(crate) fn status_at_registration(&self, sight: &NodeObservation<'_>, server: &NodeStatus) -> NodeStatus {
-        let mut status = self.status(sight, server);
+    pub(crate) fn status_at_registration(&self, observation: &NodeObservation<'_>, server: &NodeStatus) -> NodeStatus {
+        let mut status = self.status(observation, server);
         if self.keeps_extended {
             return status;
         }
-        for (list, own) in [&mut status.capacity, &mut status.allocatable].into_iter().zip(sight.devices) {
+        for (list, own) in [&mut status.capacity, &mut status.allocatable].into_iter().zip(observation.devices) {
             let names: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();
             for name in names.iter().filter(|name| is_extended(name) && !own.contains_key(name)) {
                 list.insert(name, Quantity::ZERO);
@@ -126,7 +126,7 @@ impl NodeProfile {
     /// In upstream's order: old clients expect Ready to be last.
     fn conditions(
         &self,
-        sight: &NodeObservation<'_>,
+        observation: &NodeObservation<'_>,
         capacity: &ResourceList,
         server: &[NodeCondition],
     ) -> Vec<NodeCondition> {
@@ -135,30 +135,30 @@ impl NodeProfile {
         for pressure in Pressure::ALL {
             let kind = pressure.as_str();
             let before = before(kind);
-            let seen = sight.pressures.iter().find(|condition| condition.pressure == pressure);
+            let seen = observation.pressures.iter().find(|condition| condition.pressure == pressure);
             conditions.push(match (seen, before) {
                 // Before the first check, the condition keeps its previous status.
-                (None, Some(before)) => NodeCondition { last_heartbeat_time: Some(sight.now), ..before.clone() },
+                (None, Some(before)) => NodeCondition { last_heartbeat_time: Some(observation.now), ..before.clone() },
                 (seen, before) => {
                     let (reason, message) = pressure.words(seen.is_some_and(|seen| seen.holds));
                     let holds = seen.is_some_and(|seen| seen.holds);
-                    condition(kind, holds, reason, message.to_owned(), before, sight.now)
+                    condition(kind, holds, reason, message.to_owned(), before, observation.now)
                 }
             });
         }
-        let faults = self.faults(sight, capacity);
+        let faults = self.faults(observation, capacity);
         let (reason, message) = match faults.is_empty() {
             true => (Reason::KUBELET_READY, "kubelet is posting ready status".to_owned()),
             false => (Reason::KUBELET_NOT_READY, aggregate(faults.clone())),
         };
-        conditions.push(condition(READY, faults.is_empty(), reason, message, before(READY), sight.now));
+        conditions.push(condition(READY, faults.is_empty(), reason, message, before(READY), observation.now));
         conditions
     }
 
     /// Why the node is not ready, in upstream's order.
-    fn faults(&self, sight: &NodeObservation<'_>, capacity: &ResourceList) -> Vec<String> {
-        let mut faults = sight.runtime.faults(sight.moment);
-        if sight.shuts_down {
+    fn faults(&self, observation: &NodeObservation<'_>, capacity: &ResourceList) -> Vec<String> {
+        let mut faults = observation.runtime.faults(observation.instant);
+        if observation.shuts_down {
             faults.push("node is shutting down".to_owned());
         }
         let storage = self.needs_storage.then_some(EPHEMERAL_STORAGE);

@@ -200,13 +200,13 @@ impl OfflineStore {
     }
 
     /// Whether a server with these CAs belongs to the stored cluster and may change the store.
-    pub(crate) fn believes(&self, authorities: &[String]) -> bool {
+    pub(crate) fn is_same_cluster(&self, authorities: &[String]) -> bool {
         let cluster = self.inner.cluster.borrow();
-        self.inner.has_same_node.get() || cluster.as_ref().is_none_or(|known| known.is_vouched_for_by(authorities))
+        self.inner.has_same_node.get() || cluster.as_ref().is_none_or(|known| known.has_authority_of(authorities))
     }
 
     /// Takes the uid of this node at a server. The stored uid proves the same cluster, even with another CA.
-    pub(crate) fn node_is(&self, uid: &str) {
+    pub(crate) fn set_node_uid(&self, uid: &str) {
         let cluster = self.inner.cluster.borrow();
         let is_same = cluster.as_ref().is_some_and(|known| !uid.is_empty() && known.node == uid);
         self.inner.has_same_node.set(is_same);
@@ -240,7 +240,7 @@ impl OfflineStore {
 
     /// The stored fields of the Node object.
     pub(crate) fn take_node(&self) -> Option<NodeFields> {
-        self.take_named(names::NODE_RECORD).and_then(names::read_terms)
+        self.take_named(names::NODE_RECORD).and_then(names::read_node_fields)
     }
 
     fn take_named(&self, name: &str) -> Option<Value> {
@@ -249,14 +249,14 @@ impl OfflineStore {
     }
 
     /// Removes the records that were not taken: their pods no longer exist.
-    pub(crate) fn forget_what_is_left(&self) {
+    pub(crate) fn remove_unclaimed(&self) {
         for (name, _) in self.inner.unclaimed.take() {
             self.change(name, None, WriteUrgency::Later);
         }
     }
 
-    pub(crate) fn remember_pod(&self, pod: &Pod, content: Vec<u8>, pace: WriteUrgency) {
-        self.change(names::of_pod(pod), Some(content), pace);
+    pub(crate) fn remember_pod(&self, pod: &Pod, content: Vec<u8>, urgency: WriteUrgency) {
+        self.change(names::of_pod(pod), Some(content), urgency);
     }
 
     pub(crate) fn forget_pod(&self, pod: &Pod) {
@@ -272,19 +272,19 @@ impl OfflineStore {
     }
 
     /// A Node with another uid than the stored one is kept back until `remember_cluster` confirms its cluster.
-    pub(crate) fn remember_node(&self, terms: &NodeFields) {
-        let content = names::write_terms(terms).to_string().into_bytes();
-        if self.inner.cluster.borrow().as_ref().is_some_and(|known| known.node != terms.uid) {
+    pub(crate) fn remember_node(&self, fields: &NodeFields) {
+        let content = names::write_node_fields(fields).to_string().into_bytes();
+        if self.inner.cluster.borrow().as_ref().is_some_and(|known| known.node != fields.uid) {
             self.inner.other_node.replace(Some(content));
         } else {
             self.change(names::NODE_RECORD.to_owned(), Some(content), WriteUrgency::Soon);
         }
     }
 
-    fn change(&self, name: String, content: Option<Vec<u8>>, pace: WriteUrgency) {
+    fn change(&self, name: String, content: Option<Vec<u8>>, urgency: WriteUrgency) {
         self.inner.unclaimed.borrow_mut().remove(&name);
         self.inner.pending.borrow_mut().insert(name, content);
-        let wait = match pace {
+        let wait = match urgency {
             WriteUrgency::Soon => STORE_WRITE_DELAY,
             WriteUrgency::Later => LATER,
         };

@@ -86,7 +86,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// Whether a server with these CAs belongs to the same cluster. Without CAs, servers cannot be distinguished.
-    pub(super) fn is_vouched_for_by(&self, authorities: &[String]) -> bool {
+    pub(super) fn has_authority_of(&self, authorities: &[String]) -> bool {
         let is_unsure = self.authorities.is_empty() || authorities.is_empty();
         is_unsure || self.authorities.iter().any(|known| authorities.contains(known))
     }
@@ -105,13 +105,13 @@ impl Cluster {
     }
 }
 
-pub(super) fn write_terms(terms: &NodeFields) -> Value {
-    let taints: Vec<Value> = terms.taints.iter().map(|taint| encode(taint)).collect();
-    json!({"uid": terms.uid, "labels": encode(&terms.labels), "taints": taints, "attached": terms.attached})
+pub(super) fn write_node_fields(fields: &NodeFields) -> Value {
+    let taints: Vec<Value> = fields.taints.iter().map(|taint| encode(taint)).collect();
+    json!({"uid": fields.uid, "labels": encode(&fields.labels), "taints": taints, "attached": fields.attached})
 }
 
 /// `None` if it is malformed.
-pub(super) fn read_terms(content: Value) -> Option<NodeFields> {
+pub(super) fn read_node_fields(content: Value) -> Option<NodeFields> {
     let mut content = content;
     let mut field = |name: &str| content.get_mut(name).map(Value::take);
     let Some(Value::String(uid)) = field("uid") else { return None };
@@ -191,7 +191,7 @@ mod tests {
             (&["a"], &[], true),
             (&[], &["b"], true),
         ] {
-            assert_eq!(cluster(known).is_vouched_for_by(&cluster(now).authorities), expected, "{known:?} {now:?}");
+            assert_eq!(cluster(known).has_authority_of(&cluster(now).authorities), expected, "{known:?} {now:?}");
         }
         assert_eq!(Cluster::read(&cluster(&["a"]).write()), Some(cluster(&["a"])));
         assert_eq!(Cluster::read(&json!({"authorities": []})), None);
@@ -202,11 +202,11 @@ mod tests {
         let taint = json!({"key": "k", "value": "v", "effect": "NoSchedule"});
         let content =
             json!({"uid": "n", "labels": {"a": "b"}, "taints": [taint], "attached": ["kubernetes.io/csi/d^h"]});
-        let terms = read_terms(content.clone()).unwrap();
+        let terms = read_node_fields(content.clone()).unwrap();
         assert_eq!((terms.uid.as_str(), terms.labels.get("a").map(String::as_str)), ("n", Some("b")));
-        assert_eq!(write_terms(&terms), content);
+        assert_eq!(write_node_fields(&terms), content);
         for bad in [json!(null), json!({"uid": "n"}), json!({"uid": "n", "labels": [], "taints": []})] {
-            assert_eq!(read_terms(bad), None);
+            assert_eq!(read_node_fields(bad), None);
         }
     }
 }

@@ -160,7 +160,7 @@ impl PodProbes {
         &self,
         container: &Container,
         kind: ProbeKind,
-        place: usize,
+        index: usize,
         running: &ObservedContainer,
         began: Instant,
         now: Instant,
@@ -171,7 +171,7 @@ impl PodProbes {
         let left = if delay.is_zero() { delay } else { delay.saturating_sub(age(running)) };
         // After a start of the agent, probes do not all run at once.
         let is_young = self.since.saturating_duration_since(began) < period;
-        let spread = if is_young { period.mul_f64(self.fraction(place, kind)) } else { Duration::ZERO };
+        let spread = if is_young { period.mul_f64(self.fraction(index, kind)) } else { Duration::ZERO };
         match kind {
             ProbeKind::Readiness if is_young && age(running) > SLACK => now + left.max(spread),
             ProbeKind::Readiness => now + left,
@@ -180,8 +180,8 @@ impl PodProbes {
     }
 
     /// A number from 0 to 1, different for each probe and constant.
-    fn fraction(&self, place: usize, kind: ProbeKind) -> f64 {
-        let number = u32::try_from(place).unwrap_or(u32::MAX).wrapping_mul(3).wrapping_add(kind as u32);
+    fn fraction(&self, index: usize, kind: ProbeKind) -> f64 {
+        let number = u32::try_from(index).unwrap_or(u32::MAX).wrapping_mul(3).wrapping_add(kind as u32);
         // Steps of the golden ratio are evenly spread for any number of probes.
         f64::from(self.random.wrapping_add(number.wrapping_mul(0x9e37_79b9))) / f64::from(u32::MAX)
     }

@@ -120,8 +120,8 @@ pub(super) fn with_probes(spec: &PodSpec) -> impl Iterator<Item = (usize, &Conta
     })
 }
 
-pub(super) fn container_at(spec: &PodSpec, place: usize) -> Option<&Container> {
-    spec.init_containers.iter().chain(&spec.containers).nth(place)
+pub(super) fn container_at(spec: &PodSpec, index: usize) -> Option<&Container> {
+    spec.init_containers.iter().chain(&spec.containers).nth(index)
 }
 
 pub(super) fn probe_of(container: &Container, kind: ProbeKind) -> Option<&Probe> {

@@ -7,8 +7,8 @@ use crate::kubelet::node::Machine;
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// The page for a snapshot with all statistics.
-pub(super) fn cadvisor(look: &Snapshot, machine: &Machine) -> Vec<u8> {
-    let owners = owners(look);
+pub(super) fn cadvisor(snapshot: &Snapshot, machine: &Machine) -> Vec<u8> {
+    let owners = owners(snapshot);
     let mut out = Exposition::default();
     out.family(
         "cadvisor_version_info",
@@ -25,10 +25,10 @@ pub(super) fn cadvisor(look: &Snapshot, machine: &Machine) -> Vec<u8> {
     ]);
     out.sample(&version, Number::Whole(1));
     of_owners(&mut out, &owners);
-    of_disk(&mut out, &look.node, &owners);
+    of_disk(&mut out, &snapshot.node, &owners);
     out.family("container_scrape_error", Kind::Gauge, SCRAPE_ERROR);
-    out.sample(&Labels::default(), Number::Whole(look.is_partial.into()));
-    of_machine(&mut out, &look.node, machine);
+    out.sample(&Labels::default(), Number::Whole(snapshot.is_partial.into()));
+    of_machine(&mut out, &snapshot.node, machine);
     out.into_bytes()
 }
 

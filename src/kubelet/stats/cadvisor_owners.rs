@@ -49,22 +49,22 @@ impl Owner<'_> {
 }
 
 /// The machine first, then the cgroups above the pods, the pods and their containers.
-pub(super) fn owners(look: &Snapshot) -> Vec<Owner<'_>> {
+pub(super) fn owners(snapshot: &Snapshot) -> Vec<Owner<'_>> {
     let group = |figures, interfaces, machine| Owner {
         labels: labels(figures, ["", "", "", "", ""]),
         figures,
-        started_at: Some(look.node.booted_at),
+        started_at: Some(snapshot.node.booted_at),
         processes: None,
         layer: None,
         interfaces,
         machine,
     };
-    let node = &look.node;
+    let node = &snapshot.node;
     let mut owners = vec![group(&node.figures, &node.interfaces, Some(&node.memory))];
     let groups = std::iter::once(&node.pods).chain(&node.classes);
     owners
         .extend(groups.filter(|figures| figures.group != node.figures.group).map(|figures| group(figures, &[], None)));
-    look.pods.iter().for_each(|pod| of_pod(pod, &mut owners));
+    snapshot.pods.iter().for_each(|pod| of_pod(pod, &mut owners));
     // Owners without figures are left out.
     owners.retain(|owner| owner.figures.at != 0);
     owners

@@ -32,19 +32,19 @@ pub(super) struct CollectInputs {
     pub(super) layers: Option<(PathBuf, DiskUsage)>,
 }
 
-/// Fills in the statistics of `look`.
-pub(super) fn pass(look: &mut Snapshot, inputs: &CollectInputs) {
+/// Fills in the statistics of `snapshot`.
+pub(super) fn pass(snapshot: &mut Snapshot, inputs: &CollectInputs) {
     let mut pass = CollectPass {
         procfs: Procfs::host(),
         reader: UsageReader::new(Path::new(HIERARCHY)),
-        at: look.at,
+        at: snapshot.at,
         end: rt::now() + WALKING,
         inputs,
         swap_free: None,
     };
-    pass.node(&mut look.node);
-    for pod in &mut look.pods {
-        look.is_partial |= !pass.pod(pod);
+    pass.node(&mut snapshot.node);
+    for pod in &mut snapshot.pods {
+        snapshot.is_partial |= !pass.pod(pod);
     }
 }
 

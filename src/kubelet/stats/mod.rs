@@ -135,12 +135,12 @@ impl Stats {
     /// The response body. `driver`: the cgroup driver reported by the runtime, which overrides the configuration.
     pub(crate) async fn answer(
         &self,
-        question: StatsEndpoint,
-        subjects: Vec<PodInputs>,
+        endpoint: StatsEndpoint,
+        pods: Vec<PodInputs>,
         driver: Option<CgroupDriver>,
     ) -> Vec<u8> {
-        let look = self.collect(question, &subjects, driver).await;
-        match question {
+        let look = self.collect(endpoint, &pods, driver).await;
+        match endpoint {
             StatsEndpoint::Cadvisor => cadvisor::cadvisor(&look, &self.machine),
             StatsEndpoint::Resource => resource::resource(&look),
             StatsEndpoint::Summary { only_cpu_and_memory } => summary::summary(&look, only_cpu_and_memory),
@@ -148,15 +148,15 @@ impl Stats {
     }
 
     /// Usage of the claims' volumes, each once.
-    pub(crate) async fn claims(&self, subjects: &[PodInputs]) -> Vec<ClaimUsage> {
-        self.inquiries.begin(foreign(subjects));
+    pub(crate) async fn claims(&self, pods: &[PodInputs]) -> Vec<ClaimUsage> {
+        self.inquiries.begin(foreign(pods));
         self.inquiries.wait().await;
-        let seen = foreign(subjects).filter_map(|volume| ClaimUsage::of(volume, self.inquiries.answer(volume)?));
+        let seen = foreign(pods).filter_map(|volume| ClaimUsage::of(volume, self.inquiries.answer(volume)?));
         volume_metrics::each_once(seen)
     }
 
-    async fn collect(&self, question: StatsEndpoint, subjects: &[PodInputs], driver: Option<CgroupDriver>) -> Snapshot {
-        let (depth, with_rest) = match question {
+    async fn collect(&self, endpoint: StatsEndpoint, subjects: &[PodInputs], driver: Option<CgroupDriver>) -> Snapshot {
+        let (depth, with_rest) = match endpoint {
             StatsEndpoint::Cadvisor => (Depth::Whole, true),
             StatsEndpoint::Resource | StatsEndpoint::Summary { only_cpu_and_memory: true } => {
                 (Depth::CpuAndMemory, false)
@@ -180,7 +180,7 @@ impl Stats {
         let node = NodeSnapshot { name: self.settings.node_name.clone(), ..NodeSnapshot::default() };
         let pods = subjects.iter().filter_map(|subject| self.pod(subject, groups)).collect();
         let mut look = Snapshot { at: 0, node, pods, is_partial: false };
-        let with_volumes = matches!(question, StatsEndpoint::Summary { only_cpu_and_memory: false });
+        let with_volumes = matches!(endpoint, StatsEndpoint::Summary { only_cpu_and_memory: false });
         if with_volumes {
             self.inquiries.begin(foreign(subjects));
         }
@@ -227,13 +227,13 @@ impl Stats {
         &self,
         with_rest: bool,
         everything: bool,
-        look: &mut Snapshot,
+        snapshot: &mut Snapshot,
     ) -> (Vec<ContainerStats>, Vec<PodSandboxStats>) {
         let (mut containers, mut sandboxes) = (Vec::new(), Vec::new());
         if with_rest || everything {
             match within("ListContainerStats", self.cri.list_container_stats(None)).await {
                 Some(stats) => containers = stats,
-                None => look.is_partial = true,
+                None => snapshot.is_partial = true,
             }
         }
         if everything && !self.sandboxes_refused.get() {
@@ -307,8 +307,8 @@ impl Stats {
 }
 
 /// The external volumes of all pods, also without a sandbox: volumes exist before it and after it.
-fn foreign(subjects: &[PodInputs]) -> impl Iterator<Item = &ForeignVolume> {
-    subjects.iter().filter(|subject| subject.observed.ready_sandbox().is_some()).flat_map(|subject| &subject.foreign)
+fn foreign(pods: &[PodInputs]) -> impl Iterator<Item = &ForeignVolume> {
+    pods.iter().filter(|subject| subject.observed.ready_sandbox().is_some()).flat_map(|subject| &subject.foreign)
 }
 
 /// The mount point and usage of a runtime file system.

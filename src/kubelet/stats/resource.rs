@@ -4,14 +4,14 @@ use super::snapshot::{ContainerSnapshot, PodSnapshot, Snapshot, UsageStats};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// Upstream's metric families.
-pub(super) fn resource(look: &Snapshot) -> Vec<u8> {
+pub(super) fn resource(snapshot: &Snapshot) -> Vec<u8> {
     let mut page = Page { out: Exposition::default() };
-    let containers: Vec<(Labels, &ContainerSnapshot)> = look.pods.iter().flat_map(of_pod).collect();
-    let pods: Vec<(Labels, &PodSnapshot)> = look.pods.iter().map(|pod| (labels(pod), pod)).collect();
+    let containers: Vec<(Labels, &ContainerSnapshot)> = snapshot.pods.iter().flat_map(of_pod).collect();
+    let pods: Vec<(Labels, &PodSnapshot)> = snapshot.pods.iter().map(|pod| (labels(pod), pod)).collect();
     let of_containers = || containers.iter().map(|(labels, container)| (labels, &container.figures));
     let of_pods = || pods.iter().map(|(labels, pod)| (labels, &pod.figures));
     let nothing = Labels::default();
-    let of_node = || std::iter::once((&nothing, &look.node.figures));
+    let of_node = || std::iter::once((&nothing, &snapshot.node.figures));
 
     let (cpu, working_set) = (
         |figures: &UsageStats| figures.cpu_nanos.map(Number::Nanos),
@@ -107,7 +107,7 @@ pub(super) fn resource(look: &Snapshot) -> Vec<u8> {
         Kind::Gauge,
         "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise",
     );
-    page.out.sample(&nothing, Number::Whole(look.is_partial.into()));
+    page.out.sample(&nothing, Number::Whole(snapshot.is_partial.into()));
     page.out.into_bytes()
 }
 

@@ -6,9 +6,9 @@ use crate::platform::host::procfs::{Interface, Pressure, Stall};
 use crate::types::api::Time;
 
 /// `only_cpu_and_memory`: upstream's query parameter of this name.
-pub(super) fn summary(look: &Snapshot, only_cpu_and_memory: bool) -> Vec<u8> {
+pub(super) fn summary(snapshot: &Snapshot, only_cpu_and_memory: bool) -> Vec<u8> {
     let mut writer = Writer { json: JsonText::default(), brief: only_cpu_and_memory, time: (i64::MIN, String::new()) };
-    writer.summary(look);
+    writer.summary(snapshot);
     writer.json.into_bytes()
 }
 
@@ -32,12 +32,12 @@ impl Writer {
         self.json.end(']');
     }
 
-    fn summary(&mut self, look: &Snapshot) {
+    fn summary(&mut self, snapshot: &Snapshot) {
         self.object("", |this| {
-            this.object("node", |this| this.node(&look.node, look.at));
+            this.object("node", |this| this.node(&snapshot.node, snapshot.at));
             this.list("pods", |this| {
-                for pod in &look.pods {
-                    this.object("", |this| this.pod(pod, &look.node, look.at));
+                for pod in &snapshot.pods {
+                    this.object("", |this| this.pod(pod, &snapshot.node, snapshot.at));
                 }
             });
         });

@@ -32,7 +32,7 @@ const EPHEMERAL_LIFECYCLE_MODE: &str = "Ephemeral";
 const ONE_NODE_WRITES: [&str; 2] = ["ReadWriteOnce", "ReadWriteOncePod"];
 
 /// An ephemeral inline volume in the pod's spec.
-pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetUpInputs<'_>) -> Csi {
+pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, inputs: SetUpInputs<'_>) -> Csi {
     let secret = source.node_publish_secret_ref.as_ref().map(|secret| ObjectKey {
         kind: ObjectKind::Secret,
         namespace: pod.metadata.namespace.clone(),
@@ -49,7 +49,7 @@ pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetU
         attributes: source.volume_attributes.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect(),
         ..CsiVolume::default()
     };
-    finished(pod, volume, CsiReferences { publish_secret: secret.as_ref(), ..CsiReferences::default() }, true, with)
+    finished(pod, volume, CsiReferences { publish_secret: secret.as_ref(), ..CsiReferences::default() }, true, inputs)
 }
 
 /// A persistent volume.
@@ -59,7 +59,7 @@ pub(super) fn claimed(
     source: &CsiSource,
     read_only: bool,
     mount_label: Option<String>,
-    with: SetUpInputs<'_>,
+    inputs: SetUpInputs<'_>,
 ) -> Csi {
     let writes = volume.access_modes.iter().any(|mode| ONE_NODE_WRITES.contains(&&**mode));
     let made = CsiVolume {
@@ -78,7 +78,7 @@ pub(super) fn claimed(
         ..CsiVolume::default()
     };
     let (stage_secret, publish_secret) = (source.stage_secret.as_ref(), source.publish_secret.as_ref());
-    finished(pod, made, CsiReferences { source: Some(source), stage_secret, publish_secret }, writes, with)
+    finished(pod, made, CsiReferences { source: Some(source), stage_secret, publish_secret }, writes, inputs)
 }
 
 /// Objects in the cluster that a volume refers to.
@@ -95,14 +95,14 @@ fn finished(
     mut volume: CsiVolume,
     named: CsiReferences<'_>,
     one_node_writes: bool,
-    with: SetUpInputs<'_>,
+    inputs: SetUpInputs<'_>,
 ) -> Csi {
-    let driver = with.objects.csi_driver(&volume.driver);
-    volume.missing = fill(pod, &mut volume, named, &driver, with).err();
+    let driver = inputs.objects.csi_driver(&volume.driver);
+    volume.missing = fill(pod, &mut volume, named, &driver, inputs).err();
     let driver = if let Lookup::Found(driver) = driver { Some(driver) } else { None };
     volume.group = fs_group(&pod.spec);
     let place = if volume.is_block { PodDirs::volume_device } else { PodDirs::volume };
-    volume.place = place(with.dirs, &pod.metadata.uid, CSI, &volume.name);
+    volume.place = place(inputs.dirs, &pod.metadata.uid, CSI, &volume.name);
     let policy = driver.map_or(FsGroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
     let gives_to_group = match policy {
         FsGroupPolicy::File => true,
@@ -123,7 +123,7 @@ fn fill(
     volume: &mut CsiVolume,
     named: CsiReferences<'_>,
     driver: &Lookup<&CsiDriver>,
-    with: SetUpInputs<'_>,
+    inputs: SetUpInputs<'_>,
 ) -> Result<(), MissingObject> {
     let driver = match driver {
         Lookup::Found(driver) => Some(*driver),
@@ -134,15 +134,15 @@ fn fill(
     };
     check_mode(volume, driver)?;
     if let Some(source) = named.source.filter(|_| driver.is_none_or(|driver| driver.attach_required)) {
-        volume.attachment = Some(attached(pod, source, with)?);
+        volume.attachment = Some(attached(pod, source, inputs)?);
     }
-    volume.stage_secrets = secrets("NodeStageSecretRef", named.stage_secret, with)?;
-    volume.publish_secrets = secrets("NodePublishSecretRef", named.publish_secret, with)?;
+    volume.stage_secrets = secrets("NodeStageSecretRef", named.stage_secret, inputs)?;
+    volume.publish_secrets = secrets("NodePublishSecretRef", named.publish_secret, inputs)?;
     let Some(driver) = driver else { return Ok(()) };
     if driver.pod_info_on_mount {
         volume.pod_attributes = pod_info(pod, volume.is_ephemeral);
     }
-    if let Some(tokens) = tokens(pod, driver, with)? {
+    if let Some(tokens) = tokens(pod, driver, inputs)? {
         let attributes =
             if driver.tokens_in_secrets { &mut volume.publish_secrets } else { &mut volume.pod_attributes };
         attributes.insert("csi.storage.k8s.io/serviceAccount.tokens".to_owned(), tokens);
@@ -151,11 +151,15 @@ fn fill(
 }
 
 /// The publish context of the attachment. Fails for a volume that a controller may be detaching.
-fn attached(pod: &Pod, source: &CsiSource, with: SetUpInputs<'_>) -> Result<SortedMap<String, String>, MissingObject> {
-    if !with.objects.is_attached(source) {
+fn attached(
+    pod: &Pod,
+    source: &CsiSource,
+    inputs: SetUpInputs<'_>,
+) -> Result<SortedMap<String, String>, MissingObject> {
+    if !inputs.objects.is_attached(source) {
         return Err(MissingObject::NotAttached);
     }
-    match with.objects.attachment(pod, source) {
+    match inputs.objects.attachment(pod, source) {
         Lookup::Found(attachment) => Ok(attachment.context.clone()),
         Lookup::Missing => Err(MissingObject::NoAttachment),
         Lookup::Unknown(why) => Err(MissingObject::AttachmentUnknown { why }),
@@ -177,14 +181,14 @@ fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Miss
 fn secrets(
     field: &'static str,
     key: Option<&ObjectKey>,
-    with: SetUpInputs<'_>,
+    inputs: SetUpInputs<'_>,
 ) -> Result<SortedMap<String, String>, MissingObject> {
     let Some(key) = key else { return Ok(SortedMap::new()) };
     let failed = |unknown| {
         let (namespace, name) = (key.namespace.clone(), key.name.clone());
         Err(MissingObject::Secret { field, namespace, name, unknown })
     };
-    match with.objects.secret(key) {
+    match inputs.objects.secret(key) {
         Lookup::Found(secret) => Ok(secret.texts()),
         Lookup::Missing => failed(None),
         Lookup::Unknown(why) => failed(Some(why)),
@@ -203,12 +207,12 @@ fn pod_info(pod: &Pod, is_ephemeral: bool) -> SortedMap<String, String> {
 }
 
 /// By audience, as `TokenRequestStatus`.
-fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUpInputs<'_>) -> Result<Option<String>, MissingObject> {
+fn tokens(pod: &Pod, driver: &CsiDriver, inputs: SetUpInputs<'_>) -> Result<Option<String>, MissingObject> {
     let mut tokens = Map::new();
     for request in &driver.token_requests {
         let key = TokenKey::for_driver(pod, request);
-        let expires = Time::from_unix_nanos(with.objects.token_end(key.clone()).saturating_mul(1_000_000_000));
-        let token = match with.objects.token(key) {
+        let expires = Time::from_unix_nanos(inputs.objects.token_end(key.clone()).saturating_mul(1_000_000_000));
+        let token = match inputs.objects.token(key) {
             Lookup::Found(token) => token,
             Lookup::Missing => return Err(MissingObject::NoToken),
             Lookup::Unknown(why) => return Err(MissingObject::TokenUnknown { why }),

@@ -201,7 +201,7 @@ fn mount_directory(local: &Local, is_bound: bool) -> Result<(), Problem> {
     }
     let mut options = Command::new("mount");
     options.args(["-o", "remount,bind", "-o", &local.options.join(",")]).arg(&local.from).arg(&local.path);
-    succeeds(options, "mount")
+    run_checked(options, "mount")
 }
 
 fn mount_disk(local: &Local) -> Result<(), Problem> {
@@ -211,7 +211,7 @@ fn mount_disk(local: &Local) -> Result<(), Problem> {
         mount.args(["-o", &local.options.join(",")]);
     }
     mount.arg(&local.from).arg(&local.path);
-    succeeds(mount, "mount")
+    run_checked(mount, "mount")
 }
 
 /// Formats an empty disk; checks and repairs an existing file system.
@@ -243,7 +243,7 @@ fn make_mountable(local: &Local) -> Result<(), Problem> {
             let mut format = Command::new(&program);
             format.args(format_options(&local.fs_type)).arg(disk);
             log!(info, "formatting empty disk", disk = disk.display(), kind = local.fs_type);
-            succeeds(format, &program)
+            run_checked(format, &program)
         }
         (_, message) => Err(failed("blkid", message)),
     }
@@ -258,7 +258,7 @@ fn format_options(fs_type: &str) -> &'static [&'static str] {
     }
 }
 
-fn succeeds(command: Command, name: &str) -> Result<(), Problem> {
+fn run_checked(command: Command, name: &str) -> Result<(), Problem> {
     match run(command, name)? {
         (Some(0), _) => Ok(()),
         (_, message) => Err(failed(name, message)),

@@ -68,15 +68,15 @@ pub(crate) struct PodVolumes {
 /// Creates the directories of `pod` and sets up the volumes that its containers mount. Stops when the pod `ends`.
 pub(crate) fn set_up(
     pod: &Pod,
-    with: SetUpInputs<'_>,
+    inputs: SetUpInputs<'_>,
     csi: &Rc<Csi>,
     mut ends: PodTerminating,
 ) -> impl Future<Output = Result<PodVolumes, Error>> + use<> {
-    let plan = Plan::new(pod, with);
+    let plan = Plan::new(pod, inputs);
     let csi = Rc::clone(csi);
-    let subpaths = with.dirs.subpaths(&pod.metadata.uid);
+    let subpaths = inputs.dirs.subpaths(&pod.metadata.uid);
     let uid = pod.metadata.uid.clone();
-    let selinux = with.node.selinux;
+    let selinux = inputs.node.selinux;
     async move {
         let plan = plan?;
         let mut places: Vec<PreparedVolume> =
@@ -87,7 +87,7 @@ pub(crate) fn set_up(
             true => rt::slow_for(uid.as_str(), work).await?,
             false => rt::blocking_for(uid.as_str(), work).await?,
         };
-        csi.awaits(&uid, unattached(&plan));
+        csi.wait_for_attachment(&uid, unattached(&plan));
         for planned in &plan.volumes {
             let failed = |problem| Error::SetUp { volume: planned.name.clone(), problem };
             match &planned.source {
@@ -110,8 +110,8 @@ pub(crate) fn set_up(
 }
 
 /// The persistent CSI volumes of a running pod whose drivers are `meant`.
-pub(crate) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<CsiVolume> {
-    plan::of_drivers(pod, with, meant).into_iter().map(|csi| csi.volume).collect()
+pub(crate) fn of_drivers(pod: &Pod, inputs: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<CsiVolume> {
+    plan::of_drivers(pod, inputs, meant).into_iter().map(|csi| csi.volume).collect()
 }
 
 /// CSI volumes that must be attached before they can be set up.
@@ -141,7 +141,7 @@ async fn publish(csi: &Csi, pod: &PodUid, planned: &csi::Csi, ends: &mut PodTerm
             error: CsiError::FsGroup { handle: volume.handle.clone(), source },
         };
         changed.map_err(|error| failed(volume, failure(error)))?;
-        csi.given_to_group(&volume.target());
+        csi.record_group(&volume.target());
     }
     Ok(())
 }
@@ -155,11 +155,11 @@ fn failed(volume: &CsiVolume, failure: SetUpError) -> Error {
 /// errors of volumes that keep their previous content.
 pub(crate) fn refresh(
     pod: &Pod,
-    with: SetUpInputs<'_>,
+    inputs: SetUpInputs<'_>,
     csi: &Rc<Csi>,
     mut ends: PodTerminating,
 ) -> impl Future<Output = Result<Vec<Error>, Error>> + use<> {
-    let plan = Plan::new(pod, with);
+    let plan = Plan::new(pod, inputs);
     let csi = Rc::clone(csi);
     let uid = pod.metadata.uid.clone();
     async move {
@@ -190,7 +190,7 @@ pub(crate) fn refresh(
                     (&mut ends).await;
                     Ok(())
                 };
-                let published = rt::either(ended, csi.publish_anew(volume)).await;
+                let published = rt::either(ended, csi.republish(volume)).await;
                 let failure = |error| failed(volume, SetUpError { phase: Phase::SetUp, error });
                 kept.extend(published.map_err(failure).err());
             }

@@ -29,7 +29,7 @@ pub(super) struct PayloadFile {
 /// What the file volumes of a pod share: the room for their files, and what many files ask for.
 pub(super) struct PodFiles<'a> {
     pod: &'a Pod,
-    with: SetUpInputs<'a>,
+    inputs: SetUpInputs<'a>,
     /// Bytes left of [`MAX_POD_FILE_BYTES`]; `None` once they did not suffice.
     room: Cell<Option<usize>>,
     containers: OnceCell<SortedMap<&'a str, &'a Container>>,
@@ -42,10 +42,10 @@ pub(super) struct PodFiles<'a> {
 const MAX_POD_FILE_BYTES: usize = 64 << 20;
 
 impl<'a> PodFiles<'a> {
-    pub(super) fn new(pod: &'a Pod, with: SetUpInputs<'a>) -> Self {
+    pub(super) fn new(pod: &'a Pod, inputs: SetUpInputs<'a>) -> Self {
         Self {
             pod,
-            with,
+            inputs,
             room: Cell::new(Some(MAX_POD_FILE_BYTES)),
             containers: OnceCell::new(),
             user: OnceCell::new(),
@@ -72,7 +72,7 @@ impl<'a> PodFiles<'a> {
     fn resource(&self, field: &ResourceFieldSelector) -> Result<FileContent, FilesProblem> {
         let containers = self.containers.get_or_init(|| self.pod.spec.containers_by_name());
         let container = containers.get(field.container_name.as_str()).copied();
-        let text = resource_field(self.pod, container, field, &self.with.node.allocatable);
+        let text = resource_field(self.pod, container, field, &self.inputs.node.allocatable);
         Ok(Arc::new(text.map_err(FilesProblem::Field)?.into_bytes()))
     }
 }
@@ -80,7 +80,7 @@ impl<'a> PodFiles<'a> {
 /// The files of a ConfigMap, Secret, projected or downward API volume.
 pub(super) fn payload<'a>(shared: &PodFiles<'a>, source: &'a VolumeSource) -> Result<Payload, FilesProblem> {
     shared.take_room(0, 0)?;
-    let mut files = Files { pod: shared.pod, with: shared.with, shared, payload: Payload::new() };
+    let mut files = Files { pod: shared.pod, inputs: shared.inputs, shared, payload: Payload::new() };
     if let VolumeSource::ConfigMap(source) = source {
         let reference = Reference {
             kind: ObjectKind::ConfigMap,
@@ -103,7 +103,7 @@ pub(super) fn payload<'a>(shared: &PodFiles<'a>, source: &'a VolumeSource) -> Re
 
 struct Files<'a, 'b> {
     pod: &'a Pod,
-    with: SetUpInputs<'a>,
+    inputs: SetUpInputs<'a>,
     shared: &'b PodFiles<'a>,
     payload: Payload,
 }
@@ -157,7 +157,7 @@ impl<'a> Files<'a, '_> {
     fn add_object(&mut self, reference: Reference<'_>, default_mode: Option<i32>) -> Result<(), FilesProblem> {
         let Reference { kind, name, items, optional } = reference;
         let optional = optional == Some(true);
-        let object = match self.with.objects.get(self.pod, kind, name) {
+        let object = match self.inputs.objects.get(self.pod, kind, name) {
             Lookup::Found(object) => object,
             Lookup::Missing if optional => return Ok(()),
             Lookup::Missing => return Err(FilesProblem::NoSuchObject { kind, name: name.to_owned() }),
@@ -186,7 +186,7 @@ impl<'a> Files<'a, '_> {
         if !self.pod.is_of_cluster() {
             return Err(FilesProblem::NeedsCluster { kind: "serviceAccountToken" });
         }
-        let text = match self.with.objects.token(TokenKey::of(self.pod, token)) {
+        let text = match self.inputs.objects.token(TokenKey::of(self.pod, token)) {
             Lookup::Found(text) => text,
             Lookup::Missing => return Err(FilesProblem::NoToken { why: "the server has none".to_owned() }),
             Lookup::Unknown(why) => return Err(FilesProblem::NoToken { why }),
@@ -202,7 +202,7 @@ impl<'a> Files<'a, '_> {
         if !self.pod.is_of_cluster() {
             return Err(FilesProblem::NeedsCluster { kind: "clusterTrustBundle" });
         }
-        let text = match self.with.objects.trust_anchors(bundle) {
+        let text = match self.inputs.objects.trust_anchors(bundle) {
             Lookup::Found(text) => text,
             Lookup::Missing if bundle.optional == Some(true) => String::new(),
             Lookup::Missing => return Err(FilesProblem::NoTrustBundle { name: bundle.name.clone() }),

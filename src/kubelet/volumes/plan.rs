@@ -153,13 +153,13 @@ impl PlannedVolume {
 }
 
 impl Plan {
-    pub(super) fn new(pod: &Pod, with: SetUpInputs<'_>) -> Result<Self, Error> {
-        let (meta, dirs) = (&pod.metadata, with.dirs);
+    pub(super) fn new(pod: &Pod, inputs: SetUpInputs<'_>) -> Result<Self, Error> {
+        let (meta, dirs) = (&pod.metadata, inputs.dirs);
         let logs = dirs.logs(&meta.namespace, &meta.name, &meta.uid);
         let uses = VolumeUses::of(&pod.spec);
         let used = pod.spec.volumes.iter().filter(|volume| uses.is_used(&volume.name));
-        let shared = PodFiles::new(pod, with);
-        let volumes = used.map(|volume| match source(pod, volume, &uses, &shared, with) {
+        let shared = PodFiles::new(pod, inputs);
+        let volumes = used.map(|volume| match source(pod, volume, &uses, &shared, inputs) {
             Ok(source) => Ok(PlannedVolume { name: volume.name.clone(), source }),
             Err(problem) => Err(Error::SetUp { volume: volume.name.clone(), problem }),
         });
@@ -178,9 +178,9 @@ impl Plan {
 
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
 /// may be large.
-pub(super) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<Csi> {
+pub(super) fn of_drivers(pod: &Pod, inputs: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<Csi> {
     let is_meant = |volume: &&Volume| {
-        let source = with.objects.claimed_of_driver(pod, volume);
+        let source = inputs.objects.claimed_of_driver(pod, volume);
         source.is_some_and(|source| meant(&source.driver))
     };
     let volumes: Vec<&Volume> = pod.spec.volumes.iter().filter(is_meant).collect();
@@ -189,7 +189,7 @@ pub(super) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) 
     }
     let uses = VolumeUses::of(&pod.spec);
     let used = volumes.into_iter().filter(|volume| uses.is_used(&volume.name));
-    let planned = used.filter_map(|volume| match claimed(pod, volume, &uses, with) {
+    let planned = used.filter_map(|volume| match claimed(pod, volume, &uses, inputs) {
         Ok(Source::Csi(csi)) => Some(*csi),
         _ => None,
     });
@@ -201,28 +201,28 @@ fn source<'a>(
     volume: &'a Volume,
     uses: &VolumeUses<'_>,
     shared: &PodFiles<'a>,
-    with: SetUpInputs<'_>,
+    inputs: SetUpInputs<'_>,
 ) -> Result<Source, Problem> {
     let unsupported = |kind| Err(Problem::Unsupported { kind });
-    let memory = with.node.allocatable_memory();
+    let memory = inputs.node.allocatable_memory();
     // Files with possibly secret content are kept in memory; ConfigMaps are not.
     let files = |plugin: &str, medium| {
-        let directory = directory(pod, &volume.name, plugin, &["wrapped_", &volume.name].concat(), medium, with);
+        let directory = directory(pod, &volume.name, plugin, &["wrapped_", &volume.name].concat(), medium, inputs);
         let mount_points = uses.mount_points(&volume.name).to_owned();
         Ok(Source::Files(Files { directory, payload: payload(shared, &volume.source), mount_points }))
     };
     let in_memory = || Medium::Memory { size: memory_size(uses, None, memory) };
     match &volume.source {
         VolumeSource::ConfigMap(_) => files(CONFIG_MAP, Medium::Disk),
-        VolumeSource::Csi(source) => Ok(Source::Csi(Box::new(csi::inline(pod, source, &volume.name, with)))),
+        VolumeSource::Csi(source) => Ok(Source::Csi(Box::new(csi::inline(pod, source, &volume.name, inputs)))),
         VolumeSource::DownwardApi(_) => files(DOWNWARD_API, in_memory()),
         VolumeSource::EmptyDir(source) => {
             let medium = medium(uses, source, memory)?;
-            Ok(Source::EmptyDir(directory(pod, &volume.name, EMPTY_DIR, &volume.name, medium, with)))
+            Ok(Source::EmptyDir(directory(pod, &volume.name, EMPTY_DIR, &volume.name, medium, inputs)))
         }
         VolumeSource::HostPath(source) => host_path(&source.path, source.kind, false),
         VolumeSource::Image(_) => Ok(Source::Image),
-        VolumeSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, source.read_only, with)),
+        VolumeSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, source.read_only, inputs)),
         VolumeSource::Projected(_) => files(PROJECTED, in_memory()),
         VolumeSource::Secret(_) => files(SECRET, in_memory()),
         VolumeSource::AwsElasticBlockStore(_) => unsupported("awsElasticBlockStore"),
@@ -237,7 +237,7 @@ fn source<'a>(
         VolumeSource::GitRepo(_) => unsupported("gitRepo"),
         VolumeSource::Glusterfs(_) => unsupported("glusterfs"),
         VolumeSource::Iscsi(_) => unsupported("iscsi"),
-        VolumeSource::Ephemeral(_) | VolumeSource::PersistentVolumeClaim(_) => claimed(pod, volume, uses, with),
+        VolumeSource::Ephemeral(_) | VolumeSource::PersistentVolumeClaim(_) => claimed(pod, volume, uses, inputs),
         VolumeSource::PhotonPersistentDisk(_) => unsupported("photonPersistentDisk"),
         VolumeSource::PortworxVolume(_) => unsupported("portworxVolume"),
         VolumeSource::Quobyte(_) => unsupported("quobyte"),
@@ -249,12 +249,12 @@ fn source<'a>(
 }
 
 /// The volume bound to the claim.
-fn claimed(pod: &Pod, volume: &Volume, uses: &VolumeUses<'_>, with: SetUpInputs<'_>) -> Result<Source, Problem> {
+fn claimed(pod: &Pod, volume: &Volume, uses: &VolumeUses<'_>, inputs: SetUpInputs<'_>) -> Result<Source, Problem> {
     let Some(claim @ Topic::Claim { name, .. }) = &Topic::claim(pod, volume) else {
         return Err(Problem::Unsupported { kind: "unknown" });
     };
     let failed = |why: String| Problem::Claim { name: name.clone(), why };
-    let bound = match with.objects.claimed(claim) {
+    let bound = match inputs.objects.claimed(claim) {
         Lookup::Found(bound) => bound,
         Lookup::Missing => return Err(failed(format!("persistentvolumeclaim {name:?} not found"))),
         Lookup::Unknown(why) => return Err(failed(why)),
@@ -275,27 +275,27 @@ fn claimed(pod: &Pod, volume: &Volume, uses: &VolumeUses<'_>, with: SetUpInputs<
     let no_device = |kind: &str| failed(format!("volumes of the kind {kind} are no devices"));
     match &bound.source {
         PersistentSource::Csi(source) => {
-            let driver = match with.objects.csi_driver(&source.driver) {
+            let driver = match inputs.objects.csi_driver(&source.driver) {
                 Lookup::Found(driver) => Some(driver),
                 // An unknown driver keeps the volume from being set up.
                 Lookup::Missing | Lookup::Unknown(_) => None,
             };
             let mounting = uses.mounting(&volume.name);
-            let file_label = with.node.container_file_label.as_deref();
+            let file_label = inputs.node.container_file_label.as_deref();
             let label = mount_label(pod, (&volume.name, mounting), bound, driver, file_label)?;
-            Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, label, with))))
+            Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, label, inputs))))
         }
         PersistentSource::Local { path, .. } if bound.is_block => {
             Ok(Source::Device { path: without_backsteps(path)?, read_only })
         }
         PersistentSource::Local { path, fs_type } => {
             let fs_type = if fs_type.is_empty() { "ext4" } else { fs_type };
-            Ok(Source::Local(local(pod, bound, without_backsteps(path)?, fs_type, read_only, with)))
+            Ok(Source::Local(local(pod, bound, without_backsteps(path)?, fs_type, read_only, inputs)))
         }
         PersistentSource::HostPath(_) if bound.is_block => Err(no_device("hostPath")),
         PersistentSource::HostPath(source) => host_path(&source.path, source.kind, read_only),
         PersistentSource::Nfs(_) if bound.is_block => Err(no_device("nfs")),
-        PersistentSource::Nfs(source) => Ok(nfs(pod, source, &bound.name, read_only || source.read_only, with)),
+        PersistentSource::Nfs(source) => Ok(nfs(pod, source, &bound.name, read_only || source.read_only, inputs)),
         PersistentSource::Other(kind) => Err(failed(format!("volumes of the kind {kind} are not supported"))),
     }
 }
@@ -318,9 +318,9 @@ fn local(
     from: PathBuf,
     fs_type: &str,
     read_only: bool,
-    with: SetUpInputs<'_>,
+    inputs: SetUpInputs<'_>,
 ) -> Local {
-    let (dirs, uid) = (with.dirs, &pod.metadata.uid);
+    let (dirs, uid) = (inputs.dirs, &pod.metadata.uid);
     Local {
         from,
         path: dirs.volume(uid, LOCAL_VOLUME_PLUGIN, &bound.name),
@@ -334,17 +334,17 @@ fn local(
     }
 }
 
-fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: SetUpInputs<'_>) -> Source {
-    let path = with.dirs.volume(&pod.metadata.uid, NFS, name);
+fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, inputs: SetUpInputs<'_>) -> Source {
+    let path = inputs.dirs.volume(&pod.metadata.uid, NFS, name);
     Source::Nfs(Nfs { device: nfs_device(source), path, read_only })
 }
 
 /// A directory of the pod for a volume; `marker` names the directory with its ready file.
-fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium, with: SetUpInputs<'_>) -> EmptyDir {
+fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium, inputs: SetUpInputs<'_>) -> EmptyDir {
     let uid = &pod.metadata.uid;
     EmptyDir {
-        path: with.dirs.volume(uid, plugin, volume),
-        marker: with.dirs.plugin(uid, EMPTY_DIR, marker),
+        path: inputs.dirs.volume(uid, plugin, volume),
+        marker: inputs.dirs.plugin(uid, EMPTY_DIR, marker),
         medium,
         group: fs_group(&pod.spec),
     }

@@ -69,7 +69,7 @@ pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<PodDirectories, Error> {
 impl PodDirectories {
     /// Removes the directories of pods that are not known. Asks right before each removal, as a pod may come back.
     /// Returns an error for each directory of which something could not be removed in time.
-    pub(crate) async fn remove_strays(
+    pub(crate) async fn remove_orphaned(
         self,
         is_known: &dyn Fn(&str) -> bool,
         csi: &Csi,

@@ -356,7 +356,7 @@ fn orphaned_directories_are_removed_and_others_stay() {
     let found = block_on(find_pods(&dirs)).unwrap();
     // Added between the listing and the removal.
     set_up_now(&with_volume("new", json!({"emptyDir": {}})), &dirs).unwrap();
-    assert!(block_on(found.remove_strays(&|uid| uid == "known", &no_drivers(), &Removals::default())).is_empty());
+    assert!(block_on(found.remove_orphaned(&|uid| uid == "known", &no_drivers(), &Removals::default())).is_empty());
     let names = |path: &Path| {
         let mut names: Vec<String> =
             fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -368,7 +368,7 @@ fn orphaned_directories_are_removed_and_others_stay() {
     assert!(is_mount_point(&dirs.volume(&uid("known"), "kubernetes.io/empty-dir", "v")).unwrap());
     drop(scratch);
     block_on(async {
-        find_pods(&dirs).await.unwrap().remove_strays(&|_| false, &no_drivers(), &Removals::default()).await
+        find_pods(&dirs).await.unwrap().remove_orphaned(&|_| false, &no_drivers(), &Removals::default()).await
     });
 }
 
@@ -413,7 +413,7 @@ fn what_cannot_be_removed_is_reported_and_everything_else_is_removed() {
     assert!(!dirs.pod(&uid("u1")).exists() && !dirs.logs("ns", "web", &uid("u1")).join("0.log").exists());
     // Each directory has its own error.
     let found = block_on(find_pods(&dirs)).unwrap();
-    let mut left = shown(block_on(found.remove_strays(&|_| false, &no_drivers(), &Removals::default())));
+    let mut left = shown(block_on(found.remove_orphaned(&|_| false, &no_drivers(), &Removals::default())));
     left.sort();
     assert_eq!(left.len(), 3, "{left:?}");
     for (error, pod_uid) in left.iter().zip(["u1", "u2", "u3"]) {

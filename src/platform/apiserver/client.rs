@@ -127,7 +127,7 @@ impl Client {
         let answer = rt::deadline(end.saturating_duration_since(rt::now()), answer).await;
         let Ok(answer) = answer else { return Err(self.give_up(ongoing, begun)) };
         let (head, content) = answer?;
-        self.transport().overload.answered(rt::elapsed(begun));
+        self.transport().overload.record_response_time(rt::elapsed(begun));
         self.note(request, head.status, begun);
         let content = if head.is_gzip { gzip::inflate(&content, MAX_API_RESPONSE_BYTES)? } else { content };
         match head.is_success() {

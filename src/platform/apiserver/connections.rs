@@ -94,9 +94,9 @@ impl Connections {
     }
 
     /// Closes all connections.
-    pub(super) fn close(&self, why: &ApiError) {
+    pub(super) fn close(&self, cause: &ApiError) {
         for link in self.all().iter().filter_map(|connector| connector.connected_link()) {
-            link.end(why.clone());
+            link.end(cause.clone());
         }
     }
 

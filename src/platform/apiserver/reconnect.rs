@@ -49,7 +49,7 @@ impl Overload {
     }
 
     /// Records how long the server took to answer.
-    pub(super) fn answered(&self, after: Duration) {
+    pub(super) fn record_response_time(&self, after: Duration) {
         if after > OVERLOADED_RESPONSE_TIME {
             self.shows();
         }
@@ -130,7 +130,7 @@ mod tests {
                 let begun = rt::now();
                 let lease = async {
                     rt::sleep(Duration::from_millis(100)).await;
-                    overload.answered(if is_overloaded {
+                    overload.record_response_time(if is_overloaded {
                         OVERLOADED_RESPONSE_TIME * 2
                     } else {
                         OVERLOADED_RESPONSE_TIME

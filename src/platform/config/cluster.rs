@@ -18,7 +18,7 @@ pub(crate) struct ClusterSettings {
 }
 
 /// The fields and flags; the caller adds `sync`.
-pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<ClusterSettings, Problem> {
-    let (kubeconfig, reporting) = (given.kubeconfig.clone(), reporting::read(fields, given)?);
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<ClusterSettings, Problem> {
+    let (kubeconfig, reporting) = (flags.kubeconfig.clone(), reporting::read(fields, flags)?);
     Ok(ClusterSettings { kubeconfig, sync: SyncSettings::default(), reporting })
 }

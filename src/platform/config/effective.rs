@@ -109,31 +109,31 @@ impl Config {
     /// Combines the checked `fields` of files and flags with the settings that exist only as flags.
     ///
     /// As in the kubelet, a zero or an empty string means "the default" wherever it can mean nothing else.
-    pub(super) fn new(given: &FlagValues, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
+    pub(super) fn new(flags: &FlagValues, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
         let fields = &Fields(fields);
-        let root_dir = given.root_dir.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_ROOT_DIR));
-        let cluster = cluster::read(fields, given)?;
-        let identity = identity::read(fields, given, &root_dir)?;
-        let static_pods = static_pods::read(fields, given)?;
-        let images = images::read(fields, given, &root_dir)?;
+        let root_dir = flags.root_dir.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_ROOT_DIR));
+        let cluster = cluster::read(fields, flags)?;
+        let identity = identity::read(fields, flags, &root_dir)?;
+        let static_pods = static_pods::read(fields, flags)?;
+        let images = images::read(fields, flags, &root_dir)?;
         let pods = pods::read(fields)?;
         let cgroups = cgroups::read(fields)?;
         let mut reserved = reserved::read(fields, cgroups.per_qos)?;
         let managers = managers::read(fields, &mut reserved)?;
         Ok(Self {
-            process: process::read(fields, given),
-            health: health::read(fields, given),
-            node: NodeIdentity { name: node_name, ips: given.node_ips.clone(), labels: given.node_labels.clone() },
+            process: process::read(fields, flags),
+            health: health::read(fields, flags),
+            node: NodeIdentity { name: node_name, ips: flags.node_ips.clone(), labels: flags.node_labels.clone() },
             cluster,
             identity,
-            offline: offline::read(given, &root_dir),
+            offline: offline::read(flags, &root_dir),
             static_pods,
             runtime: runtime::read(fields),
             images,
             pods,
             dns: dns::read(fields),
             logs: logs::read(fields),
-            eviction: eviction::read(fields, reserved.enforced.pods, given.evict_static_pods)?,
+            eviction: eviction::read(fields, reserved.enforced.pods, flags.evict_static_pods)?,
             cgroups,
             reserved,
             managers,

@@ -27,11 +27,11 @@ impl Default for HealthSettings {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> HealthSettings {
-    let page_address = given.page_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> HealthSettings {
+    let page_address = flags.page_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut health = HealthSettings {
-        status_page: (given.page_port > 0).then(|| SocketAddr::new(page_address, given.page_port)),
-        watchdog_device: given.watchdog_device.clone(),
+        status_page: (flags.page_port > 0).then(|| SocketAddr::new(page_address, flags.page_port)),
+        watchdog_device: flags.watchdog_device.clone(),
         ..HealthSettings::default()
     };
     if let (Some(address), Some(port)) = (&mut health.healthz, fields.int("healthzPort")) {

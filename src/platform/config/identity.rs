@@ -49,7 +49,7 @@ impl Default for Identity {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> Result<Identity, Problem> {
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues, root_dir: &Path) -> Result<Identity, Problem> {
     let path = |name: &str| fields.text(name).map(PathBuf::from);
     let serving = match (path("tlsCertFile"), path("tlsPrivateKeyFile")) {
         (Some(certificate), Some(key)) => ServingIdentity::Files { certificate, key },
@@ -59,8 +59,8 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> 
         (None, Some(_)) => return Err(conflict("tlsPrivateKeyFile", "requires tlsCertFile".to_owned())),
     };
     Ok(Identity {
-        cert_dir: given.cert_dir.clone().unwrap_or_else(|| root_dir.join("pki")),
-        bootstrap_kubeconfig: given.bootstrap_kubeconfig.clone(),
+        cert_dir: flags.cert_dir.clone().unwrap_or_else(|| root_dir.join("pki")),
+        bootstrap_kubeconfig: flags.bootstrap_kubeconfig.clone(),
         rotate_certificates: fields.bool("rotateCertificates") == Some(true),
         serving,
         client_ca_file: path("authentication.x509.clientCAFile"),

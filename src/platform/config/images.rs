@@ -87,11 +87,11 @@ impl Default for ImageGc {
 }
 
 /// The fields and flags; the caller adds `credential_providers`, which have a file of their own.
-pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> Result<ImageSettings, Problem> {
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues, root_dir: &Path) -> Result<ImageSettings, Problem> {
     let mut images = ImageSettings {
-        strict_pull_policy: given.strict_image_pull_policy,
-        credential_provider_bin_dir: given.credential_provider_bin_dir.clone().unwrap_or_default(),
-        archives: given.image_archives.clone().unwrap_or_else(|| root_dir.join("coracle/images")),
+        strict_pull_policy: flags.strict_image_pull_policy,
+        credential_provider_bin_dir: flags.credential_provider_bin_dir.clone().unwrap_or_default(),
+        archives: flags.image_archives.clone().unwrap_or_else(|| root_dir.join("coracle/images")),
         max_parallel_pulls: fields.count("maxParallelImagePulls"),
         ..ImageSettings::default()
     };

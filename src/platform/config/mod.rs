@@ -150,8 +150,8 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     Ok(Request::Run(Box::new(config), warnings))
 }
 
-fn credential_providers(given: &flag_values::FlagValues) -> Result<Vec<CredentialProvider>, Error> {
-    match (&given.credential_provider_config, &given.credential_provider_bin_dir) {
+fn credential_providers(flags: &flag_values::FlagValues) -> Result<Vec<CredentialProvider>, Error> {
+    match (&flags.credential_provider_config, &flags.credential_provider_bin_dir) {
         (Some(path), Some(_)) => credential_providers::read(path),
         (None, None) => Ok(Vec::new()),
         (config, _) => {

@@ -19,10 +19,10 @@ impl Default for OfflineSettings {
     }
 }
 
-pub(super) fn read(given: &FlagValues, root_dir: &Path) -> OfflineSettings {
-    let key_file = given.offline_key_file.clone().unwrap_or_else(|| root_dir.join("coracle/store-key"));
+pub(super) fn read(flags: &FlagValues, root_dir: &Path) -> OfflineSettings {
+    let key_file = flags.offline_key_file.clone().unwrap_or_else(|| root_dir.join("coracle/store-key"));
     OfflineSettings {
         key_file: (!key_file.as_os_str().is_empty()).then_some(key_file),
-        plain_secrets: given.offline_plain_secrets,
+        plain_secrets: flags.offline_plain_secrets,
     }
 }

@@ -47,13 +47,13 @@ impl Default for ProcessSettings {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> ProcessSettings {
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> ProcessSettings {
     let mut process = ProcessSettings {
-        lock_file: given.lock_file.clone(),
+        lock_file: flags.lock_file.clone(),
         verbosity: fields.int("logging.verbosity").map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX)),
         ..ProcessSettings::default()
     };
-    if let Some(path) = &given.local_socket {
+    if let Some(path) = &flags.local_socket {
         process.local_socket.clone_from(path);
     }
     if let Some(score) = fields.int("oomScoreAdj").and_then(|score| i32::try_from(score).ok()) {
@@ -61,7 +61,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> ProcessSettings {
     }
     fields.replace("failSwapOn", Fields::bool, &mut process.fail_swap_on);
     fields.replace("makeIPTablesUtilChains", Fields::bool, &mut process.iptables_chains);
-    if given.leave_kernel_parameters {
+    if flags.leave_kernel_parameters {
         process.kernel_parameters = KernelParameters::Leave;
     } else if fields.bool("protectKernelDefaults") == Some(true) {
         process.kernel_parameters = KernelParameters::Check;

@@ -67,10 +67,10 @@ const RENEWALS: u32 = 4;
 /// Polls per node status without changes. Between them, the lease shows that the node is alive.
 const POLLS: u32 = 4;
 
-pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Reporting, Problem> {
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<Reporting, Problem> {
     let mut reporting = Reporting {
-        unschedulable: given.unschedulable,
-        external_cloud: given.external_cloud,
+        unschedulable: flags.unschedulable,
+        external_cloud: flags.external_cloud,
         taints: taints::read(fields)?,
         provider_id: fields.text("providerID").unwrap_or_default().to_owned(),
         ..Reporting::default()

@@ -31,11 +31,11 @@ const URL: &str = "staticPodURL";
 const STATIC_POD_URL_HEADER_FIELD: &str = "staticPodURLHeader";
 const EVERY: Duration = Duration::from_secs(20);
 
-pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<PodUrl>, Problem> {
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<Option<PodUrl>, Problem> {
     let Some(url) = fields.text(URL) else {
         let alone = [
-            ("--manifest-url-ca-file", &given.manifest_url_ca_file),
-            ("--manifest-public-key", &given.manifest_public_key),
+            ("--manifest-url-ca-file", &flags.manifest_url_ca_file),
+            ("--manifest-public-key", &flags.manifest_public_key),
         ];
         // An empty URL disables one from another source, together with its other settings.
         let is_taken_away = fields.at(URL).is_some();
@@ -69,9 +69,9 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<Pod
         url: url.to_owned(),
         headers,
         every: every.max(MIN_URL_POLL_INTERVAL),
-        authorities: given.manifest_url_ca_file.clone(),
-        public_key: given.manifest_public_key.clone(),
-        plain_signatures: given.manifest_plain_signatures,
+        authorities: flags.manifest_url_ca_file.clone(),
+        public_key: flags.manifest_public_key.clone(),
+        plain_signatures: flags.manifest_plain_signatures,
     }))
 }
 

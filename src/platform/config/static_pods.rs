@@ -30,8 +30,8 @@ impl Default for StaticPods {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<StaticPods, Problem> {
-    let mut pods = StaticPods { url: static_pod_url::read(fields, given)?, ..StaticPods::default() };
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<StaticPods, Problem> {
+    let mut pods = StaticPods { url: static_pod_url::read(fields, flags)?, ..StaticPods::default() };
     if let Some(Value::String(path)) = fields.at("staticPodPath") {
         pods.path = (!path.is_empty()).then(|| PathBuf::from(path));
     }

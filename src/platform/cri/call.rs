@@ -10,18 +10,18 @@ use crate::protocol::protobuf::{DecodeError, Message, decode_into};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
 
-/// As [`call`], but keeps only the first `most` bytes of each string in the response.
-pub(super) async fn call_cut<M: Message + Default>(
+/// As [`call`], but keeps only the first `limit` bytes of each string in the response.
+pub(super) async fn call_truncated<M: Message + Default>(
     client: &rpc::Client,
     path: &'static str,
     subject: &str,
     request: Vec<u8>,
     timeout: Duration,
-    most: usize,
+    limit: usize,
 ) -> Result<M, Error> {
     let begun = rt::now();
     let span = span(path);
-    let answer = client.unary_cut(path, request, timeout, most).await;
+    let answer = client.unary_truncated(path, request, timeout, limit).await;
     end(span, &answer);
     note(path, begun, answer.is_ok());
     decoded(answer, path, subject)

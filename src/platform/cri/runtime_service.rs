@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Error;
-use super::call::{call, call_cut, id as require, read, whole_seconds};
+use super::call::{call, call_truncated, id as require, read, whole_seconds};
 use super::v1::*;
 use crate::platform::rpc;
 use crate::platform::rt::{self, Turn, Turns};
@@ -331,7 +331,7 @@ impl RuntimeService {
     ) -> Result<ExecSyncResponse, Error> {
         let request = ExecSyncRequest { container_id: id.to_owned(), cmd: cmd.to_vec(), timeout };
         let longest = self.timeout.saturating_add(longest);
-        call_cut(&self.client, path!("ExecSync"), id, encode(&request), longest, MAX_EXEC_OUTPUT_BYTES).await
+        call_truncated(&self.client, path!("ExecSync"), id, encode(&request), longest, MAX_EXEC_OUTPUT_BYTES).await
     }
 
     /// The URL to stream from.

@@ -65,11 +65,11 @@ impl Connector for Connect {
     }
 }
 
-/// Sends one request and returns the response's head and at most `most` bytes of its body.
+/// Sends one request and returns the response's head and at most `limit` bytes of its body.
 pub(super) fn exchange(
     connection: Connection,
     request: http::Request<Vec<u8>>,
-    most: usize,
+    limit: usize,
 ) -> Result<(http::response::Parts, Vec<u8>), GetError> {
     let agent = Agent::with_parts(config("", 0), OneConnection(Mutex::new(Some(connection))), NoResolver);
     let (parts, body) = request.into_parts();
@@ -80,8 +80,8 @@ pub(super) fn exchange(
     };
     let (head, body) = response.map_err(not_answered)?.into_parts();
     let mut kept = Vec::new();
-    let most = u64::try_from(most).unwrap_or(u64::MAX);
-    body.into_reader().take(most).read_to_end(&mut kept).map_err(|error| GetError::Body(not_whole(error)))?;
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+    body.into_reader().take(limit).read_to_end(&mut kept).map_err(|error| GetError::Body(not_whole(error)))?;
     Ok((head, kept))
 }
 

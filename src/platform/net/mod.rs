@@ -39,4 +39,4 @@ pub(crate) use stream_error::TlsError;
 pub(crate) use tls::{AnyCertificate, HostClock, config as tls_config, config_as as tls_config_as};
 pub(crate) use tls_socket::TlsSocket;
 pub(crate) use url::Url;
-pub(crate) use verifier::{Verifier, believing, known_past};
+pub(crate) use verifier::{Verifier, latest_known_time, trusting};

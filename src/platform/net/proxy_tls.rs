@@ -9,7 +9,7 @@ use rustls::RootCertStore;
 use rustls::client::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 
-use super::{Proxy, believing, tls};
+use super::{Proxy, tls, trusting};
 use crate::platform::host::file;
 use crate::protocol::pem;
 
@@ -19,7 +19,7 @@ pub(crate) const MOST_AUTHORITIES: u64 = 4 << 20;
 
 /// The TLS configuration for a proxy whose certificate is from one of `trusted` or a CA of the system. Blocks.
 pub(super) fn config(trusted: &[CertificateDer<'static>]) -> io::Result<Arc<ClientConfig>> {
-    let verifier = believing(&with_system(trusted)?).map_err(|error| io::Error::other(error.to_string()))?;
+    let verifier = trusting(&with_system(trusted)?).map_err(|error| io::Error::other(error.to_string()))?;
     tls::config(verifier).map_err(|error| io::Error::other(error.to_string()))
 }
 

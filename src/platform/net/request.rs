@@ -27,9 +27,9 @@ type Field = (String, String);
 
 impl Headers {
     /// The given headers, plus `User-Agent` and `Accept` unless they are given. A given but empty one is not sent.
-    pub(crate) fn new(given: &[HttpHeader], purpose: Purpose) -> Self {
+    pub(crate) fn new(headers: &[HttpHeader], purpose: Purpose) -> Self {
         let mut rest: Vec<(String, String)> =
-            given.iter().map(|header| (canonical(&header.name), header.value.clone())).collect();
+            headers.iter().map(|header| (canonical(&header.name), header.value.clone())).collect();
         let find = |name: &str, rest: &[(String, String)]| {
             rest.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
         };

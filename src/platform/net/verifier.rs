@@ -35,20 +35,20 @@ impl Verifier {
         }
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
         let inner = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-        let floor = known_past(authorities.iter().chain(own));
+        let floor = latest_known_time(authorities.iter().chain(own));
         let until = authorities.iter().filter_map(|one| u64::try_from(Certificate::read(one).ok()?.not_after).ok());
         Ok(Arc::new(Self { inner, floor, until: until.max().unwrap_or(0) }))
     }
 }
 
 /// A verifier that trusts these CAs only.
-pub(crate) fn believing(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ServerCertVerifier>, rustls::Error> {
+pub(crate) fn trusting(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ServerCertVerifier>, rustls::Error> {
     let verifier = Verifier::new(authorities, &[], Arc::new(rustls::crypto::ring::default_provider()))?;
     Ok(verifier)
 }
 
 /// The latest time known to be past: when any of these certificates was issued or this program was built.
-pub(crate) fn known_past<'a>(certificates: impl Iterator<Item = &'a CertificateDer<'static>>) -> u64 {
+pub(crate) fn latest_known_time<'a>(certificates: impl Iterator<Item = &'a CertificateDer<'static>>) -> u64 {
     let built = clock::built().and_then(|second| u64::try_from(second).ok());
     certificates.filter_map(|certificate| made(certificate)).chain(built).max().unwrap_or(0)
 }
@@ -63,7 +63,7 @@ fn made(certificate: &CertificateDer<'_>) -> Option<u64> {
 /// has seen. Expiry before these still counts.
 ///
 /// `latest` counts only then, unlike for clients: from a clock that was ahead, it would cut the node off for good.
-fn moment(clock: u64, floor: u64, latest: u64, shown: Option<u64>) -> u64 {
+fn verification_time(clock: u64, floor: u64, latest: u64, shown: Option<u64>) -> u64 {
     if clock < floor { floor.max(latest).max(shown.unwrap_or(0)) } else { clock }
 }
 
@@ -78,7 +78,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let latest = Some(clock::latest()).filter(|latest| *latest <= self.until).unwrap_or(0);
         let shown = between.iter().chain([server]).filter_map(|certificate| made(certificate)).max();
-        let now = moment(now.as_secs(), self.floor, latest, shown);
+        let now = verification_time(now.as_secs(), self.floor, latest, shown);
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         self.inner.verify_server_cert(server, between, name, ocsp, now)
     }
@@ -162,7 +162,7 @@ mod tests {
             (4, 5, 8, Some(9), 9),
             (6, 5, 8, Some(6), 6),
         ] {
-            assert_eq!(moment(clock, floor, latest, shown), expected);
+            assert_eq!(verification_time(clock, floor, latest, shown), expected);
         }
     }
 }

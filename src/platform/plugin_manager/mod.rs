@@ -46,9 +46,9 @@ message! {
 pub(crate) struct PluginHandler {
     /// Such as `DevicePlugin`.
     pub(crate) kind: &'static str,
-    pub(crate) takes: RegisterHandler,
+    pub(crate) register: RegisterHandler,
     /// Called when the socket of a registered plugin is removed.
-    pub(crate) leaves: Box<dyn Fn(&PluginInfo)>,
+    pub(crate) deregister: Box<dyn Fn(&PluginInfo)>,
 }
 
 type RegisterHandler = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>>>>>;
@@ -79,8 +79,8 @@ struct KnownPlugin {
 }
 
 /// Registers plugins in `directory` as they come and go, until the process exits.
-pub(crate) async fn run(directory: PathBuf, takers: Vec<PluginHandler>) {
-    let takers = Rc::new(takers);
+pub(crate) async fn run(directory: PathBuf, handlers: Vec<PluginHandler>) {
+    let handlers = Rc::new(handlers);
     let mut known: SortedMap<PathBuf, KnownPlugin> = SortedMap::new();
     loop {
         let looked = rt::now();
@@ -89,7 +89,7 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<PluginHandler>) {
         known.retain(|path, one| found.get(path) == Some(&one.made));
         for (path, made) in found {
             if !known.contains_key(&path) {
-                let task = rt::spawn(keep_registered(path.clone(), Rc::clone(&takers)));
+                let task = rt::spawn(keep_registered(path.clone(), Rc::clone(&handlers)));
                 known.insert(path, KnownPlugin { made, task });
             }
         }
@@ -175,11 +175,11 @@ impl Walk {
 }
 
 /// Registers the plugin, and keeps it registered until the task is dropped.
-async fn keep_registered(path: PathBuf, takers: Rc<Vec<PluginHandler>>) {
+async fn keep_registered(path: PathBuf, handlers: Rc<Vec<PluginHandler>>) {
     let mut backoff = Backoff::new(FIRST_REGISTRATION_RETRY_DELAY, MAX_REGISTRATION_RETRY_DELAY);
     let shown = path.display().to_string();
     let info = loop {
-        match register(&shown, &takers).await {
+        match register(&shown, &handlers).await {
             Ok(info) => break info,
             Err(error) => {
                 log!(warn, "plugin not registered", socket = shown, error = ErrorChain(&error));
@@ -191,35 +191,35 @@ async fn keep_registered(path: PathBuf, takers: Rc<Vec<PluginHandler>>) {
         rt::sleep(backoff.next_wait()).await;
     };
     log!(info, "plugin registered", kind = info.kind, name = info.name, socket = shown);
-    let _held = RegisteredPlugin { info, takers };
+    let _held = RegisteredPlugin { info, handlers };
     std::future::pending::<()>().await;
 }
 
 /// Deregisters the plugin when dropped.
 struct RegisteredPlugin {
     info: PluginInfo,
-    takers: Rc<Vec<PluginHandler>>,
+    handlers: Rc<Vec<PluginHandler>>,
 }
 
 impl Drop for RegisteredPlugin {
     fn drop(&mut self) {
         log!(info, "plugin deregistered", kind = self.info.kind, name = self.info.name);
-        for taker in self.takers.iter().filter(|taker| taker.kind == self.info.kind) {
-            (taker.leaves)(&self.info);
+        for handler in self.handlers.iter().filter(|handler| handler.kind == self.info.kind) {
+            (handler.deregister)(&self.info);
         }
     }
 }
 
-async fn register(socket: &str, takers: &[PluginHandler]) -> Result<PluginInfo, RegisterError> {
+async fn register(socket: &str, handlers: &[PluginHandler]) -> Result<PluginInfo, RegisterError> {
     let client = Client::new(socket);
     let info = call(&client, "/pluginregistration.Registration/GetInfo", &InfoRequest {}).await;
     let mut info: PluginInfo = info.map_err(RegisterError::GetInfo)?;
     if info.endpoint.is_empty() {
         socket.clone_into(&mut info.endpoint);
     }
-    let taker = takers.iter().find(|taker| taker.kind == info.kind);
-    let taken = match taker {
-        Some(taker) => (taker.takes)(info.clone()).await.map_err(RegisterError::Refused),
+    let handler = handlers.iter().find(|handler| handler.kind == info.kind);
+    let taken = match handler {
+        Some(handler) => (handler.register)(info.clone()).await.map_err(RegisterError::Refused),
         None => Err(RegisterError::NoHandler { kind: info.kind.clone(), socket: socket.to_owned() }),
     };
     let status = RegistrationStatus {
@@ -233,7 +233,7 @@ async fn register(socket: &str, takers: &[PluginHandler]) -> Result<PluginInfo, 
         call(&client, "/pluginregistration.Registration/NotifyRegistrationStatus", &status).await;
     taken?;
     if let Err(error) = notified {
-        taker.into_iter().for_each(|taker| (taker.leaves)(&info));
+        handler.into_iter().for_each(|handler| (handler.deregister)(&info));
         return Err(RegisterError::Notify(error));
     }
     Ok(info)

@@ -91,15 +91,15 @@ impl Registry {
     }
 
     /// Sends a request, and once more with a new token if the current one is rejected.
-    pub(crate) fn get(&mut self, ask: ContentRequest<'_>) -> Result<ContentResponse, RegistryError> {
-        let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
-        let (at, response) = self.follow(&url, ask)?;
+    pub(crate) fn get(&mut self, request: ContentRequest<'_>) -> Result<ContentResponse, RegistryError> {
+        let url = format!("{}/{}/{}", self.mirror.base, self.repository, request.path);
+        let (at, response) = self.follow(&url, request)?;
         if response.status().as_u16() != 401 || authority(&at) != authority(&url) {
-            return self.answered(&at, ask, response);
+            return self.read_response(&at, request, response);
         }
         self.authorize(&url, response.headers())?;
-        let (at, response) = self.follow(&url, ask)?;
-        self.answered(&at, ask, response)
+        let (at, response) = self.follow(&url, request)?;
+        self.read_response(&at, request, response)
     }
 
     /// Asks whether the registry gives this content to these credentials, without getting it. `path` as in
@@ -117,18 +117,18 @@ impl Registry {
             // A storage may have signed its URL for GET only, and some servers do not know HEAD: one byte is enough.
             403 if authority(&at) != authority(&url) => self.get(ContentRequest { most: Some(1), ..ask }).map(drop),
             405 | 501 => self.get(ContentRequest { most: Some(1), ..ask }).map(drop),
-            _ => self.answered(&at, ask, response).map(drop),
+            _ => self.read_response(&at, ask, response).map(drop),
         }
     }
 
     /// Sends a request to a server that is no registry: without credentials, and without following it elsewhere.
     pub(crate) fn get_once(&self, ask: ContentRequest<'_>) -> Result<ContentResponse, RegistryError> {
         let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
-        self.answered(&url, ask, self.send(&url, request(&url, ask).body(()))?)
+        self.read_response(&url, ask, self.send(&url, request(&url, ask).body(()))?)
     }
 
-    fn follow(&self, url: &str, ask: ContentRequest<'_>) -> Result<(String, Response<Body>), RegistryError> {
-        self.follow_as(&Method::GET, url, ask)
+    fn follow(&self, url: &str, request: ContentRequest<'_>) -> Result<(String, Response<Body>), RegistryError> {
+        self.follow_as(&Method::GET, url, request)
     }
 
     /// Sends the request and follows redirects, to other hosts without credentials.
@@ -192,7 +192,7 @@ impl Registry {
                     request = request.header("Authorization", basic);
                 }
                 let ask = ContentRequest { path: "", accept: "*/*", from: 0, most: None };
-                let answer = self.answered(&realm, ask, self.send(&realm, request.body(()))?)?;
+                let answer = self.read_response(&realm, ask, self.send(&realm, request.body(()))?)?;
                 let text = answer.text(MOST_TEXT)?;
                 let token: Value = serde_json::from_slice(&text).unwrap_or_default();
                 let token = ["token", "access_token"].iter().find_map(|name| token.get(name)?.as_str());
@@ -204,10 +204,10 @@ impl Registry {
         Ok(())
     }
 
-    fn answered(
+    fn read_response(
         &self,
         url: &str,
-        ask: ContentRequest<'_>,
+        request: ContentRequest<'_>,
         response: Response<Body>,
     ) -> Result<ContentResponse, RegistryError> {
         let status = response.status().as_u16();
@@ -221,7 +221,7 @@ impl Registry {
             206 => {
                 let range = header(&head.headers, "content-range").unwrap_or_default();
                 let range = content_range(&range)
-                    .filter(|(from, _)| *from == ask.from)
+                    .filter(|(from, _)| *from == request.from)
                     .ok_or_else(|| RegistryError::protocol(url, format!("wrong range {range:?}")))?;
                 (range.0, range.1)
             }
@@ -238,14 +238,14 @@ impl Registry {
 }
 
 impl ContentResponse {
-    /// The whole body, of at most `most` bytes.
-    pub(crate) fn text(self, most: u64) -> Result<Vec<u8>, RegistryError> {
+    /// The whole body, of at most `limit` bytes.
+    pub(crate) fn text(self, limit: u64) -> Result<Vec<u8>, RegistryError> {
         let mut text = Vec::new();
         let Self { url, cancelled, .. } = self;
-        let read = self.body.take(most.saturating_add(1)).read_to_end(&mut text);
+        let read = self.body.take(limit.saturating_add(1)).read_to_end(&mut text);
         read.map_err(|error| of_io(&url, &error, &cancelled))?;
-        if u64::try_from(text.len()).unwrap_or(u64::MAX) > most {
-            return Err(RegistryError::protocol(&url, format!("the answer has more than {most} bytes")));
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > limit {
+            return Err(RegistryError::protocol(&url, format!("the answer has more than {limit} bytes")));
         }
         Ok(text)
     }

@@ -22,7 +22,7 @@ pub(super) struct Caller {
 pub(super) enum ResponseMode {
     /// One, of whose strings only the first `most` bytes are kept.
     Cut {
-        most: usize,
+        limit: usize,
     },
     Many,
     One,
@@ -121,7 +121,7 @@ impl Call {
     /// `limit`: the longest message.
     pub(super) fn new(answers: ResponseMode, limit: u32) -> Self {
         let cut = match answers {
-            ResponseMode::Cut { most } => Some(CutAnswer::new(most)),
+            ResponseMode::Cut { limit } => Some(CutAnswer::new(limit)),
             ResponseMode::Many | ResponseMode::One => None,
         };
         Self { answers, limit, is_of_tenant: false, cut, buf: Vec::new(), held: 0 }

@@ -59,16 +59,16 @@ impl Client {
         self.unary_call(method, request, timeout, ResponseMode::One).await
     }
 
-    /// As [`Client::unary`], but keeps only the first `most` bytes of each string in the response. The rest is dropped
+    /// As [`Client::unary`], but keeps only the first `limit` bytes of each string in the response. The rest is dropped
     /// as it arrives.
-    pub async fn unary_cut(
+    pub async fn unary_truncated(
         &self,
         method: &'static str,
         request: Vec<u8>,
         timeout: Duration,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<u8>, Error> {
-        self.unary_call(method, request, timeout, ResponseMode::Cut { most }).await
+        self.unary_call(method, request, timeout, ResponseMode::Cut { limit }).await
     }
 
     async fn unary_call(

@@ -129,15 +129,15 @@ impl<X: Exchange> Connector<X> {
     }
 
     /// Closes the attempt's connection, or drops the attempt without counting it as a failure.
-    pub(crate) fn give_up(&self, attempt: &Attempt<X>, why: X::Error) {
+    pub(crate) fn give_up(&self, attempt: &Attempt<X>, cause: X::Error) {
         match attempt.link() {
             Some(link) => {
-                link.end(why);
+                link.end(cause);
                 self.lost(&link);
             }
             None => {
                 self.move_to(ConnectorState::Disconnected);
-                attempt.finish(Err(why));
+                attempt.finish(Err(cause));
             }
         }
     }

@@ -18,8 +18,8 @@ const MAX_KEPT_TEXT_BYTES: usize = 64 * 1024;
 const RPC_ANSWER_HEADER_BYTES: usize = 5;
 
 impl CutAnswer {
-    pub(super) fn new(most: usize) -> Self {
-        Self { head: Vec::new(), left: None, cutter: Cutter::new(most, MAX_KEPT_TEXT_BYTES) }
+    pub(super) fn new(limit: usize) -> Self {
+        Self { head: Vec::new(), left: None, cutter: Cutter::new(limit, MAX_KEPT_TEXT_BYTES) }
     }
 
     pub(super) fn take(&mut self, mut data: &[u8], limit: u32) -> Result<(), &'static str> {

@@ -121,10 +121,10 @@ impl<X: Exchange> Link<X> {
     }
 
     /// Ends the connection and all of its exchanges.
-    pub(crate) fn end(&self, why: X::Error) {
+    pub(crate) fn end(&self, cause: X::Error) {
         let mut state = self.state.borrow_mut();
         let State { connection, places, written, ended } = &mut *state;
-        let lost = ended.get_or_insert(why).clone();
+        let lost = ended.get_or_insert(cause).clone();
         for place in places {
             let unseen = connection.is_unseen(place.stream, *written);
             place.finish(Err(if unseen { X::never_sent() } else { lost.clone() }));

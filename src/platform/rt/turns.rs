@@ -10,7 +10,7 @@ use super::job_queue::{JobQueue, Owner};
 
 /// Hands out a limited number of turns, and fewer to each owner.
 pub struct Turns {
-    most: usize,
+    limit: usize,
     state: RefCell<State>,
 }
 
@@ -28,11 +28,11 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// At most `most` turns at a time, and `of_one` of one owner.
-    pub fn new(most: usize, of_one: usize) -> Rc<Self> {
+    /// At most `limit` turns at a time, and `of_one` of one owner.
+    pub fn new(limit: usize, of_one: usize) -> Rc<Self> {
         // The queue keeps one for jobs without an owner, of which there are none here.
-        let waiting = JobQueue::new(most + 1, of_one);
-        Rc::new(Self { most, state: RefCell::new(State { taken: 0, waiting }) })
+        let waiting = JobQueue::new(limit + 1, of_one);
+        Rc::new(Self { limit, state: RefCell::new(State { taken: 0, waiting }) })
     }
 
     /// Waits for a turn of the pod with uid `owner`, or of other work named by it.
@@ -61,7 +61,7 @@ impl Turns {
 
     fn next(&self) -> Option<(Owner, Sender<Turn>)> {
         let mut state = self.state.borrow_mut();
-        if state.taken >= self.most {
+        if state.taken >= self.limit {
             return None;
         }
         let next = state.waiting.take()?;
@@ -87,7 +87,7 @@ impl Drop for Turn {
 
 impl fmt::Debug for Turns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turns").field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("Turns").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 

@@ -240,8 +240,8 @@ impl World {
         }
     }
 
-    fn pool(&self, pace: PoolKind) -> &RefCell<Pool> {
-        &self.pools[pace as usize]
+    fn pool(&self, pool: PoolKind) -> &RefCell<Pool> {
+        &self.pools[pool as usize]
     }
 
     /// Number of jobs that run on the slow pool or wait for it.
@@ -288,12 +288,12 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(pace: PoolKind) -> Self {
+    fn new(pool: PoolKind) -> Self {
         Self {
-            threads: pace.threads(),
+            threads: pool.threads(),
             running: 0,
             begun: 0,
-            waiting: JobQueue::new(pace.threads(), pace.threads_of_one()),
+            waiting: JobQueue::new(pool.threads(), pool.threads_of_one()),
         }
     }
 
@@ -310,9 +310,9 @@ impl Pool {
 }
 
 /// Runs `job` on the simulated pool for a random time. The job is lost if the program ends before.
-pub(super) fn work_later(world: &Rc<World>, pace: PoolKind, owner: Owner, job: Job) {
+pub(super) fn work_later(world: &Rc<World>, pool: PoolKind, owner: Owner, job: Job) {
     let takes = world.duration_below(world.disk.get());
-    work_for(world, pace, owner, takes, job);
+    work_for(world, pool, owner, takes, job);
 }
 
 /// Runs `job` on the simulated pool, where it holds a thread for `takes`.
@@ -482,14 +482,14 @@ mod tests {
     }
 
     /// The end times of one more job than the pool has threads, each taking ten seconds.
-    fn ends(pace: PoolKind) -> Vec<u64> {
-        let jobs = pace.threads() + 1;
+    fn ends(pool: PoolKind) -> Vec<u64> {
+        let jobs = pool.threads() + 1;
         let ends = simulate(8, |world| async move {
             let (sender, receiver) = async_channel::unbounded();
             for _ in 0..jobs {
                 let sender = sender.clone();
                 let job = Box::new(move || sender.try_send(()).unwrap());
-                work_for(&world, pace, None, Duration::from_secs(10), job);
+                work_for(&world, pool, None, Duration::from_secs(10), job);
             }
             let mut ends = Vec::new();
             for _ in 0..jobs {

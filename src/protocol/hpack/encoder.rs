@@ -11,21 +11,21 @@ pub struct Encoder {
     /// The smallest table size since the last block, if the size has changed: the decoder must learn of it as well
     /// (section 4.2).
     smallest: Option<usize>,
-    most: usize,
+    limit: usize,
 }
 
 impl Encoder {
-    /// Caps the dynamic table at `most`, even if the peer allows more.
-    pub fn new(most: usize) -> Self {
+    /// Caps the dynamic table at `limit`, even if the peer allows more.
+    pub fn new(limit: usize) -> Self {
         // Both sides start with the default SETTINGS_HEADER_TABLE_SIZE.
-        let mut encoder = Self { table: DynamicTable::new(DEFAULT_TABLE), smallest: None, most };
+        let mut encoder = Self { table: DynamicTable::new(DEFAULT_TABLE), smallest: None, limit };
         encoder.peer_allows(DEFAULT_TABLE);
         encoder
     }
 
     /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE.
     pub fn peer_allows(&mut self, size: usize) {
-        let size = size.min(self.most);
+        let size = size.min(self.limit);
         if size != self.table.limit() {
             self.smallest = Some(self.smallest.unwrap_or(size).min(size));
             self.table.resize(size);

@@ -8,7 +8,7 @@ use super::encode::{put_varint, wire_type};
 #[derive(Debug)]
 pub struct Cutter {
     /// Bytes kept of each string.
-    most: usize,
+    limit: usize,
     /// Bytes kept of all fields.
     room: usize,
     step: Step,
@@ -36,9 +36,9 @@ struct Varint {
 }
 
 impl Cutter {
-    /// Keeps at most `most` bytes of each string, and `room` bytes in total.
-    pub fn new(most: usize, room: usize) -> Self {
-        Self { most, room, step: Step::Key(Varint::default()), kept: Vec::new() }
+    /// Keeps at most `limit` bytes of each string, and `room` bytes in total.
+    pub fn new(limit: usize, room: usize) -> Self {
+        Self { limit, room, step: Step::Key(Varint::default()), kept: Vec::new() }
     }
 
     pub fn take(&mut self, mut bytes: &[u8]) -> Result<(), DecodeError> {
@@ -107,7 +107,7 @@ impl Cutter {
     }
 
     fn content(&mut self, length: u64) -> Result<Step, DecodeError> {
-        let keep = length.min(u64::try_from(self.most).unwrap_or(u64::MAX));
+        let keep = length.min(u64::try_from(self.limit).unwrap_or(u64::MAX));
         let mut coded = Vec::new();
         put_varint(keep, &mut coded);
         self.keep(&coded)?;

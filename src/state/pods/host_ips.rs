@@ -13,8 +13,8 @@ pub(crate) struct HostIps {
 }
 
 impl HostIps {
-    pub(crate) fn new(configured: &[IpAddr], seen: &[IpAddr]) -> Self {
-        let current = Rc::new(RefCell::new(chosen(configured, seen)));
+    pub(crate) fn new(configured: &[IpAddr], addresses: &[IpAddr]) -> Self {
+        let current = Rc::new(RefCell::new(chosen(configured, addresses)));
         Self { configured: configured.to_vec(), current }
     }
 
@@ -29,8 +29,8 @@ impl HostIps {
     }
 
     /// Takes the addresses of the machine; true if this changes something. Without a network the last ones stay.
-    pub(crate) fn update(&self, seen: &[IpAddr]) -> bool {
-        let next = chosen(&self.configured, seen);
+    pub(crate) fn update(&self, addresses: &[IpAddr]) -> bool {
+        let next = chosen(&self.configured, addresses);
         if next.is_empty() || *self.current.borrow() == next {
             return false;
         }
@@ -40,11 +40,11 @@ impl HostIps {
 }
 
 /// The configured addresses, else the detected ones.
-fn chosen(configured: &[IpAddr], seen: &[IpAddr]) -> Vec<IpAddr> {
+fn chosen(configured: &[IpAddr], addresses: &[IpAddr]) -> Vec<IpAddr> {
     let mut ips: Vec<IpAddr> = configured.iter().filter(|ip| !ip.is_unspecified()).copied().collect();
     if ips.is_empty() {
         let family = configured.first().is_none_or(IpAddr::is_ipv4);
-        ips.extend(seen);
+        ips.extend(addresses);
         ips.sort_by_key(|ip| ip.is_ipv4() != family);
     }
     ips

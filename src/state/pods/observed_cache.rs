@@ -67,28 +67,28 @@ impl ObservedCache {
         ObservationTicket { number, under_way: query }
     }
 
-    pub(crate) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> ObserveResult {
+    pub(crate) fn observe(&mut self, pod: ObservedPod, ticket: &ObservationTicket) -> ObserveResult {
         self.forget_gone();
         let newest = self.pods.get(&pod.uid).map(|seen| seen.look).or_else(|| self.gone.get(&pod.uid).copied());
-        if newest.is_some_and(|newest| newest > look.number) {
+        if newest.is_some_and(|newest| newest > ticket.number) {
             return ObserveResult::TooLate;
         }
         let known = self.pods.get_mut(&pod.uid);
         if pod.is_gone() {
             let was_known = known.is_some();
             self.pods.remove(&pod.uid);
-            self.gone.insert(pod.uid, look.number);
+            self.gone.insert(pod.uid, ticket.number);
             self.forget_gone();
             return if was_known { ObserveResult::News } else { ObserveResult::NothingNew };
         }
         self.gone.remove(&pod.uid);
         match known {
             Some(seen) if *seen.pod == pod => {
-                seen.look = look.number;
+                seen.look = ticket.number;
                 ObserveResult::NothingNew
             }
             Some(_) | None => {
-                self.pods.insert(pod.uid.clone(), CachedPod { pod: Rc::new(pod), look: look.number });
+                self.pods.insert(pod.uid.clone(), CachedPod { pod: Rc::new(pod), look: ticket.number });
                 ObserveResult::News
             }
         }

@@ -79,14 +79,14 @@ object! {
 }
 
 impl Decode for ContainerState {
-    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
         // Upstream reads an object without a key as waiting.
         let waiting = || Self::Waiting(ContainerStateWaiting::default());
-        Self::decode_option(value, place).map(|state| state.unwrap_or_else(waiting))
+        Self::decode_option(value, context).map(|state| state.unwrap_or_else(waiting))
     }
 
-    fn decode_option(value: Value, place: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
-        let AnyState { waiting, running, terminated } = AnyState::decode(value, place)?;
+    fn decode_option(value: Value, context: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
+        let AnyState { waiting, running, terminated } = AnyState::decode(value, context)?;
         // If an object has more than one state, the latest in the life cycle wins.
         let terminated = terminated.map(Self::Terminated);
         Ok(terminated.or(running.map(Self::Running)).or(waiting.map(Self::Waiting)))

@@ -19,11 +19,11 @@ pub struct Decoded<T> {
 
 /// A type that can be decoded from JSON.
 pub trait Decode: Sized {
-    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError>;
+    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError>;
 
     /// Decodes an optional field, where `null` means absent.
-    fn decode_option(value: Value, place: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
-        if value.is_null() { Ok(None) } else { Self::decode(value, place).map(Some) }
+    fn decode_option(value: Value, context: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
+        if value.is_null() { Ok(None) } else { Self::decode(value, context).map(Some) }
     }
 
     /// Whether a field with this value counts as absent. As with the API's defaults, that is so for an empty string where
@@ -199,11 +199,15 @@ impl<'a> Entry<'a> {
 }
 
 /// Passes each entry to `object`. An entry that is `null` counts as absent.
-pub(super) fn read_object(object: &mut dyn Object, value: Value, place: DecodeContext<'_>) -> Result<(), DecodeError> {
+pub(super) fn read_object(
+    object: &mut dyn Object,
+    value: Value,
+    context: DecodeContext<'_>,
+) -> Result<(), DecodeError> {
     for (key, value) in entries(value)? {
         if !value.is_null() {
-            let path = Path::Key(&place.path, &key);
-            let entry = Entry { key: &key, value, place: DecodeContext { path, ..place } };
+            let path = Path::Key(&context.path, &key);
+            let entry = Entry { key: &key, value, place: DecodeContext { path, ..context } };
             object.read(entry).map_err(|error| error.at(&path))?;
         }
     }
@@ -293,14 +297,14 @@ impl Decode for Cow<'static, str> {
 }
 
 impl<T: Decode> Decode for Box<T> {
-    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        T::decode(value, place).map(Box::new)
+    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        T::decode(value, context).map(Box::new)
     }
 }
 
 impl<T: Decode> Decode for Option<T> {
-    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        T::decode_option(value, place)
+    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        T::decode_option(value, context)
     }
 
     fn is_absent(value: &Value) -> bool {
@@ -309,32 +313,33 @@ impl<T: Decode> Decode for Option<T> {
 }
 
 impl<T: Decode> Decode for Vec<T> {
-    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let elements = elements(value)?;
         let mut list = Self::with_capacity(elements.len());
         for (index, value) in elements.into_iter().enumerate() {
-            let path = Path::Index(&place.path, index);
-            list.push(T::decode(value, DecodeContext { path, ..place }).map_err(|error| error.at(&path))?);
+            let path = Path::Index(&context.path, index);
+            list.push(T::decode(value, DecodeContext { path, ..context }).map_err(|error| error.at(&path))?);
         }
         Ok(list)
     }
 }
 
 impl Decode for super::Texts {
-    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let texts = elements(value)?.into_iter().enumerate();
-        let texts = texts.map(|(index, value)| text(value).map_err(|error| error.at(&Path::Index(&place.path, index))));
+        let texts =
+            texts.map(|(index, value)| text(value).map_err(|error| error.at(&Path::Index(&context.path, index))));
         texts.collect()
     }
 }
 
 impl<V: Decode> Decode for super::Map<V> {
-    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let entries = entries(value)?;
         let mut list = Vec::with_capacity(entries.len());
         for (key, value) in entries {
-            let path = Path::Key(&place.path, &key);
-            let value = V::decode(value, DecodeContext { path, ..place }).map_err(|error| error.at(&path))?;
+            let path = Path::Key(&context.path, &key);
+            let value = V::decode(value, DecodeContext { path, ..context }).map_err(|error| error.at(&path))?;
             list.push((key, value));
         }
         Ok(list.into_iter().collect())

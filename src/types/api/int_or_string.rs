@@ -29,10 +29,10 @@ impl fmt::Display for IntOrString {
 }
 
 impl Decode for IntOrString {
-    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
         match value {
             Value::String(text) => Ok(Self::String(text)),
-            Value::Number(_) | Value::Null => i32::decode(value, place).map(Self::Int),
+            Value::Number(_) | Value::Null => i32::decode(value, context).map(Self::Int),
             other => Err(DecodeError::expected("a number or a string", &other)),
         }
     }

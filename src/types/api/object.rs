@@ -41,10 +41,10 @@ macro_rules! object {
         impl $crate::types::api::decode::Decode for $name {
             fn decode(
                 value: serde_json::Value,
-                place: $crate::types::api::decode::DecodeContext<'_>,
+                context: $crate::types::api::decode::DecodeContext<'_>,
             ) -> Result<Self, $crate::types::api::DecodeError> {
                 let mut object = Self::default();
-                $crate::types::api::decode::read_object(&mut object, value, place)?;
+                $crate::types::api::decode::read_object(&mut object, value, context)?;
                 Ok(object)
             }
         }
@@ -200,7 +200,7 @@ macro_rules! one_of_object {
         impl $crate::types::api::decode::Decode for $name {
             fn decode(
                 value: serde_json::Value,
-                place: $crate::types::api::decode::DecodeContext<'_>,
+                context: $crate::types::api::decode::DecodeContext<'_>,
             ) -> Result<Self, $crate::types::api::DecodeError> {
                 #[derive(Default)]
                 struct Parts {
@@ -220,7 +220,7 @@ macro_rules! one_of_object {
                 }
 
                 let mut parts = Parts::default();
-                $crate::types::api::decode::read_object(&mut parts, value, place)?;
+                $crate::types::api::decode::read_object(&mut parts, value, context)?;
                 let none: Option<$one_type> = $default;
                 match parts.one.or(none) {
                     Some($one) => Ok($name { $($field: parts.$field,)* $one }),

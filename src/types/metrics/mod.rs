@@ -18,7 +18,8 @@ mod registry;
 pub(crate) use counted::{Count, Timed};
 pub(crate) use exposition::{Exposition, Kind, Labels, METRICS_CONTENT_TYPE, Number};
 pub(crate) use registry::{
-    count, expose, forget_probes, last_relist, processors, relisted, took, write, write_health_checks, write_probes,
+    count, expose, forget_probes, last_relist, processors, relisted, took, took_millis, write, write_health_checks,
+    write_probes,
 };
 #[cfg(test)]
 pub(crate) use registry::{labels_of, names};

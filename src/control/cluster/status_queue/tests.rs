@@ -128,10 +128,10 @@ fn watch_that_keeps_showing_a_denied_pod_is_doubted() {
     let now = Instant::now();
     let mut reports = denied(now);
     assert_eq!(reports.due(), Some(now + WATCH_LAG[0]));
-    assert!(!reports.doubts_watch(now));
+    assert!(!reports.take_overdue_denials(now));
     let later = now + WATCH_LAG[0];
-    assert!(reports.doubts_watch(later));
-    assert!(!reports.doubts_watch(later));
+    assert!(reports.take_overdue_denials(later));
+    assert!(!reports.take_overdue_denials(later));
     assert_eq!(reports.due(), None);
 }
 
@@ -149,7 +149,7 @@ fn watch_that_confirms_the_denial_is_not_doubted() {
         let mut reports = denied(now);
         confirm(&mut reports);
         assert_eq!(reports.due(), None);
-        assert!(!reports.doubts_watch(now + WATCH_LAG[0]));
+        assert!(!reports.take_overdue_denials(now + WATCH_LAG[0]));
     }
 }
 
@@ -159,7 +159,7 @@ fn pod_denied_again_and_again_is_doubted_ever_more_rarely() {
     let mut reports = denied(now);
     for times in [2, 4, 8] {
         now = reports.due().unwrap();
-        assert!(reports.doubts_watch(now));
+        assert!(reports.take_overdue_denials(now));
         reports.relisted([(&uid(), &status(PodPhase::Pending), 5)].into_iter());
         assert_eq!(told(&mut reports, now), ["Running"]);
         reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);

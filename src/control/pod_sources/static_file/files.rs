@@ -258,7 +258,7 @@ impl Files {
         first: bool,
         now: Instant,
         time: Time,
-        look: &mut ListingPlan,
+        plan: &mut ListingPlan,
     ) {
         let known = self.files.get_mut(name).map(|file| {
             file.missing_since = None;
@@ -275,7 +275,7 @@ impl Files {
         }
         let new_and_empty = known.is_none() && stamp.size == 0;
         if !new_and_empty && (closed || first) {
-            return self.read(name, closed, look);
+            return self.read(name, closed, plan);
         }
         let is_half_written = self.files.get(name).is_some_and(|file| file.half_written);
         let is_writing = self.writing.get(name).is_some_and(|written| now < *written + WRITER_PATIENCE);
@@ -292,19 +292,19 @@ impl Files {
         }
         let settled = *since + patience;
         if now < settled {
-            look.next_listing(settled);
+            plan.next_listing(settled);
         } else {
-            self.read(name, false, look);
+            self.read(name, false, plan);
         }
     }
 
-    fn read(&mut self, name: &OsStr, is_closed: bool, look: &mut ListingPlan) {
+    fn read(&mut self, name: &OsStr, is_closed: bool, plan: &mut ListingPlan) {
         self.settling.remove(name);
-        look.read.push(FileToRead { name: name.to_owned(), path: self.path_of(name), is_closed });
+        plan.read.push(FileToRead { name: name.to_owned(), path: self.path_of(name), is_closed });
     }
 
     /// Removes files that have been missing from the listings for long enough.
-    fn remove_missing(&mut self, listing: &Listing, now: Instant, look: &mut ListingPlan) {
+    fn remove_missing(&mut self, listing: &Listing, now: Instant, plan: &mut ListingPlan) {
         let replaced = self.replaced.map(|moment| moment + REPLACED);
         self.files.retain(|name, file| {
             if listing.files.contains_key(name) {
@@ -313,7 +313,7 @@ impl Files {
             let gone = *file.missing_since.get_or_insert(now) + MIN_FILE_ABSENCE;
             let gone = replaced.map_or(gone, |replaced| gone.max(replaced));
             if now < gone {
-                look.next_listing(gone);
+                plan.next_listing(gone);
             }
             now < gone
         });

@@ -37,7 +37,7 @@ pub(super) enum FetchError {
     },
     Tls(rustls::Error),
     TooLong {
-        most: usize,
+        limit: usize,
     },
     /// The response does not state its length.
     Uncounted,
@@ -79,7 +79,7 @@ impl fmt::Display for FetchError {
             Self::Signature { url, .. } => f.write_str(url),
             Self::Status { status } => write!(f, "expected 200 OK, found status {status}"),
             Self::Tls(error) => error.fmt(f),
-            Self::TooLong { most } => write!(f, "it has more than {most} bytes"),
+            Self::TooLong { limit } => write!(f, "it has more than {limit} bytes"),
             Self::Uncounted => {
                 f.write_str("the answer does not say how long it is, so that it may have been cut short")
             }

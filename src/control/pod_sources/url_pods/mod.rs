@@ -26,7 +26,7 @@ use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
 use crate::platform::net::{
     AnyCertificate, Dialer, FetchRequest, FetchResponse as Response, FetchTls, Headers, MOST_AUTHORITIES, Purpose,
-    SYSTEM_AUTHORITIES, Url, believing, tls_config,
+    SYSTEM_AUTHORITIES, Url, tls_config, trusting,
 };
 use crate::platform::rt;
 use crate::protocol::pem;
@@ -277,7 +277,7 @@ impl UrlSource {
         let text = read.map_err(|source| FetchError::ReadAuthorities { path: path.clone(), source })?;
         let unusable = |source| FetchError::Authorities { path: path.clone(), source };
         let trusted = pem::certificates(&text).map_err(|_| unusable("expected certificates in PEM".into()))?;
-        let verifier = believing(&trusted).map_err(|error| unusable(error.into()))?;
+        let verifier = trusting(&trusted).map_err(|error| unusable(error.into()))?;
         let config = tls_config(verifier).map_err(FetchError::Tls)?;
         Ok(FetchTls { config, name: None, trusted })
     }
@@ -303,17 +303,17 @@ impl UrlSource {
 }
 
 /// The body of a successful and complete response.
-fn whole(answer: &Response, most: usize) -> Result<&[u8], FetchError> {
-    if answer.status != 200 {
-        return Err(FetchError::Status { status: answer.status });
+fn whole(response: &Response, limit: usize) -> Result<&[u8], FetchError> {
+    if response.status != 200 {
+        return Err(FetchError::Status { status: response.status });
     }
-    if answer.body.len() > most {
-        return Err(FetchError::TooLong { most });
+    if response.body.len() > limit {
+        return Err(FetchError::TooLong { limit });
     }
-    if !answer.is_counted {
+    if !response.is_counted {
         return Err(FetchError::Uncounted);
     }
-    Ok(&answer.body)
+    Ok(&response.body)
 }
 
 /// The URL of the signature of `url`: the suffix follows the path, before the query.

@@ -8,7 +8,7 @@ use ring::digest;
 /// A bounded number of results, each with its own expiry. Their keys are digests, because requests may contain secrets.
 #[derive(Debug)]
 pub(super) struct AuthCache<V> {
-    most: usize,
+    limit: usize,
     known: SortedMap<Key, (Instant, V)>,
 }
 
@@ -23,8 +23,8 @@ pub(super) fn key(salt: &[u8], request: &[u8]) -> Key {
 }
 
 impl<V: Clone> AuthCache<V> {
-    pub(super) const fn new(most: usize) -> Self {
-        Self { most, known: SortedMap::new() }
+    pub(super) const fn new(limit: usize) -> Self {
+        Self { limit, known: SortedMap::new() }
     }
 
     pub(super) fn get(&self, key: &Key, now: Instant) -> Option<V> {
@@ -34,7 +34,7 @@ impl<V: Clone> AuthCache<V> {
     /// A full cache drops the entry that expires next.
     pub(super) fn put(&mut self, key: Key, verdict: V, good: Duration, now: Instant) {
         self.known.retain(|_, (until, _)| now < *until);
-        if self.known.len() >= self.most && !self.known.contains_key(&key) {
+        if self.known.len() >= self.limit && !self.known.contains_key(&key) {
             let next = self.known.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| *key);
             if let Some(next) = next {
                 self.known.remove(&next);

@@ -16,7 +16,7 @@ use super::user::User;
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::time_mark::TimeMark;
 use crate::platform::host::{clock, file};
-use crate::platform::net::known_past;
+use crate::platform::net::latest_known_time;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::protocol::pem;
@@ -139,7 +139,7 @@ fn read(path: &Path) -> Result<LoadedCa, AuthoritiesError> {
     let of_file = |source| AuthoritiesError { path: path.to_owned(), source };
     let text = file::read_all(path, MAX_CLIENT_CA_BYTES).map_err(|error| of_file(error.into()))?;
     let list = pem::certificates(&text).map_err(|error| of_file(error.into()))?;
-    let floor = known_past(list.iter());
+    let floor = latest_known_time(list.iter());
     let ends = list.iter().filter_map(|der| u64::try_from(Certificate::read(der).ok()?.not_after).ok());
     let until = ends.max().unwrap_or(u64::MAX);
     let mut roots = RootCertStore::empty();

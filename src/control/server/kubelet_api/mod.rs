@@ -113,7 +113,7 @@ impl KubeletApiServer {
     pub(crate) fn new(
         config: &Config,
         client: Option<Client>,
-        shown: ServingCertificateCell,
+        cell: ServingCertificateCell,
         health: SyncHealth,
         api: Rc<dyn LocalApi>,
         streaming: Streaming,
@@ -124,7 +124,7 @@ impl KubeletApiServer {
             flags: config.configured.flags().to_vec(),
             started: (clock::now(), rt::now()),
             client_ca_file: config.identity.client_ca_file.clone(),
-            shown,
+            shown: cell,
             health,
             api,
             authorities: Authorities::new(TimeMark::new(config.root_dir.join(LATEST_TIME))),

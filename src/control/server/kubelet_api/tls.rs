@@ -20,7 +20,7 @@ use crate::platform::net::HostClock;
 /// `hints` are the names of the accepted CAs; `None`: no client certificate is requested.
 pub(super) fn server_config(
     settings: &TlsSettings,
-    shown: &ServingCertificateCell,
+    cell: &ServingCertificateCell,
     hints: Option<Vec<DistinguishedName>>,
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let provider = Arc::new(provider(settings));
@@ -31,7 +31,7 @@ pub(super) fn server_config(
         Some(hints) => builder.with_client_cert_verifier(Arc::new(AnyClient { provider, hints })),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_cert_resolver(Arc::new(shown.clone()));
+    let mut config = builder.with_cert_resolver(Arc::new(cell.clone()));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // Clients keep their connections, so session resumption is not worth its memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -64,13 +64,13 @@ pub(crate) struct DeviceStatus {
 
 impl Stall {
     /// A stall of this process.
-    pub(super) fn new(time: Time, seconds: u64, doing: Activity, thread: ThreadState) -> Self {
+    pub(super) fn new(time: Time, seconds: u64, activity: Activity, thread: ThreadState) -> Self {
         Self {
             time: time.to_string(),
             boot_id: clock::boot_id(),
             pid: std::process::id(),
             seconds,
-            doing: doing.text().to_owned(),
+            doing: activity.text().to_owned(),
             thread,
             ..Self::default()
         }

@@ -30,24 +30,24 @@ pub(super) async fn run(
     client: Client,
     status_inputs: &StatusInputs,
     directory: PathBuf,
-    shown: &ServingCertificateCell,
-    teller: CertificateEvents,
+    cell: &ServingCertificateCell,
+    events: CertificateEvents,
 ) {
     let store = Store::new(directory, "kubelet-server");
     let mut keeper =
-        ServingCertificateManager { client, store, teller, started: clock::uptime(), current: None, issued: None };
-    keeper.load(shown).await;
+        ServingCertificateManager { client, store, events, started: clock::uptime(), current: None, issued: None };
+    keeper.load(cell).await;
     loop {
         let seen = status_inputs.addresses_changed.changes();
         let wanted = names::of_addresses(node_name, &status_inputs.addresses());
-        keeper.round(wanted, status_inputs.addresses_changed.beyond(seen), shown).await;
+        keeper.round(wanted, status_inputs.addresses_changed.beyond(seen), cell).await;
     }
 }
 
 struct ServingCertificateManager {
     client: Client,
     store: Store,
-    teller: CertificateEvents,
+    events: CertificateEvents,
     started: Duration,
     /// The pair shown to clients.
     current: Option<Pair>,
@@ -57,19 +57,19 @@ struct ServingCertificateManager {
 
 impl ServingCertificateManager {
     /// Loads the pair that an earlier process obtained.
-    async fn load(&mut self, shown: &ServingCertificateCell) {
+    async fn load(&mut self, cell: &ServingCertificateCell) {
         let store = self.store.clone();
         let stored = rt::blocking(move || store.current()).await;
         let fault = stored.as_ref().err().map(|error| ErrorChain(error).to_string());
         self.current = stored.unwrap_or_default();
         if let Some(pair) = &self.current {
-            shown.show(pair);
+            cell.show(pair);
         }
         self.note(fault, self.present());
     }
 
     /// Does one step or waits for it. Ends early when the node's addresses change.
-    async fn round(&mut self, wanted: Option<Names>, moved: impl Future<Output = ()>, shown: &ServingCertificateCell) {
+    async fn round(&mut self, wanted: Option<Names>, moved: impl Future<Output = ()>, cell: &ServingCertificateCell) {
         let present = self.present();
         self.note(None, present);
         let Some(names) = wanted else { return moved.await };
@@ -86,9 +86,9 @@ impl ServingCertificateManager {
         };
         match rt::either(requested, interrupted).await {
             None => {}
-            Some(Ok((issued, _))) => self.store(issued, present, shown).await,
+            Some(Ok((issued, _))) => self.store(issued, present, cell).await,
             Some(Err(fault)) => {
-                let pause = self.teller.failed(&fault, self.current.as_ref().map(|pair| &pair.leaf), present);
+                let pause = self.events.failed(&fault, self.current.as_ref().map(|pair| &pair.leaf), present);
                 rt::either(rt::sleep(pause), rt::either(clock_set(), moved)).await;
             }
         }
@@ -104,14 +104,14 @@ impl ServingCertificateManager {
         }
     }
 
-    async fn store(&mut self, issued: IssuedCertificate, present: KnownTime, shown: &ServingCertificateCell) {
+    async fn store(&mut self, issued: IssuedCertificate, present: KnownTime, cell: &ServingCertificateCell) {
         let IssuedCertificate { pair, is_fresh } = issued;
         let (store, put) = (self.store.clone(), pair.clone());
         let moment = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));
         let stored = rt::blocking(move || store.put(&put, moment).and_then(|()| store.forget_key())).await;
         // A certificate that cannot be stored is still usable.
-        shown.show(&pair);
-        self.teller.issued(&pair.leaf);
+        cell.show(&pair);
+        self.events.issued(&pair.leaf);
         self.issued = is_fresh.then(|| (pair.leaf.clone(), clock::uptime()));
         self.current = Some(pair);
         if let Err(error) = stored {
@@ -134,7 +134,7 @@ impl ServingCertificateManager {
 
     fn note(&self, fault: Option<String>, present: KnownTime) {
         let leaf = self.current.as_ref().map(|pair| &pair.leaf);
-        self.teller.note(CertificateEntry {
+        self.events.note(CertificateEntry {
             not_after: leaf.map(|leaf| leaf.not_after),
             standing: leaf.map(|leaf| self.held(leaf).standing(present)),
             fault,

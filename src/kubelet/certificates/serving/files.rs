@@ -21,7 +21,7 @@ const MAX_SERVING_FILE_BYTES: u64 = 1 << 20;
 /// Two files are replaced one after the other; in between they do not match.
 const BOTH: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, teller: &CertificateEvents) {
+pub(super) async fn run(files: [PathBuf; 2], cell: &ServingCertificateCell, events: &CertificateEvents) {
     let mut last: Option<Pair> = None;
     loop {
         let watch = FileWatch::new(&files);
@@ -30,7 +30,7 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
         let now = clock::now().unix_seconds();
         let fault = match read {
             Ok(pair) => {
-                shown.show(&pair);
+                cell.show(&pair);
                 last = Some(pair);
                 None
             }
@@ -38,7 +38,7 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
             Err(error) => Some(ErrorChain(&error).to_string()),
         };
         let known = last.as_ref().map_or_else(CertificateEntry::default, |pair| entry(pair, now));
-        teller.note(CertificateEntry { fault, ..known });
+        events.note(CertificateEntry { fault, ..known });
         let end = last.as_ref().map(|pair| pair.leaf.not_after).filter(|end| *end >= now);
         let ended = async {
             match end {

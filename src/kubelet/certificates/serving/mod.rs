@@ -79,13 +79,13 @@ pub(crate) enum ServingSource {
 /// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ServingCertificate) {
     let ServingCertificate { node_name, source, shown, statuses, inbox } = settings;
-    let teller = CertificateEvents::new(CertificateKind::Serving, statuses, inbox);
+    let events = CertificateEvents::new(CertificateKind::Serving, statuses, inbox);
     match source {
-        ServingSource::Files { certificate, key } => files::run([certificate, key], &shown, &teller).await,
+        ServingSource::Files { certificate, key } => files::run([certificate, key], &shown, &events).await,
         ServingSource::Cluster { client, status_inputs, directory } => {
-            cluster::run(&node_name, client, &status_inputs, directory, &shown, teller).await;
+            cluster::run(&node_name, client, &status_inputs, directory, &shown, events).await;
         }
-        ServingSource::SelfSigned { directory } => self_signed::run(&node_name, &directory, &shown, &teller).await,
+        ServingSource::SelfSigned { directory } => self_signed::run(&node_name, &directory, &shown, &events).await,
     }
 }
 

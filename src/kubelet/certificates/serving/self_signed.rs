@@ -20,7 +20,7 @@ use crate::protocol::pem;
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
-pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertificateCell, teller: &CertificateEvents) {
+pub(super) async fn run(node_name: &str, directory: &Path, cell: &ServingCertificateCell, events: &CertificateEvents) {
     let files = [directory.join("kubelet.crt"), directory.join("kubelet.key")];
     // A certificate that could not be written is kept in memory.
     let mut held: Option<Pair> = None;
@@ -32,12 +32,12 @@ pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertif
         let is_kept = fault.is_none();
         let end = match &pair {
             Some(pair) => {
-                shown.show(pair);
-                teller.note(CertificateEntry { fault, ..entry(pair, now) });
+                cell.show(pair);
+                events.note(CertificateEntry { fault, ..entry(pair, now) });
                 pair.leaf.not_after.saturating_add(1)
             }
             None => {
-                teller.note(CertificateEntry { fault, ..CertificateEntry::default() });
+                events.note(CertificateEntry { fault, ..CertificateEntry::default() });
                 Seconds::MAX
             }
         };

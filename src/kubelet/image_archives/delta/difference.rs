@@ -114,9 +114,9 @@ impl<'a> Matcher<'a> {
 }
 
 /// How far a match reaches over bytes that differ: where it has the most equal bytes over different ones.
-fn reach(most: usize, is_equal: impl Fn(usize) -> Option<bool>) -> usize {
+fn reach(limit: usize, is_equal: impl Fn(usize) -> Option<bool>) -> usize {
     let (mut score, mut best, mut length): (i64, i64, usize) = (0, 0, 0);
-    for step in 0..most {
+    for step in 0..limit {
         let Some(is_equal) = is_equal(step) else { break };
         score += if is_equal { 1 } else { -1 };
         if score > best {

@@ -38,8 +38,8 @@ impl Hash {
 }
 
 /// Appends the uncompressed bytes of a layer to `sink`, if they have this digest. Returns their number, of at most
-/// `most`.
-pub(super) fn unpack(mut raw: File, diff_id: &Digest, most: u64, sink: &mut dyn Write) -> Result<u64, Failure> {
+/// `limit`.
+pub(super) fn unpack(mut raw: File, diff_id: &Digest, limit: u64, sink: &mut dyn Write) -> Result<u64, Failure> {
     raw.rewind().map_err(unusable)?;
     let mut head = Vec::new();
     { &raw }.take(u64::try_from(ARCHIVE_HEAD_BYTES).unwrap_or_default()).read_to_end(&mut head).map_err(unusable)?;
@@ -48,7 +48,7 @@ pub(super) fn unpack(mut raw: File, diff_id: &Digest, most: u64, sink: &mut dyn 
     let mut hash = Hash::new();
     // Empty layers and old tars have no magic number.
     let Some(Packing::By(program)) = Packing::of(&head) else {
-        let length = copy(&mut raw, most, &mut hash, sink)?;
+        let length = copy(&mut raw, limit, &mut hash, sink)?;
         return length.filter(|_| hash.is(diff_id)).ok_or_else(|| wrong("has other content"));
     };
     let mut command = Command::new(program);
@@ -57,14 +57,14 @@ pub(super) fn unpack(mut raw: File, diff_id: &Digest, most: u64, sink: &mut dyn 
         .spawn()
         .map_err(|error| Failure::Failed(format!("it is packed by {program}, and {program} cannot be run: {error}")))?;
     // Dropped after reading, so that the program ends even if output is left.
-    let copied = child.stdout.take().map_or(Ok(None), |mut output| copy(&mut output, most, &mut hash, sink));
+    let copied = child.stdout.take().map_or(Ok(None), |mut output| copy(&mut output, limit, &mut hash, sink));
     let status = child.wait().map_err(unusable)?;
     let length = copied?.filter(|_| status.success() && hash.is(diff_id));
     length.ok_or_else(|| wrong("has other content, or is damaged"))
 }
 
-/// The number of bytes; `None` if there are more than `most`.
-fn copy(from: &mut dyn Read, most: u64, hash: &mut Hash, sink: &mut dyn Write) -> Result<Option<u64>, Failure> {
+/// The number of bytes; `None` if there are more than `limit`.
+fn copy(from: &mut dyn Read, limit: u64, hash: &mut Hash, sink: &mut dyn Write) -> Result<Option<u64>, Failure> {
     let mut buffer = vec![0; 64 << 10];
     let mut length = 0;
     loop {
@@ -75,7 +75,7 @@ fn copy(from: &mut dyn Read, most: u64, hash: &mut Hash, sink: &mut dyn Write) -
             Err(error) => return Err(unusable(error)),
         };
         length += u64::try_from(bytes.len()).unwrap_or_default();
-        if length > most {
+        if length > limit {
             return Ok(None);
         }
         hash.update(bytes);

@@ -159,11 +159,11 @@ impl Rebuilder<'_> {
         Ok(base)
     }
 
-    fn unpack(&self, diff_id: &Digest, most: u64, target: &mut File) -> Result<u64, Failure> {
+    fn unpack(&self, diff_id: &Digest, limit: u64, target: &mut File) -> Result<u64, Failure> {
         let blob = self.sources.old.get(diff_id).map(String::as_str).unwrap_or_default();
         let mut raw = temporary(self.directory)?;
         (self.fetch)(blob, &mut raw)?;
-        unpack(raw, diff_id, most, target)
+        unpack(raw, diff_id, limit, target)
     }
 
     /// Writes one layer.

@@ -70,8 +70,8 @@ impl Keyring {
     }
 
     /// Keeps the most specific locations.
-    pub(super) fn truncate(&mut self, most: usize) {
-        self.entries.truncate(most);
+    pub(super) fn truncate(&mut self, limit: usize) {
+        self.entries.truncate(limit);
     }
 
     #[cfg(test)]

@@ -136,19 +136,19 @@ impl ResponseCache {
         &mut self,
         image: &str,
         account: &str,
-        answer: &ProviderResponse,
+        response: &ProviderResponse,
         default: Duration,
         now: Instant,
     ) {
         self.answers.retain(|_, (_, until)| now <= *until);
-        let holds = answer.holds.unwrap_or(default);
+        let holds = response.holds.unwrap_or(default);
         let Some(until) = now.checked_add(holds).filter(|_| !holds.is_zero()) else { return };
-        let key = match answer.scope {
+        let key = match response.scope {
             Scope::Image => image,
             Scope::Registry => registry(image),
             Scope::Global => GLOBAL_CACHE_KEY,
         };
-        self.answers.insert(of_account(key, account), (answer.logins.clone(), until));
+        self.answers.insert(of_account(key, account), (response.logins.clone(), until));
     }
 }
 

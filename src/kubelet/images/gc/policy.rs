@@ -116,16 +116,16 @@ impl InUse {
 }
 
 /// Whole percent, rounded up.
-pub(super) fn used_percent(room: DiskSpace) -> u64 {
-    let Some(available) = room.available.saturating_mul(100).checked_div(room.capacity) else { return 0 };
+pub(super) fn used_percent(space: DiskSpace) -> u64 {
+    let Some(available) = space.available.saturating_mul(100).checked_div(space.capacity) else { return 0 };
     100_u64.saturating_sub(available)
 }
 
 /// The number of bytes to free, if usage is above the high threshold.
-pub(super) fn to_free(room: DiskSpace, gc: &ImageGc) -> Option<u64> {
-    let is_time = room.capacity > 0 && used_percent(room) >= u64::from(gc.high);
-    let goal = u128::from(room.capacity) * u128::from(100_u8.saturating_sub(gc.low)) / 100;
-    is_time.then(|| u64::try_from(goal).unwrap_or(u64::MAX).saturating_sub(room.available))
+pub(super) fn to_free(space: DiskSpace, gc: &ImageGc) -> Option<u64> {
+    let is_time = space.capacity > 0 && used_percent(space) >= u64::from(gc.high);
+    let goal = u128::from(space.capacity) * u128::from(100_u8.saturating_sub(gc.low)) / 100;
+    is_time.then(|| u64::try_from(goal).unwrap_or(u64::MAX).saturating_sub(space.available))
 }
 
 /// Message of the event `FreeDiskSpaceFailed`.

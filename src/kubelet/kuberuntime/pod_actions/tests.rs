@@ -90,8 +90,8 @@ fn check(policy: RestartPolicy, states: &[Option<ContainerState>], actions: &[Ac
     assert_eq!(plan, Plan { actions: actions.to_vec(), completed, ..Plan::default() });
 }
 
-fn start(place: ContainerIndex, restart_count: u32) -> Action {
-    Action::StartContainer { place, restart_count }
+fn start(index: ContainerIndex, restart_count: u32) -> Action {
+    Action::StartContainer { place: index, restart_count }
 }
 
 #[test]
@@ -338,8 +338,8 @@ fn failed_start_is_held_back_without_affecting_others() {
     );
 }
 
-fn kill(place: ContainerIndex, id: &str, why: KillReason, restarts: bool) -> Action {
-    Action::KillContainer { id: id.to_owned(), place, why, restarts }
+fn kill(index: ContainerIndex, id: &str, why: KillReason, restarts: bool) -> Action {
+    Action::KillContainer { id: id.to_owned(), place: index, why, restarts }
 }
 
 #[test]
@@ -463,7 +463,7 @@ fn restart_of_all_kills_running_and_removes_the_cause_last() {
     let remove = |name: &str| Action::RemoveContainer { id: format!("{name}-id") };
     let kill = Action::KillContainers { ids: vec!["b-id".to_owned()], why: KillReason::RestartsAll };
     assert_eq!(plan(&pod).actions, [kill, remove("b"), remove("i"), remove("a")]);
-    assert!(plan(&pod).remakes());
+    assert!(plan(&pod).recreates());
     // After a crash in the middle, the rest is done.
     pod.containers.retain(|container| container.name == "a");
     assert_eq!(plan(&pod).actions, [remove("a")]);
@@ -520,7 +520,7 @@ fn decreases_are_planned_before_increases() {
     };
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
     assert_eq!(plan.actions, [resize("b-id", 1, true), resize("a-id", 0, false)]);
-    assert!(!plan.completed && plan.resizes() && !plan.remakes());
+    assert!(!plan.completed && plan.resizes() && !plan.recreates());
 }
 
 #[test]
@@ -572,7 +572,7 @@ fn requested_restarts_kill_together_and_start_in_order() {
             start(ContainerIndex::Main(0), 1),
         ];
         assert_eq!(plan.actions, expected);
-        assert!(!plan.completed && !plan.remakes());
+        assert!(!plan.completed && !plan.recreates());
     }
 }
 

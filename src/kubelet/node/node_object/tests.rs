@@ -49,7 +49,7 @@ impl Case {
             images: &[],
             shuts_down: self.shuts_down,
             now: Time::from_unix_nanos(self.seconds * 1_000_000_000),
-            moment: self.now,
+            instant: self.now,
         };
         self.own.next(&sight)
     }

@@ -19,7 +19,7 @@ fn status(profile: &NodeProfile, server: &NodeStatus, second: i64) -> NodeStatus
         images: &[],
         shuts_down: false,
         now: at(second),
-        moment: std::time::Instant::now(),
+        instant: std::time::Instant::now(),
     };
     profile.status(&sight, server)
 }

@@ -31,7 +31,7 @@ fn sight(runtime: &RuntimeHealth) -> NodeObservation<'_> {
         images: &[],
         shuts_down: false,
         now: Time::from_unix_nanos(5_000_000_000),
-        moment: Instant::now(),
+        instant: Instant::now(),
     }
 }
 

@@ -27,44 +27,45 @@ pub(super) struct ConditionInputs<'a> {
 }
 
 /// All conditions in upstream's order: those of other controllers unchanged, then the kubelet's own.
-pub(super) fn conditions(facts: &ConditionInputs<'_>) -> Vec<PodCondition> {
-    let mut all: Vec<PodCondition> = facts.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
+pub(super) fn conditions(inputs: &ConditionInputs<'_>) -> Vec<PodCondition> {
+    let mut all: Vec<PodCondition> =
+        inputs.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
     // DisruptionTarget records an eviction, which cannot be derived from the observed state.
-    let recorded = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
-    if let Some(disruption) = recorded.or_else(|| disruption(facts)) {
+    let recorded = find(&inputs.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
+    if let Some(disruption) = recorded.or_else(|| disruption(inputs)) {
         all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
         all.push(disruption);
     }
-    all.extend(resize(facts));
-    let containers_ready = containers_ready(facts);
-    let ready = ready(facts, &containers_ready, &all);
-    let sandbox = ConditionResult::plain(has_usable_sandbox(facts.pod, facts.observed));
+    all.extend(resize(inputs));
+    let containers_ready = containers_ready(inputs);
+    let ready = ready(inputs, &containers_ready, &all);
+    let sandbox = ConditionResult::plain(has_usable_sandbox(inputs.pod, inputs.observed));
     for (kind, verdict) in [
         (conditions::POD_READY_TO_START_CONTAINERS, sandbox),
-        (conditions::INITIALIZED, initialized(facts)),
+        (conditions::INITIALIZED, initialized(inputs)),
         (conditions::READY, ready),
         (conditions::CONTAINERS_READY, containers_ready),
         (conditions::POD_SCHEDULED, ConditionResult::plain(true)),
     ] {
-        all.push(verdict.into_condition(kind, facts));
+        all.push(verdict.into_condition(kind, inputs));
     }
-    all.extend(restarting(facts).map(|verdict| verdict.into_condition(conditions::ALL_CONTAINERS_RESTARTING, facts)));
+    all.extend(restarting(inputs).map(|verdict| verdict.into_condition(conditions::ALL_CONTAINERS_RESTARTING, inputs)));
     all
 }
 
 /// `AllContainersRestarting`: true from the exit that triggers the restart until that container is removed. `None` if
 /// no container has a RestartAllContainers rule.
-fn restarting(facts: &ConditionInputs<'_>) -> Option<ConditionResult> {
-    let spec = &facts.pod.spec;
+fn restarting(inputs: &ConditionInputs<'_>) -> Option<ConditionResult> {
+    let spec = &inputs.pod.spec;
     let could_ask = |container: &&Container| {
         let mut actions = container.restart_policy_rules.iter().map(|rule| rule.action);
         actions.any(|action| action == RestartRuleAction::RestartAllContainers)
     };
     spec.init_containers.iter().chain(&spec.containers).find(could_ask)?;
-    if let Some(reason) = terminal_reason(facts.phase) {
+    if let Some(reason) = terminal_reason(inputs.phase) {
         return Some(ConditionResult::not(reason, String::new()));
     }
-    Some(match restarts_all(facts.pod, facts.observed) {
+    Some(match restarts_all(inputs.pod, inputs.observed) {
         true => ConditionResult {
             holds: true,
             reason: Reason::RESTART_ALL_CONTAINERS_STARTED,
@@ -74,28 +75,28 @@ fn restarting(facts: &ConditionInputs<'_>) -> Option<ConditionResult> {
     })
 }
 
-fn disruption(facts: &ConditionInputs<'_>) -> Option<PodCondition> {
-    let message = facts.failed?.disruption.as_deref()?;
+fn disruption(inputs: &ConditionInputs<'_>) -> Option<PodCondition> {
+    let message = inputs.failed?.disruption.as_deref()?;
     let verdict = ConditionResult { holds: true, reason: Reason::TERMINATION_BY_KUBELET, message: message.to_owned() };
-    Some(verdict.into_condition(conditions::DISRUPTION_TARGET, facts))
+    Some(verdict.into_condition(conditions::DISRUPTION_TARGET, inputs))
 }
 
 /// Conditions of an outstanding resize. A pod in a terminal phase has none.
-fn resize(facts: &ConditionInputs<'_>) -> impl Iterator<Item = PodCondition> {
+fn resize(inputs: &ConditionInputs<'_>) -> impl Iterator<Item = PodCondition> {
     let outstanding =
         |reason: Reason, message: &str| ConditionResult { holds: true, reason, message: message.to_owned() };
-    let pending = facts.resize.pending;
+    let pending = inputs.resize.pending;
     let pending = pending.map(|(reason, message, generation)| (outstanding(reason.clone(), message), generation));
-    let progress = match facts.resize.progress {
+    let progress = match inputs.resize.progress {
         ResizeProgress::None => None,
         ResizeProgress::InProgress(generation) => Some((ConditionResult::plain(true), generation)),
         ResizeProgress::Failed(message, generation) => Some((outstanding(Reason::ERROR, message), generation)),
     };
     let all = [(conditions::POD_RESIZE_PENDING, pending), (conditions::POD_RESIZE_IN_PROGRESS, progress)];
-    let all = all.into_iter().filter(|_| !facts.phase.is_terminal());
+    let all = all.into_iter().filter(|_| !inputs.phase.is_terminal());
     all.filter_map(|(kind, resize)| {
         let (verdict, observed_generation) = resize?;
-        Some(PodCondition { observed_generation, ..verdict.into_condition(kind, facts) })
+        Some(PodCondition { observed_generation, ..verdict.into_condition(kind, inputs) })
     })
 }
 
@@ -143,15 +144,15 @@ impl ConditionResult {
         Self { holds: false, reason, message }
     }
 
-    fn into_condition(self, kind: &'static str, facts: &ConditionInputs<'_>) -> PodCondition {
+    fn into_condition(self, kind: &'static str, inputs: &ConditionInputs<'_>) -> PodCondition {
         let status = if self.holds { ConditionStatus::True } else { ConditionStatus::False };
-        let before = find(&facts.previous.conditions, kind).filter(|before| before.status == status);
+        let before = find(&inputs.previous.conditions, kind).filter(|before| before.status == status);
         PodCondition {
             kind: Cow::Borrowed(kind),
             status,
             last_probe_time: None,
-            last_transition_time: before.and_then(|before| before.last_transition_time).or(Some(facts.now)),
-            observed_generation: facts.pod.metadata.generation,
+            last_transition_time: before.and_then(|before| before.last_transition_time).or(Some(inputs.now)),
+            observed_generation: inputs.pod.metadata.generation,
             reason: self.reason,
             message: self.message,
         }
@@ -169,19 +170,19 @@ fn has_usable_sandbox(pod: &Pod, observed: &ObservedPod) -> bool {
     })
 }
 
-fn initialized(facts: &ConditionInputs<'_>) -> ConditionResult {
+fn initialized(inputs: &ConditionInputs<'_>) -> ConditionResult {
     let done = |container: &Container, status: &ContainerStatus| {
         if container.is_sidecar() { status.started == Some(true) } else { status.ready }
     };
-    let lists = Lists::of(facts.pod.spec.init_containers.iter(), facts.init, done);
-    if facts.phase == PodPhase::Succeeded && lists.unknown.is_empty() {
+    let lists = Lists::of(inputs.pod.spec.init_containers.iter(), inputs.init, done);
+    if inputs.phase == PodPhase::Succeeded && lists.unknown.is_empty() {
         return ConditionResult { holds: true, reason: Reason::POD_COMPLETED, message: String::new() };
     }
     // A restarting sidecar does not undo the initialization.
     let has_started = |status: &ContainerStatus| {
         matches!(status.state, Some(ContainerState::Running(_) | ContainerState::Terminated(_)))
     };
-    if facts.main.values().any(|status| has_started(status)) {
+    if inputs.main.values().any(|status| has_started(status)) {
         return ConditionResult::plain(true);
     }
     match lists.message("incomplete") {
@@ -190,14 +191,14 @@ fn initialized(facts: &ConditionInputs<'_>) -> ConditionResult {
     }
 }
 
-fn containers_ready(facts: &ConditionInputs<'_>) -> ConditionResult {
-    let spec = &facts.pod.spec;
+fn containers_ready(inputs: &ConditionInputs<'_>) -> ConditionResult {
+    let spec = &inputs.pod.spec;
     let sidecars = spec.init_containers.iter().filter(|container| container.is_sidecar());
     let ready = |_: &Container, status: &ContainerStatus| status.ready;
-    let mut lists = Lists::of(sidecars, facts.init, ready);
-    lists.append(Lists::of(spec.containers.iter(), facts.main, ready));
-    match terminal_reason(facts.phase) {
-        Some(reason) if facts.phase == PodPhase::Failed || lists.unknown.is_empty() => {
+    let mut lists = Lists::of(sidecars, inputs.init, ready);
+    lists.append(Lists::of(spec.containers.iter(), inputs.main, ready));
+    match terminal_reason(inputs.phase) {
+        Some(reason) if inputs.phase == PodPhase::Failed || lists.unknown.is_empty() => {
             ConditionResult::not(reason, String::new())
         }
         Some(_) | None => match lists.message("unready") {
@@ -208,14 +209,14 @@ fn containers_ready(facts: &ConditionInputs<'_>) -> ConditionResult {
 }
 
 /// True if all containers are ready and every readiness gate is true.
-fn ready(facts: &ConditionInputs<'_>, containers_ready: &ConditionResult, others: &[PodCondition]) -> ConditionResult {
+fn ready(inputs: &ConditionInputs<'_>, containers_ready: &ConditionResult, others: &[PodCondition]) -> ConditionResult {
     if !containers_ready.holds {
         return containers_ready.clone();
     }
     let by_kind = others.iter().rev().map(|condition| (&*condition.kind, condition));
     let by_kind: SortedMap<&str, &PodCondition> = by_kind.collect();
     let mut closed = Vec::new();
-    for gate in &facts.pod.spec.readiness_gates {
+    for gate in &inputs.pod.spec.readiness_gates {
         let kind = &gate.condition_type;
         match by_kind.get(kind.as_str()) {
             None => closed.push(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),

@@ -5,16 +5,16 @@ use std::time::Duration;
 use super::*;
 
 /// Feeds `frame` repeatedly while reading the answers; returns how often it was accepted.
-fn endure(connection: &mut Connection, frame: &[u8], most: usize) -> usize {
+fn endure(connection: &mut Connection, frame: &[u8], limit: usize) -> usize {
     let now = Instant::now();
-    for turn in 0..most {
+    for turn in 0..limit {
         if let Err(error) = connection.receive(frame, now, &mut Vec::new()) {
             assert_eq!(error.code, ErrorCode::ENHANCE_YOUR_CALM, "{error}");
             return turn;
         }
         sent(connection);
     }
-    most
+    limit
 }
 
 #[test]
