@@ -9,7 +9,7 @@ pub(crate) fn check(data: &[u8]) {
     match choice % 4 {
         0 => coracle::kubelet::devices::v1beta1::check_answer(bytes),
         1 => coracle::kubelet::csi::v1::check_answer(bytes),
-        2 => coracle::kubelet::images::check_credentials(bytes),
+        2 => coracle::kubelet::image_credentials::check_credentials(bytes),
         _ => check_output(bytes, usize::from(choice / 4).max(1)),
     }
 }

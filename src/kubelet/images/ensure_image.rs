@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::credentials::{Credential, PullSecrets, RepositorySecrets};
 use super::pull_error::FailedPull;
 use super::service::Service;
 use super::verification::{CredentialCheck, PullOrigin, has_accounts, recorded, verdict};
 use super::{Images, PresentImage, WantedImage, pull_policy};
 use crate::kubelet::image_archives::image_name;
+use crate::kubelet::image_credentials::{Credential, PullSecrets, RepositorySecrets};
 use crate::kubelet::image_transfer::Hold;
 use crate::platform::config::CredentialsVerification;
 use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};

@@ -1,10 +1,9 @@
-//! Images: pull policy, credentials, pulls, back-off, garbage collection.
+//! Images: pull policy, pulls, back-off, garbage collection.
 //!
 //! [`Images::ensure`] makes a container's image present or returns its waiting reason. Pulls are limited; after
 //! waiting for a turn the image is looked up again, because another pod may have pulled it. Only recent failures are
 //! remembered.
 
-mod credentials;
 mod early_pulls;
 mod ensure_image;
 mod gc;
@@ -26,6 +25,7 @@ use std::time::Instant;
 use async_channel::Sender;
 
 use crate::kubelet::image_archives::ImageArchives;
+use crate::kubelet::image_credentials::{NodeCredentials, PullSecrets};
 use crate::kubelet::image_transfer::{Fetcher, LinkBudget};
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, CredentialsVerification, ImageGc};
@@ -36,12 +36,9 @@ use crate::state::pods::{PodEvent, SyncEvent, Waiting};
 use crate::types::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
 use crate::types::time::TokenBucket;
 
-pub(crate) use credentials::PullSecrets;
-pub use credentials::check_credentials;
 pub(crate) use gc::{CollectError, images_of};
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
-use credentials::NodeCredentials;
 use early_pulls::EarlyPulls;
 use ensure_image::PullInputs;
 use gc::ImageRecords;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::credentials::{Credential, Owner};
 use super::ensure_image::PullInputs;
 use super::pull_error::{self, FailedPull, PullError};
 use super::service::{ImageError, Service};
 use super::{Images, PresentImage, pull_policy};
+use crate::kubelet::image_credentials::{Credential, Owner};
 use crate::kubelet::image_transfer::{FetchError, Hold, Passage};
 use crate::platform::config::{CredentialsVerification, go_duration};
 use crate::platform::cri::v1::{AuthConfig, Image, ImageSpec};

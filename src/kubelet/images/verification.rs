@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::credentials::{Credential, Owner, ServiceAccount};
+use crate::kubelet::image_credentials::{Credential, Owner, ServiceAccount};
 use crate::platform::config::CredentialsVerification;
 
 /// The pull records of an image.
@@ -213,8 +213,8 @@ pub(super) fn intent(image: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::credentials::Login;
     use super::*;
+    use crate::kubelet::image_credentials::Login;
 
     const REPOSITORY: &str = "r.io/a";
 

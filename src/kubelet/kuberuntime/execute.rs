@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::kubelet::images::{PresentImage, PullSecrets, WantedImage};
+use crate::kubelet::image_credentials::PullSecrets;
+use crate::kubelet::images::{PresentImage, WantedImage};
 use crate::kubelet::kuberuntime::config_error::ConfigError;
 use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_config};
 use crate::kubelet::kuberuntime::cpu_placement::{lift_quota, put};

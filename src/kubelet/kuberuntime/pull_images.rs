@@ -2,7 +2,8 @@
 
 use std::future::pending;
 
-use crate::kubelet::images::{PullSecrets, WantedImage};
+use crate::kubelet::image_credentials::PullSecrets;
+use crate::kubelet::images::WantedImage;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::platform::cri::v1::DnsConfig;

@@ -74,12 +74,12 @@ impl NodeCredentials {
     }
 
     /// The API server, for the tokens of service accounts.
-    pub(super) fn set_client(&self, client: &Client) {
+    pub(crate) fn set_client(&self, client: &Client) {
         self.tokens.set_client(client);
     }
 
     /// The pod's service account, if a provider gets its tokens for this repository.
-    pub(super) async fn service_account(&self, repository: &str, pod: &Pod) -> Option<ServiceAccount> {
+    pub(crate) async fn service_account(&self, repository: &str, pod: &Pod) -> Option<ServiceAccount> {
         for provider in &self.providers {
             let uid = match provider.account(repository, pod).await {
                 None => continue,
@@ -94,7 +94,7 @@ impl NodeCredentials {
     }
 
     /// All credentials for `repository`, in the order to try them.
-    pub(super) async fn find(&self, repository: &str, pod: &Pod) -> Vec<Credential> {
+    pub(crate) async fn find(&self, repository: &str, pod: &Pod) -> Vec<Credential> {
         let mut found: Vec<Credential> = self.files.keyring().await.find(repository).into_iter().cloned().collect();
         for provider in &self.providers {
             found.extend(provider.keyring(repository, pod).await.find(repository).into_iter().cloned());

@@ -219,6 +219,7 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
                     rt::spawn(async move { provider.logins(&repository, &Pod::default()).await.is_ok() })
                 })
                 .collect();
+            // The slow plugins occupy their threads before the fast one is asked.
             rt::sleep(Duration::from_millis(100)).await;
             let pod = Pod::default();
             let asked = rt::deadline(Duration::from_secs(20), provider.logins("fast.example/a", &pod)).await;
