@@ -20,6 +20,7 @@ impl Joined {
 
     /// The agent's resident memory in KiB once it rests.
     fn settled_memory(&self) -> u64 {
+        // Memory is given back some time after the work, which no request shows.
         thread::sleep(Duration::from_secs(2));
         self.memory().1
     }
@@ -27,6 +28,7 @@ impl Joined {
     /// Bytes that the agent sends to the API server while it rests.
     fn sent_at_rest(&self) -> u64 {
         let (before, _) = self.api.traffic();
+        // What is measured is a span of time without work.
         thread::sleep(QUIET);
         self.api.traffic().0 - before
     }

@@ -134,6 +134,7 @@ fn agent_killed_amid_changes_has_stored_the_old_or_the_new_version() {
         joined.node.wait_until("the store has all of it", |_| joined.has_stored(&allowed));
         for kill in 1..=KILLS_OF_A_ROUND {
             joined.change_something(&mut allowed, &mut chance);
+            // The kill falls at a random point of the change.
             std::thread::sleep(Duration::from_millis(chance.below(60).into()));
             joined.node.kill_agent();
             if kill < KILLS_OF_A_ROUND {
@@ -171,6 +172,7 @@ fn long_partition_stops_nothing_and_costs_few_writes_afterwards() {
         });
         let before = joined.running();
         joined.api.set_network(network);
+        // The partition itself.
         std::thread::sleep(as_promised(Duration::from_secs(180), Duration::from_secs(6)));
         assert_eq!(joined.running(), before);
         let asked = joined.api.look(|world| world.requests.len());

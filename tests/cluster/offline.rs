@@ -321,6 +321,7 @@ fn idle_node_writes_nothing_and_a_change_writes_little() {
     joined.start(SHORT, &[]);
     let renewals = joined.api.count("patch", LEASE);
     joined.api.wait_for_requests("patch", LEASE, renewals + 4);
+    // The store writes statuses within ten seconds; nothing may be written.
     std::thread::sleep(Duration::from_secs(11));
     assert_eq!(joined.stored()["writtenBytes"], 0, "a start, and a rest");
     let changes = 10;

@@ -85,6 +85,7 @@ fn partition_restarts_and_lists_nothing_and_is_reported_afterwards() {
         let begun = Instant::now();
         joined.restart_web();
         let during = joined.running();
+        // Nothing can be waited for: no time limit of these settings is as long.
         std::thread::sleep(Duration::from_secs(3).saturating_sub(begun.elapsed()));
         joined.api.update(&map("two"));
         joined.api.set_network(Network::Open);
@@ -105,6 +106,7 @@ fn after_an_absence_reports_keep_their_order_unless_sync_is_requested() {
         let joined = with_map(Joined::new());
         joined.api.set_network(Network::Refused);
         joined.restart_web();
+        // The absence itself: its length decides how far the reports spread.
         std::thread::sleep(Duration::from_secs(6));
         if hurried == "before" {
             assert!(joined.node.ask(&["sync"]).is_some());

@@ -202,6 +202,7 @@ fn serve(mut stream: &TcpStream, contents: &[Arc<Vec<u8>>; 3], rate: usize, sent
             stream.write_all(part).ok()?;
             sent.fetch_add(part.len(), Ordering::SeqCst);
             if part.len() == rate / 50 {
+                // The rate: fifty parts a second.
                 thread::sleep(Duration::from_millis(20));
             }
         }

@@ -70,6 +70,7 @@ fn endless_request_heads_block_nobody_and_take_no_memory() {
         for door in &mut doors {
             *door = door.take().and_then(|mut door| door.begin(b"x").then_some(door));
         }
+        // A byte twice a second, slower than the server accepts.
         std::thread::sleep(Duration::from_millis(500));
     }
     assert!(doors.iter().flatten().count() == 0, "a slow client still has its connection");

@@ -52,6 +52,7 @@ fn repeated_kills_create_each_pod_once() {
     node.apply(&Manifest::new("web").init_container("first", "sleep 0.05").container("main", STAY));
     node.apply(&Manifest::new("pair").container("main", STAY).container("other", STAY));
     for _ in 0..10 {
+        // The kills fall at different points of the starts, which take longer than this.
         std::thread::sleep(Duration::from_millis(150));
         node.kill_agent();
         // The runtime may still be busy with the calls of the last agent.

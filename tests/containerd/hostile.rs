@@ -143,6 +143,7 @@ fn pods_page(folder: &Path) -> String {
             Err(error) if !TURNED_AWAY.contains(&error.kind()) => panic!("{error}"),
             _ => assert!(begun.elapsed() < SLOWEST, "no answer at the local socket"),
         }
+        // A client that was turned away may not come back at once, or it starves the others.
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -165,6 +166,7 @@ fn flood(node: &Node, ends: &AtomicBool) {
         for _ in 0..10 {
             drop(node.ask(&["exec", "honest-a-node-a", "--", "sh", "-c", "head -c 1000000 /dev/zero"]));
         }
+        // The connections stay open for a while: closed at once, they would occupy nothing.
         thread::sleep(Duration::from_millis(200));
     }
 }
@@ -189,6 +191,7 @@ fn visit(node: &Node, ends: &AtomicBool) -> Vec<(Duration, Duration)> {
         node.remove_manifest(&name);
         node.wait_until_within(SLOWEST_START, "a removed pod is gone", |pods| pods.get(&name).is_none());
         took.push((ready, begun.elapsed()));
+        // Starts of honest pods are samples; the pause between two of them ends early with the test.
         let pause = Instant::now();
         while pause.elapsed() < Duration::from_secs(10) && !ends.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(200));
@@ -279,6 +282,7 @@ fn hostile_pods_and_clients_harm_neither_the_agent_nor_honest_neighbours() {
         let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             while begun.elapsed() < length() && !visitors.is_finished() {
                 samples.push(Sample::take(&node, begun));
+                // One sample each second.
                 thread::sleep(Duration::from_secs(1));
             }
         }));

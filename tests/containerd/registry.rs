@@ -201,6 +201,7 @@ fn give(mut from: &TcpStream, mut to: &TcpStream, way: &Mutex<Way>, given: &Atom
             let part = match way {
                 Way::Open => rest.len(),
                 Way::Held => {
+                    // Nothing is sent: only the client's close can end this.
                     thread::sleep(Duration::from_millis(20));
                     if is_closed(to) {
                         return;
@@ -210,6 +211,7 @@ fn give(mut from: &TcpStream, mut to: &TcpStream, way: &Mutex<Way>, given: &Atom
                 Way::DeadAfter(most) if given.load(Ordering::SeqCst) + rest.len() > most => return,
                 Way::DeadAfter(_) => rest.len(),
                 Way::Slow => {
+                    // The rate of a slow line.
                     thread::sleep(Duration::from_millis(100));
                     rest.len().min(256)
                 }

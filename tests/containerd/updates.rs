@@ -64,6 +64,7 @@ pub(crate) fn longest_gap(pull: Duration) -> Duration {
             }
         }
         assert!(begun.elapsed() < pull + PATIENCE, "version two never answered");
+        // The resolution of the measured gap.
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -119,6 +119,7 @@ mod tests {
                 door.accept(&listener, &|tcp, _, _| Box::pin(answer(tcp, SingleGet(ok)))).await;
             });
             let _silent: Vec<_> = (0..100).map(|_| connection([127, 0, 0, 3], to)).collect();
+            // The silent clients connect first; the listener shows nothing of them.
             rt::sleep(Duration::from_millis(100)).await;
             let honest = async {
                 let mut honest = connection([127, 0, 0, 2], to);

@@ -89,6 +89,7 @@ mod tests {
                 }
             };
             let stopped = async {
+                // Full buffers on both sides show as nothing but silence.
                 rt::sleep(Duration::from_millis(300)).await;
                 0
             };

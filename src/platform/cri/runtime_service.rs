@@ -427,6 +427,7 @@ mod tests {
                 rt::spawn(async move { cri.exec_sync(pod, pod, &[], hour).await.is_ok() })
             };
             let _greedy: Vec<_> = (0..200).map(|_| exec("greedy")).collect();
+            // The greedy pod's calls occupy their share first.
             rt::sleep(Duration::from_millis(200)).await;
             let limit = Duration::from_secs(10);
             (rt::deadline(limit, exec("honest")).await, rt::deadline(limit, cri.version()).await.is_ok())

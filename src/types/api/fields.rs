@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped,
@@ -40,6 +40,31 @@ pub(crate) enum Step {
 pub(crate) struct Field {
     pub(crate) path: Vec<Step>,
     pub(crate) kind: Kind,
+}
+
+impl Field {
+    /// `object` with `value` in this field. Missing parents are created, and a missing list with `element`.
+    pub(crate) fn put(&self, mut object: Value, value: Value, element: &Value) -> Value {
+        let mut at = &mut object;
+        for step in &self.path {
+            at = match step {
+                Step::Key(key) => {
+                    if !at.is_object() {
+                        *at = json!({});
+                    }
+                    at.as_object_mut().unwrap().entry(key.clone()).or_insert(Value::Null)
+                }
+                Step::First => {
+                    if !at.is_array() {
+                        *at = json!([element]);
+                    }
+                    &mut at.as_array_mut().unwrap()[0]
+                }
+            };
+        }
+        *at = value;
+        object
+    }
 }
 
 /// A type whose fields can be listed.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kubelet::kuberuntime::golden;
-use crate::types::api::fields::{Field, Kind, Step, fields_of};
+use crate::types::api::fields::{Field, Kind, fields_of};
 
 const BAD_INPUT_ORIGIN: Origin<'_> =
     Origin { source: SourceName::File, path: "/manifests/x.yaml", node_name: "node1", seen: "2026-11-20T20:03:54Z" };
@@ -16,28 +16,9 @@ fn pod() -> Value {
     })
 }
 
-/// A valid pod except for this field. Missing parents of the field are created.
+/// A valid pod except for this field.
 fn pod_with(field: &Field, value: Value) -> Value {
-    let mut pod = pod();
-    let mut at = &mut pod;
-    for step in &field.path {
-        at = match step {
-            Step::Key(key) => {
-                if !at.is_object() {
-                    *at = json!({});
-                }
-                at.as_object_mut().unwrap().entry(key.clone()).or_insert(Value::Null)
-            }
-            Step::First => {
-                if !at.is_array() {
-                    *at = json!([{}]);
-                }
-                &mut at.as_array_mut().unwrap()[0]
-            }
-        };
-    }
-    *at = value;
-    pod
+    field.put(pod(), value, &json!({}))
 }
 
 /// The pod of the manifest, or its error.
@@ -135,7 +116,7 @@ fn fitting_values_are_refused_with_a_path_or_reach_the_runtime() {
         for value in extremes(field.kind) {
             match read(&pod_with(&field, value)) {
                 Ok(pod) => {
-                    golden::tell_everything(&pod);
+                    golden::report_everything(&pod);
                     accepted += 1;
                 }
                 Err(ObjectError::Decode(error)) => {

@@ -11,28 +11,8 @@ fn base() -> Value {
     })
 }
 
-/// A pod with `value` in this field. Missing parents are created.
-fn with_field(path: &[Step], value: Value) -> Value {
-    let mut pod = base();
-    let mut at = &mut pod;
-    for step in path {
-        at = match step {
-            Step::Key(key) => {
-                if !at.is_object() {
-                    *at = json!({});
-                }
-                at.as_object_mut().unwrap().entry(key.clone()).or_insert(Value::Null)
-            }
-            Step::First => {
-                if !at.is_array() {
-                    *at = json!([{"name": "x"}]);
-                }
-                &mut at.as_array_mut().unwrap()[0]
-            }
-        };
-    }
-    *at = value;
-    pod
+fn with_field(field: &Field, value: Value) -> Value {
+    field.put(base(), value, &json!({"name": "x"}))
 }
 
 /// The value of a field in entry `number` of a list, distinct for each.
@@ -97,7 +77,7 @@ pub(crate) fn large(field: &Field, all: &[Field], count: usize) -> Option<Value>
             let value = |number| value.and_then(|child| distinct(child.kind, "", number)).unwrap_or(json!({}));
             let entries: Map<String, Value> =
                 (0..count).map(|number| (format!("k{:07}", 9_999_999 - number), value(number))).collect();
-            Some(with_field(&field.path, entries.into()))
+            Some(with_field(field, entries.into()))
         }
         Kind::List => {
             let element = all.iter().find(|child| inside(child) && child.path.len() == depth + 1)?;
@@ -117,10 +97,10 @@ pub(crate) fn large(field: &Field, all: &[Field], count: usize) -> Option<Value>
                 Kind::Any => json!({"name": format!("x{:07}", 9_999_999 - number), "resourceClaimName": "c"}),
                 kind => distinct(kind, "", number).unwrap_or(json!({})),
             };
-            Some(with_field(&field.path, (0..count).map(entry).collect()))
+            Some(with_field(field, (0..count).map(entry).collect()))
         }
         // Slashes, references and dots are what code splits texts at.
-        Kind::Text => Some(with_field(&field.path, ["x", "/$(.,"].map(|part| part.repeat(count * 4)).concat().into())),
+        Kind::Text => Some(with_field(field, ["x", "/$(.,"].map(|part| part.repeat(count * 4)).concat().into())),
         Kind::Any
         | Kind::Bool
         | Kind::Int32

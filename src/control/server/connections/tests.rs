@@ -261,6 +261,7 @@ fn pages_for_readers_that_do_not_read_are_bounded_in_bytes() {
         while made.get() < 4 {
             rt::sleep(Duration::from_millis(10)).await;
         }
+        // A fifth page would be made within this time.
         rt::sleep(Duration::from_millis(100)).await;
         assert_eq!(made.get(), 4, "pages in memory");
         // The first reader takes its page, and there is room for another one.

@@ -297,6 +297,7 @@ fn watchers_share_one_observation_which_ends_with_the_last_watcher() {
         assert!((0..100).any(is_there));
         let rest = || {
             let before = asked.count();
+            // Longer than two observations of a watched page.
             std::thread::sleep(Duration::from_millis(4500));
             asked.count() - before
         };

@@ -101,6 +101,7 @@ fn following_reads_new_lines_until_the_container_ends() {
         let write = async {
             for (line, stamp) in [("b", FIRST), ("c", SECOND)] {
                 log.write(&[line]);
+                // The reader may or may not have seen the line by the rotation: it must not lose it.
                 rt::sleep(Duration::from_millis(5)).await;
                 log.rotate(stamp);
             }

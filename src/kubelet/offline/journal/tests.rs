@@ -516,6 +516,7 @@ fn committed_records_survive_a_kill() {
         let mut said = BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok);
         let count = |line: &String| line.strip_prefix("wrote ").and_then(|count| count.parse::<u64>().ok());
         let first = said.by_ref().find_map(|line| count(&line)).unwrap();
+        // The kill falls at another point of the writes in each round.
         std::thread::sleep(std::time::Duration::from_millis(round % 13));
         killpg(Pid::from_raw(writer.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
         writer.wait().unwrap();

@@ -149,6 +149,7 @@ fn peer_that_sends_slowly_is_left_at_the_deadline() {
         let server = Server::start(move |_, stream| {
             let _ = stream.write_all(head.as_bytes());
             while stream.write_all(b"x").is_ok() {
+                // Each byte comes long before the deadline, which must not be extended by it.
                 thread::sleep(Duration::from_millis(10));
             }
         });

@@ -288,6 +288,7 @@ fn cancelled_job_stops_waiting_for_peers() {
     let mut job = second.job(&registry, &[&first.address]);
     let cancelled = Arc::clone(&job.cancelled);
     let fetch = thread::spawn(move || job.run().map(drop));
+    // A fetch that does not wait for the peer would have ended.
     thread::sleep(Duration::from_millis(500));
     assert!(!fetch.is_finished());
     cancelled.store(true, Ordering::Relaxed);
