@@ -203,6 +203,7 @@ impl Worker {
         }
         match self.busy {
             Some(Kind::Relist | Kind::Sync | Kind::Refresh | Kind::Collect | Kind::Stop) => before != self.state,
+            // A clean-up does not depend on the grace period: the containers have stopped.
             Some(Kind::CleanUp) | None => false,
         }
     }

@@ -45,6 +45,7 @@ impl SyncLoop {
         }
         self.parts.eviction.round(&self.pods, &self.parts.versions, now);
         self.health.begin(Activity::Statuses);
+        // After all parts whose effects mark pods, so that a round generates one status for each of them.
         self.refresh_statuses(now);
         self.health.begin(Activity::Versions);
         let effects = self.parts.versions.round(&self.pods, now);

@@ -219,6 +219,7 @@ impl ContainerManager {
     pub(crate) fn take_oom_kills(&self, uid: &PodUid) -> bool {
         let Some(settings) = &self.settings else { return false };
         let driver = self.driver.get();
+        // As in `remove_pod`, the spec that has the QoS class may be gone.
         let counted = CLASSES.iter().find_map(|class| {
             let path = CgroupName::pod(&settings.root, *class, uid).path(driver);
             oom_kills(&self.groups.tree.read(&path, "memory.events").ok()?)

@@ -134,6 +134,7 @@ impl Job {
         let all: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
         self.progress.here.store(here, Ordering::Relaxed);
         self.progress.before.store(here, Ordering::Relaxed);
+        // 0 would mean that the manifest is still unknown.
         self.progress.all.store(all.max(1), Ordering::Relaxed);
         self.space.claim(all, here)?;
         for blob in &missing {

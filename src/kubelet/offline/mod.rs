@@ -282,6 +282,7 @@ impl OfflineStore {
     }
 
     fn change(&self, name: String, content: Option<Vec<u8>>, urgency: WriteUrgency) {
+        // The cluster has sent it again, so it is not left over from an object that no longer exists.
         self.inner.unclaimed.borrow_mut().remove(&name);
         self.inner.pending.borrow_mut().insert(name, content);
         let wait = match urgency {

@@ -48,6 +48,7 @@ async fn give_back(pod: &Path, uid: &str, csi: &Csi) -> Result<(), Error> {
     let unmount = |path: PathBuf| {
         rt::slow_for(uid, move || unmount_below(&path).map_err(Error::io("unmount everything below", &path)))
     };
+    // A subpath keeps the file system of its volume in use, which a driver could not release then.
     unmount(pod.join("volume-subpaths")).await?;
     csi.tear_down(pod).await.map_err(Error::Unmount)?;
     unmount(pod.to_owned()).await

@@ -43,7 +43,7 @@ const MAX_RPC_RECONNECT_DELAY: Duration = Duration::from_secs(5);
 const RPC_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// With 100 calls on each, enough for all that tenants may have at a time.
 const MAX_FURTHER_RPC_CONNECTIONS: usize = 6;
-/// A further connection without calls at two such moments in a row is closed.
+/// A further connection without calls at two such moments in a row is closed: one of them may fall between two calls.
 const IDLE: Duration = Duration::from_secs(30);
 
 impl Connections {
@@ -225,6 +225,7 @@ mod tests {
             let of_pods = (0..240).map(|pod| call(&client.of(&format!("pod-{pod}")), "hang"));
             let of_one = (0..200).map(|_| call(&client.of("greedy"), "hang"));
             let hanging: Vec<_> = of_pods.chain(of_one).collect();
+            // The hanging calls occupy their streams first.
             rt::sleep(Duration::from_millis(300)).await;
             let limit = Duration::from_secs(10);
             let node = rt::deadline(limit, call(&client, "")).await;
