@@ -428,6 +428,19 @@ commands! {
         }
         examples: ["coracle support", "ssh board coracle support -o - >board.tar.gz"],
     }
+    command PageToken "page-token" {
+        usage: "[--remove]",
+        summary: "make a token for the controls of the status page",
+        description: [
+            "Makes a token and prints it. With it the status page shows ends of logs, and restarts pods, rolls them \
+             back and confirms versions. A new token replaces the former one. Without a token the page is read-only.",
+        ],
+        flags {
+            remove: bool => switch("remove the token, so that the page is read-only");
+            ROOT_DIR;
+        }
+        examples: ["coracle page-token"],
+    }
     command Join "join" {
         brief: "HOST[:PORT]",
         usage:

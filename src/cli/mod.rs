@@ -26,6 +26,7 @@ mod leave;
 mod local_api;
 mod logs;
 mod outputs;
+mod page_token;
 mod pod_name;
 mod pod_row;
 mod pods;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
             Command::Join(command) => join::run(&command),
             Command::Leave(command) => leave::run(&command),
             Command::Logs(command) => logs::run(&command),
+            Command::PageToken(command) => page_token::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Restart(command) => restart::run(&command),
             Command::Rollback(command) => versions::rollback(&command),

@@ -345,6 +345,7 @@ mod tests {
                 pods: 2,
                 ready: true,
                 errors: vec!["web.yaml: spec.containers[0].image: required".to_owned()],
+                path: "/m".to_owned(),
             }],
             pods: 2,
             versions: Vec::new(),

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use super::handles::Handles;
-use crate::control::server::{KubeletApiServer, LocalApi, LocalServer, ReadOnlyServer, StatusPage, Streaming, health};
+use crate::control::server::{
+    KubeletApiServer, LocalApi, LocalServer, PAGE_TOKEN, ReadOnlyServer, StatusPage, Streaming, health,
+};
 use crate::kubelet::certificates::{self, ServingCertificate, ServingCertificateCell, ServingSource};
 use crate::kubelet::image_transfer::SharedImages;
 use crate::platform::apiserver::Client;
@@ -38,7 +40,8 @@ impl Servers {
             tasks.push(rt::spawn(server.with_images(images).serve()));
         }
         if let Some(address) = config.health.status_page {
-            let page = StatusPage::new(address, &config.node.name, api, health.clone());
+            let token = config.root_dir.join(PAGE_TOKEN);
+            let page = StatusPage::new(address, &config.node.name, token, api, health.clone());
             tasks.push(rt::spawn(page.serve()));
         }
         tasks.extend(config.health.healthz.map(|address| rt::spawn(health::serve(address, health.clone()))));

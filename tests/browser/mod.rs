@@ -122,12 +122,150 @@ fn page_reports_a_lost_node_and_reconnects() {
     assert_eq!(browser.evaluate("document.title"), "not connected: node-a");
     let seen = browser.evaluate("document.querySelector('#pods').innerText");
     assert!(seen.as_str().unwrap().contains("web-node-a"), "what was seen last stays: {seen}");
+    // Nothing is known to be well, also after the page has drawn itself again.
+    browser.evaluate("show()");
+    assert_eq!(browser.evaluate("document.querySelector('#verdict .good') === null"), true);
     browser.picture("page-lost.png");
     node.remove_manifest("web");
     node.start_agent();
     browser.wait_until("the page is connected again", "document.querySelector('#link').innerText === 'live'");
     browser.wait_to_read("No pods yet.");
     assert_eq!(browser.evaluate("document.querySelector('#lost').hidden"), true);
+    browser.end();
+}
+
+/// Mistakes with long names and reasons: name, and the spec of its pod.
+const MISTAKES: [(&str, &str); 4] = [
+    (
+        "missing-settings-of-the-measuring-station-in-the-old-harbour",
+        "containers: [{name: main, image: IMAGE, command: STAY, env: [{name: A, valueFrom: {configMapKeyRef: {name: gone, key: a}}}]}]",
+    ),
+    ("crashes", "containers: [{name: main, image: IMAGE, command: [sh, -c, 'echo the last words; exit 3']}]"),
+    ("no-command", "containers: [{name: main, image: IMAGE, command: [/bin/absent]}]"),
+    ("no-image", "containers: [{name: main, image: 'localhost:1/gone:1', command: STAY}]"),
+];
+
+/// Texts that lie over each other, or over the edge of the screen.
+const OVERPRINTS: &str = r"(() => {
+  const texts = [...document.querySelectorAll('#pods span, #pods small, #events b, #events span, #wrong a, #wrong b, #tiles dd')]
+    .filter(one => one.textContent.trim() && !one.querySelector('*') && !one.closest('.hidden, [hidden]') && one.getClientRects().length);
+  const boxes = texts.flatMap(one => [...one.getClientRects()].map(box => [one, box]));
+  const bad = boxes.filter(([, box]) => box.right > innerWidth + 1).map(([one]) => 'wide: ' + one.textContent);
+  boxes.forEach(([one, a], at) => boxes.slice(at + 1).forEach(([other, b]) => {
+    const over = Math.min(a.right, b.right) - Math.max(a.left, b.left), down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (one !== other && over > 2 && down > 4) bad.push(one.textContent + ' | ' + other.textContent);
+  }));
+  return bad;
+})()";
+
+#[test]
+fn mistakes_are_readable_on_every_screen_and_events_lead_to_their_pods() {
+    let node = start();
+    let mut browser = Chromium::start(&node);
+    browser.open(PAGE, (320, 700), "light");
+    let directory = node.folder().join("manifests").display().to_string();
+    browser.wait_to_read(&format!("Put a pod manifest into {directory} to run it."));
+    for (name, spec) in MISTAKES {
+        let spec = spec.replace("IMAGE", BUSYBOX).replace("STAY", "[sleep, '100000']");
+        node.write_manifest(
+            name,
+            &format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"),
+        );
+    }
+    for words in ["CreateContainerConfigError", "CrashLoopBackOff", "next try in", "exits with code 3"] {
+        browser.wait_to_read(words);
+    }
+    browser.wait_to_read("4 problems");
+    for width in [320, 390, 1280] {
+        browser.look_as((width, 900), "light");
+        browser.wait_until(
+            "the page fits the screen",
+            &format!("document.documentElement.scrollWidth <= {width} && innerWidth === {width}"),
+        );
+        browser.picture(&format!("page-mistakes-{width}.png"));
+        browser.evaluate("document.querySelector('#h-pods').scrollIntoView()");
+        browser.picture(&format!("page-mistakes-pods-{width}.png"));
+        assert_eq!(browser.evaluate(OVERPRINTS), serde_json::json!([]), "{width} pixels");
+    }
+    // Each figure of a row has its heading for those who hear the page.
+    let spoken = browser.evaluate(&format!("{}.querySelector('.restarts').textContent", row("crashes")));
+    assert!(spoken.as_str().unwrap().starts_with("Restarts "), "{spoken}");
+    // All events: the newest may be of other pods.
+    browser.evaluate("document.querySelector('#more').click()");
+    browser.wait_until(
+        "an event of the pod is listed",
+        "(() => { const link = [...document.querySelectorAll('#events a')].find(link => link.textContent.startsWith('crashes')); \
+         if (link) link.click(); return !!link; })()",
+    );
+    browser.wait_until("the event's pod is opened", &format!("{}.firstChild.open", row("crashes")));
+    let text = browser.evaluate("document.body.innerText");
+    assert!(!text.as_str().unwrap().contains("the last words"), "logs are for the owner: {text}");
+    assert_eq!(browser.complaints(), [""; 0], "errors of the page or its policy");
+    browser.end();
+}
+
+#[test]
+fn owner_sees_the_last_log_lines_and_restarts_a_pod() {
+    let node = start();
+    node.apply(&Manifest::new("crashes").container("main", "echo the last words; exit 3"));
+    node.apply(&Manifest::new("web").container("main", STAY));
+    let mut browser = Chromium::start(&node);
+    browser.open(PAGE, (390, 844), "light");
+    browser.wait_to_read("CrashLoopBackOff");
+    browser.wait_to_read("1 of 2 pods running");
+    let give = |token: &str| {
+        format!(
+            "(() => {{ const owner = document.querySelector('#owner'); owner.open = true; \
+             owner.querySelector('input').value = '{token}'; owner.querySelector('button').click(); }})()"
+        )
+    };
+    let open = |name: &str| format!("{}.querySelector('details').open = true", row(name));
+    // Without a token file, the page is read-only.
+    browser.evaluate(&give("aaaa-bbbb"));
+    browser.evaluate(&open("crashes"));
+    browser.wait_to_read("this page is read-only");
+    let root_dir = node.folder().join("pods").display().to_string();
+    let made = std::process::Command::new(env!("CARGO_BIN_EXE_coracle"))
+        .args(["page-token", "--root-dir", &root_dir])
+        .output()
+        .unwrap();
+    let token = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    assert_eq!(token.len(), 24, "{token}");
+    browser.open(PAGE, (390, 844), "light");
+    browser.wait_to_read("CrashLoopBackOff");
+    browser.evaluate(&give(&token));
+    browser.evaluate(&open("crashes"));
+    browser.wait_until("the last lines are shown", &format!("{}.innerText.includes('the last words')", row("crashes")));
+    browser.evaluate(&format!("{}.scrollIntoView()", row("crashes")));
+    browser.picture("page-owner.png");
+    browser.evaluate(&open("web"));
+    let press = format!(
+        "(() => {{ const button = [...{}.querySelectorAll('.acts button')].find(one => one.textContent.startsWith('Restart')); \
+         if (!button) return false; button.click(); return true; }})()",
+        row("web")
+    );
+    browser.wait_until("the button is there", &press);
+    browser.wait_to_read("Restart now?");
+    assert_eq!(browser.evaluate(&press), true);
+    browser.wait_to_read("Done: restarting");
+    node.wait_until("the container was restarted", |pods| pods.has("web", |pod| pod.container("main").restarts() == 1));
+    // The 403 of the first try is the only complaint.
+    let others: Vec<&String> = browser.complaints().iter().filter(|one| !one.contains("403")).collect();
+    assert!(others.is_empty(), "{others:?}");
+    browser.end();
+}
+
+#[test]
+fn charts_begin_before_the_page_was_opened() {
+    let node = start();
+    // Three readings, so two points.
+    std::thread::sleep(std::time::Duration::from_secs(32));
+    let mut browser = Chromium::start(&node);
+    browser.open(PAGE, (390, 844), "light");
+    browser.wait_until(
+        "the history is drawn",
+        "(past.get('node') || []).some(point => point[0] < performance.now() - 14e3)",
+    );
     browser.end();
 }
 

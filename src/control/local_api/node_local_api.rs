@@ -42,7 +42,7 @@ use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{
     ContainerState, EventRing, HostIps, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs, PressureCondition,
-    RestartRequest, SourcePod, SyncEvent, VersionAction, VersionActionRequest,
+    RestartRequest, SourceName, SourcePod, SyncEvent, VersionAction, VersionActionRequest,
 };
 use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{self, Event, Pod, PodUid, Time};
@@ -96,7 +96,7 @@ impl LocalApi for NodeLocalApi {
                 message: runtime.message.clone(),
             },
             conditions: self.views.pressures.read().conditions().map(condition_status).collect(),
-            sources: records.sources.views().map(source_status).collect(),
+            sources: records.sources.views().map(|view| source_status(view, &self.config)).collect(),
             pods: u64::try_from(records.sources.pods().count()).unwrap_or(u64::MAX),
             versions: self.views.versions.read().views().map(version_status).collect(),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
@@ -464,9 +464,11 @@ fn condition_status(condition: PressureCondition) -> ConditionStatus {
     }
 }
 
-fn source_status(view: SourceView) -> SourceStatus {
+fn source_status(view: SourceView, config: &Config) -> SourceStatus {
+    let path = config.static_pods.path.as_deref().filter(|_| view.name == SourceName::File);
     SourceStatus {
         name: view.name.as_str().to_owned(),
+        path: path.map(|path| path.display().to_string()).unwrap_or_default(),
         pods: u64::try_from(view.pods).unwrap_or(u64::MAX),
         ready: view.ready,
         errors: view.problems.iter().map(ToString::to_string).collect(),

@@ -49,7 +49,7 @@ pub(crate) use node_status::{
     PullStatus, RecentError, RuntimeStatus, SourceStatus, VersionStatus,
 };
 pub(crate) use pulse::{Activity, Pulse};
-pub(crate) use status_page::StatusPage;
+pub(crate) use status_page::{PAGE_TOKEN, StatusPage};
 pub(crate) use streaming::Streaming;
 pub(crate) use sync_status::{ExchangeStatus, SyncStatus};
 #[cfg(test)]

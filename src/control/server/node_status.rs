@@ -96,6 +96,8 @@ pub(crate) struct ConditionStatus {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SourceStatus {
     pub(crate) name: String,
+    /// The manifest directory or file; empty for other sources.
+    pub(crate) path: String,
     pub(crate) pods: u64,
     /// The source has reported at least once.
     pub(crate) ready: bool,

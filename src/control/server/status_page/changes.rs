@@ -19,6 +19,11 @@ impl Block {
         self.0.extend_from_slice(b"\n\n");
     }
 
+    /// The events, to which the next block belongs.
+    pub(super) fn unfinished(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Ends the block with an event that has the node's time (RFC 3339), because the browser's clock may differ.
     pub(super) fn end(mut self, time: &str) -> Vec<u8> {
         self.push("look", format!("{{\"time\":\"{time}\"}}").as_bytes());

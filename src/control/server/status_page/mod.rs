@@ -4,22 +4,28 @@
 //!   GET /                                       the page, one file: page.html, packed by build/main.rs
 //!   GET /events-stream                          server-sent changes              watchers.rs, changes.rs
 //!   GET /status /pods /events /stats/summary    as on the local socket, reduced     pod_card.rs, event_card.rs
+//!   GET /containerLogs/NAMESPACE/POD/CONTAINER  ten lines, for the owner               owner.rs
+//!   POST /pods/NAMESPACE/NAME/restart, rollback, confirm     for the owner             owner.rs
 //!   whether a request is meant for this node and comes from its own page                 names.rs
 //! ```
 //!
-//! The page is read-only and unauthenticated: it shows no logs, no values of environment variables and no commands.
-//! Nothing is observed without a watcher.
+//! Without the owner's token the page is read-only and unauthenticated: it shows no logs, no values of environment
+//! variables and no commands. Without a watcher, only the history of CPU and memory is recorded.
 
 mod changes;
 mod connection;
 mod event_card;
+mod history;
 mod names;
+mod owner;
 mod pod_card;
+mod token_attempts;
 mod watchers;
 
 use std::cell::Cell;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,9 +37,11 @@ use super::connection_shares::{ClientState, ConnectionLimits};
 use super::connections::{MAX_LOCAL_CONNECTIONS, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
-use crate::platform::rt::TcpStream;
+use crate::platform::rt::{self, TcpStream};
 
 use connection::ServedConnection;
+use owner::Owner;
+pub(crate) use owner::PAGE_TOKEN;
 use watchers::Watchers;
 
 /// The server of the status page.
@@ -41,6 +49,7 @@ pub(crate) struct StatusPage {
     address: SocketAddr,
     node_name: Rc<str>,
     watchers: Rc<Watchers>,
+    owner: Rc<Owner>,
 }
 
 /// The page, gzipped.
@@ -70,8 +79,16 @@ const WAITING_BYTES: usize = 64 * 1024;
 const BROWSER_UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl StatusPage {
-    pub(crate) fn new(address: SocketAddr, node_name: &str, api: Rc<dyn LocalApi>, health: SyncHealth) -> Self {
-        Self { address, node_name: node_name.into(), watchers: Watchers::new(api, health) }
+    /// `token`: the file with the digest of the owner's token, which need not exist.
+    pub(crate) fn new(
+        address: SocketAddr,
+        node_name: &str,
+        token: PathBuf,
+        api: Rc<dyn LocalApi>,
+        health: SyncHealth,
+    ) -> Self {
+        let owner = Rc::new(Owner::new(token));
+        Self { address, node_name: node_name.into(), watchers: Watchers::new(api, health), owner }
     }
 
     /// Serves requests. Never returns.
@@ -80,7 +97,8 @@ impl StatusPage {
         if !address.ip().is_loopback() {
             log!(warn, "status page is open to every host that can reach this address", address = address);
         }
-        self.door().serve(&|tcp, _, client_state| Box::pin(self.meet(tcp, client_state))).await;
+        let _recorded = rt::spawn(history::record(Rc::clone(self.watchers.history())));
+        self.door().serve(&|tcp, peer, client_state| Box::pin(self.meet(tcp, peer, client_state))).await;
     }
 
     const fn door(&self) -> Listener {
@@ -92,14 +110,26 @@ impl StatusPage {
         Listener { name: "the page", address: self.address, limits }
     }
 
-    fn meet(&self, stream: TcpStream, client_state: Rc<Cell<ClientState>>) -> impl Future<Output = ()> + use<> {
+    fn meet(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        client_state: Rc<Cell<ClientState>>,
+    ) -> impl Future<Output = ()> + use<> {
         // Best effort: without these options, dead connections only last longer.
         let _ = stream.set_nodelay(true);
         let _ = setsockopt(&stream, sockopt::SndBuf, &WAITING_BYTES);
         let limit = u32::try_from(BROWSER_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
         let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &limit);
         let here = stream.local_addr().ok().map(|address| address.ip().to_canonical());
-        let visit = ServedConnection::new(Rc::clone(&self.watchers), Rc::clone(&self.node_name), here, client_state);
+        let visit = ServedConnection {
+            watchers: Rc::clone(&self.watchers),
+            owner: Rc::clone(&self.owner),
+            node_name: Rc::clone(&self.node_name),
+            here,
+            peer: peer.ip(),
+            client_state,
+        };
         answer(stream, visit)
     }
 }

@@ -121,9 +121,14 @@ fn with_door<T: Send + 'static>(client: impl FnOnce(SocketAddr, Asked) -> T + Se
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let health = SyncHealth::new(Duration::from_secs(60), Instant::now());
-        let page = StatusPage::new(address, "edge-7", Rc::new(asked.clone()), health);
+        let token = std::env::temp_dir().join(format!("coracle-page-token-{}", std::process::id()));
+        std::fs::write(&token, crate::protocol::sha256::sha256(b"abcd-efgh")).unwrap();
+        let page = StatusPage::new(address, "edge-7", token, Rc::new(asked.clone()), health);
         let serve = async {
-            page.door().accept(&listener, &|tcp, _, client_state| Box::pin(page.meet(tcp, client_state))).await;
+            let meet = |tcp, peer, client_state| -> crate::control::server::open_connections::ConnectionFuture {
+                Box::pin(page.meet(tcp, peer, client_state))
+            };
+            page.door().accept(&listener, &meet).await;
             unreachable!("serves for ever")
         };
         either(serve, blocking(move || client(address, asked))).await
@@ -175,7 +180,7 @@ impl Watching {
 fn page_is_complete_small_and_restricted_to_this_server() {
     let text = include_str!("page.html");
     assert!(PACKED_PAGE.len() <= 20 * 1024, "{} bytes are in the binary", PACKED_PAGE.len());
-    assert!(text.len() <= 40 * 1024, "{} bytes go to a browser", text.len());
+    assert!(text.len() <= 44 * 1024, "{} bytes go to a browser", text.len());
     let answer = with_door(|address, asked| {
         let answer = get(address, "/");
         assert_eq!(asked.count(), 0, "the page itself asks the node for nothing");
@@ -212,7 +217,6 @@ fn pods_are_shown_without_variable_values_and_other_requests_refused() {
         assert!(get(address, "/stats/summary?only_cpu_and_memory=true").ends_with("{\"node\":{}}"));
         let before = asked.count();
         for path in [
-            "/containerLogs/default/web/main",
             "/exec/default/web/main",
             "/run/default/web/main",
             "/logs/",
@@ -233,6 +237,51 @@ fn pods_are_shown_without_variable_values_and_other_requests_refused() {
         assert!(exchange(address, "HEAD /events-stream", "Host: localhost\r\n").starts_with("HTTP/1.1 405 "));
         assert!(exchange(address, "HEAD /", "Host: localhost\r\n").ends_with("\r\n\r\n"));
         assert_eq!(asked.count(), before, "what is refused asks the node for nothing");
+    });
+}
+
+#[test]
+fn only_the_owner_sees_logs_and_changes_pods() {
+    with_door(|address, asked| {
+        let log = "GET /containerLogs/default/web/main?previous=true&follow=true";
+        let requests = [
+            log,
+            "POST /pods/default/web/restart",
+            "POST /pods/default/web/rollback",
+            "POST /pods/default/web/confirm",
+        ];
+        for request in requests {
+            let answer = exchange(address, request, "Host: localhost\r\n");
+            assert!(answer.starts_with("HTTP/1.1 401 "), "{request}: {answer}");
+        }
+        let right = "Host: localhost\r\nAuthorization: Bearer abcd-efgh\r\n";
+        // A page of another site has no token, and may not send one.
+        let foreign = format!("{right}Origin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\n");
+        assert!(exchange(address, requests[1], &foreign).starts_with("HTTP/1.1 403 "));
+        assert!(
+            exchange(address, requests[1], &right.replace("localhost", "evil.example")).starts_with("HTTP/1.1 403 ")
+        );
+        assert!(exchange(address, "OPTIONS /pods/default/web/restart", right).starts_with("HTTP/1.1 405 "));
+        assert_eq!(asked.count(), 0, "what is refused asks the node for nothing");
+        assert!(exchange(address, log, right).starts_with("HTTP/1.1 404 "), "no such pod");
+        assert!(exchange(address, requests[1], right).contains("asked to change a pod"));
+        assert_eq!(asked.count(), 2);
+        // Other changes are not for the page, even with the token.
+        for request in
+            ["DELETE /pods/default/web", "PUT /pods/default/web", "POST /pods/default/web/hold", "POST /sync"]
+        {
+            assert!(exchange(address, request, right).starts_with("HTTP/1.1 405 "), "{request}");
+        }
+        assert!(exchange(address, "GET /exec/default/web/main", right).starts_with("HTTP/1.1 404 "));
+        let wrong = "Host: localhost\r\nAuthorization: Bearer abcd-efgi\r\n";
+        for _ in 0..5 {
+            assert!(exchange(address, requests[1], wrong).starts_with("HTTP/1.1 401 "));
+        }
+        for headers in [wrong, right] {
+            assert!(exchange(address, requests[1], headers).starts_with("HTTP/1.1 429 "), "no sixth try");
+        }
+        assert_eq!(asked.count(), 2);
+        assert!(get(address, "/status").starts_with("HTTP/1.1 200 "), "everyone still sees the page");
     });
 }
 

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use super::changes::{Block, Changes};
 use super::event_card::shown_event;
+use super::history::History;
 use super::pod_card::shown;
-use crate::control::server::SyncHealth;
 use crate::control::server::connections::Text;
 use crate::control::server::http::Response;
 use crate::control::server::json_list::json;
 use crate::control::server::local_api::LocalApi;
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::unread_responses::UnreadResponses;
+use crate::control::server::{MissingImage, NodeStatus, SyncHealth};
 use crate::platform::host::clock;
 use crate::platform::rpc::Signal;
 use crate::platform::rt::{self, Task};
@@ -45,6 +46,7 @@ pub(super) struct Watchers {
     /// Of all connections of the page.
     unread: Rc<UnreadResponses>,
     state: RefCell<State>,
+    history: Rc<RefCell<History>>,
     changed: Signal,
 }
 
@@ -56,6 +58,8 @@ struct State {
     first: u64,
     /// The last complete measurement, for new watchers.
     figures: Option<Rc<[u8]>>,
+    /// As of the last complete measurement, because the runtime is asked for them.
+    missing_images: Option<Vec<MissingImage>>,
     looks: Vec<Task<()>>,
 }
 
@@ -70,7 +74,7 @@ struct Lists {
 /// One watcher, as the text that it is sent.
 pub(super) struct Watcher {
     watchers: Rc<Watchers>,
-    /// The complete state, sent first.
+    /// The history and, if others watch already, the complete state; sent first.
     begin: Option<Vec<u8>>,
     /// The number of the next block to send.
     next: u64,
@@ -78,7 +82,8 @@ pub(super) struct Watcher {
 
 impl Watchers {
     pub(super) fn new(api: Rc<dyn LocalApi>, health: SyncHealth) -> Rc<Self> {
-        Rc::new(Self { api, health, unread: Rc::default(), state: RefCell::default(), changed: Signal::default() })
+        let (unread, state, history) = (Rc::default(), RefCell::default(), Rc::default());
+        Rc::new(Self { api, health, unread, state, history, changed: Signal::default() })
     }
 
     pub(super) fn api(&self) -> &dyn LocalApi {
@@ -89,6 +94,10 @@ impl Watchers {
         &self.unread
     }
 
+    pub(super) const fn history(&self) -> &Rc<RefCell<History>> {
+        &self.history
+    }
+
     /// Adds a watcher; `None` if there are too many.
     pub(super) fn join(self: &Rc<Self>) -> Option<Watcher> {
         let mut state = self.state.borrow_mut();
@@ -96,20 +105,21 @@ impl Watchers {
             return None;
         }
         state.watching += 1;
+        let mut block = Block::default();
+        block.push("past", &self.history.borrow().json(rt::now()));
         let begin = if state.looks.is_empty() {
             state.looks = vec![rt::spawn(Rc::clone(self).observe_state()), rt::spawn(Rc::clone(self).measure())];
-            None
+            block.unfinished()
         } else {
-            let mut block = Block::default();
-            self.status(&mut block);
+            block.push("status", &json(&self.status(&state)));
             Lists::default().changes(self.api(), &mut block);
             if let Some(figures) = &state.figures {
                 block.push("figures", figures);
             }
-            Some(block.end(&now()))
+            block.end(&now())
         };
         let next = state.first.saturating_add(u64::try_from(state.blocks.len()).unwrap_or(u64::MAX));
-        Some(Watcher { watchers: Rc::clone(self), begin, next })
+        Some(Watcher { watchers: Rc::clone(self), begin: Some(begin), next })
     }
 
     /// Observes the sync loop's state while there are watchers.
@@ -128,7 +138,7 @@ impl Watchers {
                 lists.changes(self.api(), &mut block);
             }
             if is_due {
-                self.status(&mut block);
+                block.push("status", &json(&self.status(&self.state.borrow())));
                 self.broadcast(block);
             }
             turn = turn.wrapping_add(1);
@@ -146,7 +156,9 @@ impl Watchers {
             block.push("figures", &figures);
             self.broadcast(block);
             if !only_cpu_and_memory {
-                self.state.borrow_mut().figures = Some(figures.into());
+                let missing = self.api.missing_images().await.ok();
+                let mut state = self.state.borrow_mut();
+                (state.figures, state.missing_images) = (Some(figures.into()), missing);
             }
             // CPU usage takes two measurements.
             rt::sleep(if turn == 0 { PAGE_OBSERVATION_INTERVAL } else { FIGURES_PERIOD }).await;
@@ -154,8 +166,8 @@ impl Watchers {
         }
     }
 
-    fn status(&self, block: &mut Block) {
-        block.push("status", &json(&self.api.status()));
+    fn status(&self, state: &State) -> NodeStatus {
+        NodeStatus { missing_images: state.missing_images.clone(), ..self.api.status() }
     }
 
     pub(super) fn broadcast(&self, block: Block) {
