@@ -266,7 +266,9 @@ fn fault_of(words: &[String]) -> Option<String> {
 /// The parse error of a command that only talks to the agent. No agent listens on the given socket.
 fn refusal_of(words: &[String]) -> Option<String> {
     let (command, rest) = words.split_first()?;
-    if !help_of(Some(command)).contains("--local-socket") {
+    // This one does its work without an agent: it writes an archive.
+    let is_only_client = command != "support" && help_of(Some(command)).contains("--local-socket");
+    if !is_only_client {
         return None;
     }
     let rest = rest.iter().map(String::as_str);
