@@ -5,6 +5,7 @@ pub(crate) mod api;
 mod api_pods;
 pub(crate) mod local_pods;
 pub(crate) mod merge;
+mod received_pods;
 pub(crate) mod static_file;
 pub mod static_pod;
 pub(crate) mod url_pods;

@@ -14,6 +14,7 @@ mod gate_waiters;
 mod gzip;
 mod history;
 mod kubeconfig;
+mod large_json;
 mod reconnect;
 mod reflector;
 mod reflector_state;
