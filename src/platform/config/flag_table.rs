@@ -56,8 +56,7 @@ flags! {
                     "Interval of requests for --manifest-url; by default 20s, and up to five minutes while they \
                      fail.\n",
                 );
-        "max-pods": field("maxPods")
-            => flag(N, "highest number of pods").default("110");
+        "max-pods": field("maxPods") => flag(N, "highest number of pods").default("110");
         "node-labels": own(Kind::Text, add_node_labels)
             => flag(Value::Text("KEY=VALUE,..."), "labels of the node, for node selectors and affinity")
                 .manual(
@@ -86,10 +85,8 @@ flags! {
             => flag(DURATION, "timeout of runtime requests").default("2m");
         "serialize-image-pulls": field("serializeImagePulls")
             => flag(Value::Bool, "pull one image at a time").default("true");
-        "registry-qps": field("registryPullQPS")
-            => flag(N, "image pulls per second, 0 without a limit").default("5");
-        "registry-burst": field("registryBurst")
-            => flag(N, "image pulls at once").default("10");
+        "registry-qps": field("registryPullQPS") => flag(N, "image pulls per second, 0 without a limit").default("5");
+        "registry-burst": field("registryBurst") => flag(N, "image pulls at once").default("10");
         "image-credential-provider-config": path(credential_provider_config)
             => flag(Value::File("PATH"), "CredentialProviderConfig of programs for registries")
                 .manual(
@@ -404,16 +401,14 @@ of r, w and m; by default rw.
         "config-dir": path(config_dir)
             => flag(Value::Directory, "directory of *.conf files that override --config, in the order of their names")
                 .reference("`*.conf` files laid over it in lexical order");
-        "root-dir": path(root_dir)
-            => flag(Value::Directory, "directory of the state").default("/var/lib/kubelet");
+        "root-dir": path(root_dir) => flag(Value::Directory, "directory of the state").default("/var/lib/kubelet");
         "local-socket": path(local_socket)
             => LOCAL_SOCKET
                 .manual(
                     "Socket for the commands; by default\n\
                      .Pa /run/coracle/coracle.sock .\n",
                 );
-        "healthz-port": field("healthzPort")
-            => flag(N, "port of GET /healthz, 0 for none").default("10248");
+        "healthz-port": field("healthzPort") => flag(N, "port of GET /healthz, 0 for none").default("10248");
         "healthz-bind-address": field("healthzBindAddress")
             => flag(IP, "address of GET /healthz").default("127.0.0.1");
         "page-port": own(Kind::Int(0, 65535), set_page_port)
@@ -432,8 +427,7 @@ of r, w and m; by default rw.
                      The page has no authentication, so use another address only in networks where everyone may see \
                      it.\n",
                 );
-        "lock-file": path(lock_file)
-            => flag(Value::File("PATH"), "file that is locked while this process runs");
+        "lock-file": path(lock_file) => flag(Value::File("PATH"), "file that is locked while this process runs");
         "watchdog-device": path(watchdog_device)
             => flag(Value::File("PATH"), "watchdog device that is kept alive while the sync loop runs")
                 .manual(
@@ -445,10 +439,8 @@ of r, w and m; by default rw.
                 .reference("`/dev/watchdog`: kept alive while the sync loop makes progress");
         "v": field("logging.verbosity")
             => flag(N, "log verbosity, 4 and above for debug lines").short('v');
-        "help": switch(help)
-            => switch("print this help").short('h');
-        "version": switch(version)
-            => switch("print the version");
+        "help": switch(help) => switch("print this help").short('h');
+        "version": switch(version) => switch("print the version");
     }
     not_in_the_help {
         "allowed-unsafe-sysctls": field("allowedUnsafeSysctls");
