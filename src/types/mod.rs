@@ -3,6 +3,7 @@
 //! Uses no other layer.
 
 pub mod api;
+pub(crate) mod architecture;
 pub(crate) mod cpu_set;
 pub(crate) mod error;
 #[macro_use]

@@ -46,7 +46,7 @@ use crate::state::pods::{
 };
 use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{self, Event, Pod, PodUid, Time};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) struct NodeLocalApi {
     pub(crate) views: NodeViews,
@@ -110,7 +110,6 @@ impl LocalApi for NodeLocalApi {
             offline: self.store.as_ref().map(offline_status),
             certificates: self.certificates.entries().map(certificate_status).collect(),
             leftovers: self.views.leftovers.read().clone(),
-            errors: self.errors.list(),
             ..NodeStatus::default()
         };
         let mut verdicts = Vec::new();
@@ -118,6 +117,11 @@ impl LocalApi for NodeLocalApi {
             let name = format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
             verdicts.push(PodVerdict { pod: name, uid: uid.to_string(), health });
         });
+        let with_a_problem = |verdict: &&PodVerdict| !matches!(verdict.health, PodHealth::Running | PodHealth::Done);
+        let ill: SortedSet<String> =
+            verdicts.iter().filter(with_a_problem).map(|verdict| verdict.pod.clone()).collect();
+        self.errors.keep_pods(|name| ill.contains(name));
+        status.errors = self.errors.list();
         status.judge(verdicts);
         status
     }
@@ -249,6 +253,9 @@ impl LocalApi for NodeLocalApi {
                 PodAnswer::Restarts(containers)
             });
         }
+        if change.what == PodChangeKind::Rerun {
+            return self.rerun(&change);
+        }
         if let PodChangeKind::Versions(what) = change.what {
             return self.request_of_versions(&change, what);
         }
@@ -335,6 +342,26 @@ impl NodeLocalApi {
             // Both fail only when the agent is ending.
             let _ = inbox.send(SyncEvent::VersionRequest(VersionActionRequest { pod, what, answer })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
+        })
+    }
+
+    /// Lets the sync loop run an ended pod again.
+    fn rerun(&self, change: &PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+        let records = self.views.records.read();
+        let found = self.find(&records, change).and_then(|source| {
+            let uid = records.running_uid(&source.pod.metadata.uid);
+            let phase = records.statuses.status(uid).map_or(source.pod.status.phase, |status| status.phase);
+            pod_requests::rerun(&source.pod, phase).map(|()| Arc::clone(&source.pod))
+        });
+        let pod = match found {
+            Ok(pod) => pod,
+            Err(refused) => return Box::pin(ready(refused)),
+        };
+        let inbox = self.inbox.clone();
+        Box::pin(async move {
+            // Fails only when the agent is ending.
+            let _ = inbox.send(SyncEvent::RerunRequest(pod)).await;
+            PodAnswer::Done("runs again")
         })
     }
 

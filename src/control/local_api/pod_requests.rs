@@ -46,9 +46,7 @@ pub(super) fn restart(
 ) -> Result<RestartRequest, PodAnswer> {
     let name = &pod.metadata.name;
     if phase.is_terminal() {
-        return Err(PodAnswer::Conflict(format!(
-            "pod {name} has ended ({phase}) and can only be created again: {CREATE_AGAIN}"
-        )));
+        return Err(PodAnswer::Conflict(format!("pod {name} has ended ({phase}): coracle rerun {name} runs it again")));
     }
     if pod.metadata.deletion_timestamp.is_some() {
         return Err(PodAnswer::Conflict(format!("pod {name} is terminating")));
@@ -74,6 +72,19 @@ pub(super) fn restart(
         return Err(PodAnswer::Conflict(format!("{what} is not running: coracle describe {name} shows why")));
     }
     Ok(request)
+}
+
+/// Whether the pod can run again from its start: it has ended, and no controller of a cluster replaces it.
+pub(super) fn rerun(pod: &Pod, phase: PodPhase) -> Result<(), PodAnswer> {
+    let name = &pod.metadata.name;
+    if pod.is_of_cluster() {
+        return Err(PodAnswer::Conflict(format!("pod {name} is the cluster's: create it again there")));
+    }
+    if !phase.is_terminal() {
+        let what = format!("pod {name} has not ended ({phase}): coracle restart {name} restarts its containers");
+        return Err(PodAnswer::Conflict(what));
+    }
+    Ok(())
 }
 
 /// The containers that can restart, each with its effective restart policy.

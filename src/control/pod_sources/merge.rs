@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::unreplaced::Unreplaced;
 use crate::state::objects::SourceObject;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
-use crate::types::api::{Map, Pod, PodUid, Time};
+use crate::types::api::{Map, Pod, PodStatus, PodUid, Time};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The last update of every source, and the wanted pods that follow from them.
@@ -13,6 +14,8 @@ use crate::types::sorted::{SortedMap, SortedSet};
 pub(crate) struct Sources {
     sources: SortedMap<SourceName, Source>,
     wanted: SortedMap<PodUid, SourcePod>,
+    /// Wanted pods that run with another spec than their manifest's.
+    unreplaced: SortedMap<PodUid, Unreplaced>,
     /// The wanted pods have been computed. Before that, only the sources' own pods are known.
     merged: bool,
 }
@@ -40,6 +43,8 @@ pub(crate) struct Changes {
     pub(crate) updated: Vec<Arc<Pod>>,
     /// The same content with another status: another client wrote the status.
     pub(crate) reconciled: Vec<Arc<Pod>>,
+    /// Pods whose manifest changed and kept its uid: they are not replaced.
+    pub(crate) unreplaced: Vec<PodUid>,
     /// Pods that newly lost their name or uid to another pod, with the reason and their origin.
     pub(crate) ignored: Vec<(Arc<Pod>, SourceProblem)>,
 }
@@ -57,7 +62,7 @@ impl Sources {
     /// `expected` are the sources that must report before orphaned pods are removed.
     pub(crate) fn new(expected: &[SourceName]) -> Self {
         let sources = expected.iter().map(|name| (*name, Source::default())).collect();
-        Self { sources, wanted: SortedMap::new(), merged: false }
+        Self { sources, wanted: SortedMap::new(), unreplaced: SortedMap::new(), merged: false }
     }
 
     /// Stores the update of a source. [`Self::changes`] computes its effects.
@@ -134,8 +139,14 @@ impl Sources {
                     changes.reconciled.push(Arc::clone(&new.pod));
                     new
                 }
-                Some(_) => {
+                Some(old) => {
                     changes.updated.push(Arc::clone(&new.pod));
+                    let known = self.unreplaced.remove(&uid);
+                    let runs = known.as_ref().map_or(&old.pod, Unreplaced::runs);
+                    if let Some(unreplaced) = Unreplaced::of(runs, &new.pod, seen(&new.pod)) {
+                        changes.unreplaced.push(uid.clone());
+                        self.unreplaced.insert(uid.clone(), known.unwrap_or(unreplaced));
+                    }
                     new
                 }
                 None => {
@@ -145,8 +156,14 @@ impl Sources {
             };
             next.insert(uid, kept);
         }
+        self.unreplaced.retain(|uid, _| next.contains_key(uid));
         self.wanted = next;
         changes
+    }
+
+    /// Since when the pod runs with another spec than its manifest's, because the manifest kept its uid.
+    pub(crate) fn unreplaced_since(&self, pod: &Pod, status: &PodStatus) -> Option<Time> {
+        self.unreplaced.get(&pod.metadata.uid)?.since(pod, status)
     }
 
     /// The mirror pods that the API server has.

@@ -3,10 +3,12 @@
 
 pub(crate) mod api;
 mod api_pods;
+mod field_names;
 pub(crate) mod local_pods;
 pub(crate) mod merge;
 mod received_pods;
 pub(crate) mod static_file;
 pub mod static_pod;
+mod unreplaced;
 pub(crate) mod url_pods;
 mod whole_manifest;

@@ -9,13 +9,14 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::field_names;
 use crate::state::objects::ConfigObject;
 use crate::state::pods::SourceName;
 use crate::types::api::validation::{FieldError, validate_config_map, validate_secret, validate_static_pod};
 use crate::types::api::yaml::{self, DuplicateKey, ParseError};
 use crate::types::api::{
     CPU, ConfigMap, Decode, DecodeError, MEMORY, ObjectMeta, Pod, PodPhase, PodStatus, PodUid, QosClass, Quantity,
-    Secret, TaintEffect, Toleration, TolerationOperator, annotations, decode, defaults, encode, qos_class,
+    Secret, TaintEffect, Toleration, TolerationOperator, annotations, decode_leniently, defaults, encode, qos_class,
 };
 
 /// The file and node of a manifest, which are part of its pods' identity.
@@ -76,7 +77,8 @@ pub(crate) enum ObjectError {
     Unsupported {
         kind: String,
     },
-    Decode(DecodeError),
+    /// Values that do not fit their fields, and what is invalid beside them.
+    Decode(Vec<DecodeError>, Vec<FieldError>),
     Invalid(Vec<FieldError>),
 }
 
@@ -172,34 +174,46 @@ fn read_pod(
     origin: &Origin<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Object, ObjectError> {
-    let pod = static_pod(read(object, warnings)?, origin);
-    valid(validate_static_pod(&pod))?;
+    let (pod, errors) = read(object, warnings)?;
+    let pod = static_pod(pod, origin);
+    valid(errors, validate_static_pod(&pod))?;
     Ok(Object::Pod(Box::new(pod)))
 }
 
 fn read_config_map(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<Object, ObjectError> {
-    let mut config_map: ConfigMap = read(object, warnings)?;
+    let (mut config_map, errors): (ConfigMap, _) = read(object, warnings)?;
     set_namespace(&mut config_map.metadata);
-    valid(validate_config_map(&config_map))?;
+    valid(errors, validate_config_map(&config_map))?;
     Ok(Object::Config(config_map.into()))
 }
 
 fn read_secret(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<Object, ObjectError> {
-    let mut secret: Secret = read(object, warnings)?;
+    let (mut secret, errors): (Secret, _) = read(object, warnings)?;
     set_namespace(&mut secret.metadata);
     secret.merge_string_data();
-    valid(validate_secret(&secret))?;
+    valid(errors, validate_secret(&secret))?;
     Ok(Object::Config(secret.into()))
 }
 
-fn read<T: Decode>(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<T, ObjectError> {
-    let decoded = decode(Value::Object(object)).map_err(ObjectError::Decode)?;
+/// The object without the values that do not fit their fields, and the errors about those.
+fn read<T: Decode>(
+    object: Map<String, Value>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(T, Vec<DecodeError>), ObjectError> {
+    let (decoded, errors) = decode_leniently(&Value::Object(object));
+    let Some(decoded) = decoded else { return Err(ObjectError::Decode(errors, Vec::new())) };
     warnings.extend(decoded.unknown.into_iter().map(Warning::UnknownField));
-    Ok(decoded.value)
+    Ok((decoded.value, errors))
 }
 
-fn valid(faults: Vec<FieldError>) -> Result<(), ObjectError> {
-    if faults.is_empty() { Ok(()) } else { Err(ObjectError::Invalid(faults)) }
+/// What was left out because it does not fit may be missing now.
+fn valid(errors: Vec<DecodeError>, mut faults: Vec<FieldError>) -> Result<(), ObjectError> {
+    faults.retain(|fault| !errors.iter().any(|error| fault.path.starts_with(error.path())));
+    match (errors.is_empty(), faults.is_empty()) {
+        (true, true) => Ok(()),
+        (true, false) => Err(ObjectError::Invalid(faults)),
+        (false, _) => Err(ObjectError::Decode(errors, faults)),
+    }
 }
 
 fn set_namespace(metadata: &mut ObjectMeta) {
@@ -256,7 +270,7 @@ fn own_uid(pod: &Pod, origin: &Origin<'_>) -> PodUid {
 }
 
 /// The pod with its resizable resource amounts set to zero. The names of the resources stay.
-fn without_amounts(pod: &Pod) -> Pod {
+pub(super) fn without_amounts(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
     let sidecars = pod.spec.init_containers.iter_mut().filter(|container| container.is_sidecar());
     for container in pod.spec.containers.iter_mut().chain(sidecars) {
@@ -377,19 +391,26 @@ impl Kind {
     }
 }
 
+impl ObjectError {
+    /// Each error as one line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Decode(errors, faults) => {
+                errors.iter().map(ToString::to_string).chain(faults.iter().map(ToString::to_string)).collect()
+            }
+            Self::Invalid(faults) => faults.iter().map(ToString::to_string).collect(),
+            Self::Field { .. } | Self::Unsupported { .. } => vec![self.to_string()],
+        }
+    }
+}
+
 impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field { path: "", problem } => f.write_str(problem),
             Self::Field { path, problem } => write!(f, "{path}: {problem}"),
             Self::Unsupported { kind } => write!(f, "kind {kind} is not supported yet in a manifest"),
-            Self::Decode(error) => error.fmt(f),
-            Self::Invalid(errors) => {
-                for (index, error) in errors.iter().enumerate() {
-                    write!(f, "{}{error}", if index == 0 { "" } else { "; " })?;
-                }
-                Ok(())
-            }
+            Self::Decode(..) | Self::Invalid(_) => f.write_str(&self.lines().join("; ")),
         }
     }
 }
@@ -398,7 +419,10 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Duplicate(duplicate) => write!(f, "{duplicate}; the later one counts"),
-            Self::UnknownField(path) => write!(f, "{path}: unknown field, ignored"),
+            Self::UnknownField(path) => match field_names::meant(path) {
+                Some(meant) => write!(f, "{path}: unknown field, ignored (did you mean {meant}?)"),
+                None => write!(f, "{path}: unknown field, ignored"),
+            },
         }
     }
 }

@@ -31,7 +31,7 @@ impl PodTable {
             Effect::MarkStatus(uid) => self.mark_status(uid),
             Effect::Record(event) => self.record(event, now),
             Effect::Reconcile => self.reconcile = true,
-            Effect::RecordError(message) => self.errors.push(message),
+            Effect::RecordError(error) => self.errors.push(error),
             Effect::RecordNode(event) => self.record_node(event, now),
             Effect::Remove(uid) => self.remove(uid),
             Effect::RemoveDeadContainers => self.workers.give_back(&self.observed.read()),

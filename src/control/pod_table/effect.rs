@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::status::PodFailure;
-use crate::state::pods::{NodeEvent, ObservedPod, PodEvent, PressureCondition, RestartRequest};
+use crate::state::pods::{NodeError, NodeEvent, ObservedPod, PodEvent, PressureCondition, RestartRequest};
 use crate::types::api::{Pod, PodUid, ResourceList};
 
 /// One change that a part requests.
@@ -35,7 +35,7 @@ pub(crate) enum Effect {
     Record(PodEvent),
     RecordNode(NodeEvent),
     /// Shows the error on the local socket.
-    RecordError(String),
+    RecordError(NodeError),
     /// The pod's source no longer has it.
     Remove(PodUid),
     /// Removes the dead containers of finished pods.

@@ -35,7 +35,7 @@ use crate::kubelet::probes::Probes;
 use crate::kubelet::status::PodFailure;
 use crate::platform::config::{Config, Gate};
 use crate::state::objects::Objects;
-use crate::state::pods::{EventRing, ObservedCache, SyncEvent};
+use crate::state::pods::{EventRing, NodeError, ObservedCache, SyncEvent};
 use crate::types::api::{Pod, PodUid};
 use crate::types::owned::{Owned, View};
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -75,7 +75,7 @@ pub(crate) struct PodTable {
     /// The pods must be reconciled with their sources.
     reconcile: bool,
     /// Errors for the local socket.
-    errors: Vec<String>,
+    errors: Vec<NodeError>,
 }
 
 /// What the pod table owns and reads from the start.
@@ -203,7 +203,7 @@ impl PodTable {
     }
 
     /// The errors since the last call.
-    pub(crate) fn take_errors(&mut self) -> Vec<String> {
+    pub(crate) fn take_errors(&mut self) -> Vec<NodeError> {
         std::mem::take(&mut self.errors)
     }
 

@@ -11,7 +11,9 @@ use crate::control::pod_table::NodeStatusChange;
 use crate::control::pod_workers::Identity;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::host::clock;
-use crate::state::pods::{EventObject, EventRing, NewEvent, NodeEvent, PodEvent, RuntimeState, SourceProblem};
+use crate::state::pods::{
+    ErrorSubject, EventObject, EventRing, NewEvent, NodeError, NodeEvent, PodEvent, RuntimeState, SourceProblem,
+};
 use crate::types::api::{EventKind, ObjectKind, ObjectMeta, Pod, Reason};
 
 #[derive(Default)]
@@ -66,9 +68,7 @@ impl PodTable {
 
     pub(crate) fn record_runtime(&mut self, state: RuntimeState, now: Instant) {
         self.reports.status.runtime(state.clone(), now);
-        if !state.message.is_empty() {
-            self.errors.push(state.message.clone());
-        }
+        self.errors.push(NodeError { subject: ErrorSubject::Runtime, message: state.message.clone() });
         self.records.write().runtime = state;
     }
 

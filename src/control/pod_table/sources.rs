@@ -11,7 +11,6 @@ use crate::types::api::{Pod, PodUid};
 impl PodTable {
     /// Stores the update. [`Self::take_changes`] computes its effects.
     pub(crate) fn receive(&mut self, update: SourceUpdate) {
-        self.errors.extend(update.problems.iter().map(ToString::to_string));
         self.records.write().sources.receive(update);
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::PodTable;
 use crate::control::pod_workers::{Kind, Resizing, State};
 use crate::kubelet::allocation::resize_message;
-use crate::state::pods::{PodEvent, WorkResult};
+use crate::state::pods::{ErrorSubject, NodeError, PodEvent, WorkResult};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
 impl PodTable {
@@ -39,7 +39,11 @@ impl PodTable {
             if !matches!(result, WorkResult::Synced { warnings, .. } if !warnings.is_empty()) {
                 log!(warn, "failed to sync pod", pod = name, error = failure);
             }
-            self.errors.push(format!("{name}: {failure}"));
+            let subject = match self.workers.worker(uid).map(|worker| &worker.identity) {
+                Some(identity) => [&*identity.namespace, "/", &*identity.name].concat(),
+                None => name,
+            };
+            self.errors.push(NodeError { subject: ErrorSubject::Pod(subject), message: failure.clone() });
         }
         if let WorkResult::Cleaned { left, .. } = result {
             self.note_leftovers(uid, left, now);

@@ -174,7 +174,7 @@ fn report(pod: &Pod, observed: &ObservedPod) {
         let shown = previous.as_ref().unwrap_or(&pod.status);
         let mut wanted = reported(shown, &status, true, now);
         drop(status_patch(shown, &wanted));
-        let situation = PodSituation { pod, status: &status, warnings: &[], now };
+        let situation = PodSituation { pod, status: &status, warnings: &[], unreplaced_since: None, now };
         assert!(!matches!(pod_health(situation), PodHealth::Done));
         wanted.conditions.iter_mut().for_each(|condition| condition.status = ConditionStatus::True);
         previous = Some(wanted);

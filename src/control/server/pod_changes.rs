@@ -5,6 +5,7 @@
 //! GET    /pods/{namespace}/{name}    the manifest as it was put
 //! DELETE /pods/{namespace}/{name}    the pod ends
 //! POST   /pods/{namespace}/{name}/restart?container=NAME    only on the local socket, like the following:
+//! POST   /pods/{namespace}/{name}/rerun
 //! POST   /pods/{namespace}/{name}/rollback?to=NUMBER
 //! POST   /pods/{namespace}/{name}/hold
 //! POST   /pods/{namespace}/{name}/confirm
@@ -43,6 +44,7 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
         ("PUT", "") => PodChangeKind::Put(request.content.clone()),
         ("DELETE", "") => PodChangeKind::Delete,
         ("POST", "restart") if is_local => PodChangeKind::Restart(request.query_value("container")),
+        ("POST", "rerun") if is_local => PodChangeKind::Rerun,
         ("POST", "rollback") if is_local => {
             let back = request.query_value("to").map_or(Some(1), |to| to.parse().ok());
             let Some(back) = back else {
@@ -53,7 +55,9 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
         ("POST", "hold") if is_local => PodChangeKind::Versions(VersionAction::Hold),
         ("POST", "confirm") if is_local => PodChangeKind::Versions(VersionAction::Confirm),
         (_, "") => return Some(Err(Response::not_allowed())),
-        (_, "restart" | "rollback" | "hold" | "confirm") if is_local => return Some(Err(Response::not_allowed())),
+        (_, "restart" | "rerun" | "rollback" | "hold" | "confirm") if is_local => {
+            return Some(Err(Response::not_allowed()));
+        }
         _ => return Some(Err(Response::not_found())),
     };
     Some(Ok(PodChange { namespace: namespace.to_owned(), name: name.to_owned(), what }))

@@ -29,6 +29,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::StatusesAdmitted
         | SyncEvent::Mirrored(_) => Activity::Happened,
         SyncEvent::RestartRequest(_)
+        | SyncEvent::RerunRequest(_)
         | SyncEvent::VersionRequest(_)
         | SyncEvent::NextVersionPulled { .. }
         | SyncEvent::VersionsKept(_)

@@ -45,6 +45,7 @@ impl SyncLoop {
             SyncEvent::StatusesAdmitted => return parts.status_manager.admitted(),
             SyncEvent::Mirrored(done) => return parts.status_manager.mirrored(done, now),
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
+            SyncEvent::RerunRequest(pod) => return self.rerun(&pod, now),
             SyncEvent::VersionRequest(request) => parts.versions.on_request(request),
             SyncEvent::NextVersionPulled { uid, pulled } => {
                 parts.next_versions.on_pulled(&uid, pulled, &mut parts.versions, now)

@@ -10,8 +10,8 @@ use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::state::objects::{ObjectKey, references};
-use crate::state::pods::{SourceName, SourceProblem, SourceUpdate};
-use crate::types::api::Pod;
+use crate::state::pods::{PodEvent, SourceName, SourceProblem, SourceUpdate};
+use crate::types::api::{EventKind, Pod, Reason};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
@@ -46,6 +46,11 @@ impl SyncLoop {
         let changes = self.pods.take_changes();
         for (pod, problem) in &changes.ignored {
             self.pods.record_ignored(pod, problem, now);
+        }
+        for uid in &changes.unreplaced {
+            let uid = self.pods.records().running_uid(uid).clone();
+            let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::NOT_REPLACED, NOT_REPLACED);
+            self.pods.apply([Effect::Record(event)], now);
         }
         for uid in changes.removed {
             let uid = self.pods.take_running_uid(uid);
@@ -170,12 +175,25 @@ impl SyncLoop {
         vec![Effect::ReferencesChanged(self.pods.uids_where(refers))]
     }
 
+    /// A user runs a static pod again, unless it has not ended or is not wanted any more.
+    pub(super) fn rerun(&mut self, pod: &Arc<Pod>, now: Instant) {
+        let pod = self.pods.under_running_uid(pod);
+        let worker = self.pods.worker(&pod.metadata.uid);
+        if worker.is_some_and(|worker| worker.wanted && worker.state != State::Sync) {
+            log!(info, "running ended pod again", pod = pod.full_name());
+            self.recreate(&pod, now);
+        }
+    }
+
     /// The pod has ended and is created again.
     pub(super) fn recreate(&mut self, pod: &Arc<Pod>, now: Instant) {
         self.pods.apply([Effect::Supersede(pod.metadata.uid.clone())], now);
         self.add(pod, now);
     }
 }
+
+const NOT_REPLACED: &str = "The manifest has changed and its metadata.uid has not: the pod runs on as before. Change the \
+                            uid with each change, or leave it out";
 
 /// The API server shows the pod in a terminal phase, which pod garbage collection, taint eviction or a user has set. The
 /// agent stops the pod, as upstream.

@@ -2,17 +2,20 @@
 
 use std::cell::Ref;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
 use super::record::{RecordAction, TrialResult, TrialState};
 use super::version_records::{self, Versions};
 use crate::control::pod_table::{Effect, PodTable};
+use crate::platform::host::clock;
 use crate::platform::rt;
-use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest};
+use crate::state::pods::{
+    ErrorSubject, NodeError, PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest,
+};
 use crate::types::api::conditions::READY;
-use crate::types::api::{ConditionStatus, EventKind, Pod, PodPhase, PodStatus, PodUid, Reason};
+use crate::types::api::{ConditionStatus, ContainerState, EventKind, Pod, PodPhase, PodStatus, PodUid, Reason, Time};
 use crate::types::error::ErrorChain;
 use crate::types::owned::{Owned, View};
 
@@ -98,7 +101,11 @@ impl PodVersions {
         let records = pods.records();
         let verdicts = self.versions.write().judge(pods.can_work(), now, |uid| {
             let status = records.statuses.status(records.running_uid(uid));
-            status.map_or(TrialState::NotReady, |status| doing(status))
+            let pod = records.sources.pods().map(|source| &source.pod).find(|pod| pod.metadata.uid == *uid);
+            match (status, pod) {
+                (Some(status), Some(pod)) => doing(pod, status, clock::now()),
+                (Some(_) | None, _) => TrialState::NotReady,
+            }
         });
         let has_gone_back = verdicts.iter().any(|(_, verdict)| matches!(verdict, TrialResult::Rejected(_)));
         let verdicts = verdicts.into_iter().map(|(uid, verdict)| (records.running_uid(&uid).clone(), verdict));
@@ -163,12 +170,15 @@ impl PodVersions {
     pub(crate) fn on_written(&mut self, fault: Option<String>, now: Instant) -> Vec<Effect> {
         self.writer = None;
         self.versions.write().wrote(fault.is_none(), now);
-        let new_fault = fault.clone().filter(|fault| self.fault.as_ref() != Some(fault));
-        self.fault = fault;
-        if let Some(fault) = &new_fault {
+        if self.fault == fault {
+            return Vec::new();
+        }
+        if let Some(fault) = &fault {
             log!(warn, fault);
         }
-        new_fault.map(Effect::RecordError).into_iter().collect()
+        let message = fault.clone().unwrap_or_default();
+        self.fault = fault;
+        vec![Effect::RecordError(NodeError { subject: ErrorSubject::Versions, message })]
     }
 }
 
@@ -181,21 +191,41 @@ fn judged(uid: &PodUid, verdict: TrialResult) -> Vec<Effect> {
         }
         TrialResult::Rejected(why) => {
             let message = format!("The new version is rejected, {why}; the previous version is restored");
-            let error = Effect::RecordError(format!("pod {uid}: {message}"));
-            vec![error, event(EventKind::Warning, Reason::UPDATE_REJECTED, &message)]
+            vec![event(EventKind::Warning, Reason::UPDATE_REJECTED, &message)]
         }
     }
 }
 
-fn doing(status: &PodStatus) -> TrialState {
+fn doing(pod: &Pod, status: &PodStatus, now: Time) -> TrialState {
     let is_ready = status.conditions.iter().any(|one| one.kind == READY && one.status == ConditionStatus::True);
     match status.phase {
         PodPhase::Failed => TrialState::Failed,
         PodPhase::Succeeded => TrialState::Ready,
+        PodPhase::Pending | PodPhase::Running | PodPhase::Unknown if is_ready && !pod.has_readiness_check() => {
+            match settling_time(status, now) {
+                0 => TrialState::Ready,
+                seconds => TrialState::Settling(Duration::from_secs(seconds)),
+            }
+        }
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown if is_ready => TrialState::Ready,
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => TrialState::NotReady,
     }
 }
+
+/// Seconds until each container has run for [`SETTLED_SECONDS`].
+fn settling_time(status: &PodStatus, now: Time) -> u64 {
+    let started = status.container_statuses.iter().filter_map(|container| match &container.state {
+        Some(ContainerState::Running(running)) => running.started_at,
+        _ => None,
+    });
+    let newest = started.map(|time| time.unix_seconds()).max();
+    let left = newest.map_or(0, |newest| newest.saturating_add(SETTLED_SECONDS).saturating_sub(now.unix_seconds()));
+    // The clock may have jumped.
+    u64::try_from(left.clamp(0, SETTLED_SECONDS)).unwrap_or_default()
+}
+
+/// How long a version without a readiness probe has to run without a restart.
+const SETTLED_SECONDS: i64 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -207,14 +237,36 @@ mod tests {
         let mut versions = PodVersions::new(Versions::default(), inbox);
         let mut written = |fault: Option<&str>| versions.on_written(fault.map(str::to_owned), rt::now()).len();
         let recorded = [Some("full"), Some("full"), Some("read-only"), None, Some("full")].map(&mut written);
-        assert_eq!(recorded, [1, 0, 1, 0, 1]);
+        // The fourth ends the error.
+        assert_eq!(recorded, [1, 0, 1, 1, 1]);
     }
 
     #[test]
-    fn rejected_version_is_an_error_and_a_warning() {
+    fn pod_without_readiness_probe_settles_for_ten_seconds() {
+        let second = |second: i64| Time::from_unix_nanos(second * 1_000_000_000);
+        let pod = |probe: &str| -> Pod {
+            let text = format!(r#"{{"spec": {{"containers": [{{"name": "a", "image": "i"{probe}}}]}}}}"#);
+            crate::types::api::decode(serde_json::from_str(&text).unwrap()).unwrap().value
+        };
+        let status: Pod = crate::types::api::decode(serde_json::json!({ "status": {
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": "True" }],
+            "containerStatuses": [{ "name": "a", "state": { "running": { "startedAt": "1970-01-01T00:01:40Z" } } }],
+        } }))
+        .unwrap()
+        .value;
+        let bare = |now| doing(&pod(""), &status.status, second(now));
+        assert_eq!(bare(103), TrialState::Settling(Duration::from_secs(7)));
+        assert_eq!(bare(110), TrialState::Ready);
+        // The clock went back.
+        assert_eq!(bare(1), TrialState::Settling(Duration::from_secs(10)));
+        let probed = pod(r#", "readinessProbe": {"tcpSocket": {"port": 80}}"#);
+        assert_eq!(doing(&probed, &status.status, second(101)), TrialState::Ready);
+    }
+
+    #[test]
+    fn rejected_version_is_a_warning() {
         let effects = judged(&"a".into(), TrialResult::Rejected("its time is over".to_owned()));
-        let message = "pod a: The new version is rejected, its time is over; the previous version is restored";
-        assert_eq!(effects.first(), Some(&Effect::RecordError(message.to_owned())));
-        assert!(matches!(effects.get(1), Some(Effect::Record(event)) if event.reason == Reason::UPDATE_REJECTED));
+        assert!(matches!(&*effects, [Effect::Record(event)] if event.reason == Reason::UPDATE_REJECTED));
     }
 }

@@ -48,6 +48,8 @@ struct Trial {
     is_met: bool,
     /// Set when pods can be worked on.
     deadline: Option<Instant>,
+    /// When a settling version is looked at again.
+    settles: Option<Instant>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,9 @@ enum HoldReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrialState {
     Ready,
+    /// Ready only because no container has a readiness probe: it is accepted if no container restarts for this long, or
+    /// until the end of the trial.
+    Settling(Duration),
     NotReady,
     /// The pod will never be ready.
     Failed,
@@ -167,7 +172,7 @@ impl Record {
                 }
             }
             Some(_) | None if gate(pod).is_some() => {
-                self.trial = Some(Trial { uid, starts: 1, is_met: true, deadline: None });
+                self.trial = Some(Trial { uid, starts: 1, is_met: true, deadline: None, settles: None });
             }
             Some(_) | None => self.accept(),
         }
@@ -203,16 +208,23 @@ impl Record {
         Some(&trial.uid)
     }
 
-    /// When the trial ends.
+    /// When the trial ends, or a settling version may have settled.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.trial.as_ref().and_then(|trial| trial.deadline)
+        let trial = self.trial.as_ref()?;
+        trial.deadline.into_iter().chain(trial.settles).min()
     }
 
     /// The verdict, if the trial has ended.
     pub(super) fn judge(&mut self, state: TrialState, now: Instant) -> Option<TrialResult> {
-        let deadline = self.trial.as_ref()?.deadline;
+        let trial = self.trial.as_mut()?;
+        let is_over = trial.deadline.is_some_and(|deadline| deadline <= now);
+        trial.settles = match state {
+            TrialState::Settling(left) if !is_over => Some(now + left),
+            _ => None,
+        };
         match state {
-            TrialState::Ready => {
+            TrialState::Settling(_) if !is_over => None,
+            TrialState::Ready | TrialState::Settling(_) => {
                 self.accept();
                 Some(TrialResult::Accepted)
             }
@@ -220,7 +232,7 @@ impl Record {
                 self.go_back(HoldReason::Rejected);
                 Some(TrialResult::Rejected("it has failed".to_owned()))
             }
-            TrialState::NotReady if deadline.is_some_and(|deadline| deadline <= now) => {
+            TrialState::NotReady if is_over => {
                 let within = self.offered.as_ref().and_then(|pod| pod.annotation(READY_WITHIN)).unwrap_or_default();
                 let why = format!("it was not ready within {within}");
                 self.go_back(HoldReason::Rejected);
@@ -349,7 +361,8 @@ impl Record {
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let trial = value.get("trial").and_then(|trial| {
             let starts = trial.get("starts").and_then(Value::as_u64)?;
-            Some(Trial { uid: PodUid::from(text(trial, "uid")?), starts, is_met: false, deadline: None })
+            let uid = PodUid::from(text(trial, "uid")?);
+            Some(Trial { uid, starts, is_met: false, deadline: None, settles: None })
         });
         let hold = value.get("hold").and_then(|hold| {
             let offered = || text(hold, "offered").map(PodUid::from);

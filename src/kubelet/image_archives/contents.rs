@@ -1,6 +1,7 @@
 //! Reads the image names of an archive from its tar stream. Pure.
 //!
-//! A docker-archive has the names in `manifest.json`, an OCI layout in `index.json`; some archives have both.
+//! A docker-archive has the names in `manifest.json`, an OCI layout in `index.json`; some archives have both. The
+//! architecture of an image is in its configuration, a small JSON file whose name says nothing.
 
 use std::fmt;
 
@@ -34,6 +35,9 @@ const ARCHIVE_BLOCK_BYTES: usize = 512;
 const TAR_MAGIC_OFFSET: usize = 257;
 /// Size limit of an index file.
 const MOST_INDEX: u64 = 4 << 20;
+/// Size limit of an image configuration. That of an image with many layers has some 20 kB.
+const MOST_CONFIG: u64 = 128 << 10;
+const MAX_ARCHITECTURE_CHARS: usize = 20;
 
 /// Incremental tar reader.
 #[derive(Debug, Default)]
@@ -47,12 +51,16 @@ pub struct Contents {
     ended: bool,
     docker: Option<Vec<u8>>,
     oci: Option<Vec<u8>>,
+    /// A file that may be the configuration of an image.
+    config: Vec<u8>,
+    architectures: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Index {
     Docker,
     Oci,
+    Config,
 }
 
 impl Contents {
@@ -61,8 +69,14 @@ impl Contents {
         while !bytes.is_empty() && !self.ended {
             if self.left > 0 {
                 let (file, rest) = take(bytes, &mut self.left);
-                if let Some(kept) = self.kept {
-                    self.index(kept).get_or_insert_default().extend_from_slice(file);
+                match self.kept {
+                    Some(Index::Docker) => self.docker.get_or_insert_default().extend_from_slice(file),
+                    Some(Index::Oci) => self.oci.get_or_insert_default().extend_from_slice(file),
+                    Some(Index::Config) => self.config.extend_from_slice(file),
+                    None => {}
+                }
+                if self.left == 0 {
+                    self.end_config();
                 }
                 bytes = rest;
             } else if self.padding > 0 {
@@ -97,14 +111,15 @@ impl Contents {
         self.kept = match name.strip_prefix(b"./").unwrap_or(name) {
             b"manifest.json" if is_file => Some(Index::Docker),
             b"index.json" if is_file => Some(Index::Oci),
+            _ if is_file && size <= MOST_CONFIG => Some(Index::Config),
             _ => None,
         };
-        if self.kept.is_some() && size > MOST_INDEX {
-            return Err(BadArchive::LargeIndex);
-        }
-        if let Some(kept) = self.kept {
-            // Of several files with the same name the last one counts.
-            *self.index(kept) = None;
+        // Of several files with the same name the last one counts.
+        match self.kept {
+            Some(Index::Docker | Index::Oci) if size > MOST_INDEX => return Err(BadArchive::LargeIndex),
+            Some(Index::Docker) => self.docker = None,
+            Some(Index::Oci) => self.oci = None,
+            Some(Index::Config) | None => self.config.clear(),
         }
         self.left = size;
         let block = u64::try_from(ARCHIVE_BLOCK_BYTES).unwrap_or(u64::MAX);
@@ -117,10 +132,16 @@ impl Contents {
         self.ended
     }
 
-    fn index(&mut self, which: Index) -> &mut Option<Vec<u8>> {
-        match which {
-            Index::Docker => &mut self.docker,
-            Index::Oci => &mut self.oci,
+    /// Notes the architecture of an image configuration, which has `rootfs` too.
+    fn end_config(&mut self) {
+        let config = std::mem::take(&mut self.config);
+        if !config.starts_with(b"{") || self.architectures.len() >= MOST_IMAGES {
+            return;
+        }
+        let Ok(config) = serde_json::from_slice::<Value>(&config) else { return };
+        let architecture = config.get("architecture").and_then(Value::as_str).filter(|name| !name.is_empty());
+        if let Some(architecture) = architecture.filter(|_| config.get("rootfs").is_some()) {
+            self.architectures.push(architecture.chars().take(MAX_ARCHITECTURE_CHARS).collect());
         }
     }
 
@@ -143,7 +164,10 @@ impl Contents {
         if images.is_empty() || images.len() > MOST_IMAGES {
             return Err(BadArchive::Nameless);
         }
-        Ok(ArchiveImages { images, is_docker: self.docker.is_some() })
+        let mut architectures = self.architectures;
+        architectures.sort();
+        architectures.dedup();
+        Ok(ArchiveImages { images, architectures, is_docker: self.docker.is_some() })
     }
 }
 
@@ -151,6 +175,8 @@ impl Contents {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveImages {
     pub images: Vec<String>,
+    /// In Go's naming; empty if the archive does not say.
+    pub architectures: Vec<String>,
     /// It has a `manifest.json`.
     pub is_docker: bool,
 }
@@ -264,17 +290,35 @@ mod tests {
         {"annotations":{"org.opencontainers.image.ref.name":"latest"}}, {}]}"#;
 
     #[test]
+    fn architecture_is_that_of_the_configurations() {
+        let config = |architecture: &str| format!(r#"{{"architecture":"{architecture}","os":"linux","rootfs":{{}}}}"#);
+        let (one, other) = (config("arm64"), config("amd64"));
+        let entries = [("one.json", one.as_bytes()), ("a.json", br#"{"architecture":"x"}"#), ("manifest.json", DOCKER)];
+        assert_eq!(read(&tar(&entries)).unwrap().architectures, ["arm64"]);
+        let entries = [("manifest.json", DOCKER), ("blobs/sha256/ab", one.as_bytes()), ("b", other.as_bytes())];
+        assert_eq!(read(&tar(&entries)).unwrap().architectures, ["amd64", "arm64"]);
+    }
+
+    #[test]
     fn both_formats_give_image_names_in_any_order() {
         let layer = vec![7; 1300];
         let docker = tar(&[("layer.tar", &layer), ("manifest.json", DOCKER)]);
         assert_eq!(
             read(&docker),
-            Ok(ArchiveImages { images: vec!["a:1".to_owned(), "b:1".to_owned()], is_docker: true })
+            Ok(ArchiveImages {
+                images: vec!["a:1".to_owned(), "b:1".to_owned()],
+                architectures: Vec::new(),
+                is_docker: true
+            })
         );
         let oci = tar(&[("oci-layout", b"{}"), ("./index.json", OCI), ("blobs/sha256/1", &layer), ("empty", b"")]);
         assert_eq!(
             read(&oci),
-            Ok(ArchiveImages { images: vec!["r.io/x:1".to_owned(), "r.io/y:2".to_owned()], is_docker: false })
+            Ok(ArchiveImages {
+                images: vec!["r.io/x:1".to_owned(), "r.io/y:2".to_owned()],
+                architectures: Vec::new(),
+                is_docker: false
+            })
         );
         assert_eq!(read(&tar(&[("index.json", OCI), ("manifest.json", DOCKER)])).unwrap().images.len(), 4);
     }

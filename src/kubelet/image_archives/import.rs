@@ -12,6 +12,7 @@ use super::archive_list::Failure;
 use super::contents::{ARCHIVE_HEAD_BYTES, ArchiveImages, BadArchive, Contents, Packing};
 use crate::platform::host::program;
 use crate::platform::rt;
+use crate::types::architecture::{self, ARCHITECTURE, BUILD_FOR_THIS_MACHINE};
 use crate::types::error::ErrorChain;
 
 /// The import tool of a runtime.
@@ -57,7 +58,11 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
             match result.try_recv() {
                 // If the archive is incomplete, the tool fails too; report the archive's fault.
                 Ok(Err(failure)) => Err(failure),
-                Ok(Ok(named)) => check("ctr", ended).and_then(|()| named.ok_or_else(unread)).map(|named| named.images),
+                Ok(Ok(named)) => {
+                    // The tool's own error about a foreign image says less.
+                    named.as_ref().map_or(Ok(()), check_architecture)?;
+                    check("ctr", ended).and_then(|()| named.ok_or_else(unread)).map(|named| named.images)
+                }
                 // The tool could not be started or did not finish.
                 Err(_) => check("ctr", ended).and(Err(unread())),
             }
@@ -65,6 +70,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
         Tool::Skopeo => {
             let here = path.clone();
             let named = rt::slow(move || pour(&here, &mut io::sink())).await?.ok_or_else(unread)?;
+            check_architecture(&named)?;
             let kind = if named.is_docker { "docker-archive" } else { "oci-archive" };
             for image in &named.images {
                 let mut command = skopeo();
@@ -80,6 +86,16 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
             Ok(named.images)
         }
     }
+}
+
+/// Refuses an archive all of whose images are for other machines.
+fn check_architecture(archive: &ArchiveImages) -> Result<(), Failure> {
+    let all = &archive.architectures;
+    if all.is_empty() || all.iter().any(|one| architecture::may_run(one)) {
+        return Ok(());
+    }
+    let all = all.join(" and ");
+    Err(Failure::Refused(format!("image is {all}, this node is {ARCHITECTURE}: {BUILD_FOR_THIS_MACHINE}")))
 }
 
 /// skopeo writes the directories of layers itself, which users of containers must be able to enter: not with the umask of
@@ -236,6 +252,18 @@ mod tests {
     }
 
     #[test]
+    fn archive_for_other_machines_is_refused() {
+        let of = |architectures: &[&str]| {
+            let architectures = architectures.iter().map(|&one| one.to_owned()).collect();
+            check_architecture(&ArchiveImages { images: Vec::new(), architectures, is_docker: true })
+        };
+        assert_eq!(of(&[]), Ok(()));
+        assert_eq!(of(&["s390x", ARCHITECTURE]), Ok(()));
+        let line = format!("image is s390x, this node is {ARCHITECTURE}: {BUILD_FOR_THIS_MACHINE}");
+        assert_eq!(of(&["s390x"]), Err(Failure::Refused(line)));
+    }
+
+    #[test]
     fn compressed_archive_is_unpacked_and_plain_one_used_in_place() {
         let folder = folder("copy");
         fs::write(folder.join("manifest.json"), r#"[{"RepoTags":["a:1"]}]"#).unwrap();
@@ -280,7 +308,8 @@ mod tests {
         let others = [pour(&folder.join("text"), &mut io::sink()), pour(&folder, &mut io::sink())];
         fs::remove_dir_all(&folder).unwrap();
         for (poured, is_same) in poured {
-            assert_eq!(poured, Ok(Some(ArchiveImages { images: vec!["a:1".to_owned()], is_docker: true })));
+            let images = vec!["a:1".to_owned()];
+            assert_eq!(poured, Ok(Some(ArchiveImages { images, architectures: Vec::new(), is_docker: true })));
             assert!(is_same);
         }
         assert_eq!(cut[0], Err(Failure::Refused("it is cut short".to_owned())));

@@ -34,7 +34,7 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
             options: vec![CLUSTER_OPTION.to_owned()],
         },
         DnsSource::Host { wanted_cluster } => {
-            if wanted_cluster {
+            if wanted_cluster && node.has_cluster {
                 warnings.push(no_cluster_dns(pod));
             }
             host_settings(node, host)

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::types::architecture::ARCHITECTURE;
+
 /// Fields that were not found are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
@@ -35,19 +37,6 @@ impl Machine {
         }
     }
 }
-
-/// `GOARCH`.
-const ARCHITECTURE: &str = if cfg!(target_arch = "x86_64") {
-    "amd64"
-} else if cfg!(target_arch = "aarch64") {
-    "arm64"
-} else if cfg!(target_arch = "x86") {
-    "386"
-} else if cfg!(target_arch = "riscv64") {
-    "riscv64"
-} else {
-    "arm"
-};
 
 /// The trimmed text of a file; device tree properties end in a NUL.
 fn read(path: &Path) -> Option<String> {

@@ -42,6 +42,8 @@ pub(crate) struct NodeSettings {
     pub(crate) root_dir: PathBuf,
     pub(crate) pod_logs_dir: PathBuf,
 
+    /// The node has a kubeconfig. A standalone node has no cluster DNS to miss.
+    pub(crate) has_cluster: bool,
     pub(crate) cluster_dns: Vec<IpAddr>,
     pub(crate) cluster_domain: String,
     /// `None`: pods inherit no resolver settings from the host.
@@ -107,6 +109,7 @@ impl NodeSettings {
             node_ips: HostIps::new(&config.node.ips, &node_info.addresses),
             root_dir: config.root_dir.clone(),
             pod_logs_dir: config.logs.pods_dir.clone(),
+            has_cluster: config.cluster.kubeconfig.is_some(),
             cluster_dns: config.dns.cluster_dns.clone(),
             cluster_domain: config.dns.cluster_domain.clone(),
             resolv_conf: config.dns.resolv_conf.clone(),

@@ -76,6 +76,9 @@ pub(crate) use server::{Authorization, ServerSettings, TlsSettings};
 pub(crate) use shutdown::ShutdownPhase;
 pub(crate) use tracing::{TraceEndpoint, TracingSettings};
 
+use serde_json::Value;
+
+use crate::types::api::leave_out;
 use crate::types::api::yaml::ParseError;
 
 /// What the command line requests.
@@ -149,6 +152,32 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     }
     Ok(Request::Run(Box::new(config), warnings))
 }
+
+/// Every mistake in a KubeletConfiguration, and the fields that have no effect.
+pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Vec<String>, Vec<String>) {
+    let mut mistakes: Vec<String> = Vec::new();
+    let mut warnings = check::remove_unknown(&mut document, schema::KUBELET_CONFIGURATION);
+    // A value with a mistake is left out, so that the next mistake is found.
+    while let Err(problem) = check::check_document(&document) {
+        let is_left_out = leave_out(&mut document, &problem.path);
+        let line = problem.to_string();
+        let is_new = !mistakes.iter().any(|known| known.split(": ").next() == line.split(": ").next());
+        if is_new {
+            mistakes.push(line);
+        }
+        if !is_left_out || !is_new || mistakes.len() >= MOST_MISTAKES {
+            return (mistakes, warnings);
+        }
+    }
+    let Value::Object(fields) = document else { return (mistakes, warnings) };
+    warnings.extend(check::ineffective(&fields).warnings());
+    let gates = FeatureGates::read(&fields::Fields(&fields), &mut warnings).map(drop);
+    let settings = Config::new(&flag_values::FlagValues::default(), &fields, node_name).map(drop);
+    mistakes.extend([gates, settings].into_iter().filter_map(Result::err).map(|problem| problem.to_string()));
+    (mistakes, warnings)
+}
+
+const MOST_MISTAKES: usize = 50;
 
 fn credential_providers(flags: &flag_values::FlagValues) -> Result<Vec<CredentialProvider>, Error> {
     match (&flags.credential_provider_config, &flags.credential_provider_bin_dir) {

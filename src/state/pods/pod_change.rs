@@ -23,6 +23,8 @@ pub(crate) enum PodChangeKind {
     Delete,
     /// Restart all containers or this one. Also accepts the pod's name with the node suffix.
     Restart(Option<String>),
+    /// Run the pod again, which has ended. Also accepts the pod's name with the node suffix.
+    Rerun,
     /// A request about its versions. Also accepts the pod's name with the node suffix.
     Versions(VersionAction),
 }

@@ -1,11 +1,13 @@
 //! Events of the sync loop. Pure.
 
 use crate::state::objects::ObjectEvent;
+use std::sync::Arc;
+
 use crate::state::pods::{
     MirrorDone, NodeEvent, ObservationTicket, ObservedPod, OomKill, PodEvent, PodEviction, PressureObservation,
     ProbeResult, ReportDone, RestartRequest, SourceUpdate, VersionActionRequest, Waiting,
 };
-use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
+use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, Pod, PodUid, Reason, ResourceList, Taint};
 
 /// Everything that the sync loop reacts to; its inbox has only these.
 #[derive(Debug)]
@@ -60,6 +62,8 @@ pub(crate) enum SyncEvent {
     Mirrored(MirrorDone),
     /// A request to restart containers of a pod.
     RestartRequest(RestartRequest),
+    /// A request to run an ended static pod again.
+    RerunRequest(Arc<Pod>),
     /// A request about the versions of a pod.
     VersionRequest(VersionActionRequest),
     /// The images of a pod's next version were pulled, or a pull failed.

@@ -41,6 +41,7 @@ mod sysctl;
 mod texts;
 mod time;
 pub mod validation;
+mod value_path;
 mod volume;
 pub mod yaml;
 mod yaml_out;
@@ -79,6 +80,7 @@ pub use sysctl::{KernelVersion, SysctlNamespace, dotted_sysctl, is_safe_sysctl, 
 pub use texts::{Texts, Unread, UnreadList};
 pub use time::Time;
 pub use validation::{is_extended_resource, log_directory_fault};
+pub use value_path::{decode_leniently, leave_out};
 pub use volume::*;
 pub use yaml_out::to_yaml;
 

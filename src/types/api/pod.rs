@@ -281,6 +281,12 @@ impl Pod {
     pub fn has_critical_priority(&self) -> bool {
         self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
     }
+
+    /// Whether something other than a running container decides that the pod is ready.
+    pub fn has_readiness_check(&self) -> bool {
+        !self.spec.readiness_gates.is_empty()
+            || self.spec.all_containers().any(|container| container.readiness_probe.is_some())
+    }
 }
 
 /// The lowest priority of the classes `system-cluster-critical` and `system-node-critical`.

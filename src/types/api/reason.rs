@@ -158,6 +158,7 @@ reasons! {
     NODE_NOT_SCHEDULABLE = "NodeNotSchedulable";
     NODE_READY = "NodeReady";
     NODE_SCHEDULABLE = "NodeSchedulable";
+    NOT_REPLACED = "NotReplaced";
     PREEMPTING = "Preempting";
     PROBE_WARNING = "ProbeWarning";
     PULLED = "Pulled";

@@ -124,3 +124,17 @@ fn only_a_pod_of_another_manifest_blocks_a_put() {
     assert!(taken("web").is_some_and(|why| why.starts_with("pod default/web comes from /m/web.yaml already: ")));
     assert_eq!((taken("db"), taken("own"), taken("web-node1")), (None, None, None));
 }
+
+#[test]
+fn only_ended_pods_of_the_node_run_again() {
+    let mut pod = Pod::default();
+    pod.metadata.name = "job-n".to_owned();
+    pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "file".to_owned());
+    assert_eq!(rerun(&pod, PodPhase::Succeeded), Ok(()));
+    assert_eq!(rerun(&pod, PodPhase::Failed), Ok(()));
+    let Err(PodAnswer::Conflict(why)) = rerun(&pod, PodPhase::Running) else { panic!("it runs") };
+    assert_eq!(why, "pod job-n has not ended (Running): coracle restart job-n restarts its containers");
+    pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "api".to_owned());
+    let Err(PodAnswer::Conflict(why)) = rerun(&pod, PodPhase::Failed) else { panic!("it is the cluster's") };
+    assert!(why.contains("cluster"), "{why}");
+}

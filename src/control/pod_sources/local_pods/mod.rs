@@ -158,7 +158,11 @@ impl LocalPodSource {
                     Err(error) => PodAnswer::Failed(format!("failed to remove its file: {}", ErrorChain(&error))),
                 }
             }
-            PodChangeKind::Get | PodChangeKind::Delete | PodChangeKind::Restart(_) | PodChangeKind::Versions(_) => {
+            PodChangeKind::Get
+            | PodChangeKind::Delete
+            | PodChangeKind::Restart(_)
+            | PodChangeKind::Rerun
+            | PodChangeKind::Versions(_) => {
                 PodAnswer::Missing(format!("no applied pod {}/{} on this node", change.namespace, change.name))
             }
         }

@@ -16,6 +16,8 @@ mod files;
 mod names;
 mod watch;
 
+pub(crate) use names::is_manifest;
+
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};

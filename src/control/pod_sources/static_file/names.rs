@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 
 /// Whether a file of this name is read.
-pub(super) fn is_manifest(name: &OsStr) -> bool {
+pub(crate) fn is_manifest(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let hidden = name.is_empty() || name.starts_with(b".");
     // Backups of vim, nano and Emacs, and Emacs' auto-save files.

@@ -97,7 +97,8 @@ fn every_field_rejects_unfit_values_by_name() {
         for value in misfits(field.kind) {
             let shown = value.to_string();
             match read(&pod_with(&field, value)) {
-                Err(ObjectError::Decode(error)) => {
+                Err(ObjectError::Decode(errors, _)) => {
+                    let error = &errors[0];
                     // The error path may lead further into the value.
                     assert!(error.path().starts_with(&field.written()), "{}: {shown}: {error}", field.written());
                 }
@@ -119,7 +120,8 @@ fn fitting_values_are_refused_with_a_path_or_reach_the_runtime() {
                     golden::report_everything(&pod);
                     accepted += 1;
                 }
-                Err(ObjectError::Decode(error)) => {
+                Err(ObjectError::Decode(errors, _)) => {
+                    let error = &errors[0];
                     assert!(!error.path().is_empty(), "{}: {error}", field.written());
                     refused += 1;
                 }

@@ -187,7 +187,7 @@ fn invalid_object_does_not_affect_the_others() {
         &[
             "web-node1",
             "document 2 (line 2): kind Service is not supported yet in a manifest",
-            "document 3 (line 5): spec: expected an object, found a list",
+            "document 3 (line 5): spec: expected an object, found a list; metadata.name: required",
             "document 4 (line 9): expected an object with apiVersion and kind",
         ],
     );
@@ -278,8 +278,8 @@ spec:
     assert_eq!(
         object.warning_lines().collect::<Vec<_>>(),
         [
-            "metadata.lables: unknown field, ignored",
-            "spec.hostNetwrok: unknown field, ignored",
+            "metadata.lables: unknown field, ignored (did you mean labels?)",
+            "spec.hostNetwrok: unknown field, ignored (did you mean hostNetwork?)",
             "spec.containers[0].image is given twice (line 6); the later one counts",
         ]
     );

@@ -104,6 +104,25 @@ fn version_ready_in_time_is_kept_and_a_late_one_is_rejected() {
 }
 
 #[test]
+fn version_without_readiness_probe_has_to_settle() {
+    let now = Instant::now() + START;
+    let settling = |seconds| TrialState::Settling(Duration::from_secs(seconds));
+    let mut record = after(&[&gated("1")], now);
+    record.offer(&gated("2"));
+    record.on_trial(true, now);
+    assert_eq!(record.judge(settling(10), now), None);
+    assert_eq!(record.due(), Some(now + Duration::from_secs(10)));
+    // A container restarts: it settles again.
+    assert_eq!(record.judge(TrialState::NotReady, now + Duration::from_secs(5)), None);
+    assert_eq!(record.due(), Some(now + Duration::from_secs(60)));
+    let end = now + Duration::from_secs(60);
+    assert_eq!(record.judge(settling(10), end - Duration::from_secs(1)), None);
+    assert_eq!(record.due(), Some(end));
+    // It ran until the end of the trial.
+    assert_eq!(record.judge(settling(9), end), Some(TrialResult::Accepted));
+}
+
+#[test]
 fn manifest_change_during_a_trial_starts_another_trial() {
     let now = Instant::now();
     let mut record = after(&[&gated("1")], now);

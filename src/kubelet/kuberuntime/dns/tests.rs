@@ -55,6 +55,13 @@ fn missing_cluster_dns_falls_back_to_the_host_with_a_warning() {
 }
 
 #[test]
+fn standalone_node_does_not_warn_of_missing_cluster_dns() {
+    let node = NodeSettings { cluster_dns: Vec::new(), has_cluster: false, ..golden::node() };
+    check(&pod(DnsPolicy::ClusterFirst), &node, &["9.9.9.9"], &["lan"], &["edns0"]);
+    assert_eq!(pod_dns(&pod(DnsPolicy::ClusterFirst), &node, &host()).warnings, []);
+}
+
+#[test]
 fn node_without_resolver_file_uses_localhost() {
     let node = NodeSettings { resolv_conf: None, ..golden::node() };
     check(&pod(DnsPolicy::Default), &node, &["127.0.0.1"], &["."], &[]);

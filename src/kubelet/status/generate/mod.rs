@@ -137,7 +137,7 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         host_ips,
         pod_ip: first(&pod_ips),
         pod_ips,
-        start_time: previous.start_time.or(Some(input.now)),
+        start_time: previous.start_time.or_else(|| adopted_since(input, phase)).or(Some(input.now)),
         init_container_statuses: init,
         container_statuses: main,
         ephemeral_container_statuses: ephemeral,
@@ -146,6 +146,14 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         resources: Some(Box::new(resources::pod_resources(input, previous))),
         ..PodStatus::default()
     }
+}
+
+/// When an earlier agent created the first sandbox of a pod that runs or has ended: its start time, which no server has.
+fn adopted_since(input: &StatusInput<'_>, phase: PodPhase) -> Option<Time> {
+    let observed = input.observed;
+    let is_its_own = observed.ready_sandbox().is_some() || phase.is_terminal();
+    let first = observed.sandboxes.iter().map(|sandbox| sandbox.created_at).filter(|created| *created > 0).min();
+    first.filter(|_| is_its_own).map(Time::from_unix_nanos).filter(|created| *created <= input.now)
 }
 
 /// Statuses by the names of their containers.

@@ -1,6 +1,7 @@
 //! What to do about a problem, by its reason or the text of its error. Pure.
 
 use crate::types::api::{ContainerStateTerminated, Pod, Reason};
+use crate::types::architecture::BUILD_FOR_THIS_MACHINE;
 
 pub(super) const IMPORT_IMAGE: &str =
     "copy an archive of the image into the image archive directory, or set imagePullPolicy: IfNotPresent";
@@ -20,7 +21,7 @@ const PULL_ADVICE: [Known; 8] = [
     Known {
         phrases: &["no match for platform", "no image found in manifest list for architecture", "no matching manifest"],
         cause: "it has no variant for this machine's architecture",
-        advice: "build it for this machine: docker buildx build --platform linux/ARCH",
+        advice: BUILD_FOR_THIS_MACHINE,
     },
     Known {
         phrases: &["x509:", "certificate"],
@@ -84,7 +85,7 @@ const START_ADVICE: [Known; 8] = [
     Known {
         phrases: &EXEC_FORMAT_ERROR,
         cause: "its program is built for another architecture, or is a script without `#!`",
-        advice: "build the image for this machine: docker buildx build --platform linux/ARCH",
+        advice: BUILD_FOR_THIS_MACHINE,
     },
     Known {
         phrases: &["executable file not found", "no such file or directory"],

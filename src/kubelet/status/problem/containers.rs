@@ -55,7 +55,7 @@ pub(super) fn failed_pod(situation: PodSituation<'_>) -> PodProblem {
 
 /// The first container whose start, image or exit is a problem.
 pub(super) fn problem(situation: PodSituation<'_>) -> Option<PodProblem> {
-    let PodSituation { pod, warnings, .. } = situation;
+    let PodSituation { pod, warnings, now, .. } = situation;
     all(situation).find_map(|one| match &one.status.state {
         Some(ContainerState::Waiting(waiting)) if is_a_problem(&waiting.reason) => {
             Some(failing_to_run(one, waiting, pod, warnings))
@@ -63,9 +63,41 @@ pub(super) fn problem(situation: PodSituation<'_>) -> Option<PodProblem> {
         Some(ContainerState::Terminated(ended)) if ended.exit_code != 0 && !restarts(pod, one.spec) => {
             Some(exited(one, ended))
         }
+        Some(ContainerState::Running(running)) => {
+            let ended = crashed_before(one.status, running.started_at, now)?;
+            let problem = PodProblem { reason: Reason::CRASH_LOOP_BACK_OFF.as_str().to_owned(), ..Default::default() };
+            let problem = crash_loop(problem, one, &ContainerStateWaiting::default(), warnings);
+            Some(PodProblem { since: ended.finished_at.map(|time| time.to_string()).unwrap_or_default(), ..problem })
+        }
         _ => None,
     })
 }
+
+/// The last exit of a container in a crash loop that runs at the moment: it crashed at least twice, and has not yet run
+/// for as long as its back-off was.
+fn crashed_before(status: &ContainerStatus, started: Option<Time>, now: Time) -> Option<&ContainerStateTerminated> {
+    let Some(ContainerState::Terminated(ended)) = &status.last_state else { return None };
+    let restarts = u32::try_from(status.restart_count).unwrap_or(0);
+    if restarts < 2 || ended.exit_code == 0 || is_stopped(ended) {
+        return None;
+    }
+    let back_off = FIRST_BACK_OFF_SECONDS.checked_shl(restarts.saturating_sub(1).min(10)).unwrap_or(i64::MAX);
+    let ran = |from: Option<Time>, to: Time| from.map(|from| to.unix_seconds() - from.unix_seconds());
+    // After a long run the back-off begins again.
+    let is_short = ran(ended.started_at, ended.finished_at?).is_some_and(|ran| ran < 2 * MAX_BACK_OFF_SECONDS);
+    let is_young = ran(started, now).is_some_and(|ran| ran < back_off.min(MAX_BACK_OFF_SECONDS));
+    (is_short && is_young).then_some(&**ended)
+}
+
+/// The container was stopped, as `coracle restart` does, and did not crash.
+fn is_stopped(ended: &ContainerStateTerminated) -> bool {
+    [SIGKILLED, SIGTERMED].contains(&ended.exit_code) && ended.reason != Reason::OOM_KILLED
+}
+
+const SIGKILLED: i32 = 137;
+const SIGTERMED: i32 = 143;
+const FIRST_BACK_OFF_SECONDS: i64 = 10;
+const MAX_BACK_OFF_SECONDS: i64 = 300;
 
 /// A running container that is not ready, once it runs for longer than the patience.
 pub(super) fn unready(situation: PodSituation<'_>) -> Option<PodProblem> {

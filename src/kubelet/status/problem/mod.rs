@@ -12,7 +12,7 @@ mod warnings;
 use serde::{Deserialize, Serialize};
 
 use crate::state::pods::PodWarning;
-use crate::types::api::{ConditionStatus, Pod, PodPhase, PodStatus, Time, conditions};
+use crate::types::api::{ConditionStatus, Pod, PodPhase, PodStatus, Reason, Time, conditions};
 
 use error_text::innermost;
 
@@ -24,6 +24,8 @@ pub(crate) struct PodSituation<'a> {
     pub(crate) status: &'a PodStatus,
     /// The pod's recent warnings, oldest first.
     pub(crate) warnings: &'a [PodWarning<'a>],
+    /// Since when the pod runs with another spec than its manifest's, which kept its uid.
+    pub(crate) unreplaced_since: Option<Time>,
     pub(crate) now: Time,
 }
 
@@ -70,12 +72,23 @@ pub(crate) fn pod_health(situation: PodSituation<'_>) -> PodHealth {
         }
         PodPhase::Pending | PodPhase::Running => containers::problem(situation)
             .or_else(|| warnings::while_starting(situation))
-            .or_else(|| containers::unready(situation)),
+            .or_else(|| containers::unready(situation))
+            .or_else(|| situation.unreplaced_since.map(unreplaced)),
     };
     match problem {
         Some(problem) => PodHealth::Failing(since_when(problem, status)),
         None if status.phase == PodPhase::Running && is_ready(status) => PodHealth::Running,
         None => PodHealth::Waiting,
+    }
+}
+
+fn unreplaced(since: Time) -> PodProblem {
+    PodProblem {
+        reason: Reason::NOT_REPLACED.as_str().to_owned(),
+        cause: "its manifest has changed and metadata.uid has not: it runs as before the change".to_owned(),
+        advice: "change metadata.uid with each change of the manifest, or leave it out".to_owned(),
+        since: since.to_string(),
+        ..PodProblem::default()
     }
 }
 

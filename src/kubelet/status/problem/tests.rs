@@ -36,7 +36,8 @@ fn health(pod: &Pod, warnings: &[(Reason, &str, &str)]) -> PodHealth {
             last: time("2027-01-15T07:59:50Z"),
         })
         .collect();
-    pod_health(PodSituation { pod, status: &pod.status, warnings: &warnings, now: time(NOW) })
+    let status = &pod.status;
+    pod_health(PodSituation { pod, status, warnings: &warnings, unreplaced_since: None, now: time(NOW) })
 }
 
 /// Reason, cause and advice of the pod with this state of `main`.
@@ -90,7 +91,11 @@ fn failed_pull_names_the_image_and_the_usual_cause() {
             { "the registry denies access, or the image does not exist" },
             "pull Secret",
         ),
-        ("no match for platform in manifest: not found", "it has no variant for this machine's architecture", "buildx"),
+        (
+            "no match for platform in manifest: not found",
+            "it has no variant for this machine's architecture",
+            "build with --platform linux/",
+        ),
         ("tls: failed to verify certificate: x509: expired", "the registry's certificate is not trusted", "clock"),
         ("r.example/app:1: strange", "strange", "check the image's name"),
     ] {
@@ -220,4 +225,46 @@ fn exit_without_restart_is_a_problem_of_the_pod() {
     assert_eq!(problem.since, "2027-01-15T07:00:00Z");
     status["phase"] = "Failed".into();
     check(&pod(spec, status), &[], ["Error", "container main exits with code 2", "coracle logs"]);
+}
+
+#[test]
+fn crash_looping_container_fails_between_its_exits() {
+    let ended = |exit_code: i32, reason: &str| {
+        json!({ "terminated": {
+            "exitCode": exit_code, "reason": reason,
+            "startedAt": "2027-01-15T07:58:00Z", "finishedAt": "2027-01-15T07:58:20Z",
+        } })
+    };
+    let running = |since: &str| json!({ "running": { "startedAt": since } });
+    let with = |started: &str, last: Value| {
+        let mut status = with_state(running(started), last);
+        status["phase"] = json!("Running");
+        status["containerStatuses"][0]["ready"] = json!(true);
+        status["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+        pod(json!({}), status)
+    };
+    // Its back-off was 80 seconds.
+    let cause = "container main exits with code 1 (4 restarts)";
+    let young = with("2027-01-15T07:58:50Z", ended(1, "Error"));
+    let problem = check(&young, &[], ["CrashLoopBackOff", cause, "coracle logs --previous"]);
+    assert_eq!((&*problem.since, &*problem.next_retry), ("2027-01-15T07:58:20Z", ""));
+    for healthy in [
+        with("2027-01-15T07:58:30Z", ended(1, "Error")),
+        with("2027-01-15T07:58:50Z", ended(0, "Completed")),
+        with("2027-01-15T07:58:50Z", ended(143, "Error")),
+    ] {
+        assert_eq!(health(&healthy, &[]), PodHealth::Running);
+    }
+}
+
+#[test]
+fn pod_that_was_not_replaced_says_so() {
+    let status = json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] });
+    let pod = pod(json!({}), status);
+    let since = Some(time("2027-01-15T07:59:00Z"));
+    let situation =
+        PodSituation { pod: &pod, status: &pod.status, warnings: &[], unreplaced_since: since, now: time(NOW) };
+    let PodHealth::Failing(problem) = pod_health(situation) else { panic!("it runs with another spec") };
+    assert_eq!((&*problem.reason, &*problem.since), ("NotReplaced", "2027-01-15T07:59:00Z"));
+    assert!(problem.cause.contains("metadata.uid") && problem.advice.contains("leave it out"), "{problem:?}");
 }

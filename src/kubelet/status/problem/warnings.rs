@@ -29,7 +29,7 @@ fn is_current(warning: &PodWarning<'_>, now: Time) -> bool {
 
 /// A step before the containers that fails again and again.
 pub(super) fn while_starting(situation: PodSituation<'_>) -> Option<PodProblem> {
-    let PodSituation { pod, status, warnings, now } = situation;
+    let PodSituation { pod, status, warnings, now, .. } = situation;
     let statuses = status.init_container_statuses.iter().chain(&status.container_statuses);
     let has_started = statuses
         .into_iter()

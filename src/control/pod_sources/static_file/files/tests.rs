@@ -389,7 +389,10 @@ fn broken_object_keeps_its_last_good_state_but_no_pods() {
 fn warning_is_reported_and_the_pod_runs() {
     let desk = Desk::with("a", &pod("web").replace("spec:", "speck: 1, spec:"));
     assert_eq!(desk.pods(), ["web-n"]);
-    assert_eq!(desk.problems(), [format!("/m/a: warning: speck: unknown field, ignored ({SINCE})")]);
+    assert_eq!(
+        desk.problems(),
+        [format!("/m/a: warning: speck: unknown field, ignored (did you mean spec?) ({SINCE})")]
+    );
     assert!(desk.files.update().complete);
 }
 
