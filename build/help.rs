@@ -4,35 +4,40 @@ use crate::command_table::COMMANDS;
 use crate::flag_table::AGENT_FLAGS;
 use crate::texts::{CommandEntry, Flag, Value};
 
-/// The help texts of the program and then of each command, separated by form feeds.
+/// The help texts of the program, of the agent's flags, and then of each command, separated by form feeds.
 pub(crate) fn all() -> String {
-    let texts: Vec<String> = std::iter::once(program()).chain(COMMANDS.iter().map(command)).collect();
+    let texts: Vec<String> = [program(), agent()].into_iter().chain(COMMANDS.iter().map(command)).collect();
     texts.join("\u{c}")
 }
 
 fn program() -> String {
-    let mut text =
-        "Coracle: a kubelet that a small board can carry. It keeps the pods of a manifest directory running.\n\n\
-                    Usage:\n"
-            .to_owned();
+    let mut text = "Coracle: a kubelet that a small board can carry. It keeps the pods of a manifest\n\
+                    directory running.\n\nUsage:\n"
+        .to_owned();
     entry(&mut text, "  coracle [FLAGS]", &["run the pods of this node until stopped".to_owned()], COMMAND_COLUMN);
     for command in COMMANDS {
         let head = format!("  coracle {} {}", command.name, command.brief);
-        entry(&mut text, head.trim_end(), &[command.summary.to_owned()], COMMAND_COLUMN);
+        entry(&mut text, head.trim_end(), &wrapped(command.summary, WIDTH - COMMAND_COLUMN), COMMAND_COLUMN);
     }
+    text + "\ncoracle help COMMAND explains a command, coracle help flags the flags of the\nagent.\n"
+}
+
+fn agent() -> String {
+    let mut text = "Usage: coracle [FLAGS]\n\nRuns the pods of this node until stopped.\n".to_owned();
     for section in AGENT_FLAGS {
         text += &format!("\n{}:\n", section.title);
         for flag in section.flags {
             entry(&mut text, &format!("  {}", head(flag)), &explained(flag, FLAG_COLUMN), FLAG_COLUMN);
         }
     }
-    text + "\nAll flags of the upstream kubelet that set a field of KubeletConfiguration are accepted. --flag VALUE and\n\
-            --flag=VALUE are the same. A flag overrides the configuration files. Flags and fields without effect are\n\
-            named at the start.\n"
+    let note = "All flags of the upstream kubelet that set a field of KubeletConfiguration are accepted. --flag VALUE \
+                and --flag=VALUE are the same. A flag overrides the configuration files. Flags and fields without \
+                effect are named at the start.";
+    text + "\n" + &wrapped(note, WIDTH).join("\n") + "\n"
 }
 
 fn command(command: &CommandEntry) -> String {
-    let usage = wrapped(&format!("Usage: coracle {} {}", command.name, command.usage), WIDTH);
+    let usage = wrapped(&format!("Usage: coracle {} {}", command.name, command.usage), WIDTH - 9);
     let mut text = usage.join("\n         ") + "\n";
     for paragraph in command.description {
         text += "\n";
@@ -48,7 +53,8 @@ fn command(command: &CommandEntry) -> String {
     }
     text += if command.examples.len() > 1 { "\nExamples:\n" } else { "\nExample:\n" };
     for example in command.examples {
-        text += &format!("  {example}\n");
+        // A shell continues a line after a backslash.
+        text += &format!("  {}\n", wrapped(example, WIDTH - 8).join(" \\\n      "));
     }
     text
 }
@@ -115,6 +121,6 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-const WIDTH: usize = 108;
-const COMMAND_COLUMN: usize = 32;
-const FLAG_COLUMN: usize = 40;
+const WIDTH: usize = 80;
+const COMMAND_COLUMN: usize = 30;
+const FLAG_COLUMN: usize = 34;

@@ -6,6 +6,9 @@
 #[macro_use]
 mod texts;
 
+#[path = "../src/cli/machine_commands.rs"]
+#[macro_use]
+mod machine_commands;
 #[path = "../src/cli/command_table.rs"]
 mod command_table;
 mod completion;
@@ -29,7 +32,8 @@ const MANUAL_TEMPLATE: &str = "man/coracle.8.in";
 
 fn main() {
     println!("cargo::rerun-if-changed={PAGE}");
-    for path in ["build", "src/cli/command_table.rs", "src/platform/config/flag_table.rs", MANUAL_TEMPLATE] {
+    let tables = ["src/cli/command_table.rs", "src/cli/machine_commands.rs", "src/platform/config/flag_table.rs"];
+    for path in tables.into_iter().chain(["build", MANUAL_TEMPLATE]) {
         println!("cargo::rerun-if-changed={path}");
     }
     let page = fs::read_to_string(PAGE).expect("the page is in the tree");

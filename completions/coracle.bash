@@ -41,12 +41,18 @@ _coracle() {
             "top --local-socket" | \
             "apply -f" | "apply --filename" | \
             "apply --local-socket" | \
+            "diff -f" | "diff --filename" | \
+            "diff --local-socket" | \
+            "delete -f" | "delete --filename" | \
             "delete --local-socket" | \
+            "wait --local-socket" | \
             "restart --local-socket" | \
+            "rerun --local-socket" | \
             "rollback --local-socket" | \
             "hold --local-socket" | \
             "confirm --local-socket" | \
             "sync --local-socket" | \
+            "validate -f" | "validate --filename" | \
             "doctor --local-socket" | \
             "support -o" | "support --output" | \
             "support --local-socket")
@@ -80,11 +86,14 @@ _coracle() {
             " --page-port" | \
             " --page-address" | \
             " -v" | " --v" | \
+            "pods -l" | "pods --selector" | \
             "pods -n" | "pods --namespace" | \
             "describe -n" | "describe --namespace" | \
             "logs -c" | "logs --container" | \
+            "logs -l" | "logs --selector" | \
             "logs --tail" | \
             "logs --since" | \
+            "logs --since-time" | \
             "logs --limit-bytes" | \
             "logs -n" | "logs --namespace" | \
             "exec -c" | "exec --container" | \
@@ -96,8 +105,11 @@ _coracle() {
             "events -n" | "events --namespace" | \
             "top -n" | "top --namespace" | \
             "delete -n" | "delete --namespace" | \
+            "wait --timeout" | \
+            "wait -n" | "wait --namespace" | \
             "restart -c" | "restart --container" | \
             "restart -n" | "restart --namespace" | \
+            "rerun -n" | "rerun --namespace" | \
             "rollback --to" | \
             "rollback -n" | "rollback --namespace" | \
             "hold -n" | "hold --namespace" | \
@@ -129,7 +141,6 @@ _coracle() {
             " --cert-dir" | \
             " --config-dir" | \
             " --root-dir" | \
-            "page-token --root-dir" | \
             "join --kubernetes-dir" | \
             "join --root-dir" | \
             "leave --kubernetes-dir" | \
@@ -145,7 +156,7 @@ _coracle() {
             "events -o" | "events --output")
             words='json yaml' ;;
         "pods -o" | "pods --output")
-            words='wide json yaml' ;;
+            words='wide json yaml name jsonpath=' ;;
         "devices -o" | "devices --output" | \
             "top -o" | "top --output" | \
             "doctor -o" | "doctor --output" | \
@@ -153,12 +164,14 @@ _coracle() {
             words='json' ;;
         "images -o" | "images --output")
             words='wide json' ;;
+        "wait --until")
+            words='ready done delete' ;;
     esac
 
     if [[ -z $words && $current != -* && $COMP_CWORD -eq 2 ]]; then
         # The pods of this node, if its agent answers.
         case $command in
-            describe | logs | exec | attach | port-forward | events | delete | restart | rollback | hold | confirm)
+            pods | describe | logs | exec | attach | port-forward | events | delete | wait | restart | rerun | rollback | hold | confirm)
                 words=$(coracle pods 2>/dev/null | while read -r namespace name _; do
                     [[ $namespace == NAMESPACE || $namespace == No ]] || echo "$name"; done)
                 mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return ;;
@@ -170,13 +183,13 @@ _coracle() {
                 words='-o --output --local-socket -h --help'
                 ;;
             pods)
-                words='-o --output -n --namespace --local-socket -h --help'
+                words='-A --all-namespaces -o --output -l --selector -w --watch -n --namespace --local-socket -h --help'
                 ;;
             describe)
                 words='-n --namespace --local-socket -h --help'
                 ;;
             logs)
-                words='-c --container -f --follow -p --previous --tail --since --timestamps --limit-bytes -n --namespace --local-socket -h --help'
+                words='-c --container --all-containers -l --selector -f --follow -p --previous --tail --since --since-time -t --timestamps --limit-bytes -n --namespace --local-socket -h --help'
                 ;;
             exec)
                 words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help'
@@ -188,27 +201,38 @@ _coracle() {
                 words='--address -n --namespace --local-socket -h --help'
                 ;;
             events)
-                words='-o --output -n --namespace --local-socket -h --help'
+                words='-o --output -A --all-namespaces -w --watch -n --namespace --local-socket -h --help'
                 ;;
             devices)
                 words='-o --output --local-socket -h --help'
                 ;;
             images)
                 words='-o --output --local-socket -h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='delta import remove'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='delta import prune remove'
                 [[ ${COMP_WORDS[2]} != @(import|delta) || $COMP_CWORD -lt 3 || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             top)
                 words='-w --watch -o --output -n --namespace --local-socket -h --help'
                 ;;
             apply)
+                words='-f --filename --dry-run --local-socket -h --help'
+                [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                ;;
+            diff)
                 words='-f --filename --local-socket -h --help'
+                [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             delete)
-                words='--wait -n --namespace --local-socket -h --help'
+                words='-f --filename --wait -n --namespace --local-socket -h --help'
+                ;;
+            wait)
+                words='--until --timeout -n --namespace --local-socket -h --help'
                 ;;
             restart)
                 words='-c --container --wait -n --namespace --local-socket -h --help'
+                ;;
+            rerun)
+                words='-n --namespace --local-socket -h --help'
                 ;;
             rollback)
                 words='--to -n --namespace --local-socket -h --help'
@@ -223,7 +247,7 @@ _coracle() {
                 words='--wait --local-socket -h --help'
                 ;;
             validate)
-                words='-h --help'
+                words='-f --filename -h --help'
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             doctor)
@@ -231,9 +255,6 @@ _coracle() {
                 ;;
             support)
                 words='-o --output --no-container-logs --local-socket -h --help'
-                ;;
-            page-token)
-                words='--remove --root-dir -h --help'
                 ;;
             join)
                 words='--token --discovery-token-ca-cert-hash --discovery-token-unsafe-skip-ca-verification --node-name --no-start --timeout --kubernetes-dir --root-dir -h --help'
@@ -250,11 +271,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate doctor support page-token join leave completion version help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support join leave completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate doctor support page-token join leave completion version help'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support join leave completion version help'
                 ;;
         esac
     fi

@@ -19,8 +19,11 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             pods)
-                _arguments '2:: :' \
-                    '(-o --output)'{-o,--output}'[output format; wide adds address, uid and manifest, json and yaml are a v1.PodList]:output:(wide json yaml)' \
+                _arguments '2::pod:_coracle_pods' \
+                    '(-A --all-namespaces)'{-A,--all-namespaces}'[pods of all namespaces, also without this]' \
+                    '(-o --output)'{-o,--output}'[output format; wide adds address, uid and manifest, json and yaml are a v1.PodList]:output:(wide json yaml name jsonpath=)' \
+                    '(-l --selector)'{-l,--selector}'[only pods with these labels, as app=web]:labels:' \
+                    '(-w --watch)'{-w,--watch}'[print each row again when it changes]' \
                     '(-n --namespace)'{-n,--namespace}'[only pods of this namespace]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -34,11 +37,14 @@ _coracle() {
             logs)
                 _arguments '2::pod:_coracle_pods' \
                     '(-c --container)'{-c,--container}'[container]:container:' \
+                    '--all-containers[the logs of all containers of the pod]' \
+                    '(-l --selector)'{-l,--selector}'[the logs of pods with these labels]:labels:' \
                     '(-f --follow)'{-f,--follow}'[print new lines until the container ends]' \
                     '(-p --previous)'{-p,--previous}'[print the log of the previous instance]' \
                     '--tail[print only the last N lines]:n:' \
                     '--since[print only lines younger than this, as 90s or 2h]:duration:' \
-                    '--timestamps[print the time of each line]' \
+                    '--since-time[print only lines from this time on (RFC 3339)]:time:' \
+                    '(-t --timestamps)'{-t,--timestamps}'[print the time of each line]' \
                     '--limit-bytes[print at most N bytes]:n:' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
@@ -73,6 +79,8 @@ _coracle() {
             events)
                 _arguments '2::pod:_coracle_pods' \
                     '(-o --output)'{-o,--output}'[print a v1.EventList]:output:(json yaml)' \
+                    '(-A --all-namespaces)'{-A,--all-namespaces}'[events of all namespaces, also without this]' \
+                    '(-w --watch)'{-w,--watch}'[print new events as they come]' \
                     '(-n --namespace)'{-n,--namespace}'[only events of this namespace]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -84,7 +92,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             images)
-                _arguments '2::action:(delta import remove)' \
+                _arguments '2::action:(delta import prune remove)' \
                     '*:image:_files' \
                     '(-o --output)'{-o,--output}'[output format; wide adds digests and all pods, json has all fields; for delta the file to write]:output:(wide json)' \
                     '--local-socket[socket of the agent]:path:_files' \
@@ -99,14 +107,30 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             apply)
-                _arguments '2:: :' \
-                    '*'{-f,--filename}'[manifest, or - for standard input; may be given again]:file|-:_files' \
+                _arguments '*:manifest:_files' \
+                    '*'{-f,--filename}'[manifest, directory, or - for standard input; may be given again]:file|-:_files' \
+                    '--dry-run[check the manifests and print what would change]' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            diff)
+                _arguments '*:manifest:_files' \
+                    '*'{-f,--filename}'[manifest, directory, or - for standard input; may be given again]:file|-:_files' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             delete)
                 _arguments '2::pod:_coracle_pods' \
+                    '*'{-f,--filename}'[manifest or directory whose pods to delete; may be given again]:file|-:_files' \
                     '--wait[wait until the pod is gone]' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            wait)
+                _arguments '2::pod:_coracle_pods' \
+                    '--until[state to wait for]:until:(ready done delete)' \
+                    '--timeout[longest time to wait]:duration:' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -115,6 +139,12 @@ _coracle() {
                 _arguments '2::pod:_coracle_pods' \
                     '(-c --container)'{-c,--container}'[restart only this container]:container:' \
                     '--wait[wait until the containers run again]' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            rerun)
+                _arguments '2::pod:_coracle_pods' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -146,6 +176,7 @@ _coracle() {
                 return ;;
             validate)
                 _arguments '*:manifest:_files' \
+                    '*'{-f,--filename}'[manifest, directory, or - for standard input, as an argument]:file|-:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             doctor)
@@ -160,12 +191,6 @@ _coracle() {
                     '(-o --output)'{-o,--output}'[archive to write, or - for standard output]:file:_files' \
                     '--no-container-logs[leave out the logs of containers]' \
                     '--local-socket[socket of the agent]:path:_files' \
-                    '(-h --help)'{-h,--help}'[print help]'
-                return ;;
-            page-token)
-                _arguments '2:: :' \
-                    '--remove[remove the token, so that the page is read-only]' \
-                    '--root-dir[directory of the state of the agent]:directory:_files -/' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             join)
@@ -198,7 +223,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate doctor support page-token join leave completion version help)' \
+                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -217,8 +242,11 @@ _coracle() {
         'images:list, import or remove images, or make a delta of two archives'
         'top:show CPU and memory usage of the node and its pods'
         'apply:run the pods of a manifest on this node and keep them'
-        'delete:stop and remove a pod that was applied'
+        'diff:show what coracle apply would change'
+        'delete:stop and remove pods that were applied'
+        'wait:wait until pods are ready, done or gone'
         'restart:restart the containers of a pod in place'
+        'rerun:run a pod again that has ended'
         'rollback:run an earlier version of a pod'
         'hold:keep the running version of a pod even if its manifest changes'
         'confirm:run the manifest of a pod and accept it'
@@ -226,7 +254,6 @@ _coracle() {
         'validate:check manifests without running them'
         'doctor:check what this machine needs to run pods'
         'support:write an archive about this node for the person who helps'
-        'page-token:make a token for the controls of the status page'
         'join:make this machine a node of a cluster'
         'leave:remove this machine from its cluster'
         'completion:print a completion script for bash, zsh or fish'

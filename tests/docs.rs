@@ -201,7 +201,7 @@ fn coracle(arguments: &[&str]) -> std::process::Output {
 
 /// The output of `--help` for a command, or for the program if there is no such command.
 fn help_of(command: Option<&str>) -> String {
-    let output = command.map_or_else(|| coracle(&["--help"]), |command| coracle(&[command, "--help"]));
+    let output = command.map_or_else(|| coracle(&["help", "flags"]), |command| coracle(&[command, "--help"]));
     String::from_utf8(output.stdout).unwrap()
 }
 

@@ -37,7 +37,7 @@ fn commands() -> Words {
 
 /// Every option in any help: of the agent, of each command, and `--help` itself.
 fn options() -> Words {
-    let mut options = options_in(&help_of(&["--help"]));
+    let mut options = options_in(&help_of(&["help", "flags"]));
     // A placeholder for any flag.
     options.remove("--flag");
     for command in commands().iter().filter(|command| *command != "help") {

@@ -1,51 +1,41 @@
 //! `coracle apply`: stores pods on this node and runs them.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
 use super::command_table::Apply;
-use super::local_api::{change, pod_path};
+use super::local_api::{RequestFailure, change, fetch, pod_path};
+use super::manifest_files::read_all;
 use super::{complain, failed, print};
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
 use crate::state::objects::{ObjectKey, references};
 use crate::state::pods::SourceName;
-use crate::types::api::yaml::{self, MAX_BYTES};
+use crate::types::api::yaml;
 use crate::types::sorted::SortedSet;
 
 pub(super) fn run(command: &Apply) -> ExitCode {
-    let mut all = Vec::new();
+    let files: Vec<PathBuf> = command.filename.iter().chain(&command.files).cloned().collect();
     // All files are parsed before the first pod is sent, so that a mistake changes nothing.
-    for file in &command.filename {
-        let shown = file.display();
-        let text = match read(file) {
-            Ok(text) => text,
-            Err(error) => return failed(&format!("{shown}: {error}")),
-        };
-        match parts(&text) {
-            Ok(parts) => all.extend(parts),
-            Err(why) => return failed(&format!("{shown}: {why}")),
-        }
-    }
+    let all = match all_parts(&files) {
+        Ok(all) => all,
+        Err(line) => return failed(&line),
+    };
     let mut code = ExitCode::SUCCESS;
-    for Part { namespace, name, body } in all {
-        match change(&command.local_socket, "PUT", &pod_path(&namespace, &name, ""), &body) {
-            Ok(answer) => {
-                for warning in answer.get("warnings").and_then(Value::as_array).into_iter().flatten() {
-                    complain(&format!("pod {namespace}/{name}: warning: {}", warning.as_str().unwrap_or_default()));
-                }
-                let result = answer.get("result").and_then(Value::as_str).unwrap_or("put");
-                if print(&format!("pod {namespace}/{name} {result}\n")) != ExitCode::SUCCESS {
+    for part in all {
+        let pod = format!("pod {}/{}", part.namespace, part.name);
+        let done =
+            if command.dry_run { would_do(&command.local_socket, &part) } else { put(&command.local_socket, &part) };
+        match done {
+            Ok((result, warnings)) => {
+                warnings.iter().for_each(|warning| complain(&format!("{pod}: warning: {warning}")));
+                if print(&format!("{pod} {result}\n")) != ExitCode::SUCCESS {
                     return ExitCode::FAILURE;
                 }
             }
-            Err(refused) => {
-                let line = refused.line();
+            Err(line) => {
                 // The agent's message may already name the pod.
-                let pod = format!("pod {namespace}/{name}");
                 complain(&if line.contains(&pod) { line } else { format!("{pod}: {line}") });
                 code = ExitCode::FAILURE;
             }
@@ -54,23 +44,54 @@ pub(super) fn run(command: &Apply) -> ExitCode {
     code
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    let mut text = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().take(limit).read_to_end(&mut text)?;
-    } else {
-        File::open(path)?.take(limit).read_to_end(&mut text)?;
+/// The pods of all files, or a line about the first file that cannot be used.
+pub(super) fn all_parts(files: &[PathBuf]) -> Result<Vec<Part>, String> {
+    let mut all = Vec::new();
+    for file in read_all(files) {
+        // A backup beside the manifests is not meant.
+        if file.is_skipped && files.iter().all(|path| path.display().to_string() != file.name) {
+            complain(&format!("{}: skipped: its name is that of a backup or a temporary file", file.name));
+            continue;
+        }
+        let text = file.text.map_err(|error| format!("{}: {error}", file.name))?;
+        all.extend(parts(&text).map_err(|why| format!("{}: {why}", file.name))?);
     }
-    Ok(text)
+    Ok(all)
+}
+
+/// What was done, and the agent's warnings.
+fn put(socket: &Path, Part { namespace, name, body }: &Part) -> Result<(String, Vec<String>), String> {
+    let answer = change(socket, "PUT", &pod_path(namespace, name, ""), body).map_err(RequestFailure::line)?;
+    let warnings = answer.get("warnings").and_then(Value::as_array).into_iter().flatten();
+    let warnings = warnings.filter_map(Value::as_str).map(str::to_owned).collect();
+    Ok((answer.get("result").and_then(Value::as_str).unwrap_or("put").to_owned(), warnings))
+}
+
+/// What an apply would do.
+fn would_do(socket: &Path, part: &Part) -> Result<(String, Vec<String>), String> {
+    let result = match stored(socket, part)? {
+        None => "created",
+        Some(stored) if stored == part.body => "unchanged",
+        Some(_) => "changed",
+    };
+    Ok((format!("{result} (dry run)"), Vec::new()))
+}
+
+/// The manifest as it was applied last; `None` if it was not.
+pub(super) fn stored(socket: &Path, Part { namespace, name, .. }: &Part) -> Result<Option<Vec<u8>>, String> {
+    match fetch(socket, &pod_path(namespace, name, "")) {
+        Ok(body) => Ok(Some(body)),
+        Err(RequestFailure::Missing(_)) => Ok(None),
+        Err(other) => Err(other.line()),
+    }
 }
 
 /// A pod with the ConfigMaps and Secrets that it uses.
 #[derive(Debug, PartialEq, Eq)]
-struct Part {
-    namespace: String,
-    name: String,
-    body: Vec<u8>,
+pub(super) struct Part {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) body: Vec<u8>,
 }
 
 /// A text with a single pod is sent unchanged; several pods are split, each with the objects it uses.

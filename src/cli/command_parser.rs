@@ -23,10 +23,12 @@ macro_rules! commands {
 
         use super::age::Age;
         use super::layout::{KUBERNETES_DIR, ROOT_DIR};
+        use super::local_api::default_socket;
         use super::outputs::{ImagesOutput, PodsOutput, Shell, StatusOutput, TopOutput, VersionOutput};
         use super::ports::{Addresses, PortPair};
+        use super::selector::Selector;
+        use super::wait::WaitedState;
         use crate::kubelet::certificates::discovery::Pin;
-        use crate::platform::config::LOCAL_SOCKET;
 
         #[derive(Debug, PartialEq, FromArgs)]
         #[argh(subcommand)]
@@ -73,7 +75,7 @@ macro_rules! command_struct {
     ($command:ident $name:tt $summary:tt { $($fields:tt)* } LOCAL_SOCKET; $($rest:tt)*) => {
         command_struct! { $command $name $summary {
             $($fields)*
-            #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+            #[argh(option, default = "default_socket()")]
             pub(super) local_socket: PathBuf,
         } $($rest)* }
     };

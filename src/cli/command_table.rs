@@ -5,7 +5,7 @@
 //! field with dashes. A name in capitals is a flag that several commands share. `brief` stands after the name in the
 //! overview, `usage` in the usage line (the manual page adds the flags that it omits), `manual` is mdoc.
 
-commands! {
+with_machine_commands! {
     command Status "status" {
         usage: "[-o json|yaml]",
         summary: "show the node, its runtime, its pod sources and its last errors",
@@ -21,20 +21,28 @@ commands! {
         examples: ["coracle status -o json"],
     }
     command Pods "pods" {
-        brief: "[-o wide]",
-        usage: "[-o wide|json|yaml] [-n NAMESPACE]",
+        brief: "[-o wide] [POD...]",
+        usage: "[-A] [-l LABELS] [-o wide|json|yaml|name|jsonpath=PATH] [-w] [-n NAMESPACE] [POD...]",
         summary: "list the pods of this node",
-        description: ["Lists the pods of the running agent."],
+        description: [
+            "Lists the pods of the running agent, of all namespaces. ps and get pods do the same.",
+            "With one POD, json, yaml and jsonpath show the pod itself. jsonpath has fields, indexes, [*], range and \
+             texts.",
+        ],
+        arguments { (positional) pods: Vec<String> => [("pod", Completes::Pods)]; }
         flags {
+            all_namespaces['A']: bool => switch("pods of all namespaces, also without this");
             output['o']: PodsOutput = "PodsOutput::Table"
                 => flag(
-                    Value::OneOf(&["wide", "json", "yaml"]),
+                    Value::OneOf(&["wide", "json", "yaml", "name", "jsonpath="]),
                     "output format; wide adds address, uid and manifest, json and yaml are a v1.PodList",
                 );
+            selector['l']: Option<Selector> => flag(Value::Text("LABELS"), "only pods with these labels, as app=web");
+            watch['w']: bool => switch("print each row again when it changes");
             NAMESPACE.summary("only pods of this namespace");
             LOCAL_SOCKET;
         }
-        examples: ["coracle pods -o wide"],
+        examples: ["coracle pods -o wide", "coracle pods web -o jsonpath='{.status.podIP}'"],
     }
     command Describe "describe" {
         brief: "POD",
@@ -49,23 +57,26 @@ commands! {
         examples: ["coracle describe web"],
     }
     command Logs "logs" {
-        brief: "[-f] POD",
+        brief: "[-f] POD...",
         usage:
-            "[-f] [-p] [--tail N] [--since DURATION] [--timestamps] [--limit-bytes N] POD [-c CONTAINER] [-n \
-             NAMESPACE]",
+            "[-f] [-p] [-t] [--tail N] [--since DURATION] [--since-time TIME] [--limit-bytes N] POD... [-l LABELS] \
+             [-c CONTAINER] [--all-containers] [-n NAMESPACE]",
         summary: "print the log of a container",
         description: [
             "Prints the log of a container, including its rotated files. POD is the name of the pod or the name in \
-             its manifest.",
+             its manifest. Of several logs, each line begins with its pod and container.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pods: Vec<String> => [("pod", Completes::Pods)]; }
         flags {
             CONTAINER;
+            all_containers: bool => switch("the logs of all containers of the pod");
+            selector['l']: Option<Selector> => flag(Value::Text("LABELS"), "the logs of pods with these labels");
             follow['f']: bool => switch("print new lines until the container ends");
             previous['p']: bool => switch("print the log of the previous instance");
             tail: Option<i64> => flag(Value::Text("N"), "print only the last N lines");
             since: Option<Age> => flag(Value::Text("DURATION"), "print only lines younger than this, as 90s or 2h");
-            timestamps: bool => switch("print the time of each line");
+            since_time: Option<String> => flag(Value::Text("TIME"), "print only lines from this time on (RFC 3339)");
+            timestamps['t']: bool => switch("print the time of each line");
             limit_bytes: Option<u64> => flag(Value::Text("N"), "print at most N bytes");
             NAMESPACE;
             LOCAL_SOCKET;
@@ -95,10 +106,7 @@ commands! {
             NAMESPACE;
             LOCAL_SOCKET;
         }
-        examples: [
-            "coracle exec -it web -- sh",
-            "coracle exec -i web -- tar xf - -C /data <data.tar",
-        ],
+        examples: ["coracle exec -it web -- sh", "coracle exec -i web -- tar xf - -C /data <data.tar"],
     }
     command Attach "attach" {
         brief: "[-it] POD",
@@ -142,7 +150,7 @@ commands! {
     }
     command Events "events" {
         brief: "[POD]",
-        usage: "[POD] [-o json|yaml] [-n NAMESPACE]",
+        usage: "[POD] [-A] [-o json|yaml] [-w] [-n NAMESPACE]",
         summary: "list recent events of this node or of one pod",
         description: [
             "Lists recent events of this node or of one pod, the oldest first. POD is the name of the pod or the \
@@ -153,6 +161,8 @@ commands! {
         flags {
             output['o']: StatusOutput = "StatusOutput::Text"
                 => flag(Value::OneOf(&["json", "yaml"]), "print a v1.EventList");
+            all_namespaces['A']: bool => switch("events of all namespaces, also without this");
+            watch['w']: bool => switch("print new events as they come");
             NAMESPACE.summary("only events of this namespace");
             LOCAL_SOCKET;
         }
@@ -174,11 +184,11 @@ commands! {
     }
     command ListImages "images" {
         brief: "[-o wide]",
-        usage: "[-o wide|json] [import FILE... | remove IMAGE... | delta OLD NEW -o FILE]",
+        usage: "[-o wide|json] [import FILE... | remove IMAGE... | prune | delta OLD NEW -o FILE]",
         summary: "list, import or remove images, or make a delta of two archives",
         description: [
             "Lists the images of the runtime, their sizes and the pods that need them. remove deletes images that \
-             no pod needs.",
+             no pod needs, prune all of these.",
             "import puts archives (docker save, or an OCI layout as a tar, also compressed with gzip or zstd) into \
              the directory of --image-archives, waits until coracle has imported them, and prints the names of \
              their images. An image is kept as long as its archive is in the directory. An archive on the same file \
@@ -188,7 +198,7 @@ commands! {
         ],
         arguments {
             (positional) words: Vec<String> => [
-                ("action", Completes::Words(&["delta", "import", "remove"])),
+                ("action", Completes::Words(&["delta", "import", "prune", "remove"])),
                 ("image", Completes::FilesAfter(&["import", "delta"])),
             ];
         }
@@ -224,12 +234,13 @@ commands! {
     }
     command Apply "apply" {
         brief: "-f FILE",
-        usage: "-f FILE|- [-f FILE]...",
+        usage: "[--dry-run] -f FILE|DIRECTORY|- [-f FILE]...",
         summary: "run the pods of a manifest on this node and keep them",
         description: [
             "Runs the pods of a manifest on this node, now and after every start, without a file in the manifest \
              directory. ConfigMaps and Secrets of the manifest are stored with the pods that use them. An invalid \
-             manifest changes nothing, and an unchanged manifest writes nothing. Exit code 1 if a pod was refused.",
+             manifest changes nothing, and an unchanged manifest writes nothing. Exit code 1 if a pod was refused. Of \
+             a directory, each file is applied.",
         ],
         manual:
             "If a manifest has several pods, each ConfigMap and Secret has to be used by one of them.\n\
@@ -237,28 +248,47 @@ commands! {
              The same is\n\
              .Ic PUT /pods/NAMESPACE/NAME\n\
              on the local socket.\n",
+        arguments { (positional) files: Vec<PathBuf> => [("manifest", Completes::Files)]; }
         flags {
             filename['f']: Vec<PathBuf>
-                => flag(Value::File("FILE|-"), "manifest, or - for standard input; may be given again")
+                => flag(Value::File("FILE|-"), "manifest, directory, or - for standard input; may be given again")
+                .may_repeat();
+            dry_run: bool => switch("check the manifests and print what would change");
+            LOCAL_SOCKET;
+        }
+        examples: ["coracle apply -f web.yaml", "ssh board coracle apply -f - <web.yaml"],
+    }
+    command Diff "diff" {
+        brief: "-f FILE",
+        usage: "-f FILE|DIRECTORY|- [-f FILE]...",
+        summary: "show what coracle apply would change",
+        description: [
+            "Shows the lines in which manifests differ from those that were applied last. Changes nothing. Exit code \
+             0 if nothing differs, 1 if something does, 3 on an error.",
+        ],
+        arguments { (positional) files: Vec<PathBuf> => [("manifest", Completes::Files)]; }
+        flags {
+            filename['f']: Vec<PathBuf>
+                => flag(Value::File("FILE|-"), "manifest, directory, or - for standard input; may be given again")
                 .may_repeat();
             LOCAL_SOCKET;
         }
-        examples: [
-            "coracle apply -f web.yaml",
-            "ssh board coracle apply -f - <web.yaml",
-        ],
+        examples: ["coracle diff -f web.yaml"],
     }
     command Delete "delete" {
-        brief: "POD",
-        usage: "POD [--wait] [-n NAMESPACE]",
-        summary: "stop and remove a pod that was applied",
+        brief: "POD...",
+        usage: "POD... [-f FILE] [--wait] [-n NAMESPACE]",
+        summary: "stop and remove pods that were applied",
         description: [
             "Stops a pod that was applied on this node, with its grace period, and removes it. A pod from another \
-             source is not changed; its source is printed. Exit code 1 if no pod was deleted. POD is the name of \
-             the pod or the name in its manifest.",
+             source is not changed; its source is printed. Exit code 1 if a pod was not deleted. POD is the name of \
+             the pod or the name in its manifest. With -f, deletes the pods of a manifest.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pods: Vec<String> => [("pod", Completes::Pods)]; }
         flags {
+            filename['f']: Vec<PathBuf>
+                => flag(Value::File("FILE|-"), "manifest or directory whose pods to delete; may be given again")
+                .may_repeat();
             wait: bool => switch("wait until the pod is gone")
                 .manual(
                     "Wait until the containers, volumes and logs of the pod are gone.\n\
@@ -268,6 +298,26 @@ commands! {
             LOCAL_SOCKET;
         }
         examples: ["coracle delete web --wait"],
+    }
+    command Wait "wait" {
+        brief: "POD...",
+        usage: "POD... [--until ready|done|delete] [--timeout DURATION] [-n NAMESPACE]",
+        summary: "wait until pods are ready, done or gone",
+        description: [
+            "Waits until all pods are ready, have succeeded (done) or are gone (delete). Exit code 1 if that takes \
+             longer than the time-out, or if a pod has failed. POD is the name of the pod or the name in its \
+             manifest. The words of kubectl wait are accepted too.",
+        ],
+        arguments { (positional) pods: Vec<String> => [("pod", Completes::Pods)]; }
+        flags {
+            until: WaitedState = "WaitedState::Ready"
+                => flag(Value::OneOf(&["ready", "done", "delete"]), "state to wait for").default("ready");
+            timeout: Age = "Age(Duration::from_secs(30))"
+                => flag(Value::Text("DURATION"), "longest time to wait").default("30s");
+            NAMESPACE;
+            LOCAL_SOCKET;
+        }
+        examples: ["coracle apply -f web.yaml && coracle wait web --timeout 2m"],
     }
     command Restart "restart" {
         brief: "POD",
@@ -293,6 +343,19 @@ commands! {
             LOCAL_SOCKET;
         }
         examples: ["coracle restart web -c main --wait"],
+    }
+    command Rerun "rerun" {
+        brief: "POD",
+        usage: "POD [-n NAMESPACE]",
+        summary: "run a pod again that has ended",
+        description: [
+            "Runs a pod of this node again from its start, with its init containers, \
+             after it has succeeded or failed. Exit code 1 if it has not ended. POD is the name of the pod or the \
+             name in its manifest.",
+        ],
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        flags { NAMESPACE; LOCAL_SOCKET; }
+        examples: ["coracle rerun backup && coracle wait backup --until done --timeout 10m"],
     }
     command Rollback "rollback" {
         brief: "POD",
@@ -370,169 +433,5 @@ commands! {
             LOCAL_SOCKET;
         }
         examples: ["coracle sync --wait"],
-    }
-    command Validate "validate" {
-        brief: "FILE...",
-        usage: "FILE...",
-        summary: "check manifests without running them",
-        description: [
-            "Checks manifests as the agent does, and prints each error with file, line and field. Needs no running \
-             agent. Exit code 1 if a file would be refused.",
-        ],
-        arguments { (positional) files: Vec<PathBuf> => [("manifest", Completes::Files)]; }
-        examples: ["coracle validate web.yaml"],
-    }
-    command Doctor "doctor" {
-        brief: "[-o json]",
-        usage: "[-o json] [-- FLAGS]",
-        summary: "check what this machine needs to run pods",
-        description: [
-            "Checks what this machine needs to run pods, before and after the installation: the runtime, its pause \
-             image and pod network, the kernel, cgroups, swap, clock, disks, watchdog, ports and certificates. Each \
-             line is ok, warning or failed, with the command or setting that mends it. Needs no running agent. Exit \
-             code 3 with warnings, 4 if something failed.",
-        ],
-        manual:
-            "The flags are those of the running agent, else those of its service.\n\
-             Others stand after\n\
-             .Fl Fl .\n",
-        arguments { (positional, greedy) agent_flags: Vec<String> => []; }
-        flags {
-            output['o']: TopOutput = "TopOutput::Table" => flag(Value::OneOf(&["json"]), "print it as JSON");
-            first_start: bool => switch("print only what is wrong, and only if the agent has never run here")
-                .manual(
-                    "Print only what is wrong, and only if the agent has never run here.\n\
-                     The service runs it before its first start, so that the log has it.\n",
-                );
-            LOCAL_SOCKET;
-        }
-        examples: ["coracle doctor", "coracle doctor -- --container-runtime-endpoint unix:///run/crio/crio.sock"],
-    }
-    command Support "support" {
-        brief: "[-o FILE]",
-        usage: "[-o FILE] [--no-container-logs] [-- FLAGS]",
-        summary: "write an archive about this node for the person who helps",
-        description: [
-            "Writes an archive (tar.gz, a few megabytes at most) for the person who helps: the result of coracle \
-             doctor, status, pods, events, ends of logs, configuration, manifests, checkpoints and facts of the \
-             kernel, as text and JSON. Works without a running agent.",
-            "Values of variables, data of Secrets and ConfigMaps, annotations, tokens, private keys and passwords \
-             are replaced. Programs may log secrets in other forms, so look through the archive before you send it.",
-        ],
-        arguments { (positional, greedy) agent_flags: Vec<String> => []; }
-        flags {
-            output['o']: Option<PathBuf> => flag(Value::File("FILE"), "archive to write, or - for standard output")
-                .default("coracle-support-NODE-TIME.tar.gz");
-            no_container_logs: bool => switch("leave out the logs of containers");
-            LOCAL_SOCKET;
-        }
-        examples: ["coracle support", "ssh board coracle support -o - >board.tar.gz"],
-    }
-    command PageToken "page-token" {
-        usage: "[--remove]",
-        summary: "make a token for the controls of the status page",
-        description: [
-            "Makes a token and prints it. With it the status page shows ends of logs, and restarts pods, rolls them \
-             back and confirms versions. A new token replaces the former one. Without a token the page is read-only.",
-        ],
-        flags {
-            remove: bool => switch("remove the token, so that the page is read-only");
-            ROOT_DIR;
-        }
-        examples: ["coracle page-token"],
-    }
-    command Join "join" {
-        brief: "HOST[:PORT]",
-        usage:
-            "HOST[:PORT] --token TOKEN --discovery-token-ca-cert-hash sha256:DIGEST [--node-name NAME] [--no-start] \
-             [--timeout DURATION]",
-        summary: "make this machine a node of a cluster",
-        description: [
-            "Makes this machine a node of a cluster. The join command that kubeadm token create prints on the \
-             control plane has the server, a token and the digest. Nothing is written before the cluster has proved \
-             that it knows the token and has the CA with this digest, and before its configuration was checked.",
-        ],
-        manual:
-            "It writes these files, all or none:\n\
-             .Pa /etc/kubernetes/pki/ca.crt ,\n\
-             .Pa /etc/kubernetes/bootstrap-kubelet.conf ,\n\
-             .Pa /var/lib/kubelet/config.yaml\n\
-             (the cluster's configuration for its nodes, which replaces\n\
-             .Pa /etc/coracle/config.yaml )\n\
-             and\n\
-             .Pa /var/lib/kubelet/coracle-flags.env\n\
-             (flags of the service).\n\
-             Then it starts the service, which requests a certificate for this node and removes the token.\n",
-        arguments { (positional) server: String => [("server", Completes::Nothing)]; }
-        flags {
-            token: String => flag(Value::Text("TOKEN"), "bootstrap token, for the certificate request of this node");
-            discovery_token_ca_cert_hash: Vec<Pin>
-                => flag(Value::Text("sha256:DIGEST"), "digest of the public key of the cluster CA; may be given again")
-                .may_repeat()
-                .manual(
-                    "Digest of the public key of the cluster CA.\n\
-                     It may be given several times; one has to match.\n",
-                );
-            discovery_token_unsafe_skip_ca_verification: bool => switch("trust every server that knows the token");
-            node_name: Option<String> => flag(Value::Text("NAME"), "name of the node").default("the host name");
-            no_start: bool => switch("write all files and do not start the service");
-            timeout: Age = "Age(Duration::from_secs(60))"
-                => flag(Value::Text("DURATION"), "how long to retry while the server cannot be reached")
-                .default("1m");
-            KUBERNETES_DIR;
-            ROOT_DIR;
-        }
-        examples: [
-            "coracle join 10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:...",
-        ],
-    }
-    command Leave "leave" {
-        usage: "[--delete-node] [--no-restart]",
-        summary: "remove this machine from its cluster",
-        description: [
-            "Removes this machine from its cluster: the credentials and keys, the cluster's configuration and the \
-             lease of the node. Pods from manifests keep running. Pods of the cluster are terminated when the agent \
-             restarts without the cluster.",
-        ],
-        flags {
-            delete_node: bool => switch("also delete the Node object")
-                .manual("Also delete the Node object, if the cluster allows the node to do that.\n");
-            no_restart: bool => switch("do not restart the agent");
-            KUBERNETES_DIR;
-            ROOT_DIR;
-        }
-        examples: ["coracle leave --delete-node"],
-    }
-    command Completion "completion" {
-        brief: "SHELL",
-        usage: "bash|zsh|fish",
-        summary: "print a completion script for bash, zsh or fish",
-        description: [
-            "Prints a script that completes commands, flags and the names of pods in a shell. The packages install \
-             it.",
-        ],
-        arguments { (positional) shell: Shell => [("shell", Completes::Words(&["bash", "zsh", "fish"]))]; }
-        examples: ["source <(coracle completion bash)"],
-    }
-    command Version "version" {
-        brief: "[-o json]",
-        usage: "[-o json]",
-        summary: "print the version",
-        description: ["Prints the version, and the Kubernetes version whose behaviour it follows."],
-        flags {
-            output['o']: VersionOutput = "VersionOutput::Text" => flag(Value::OneOf(&["json"]), "print it as JSON");
-        }
-        examples: ["coracle version -o json"],
-    }
-    help_only "help" {
-        brief: "[COMMAND]",
-        usage: "[COMMAND]",
-        summary: "print this help or the help of a command",
-        description: ["Prints the help of the program or of one command, as --help does."],
-        arguments {
-            // The completion scripts fill in all commands: a table cannot refer to itself.
-            (positional) command: String => [("command", Completes::Words(&[]))];
-        }
-        examples: ["coracle help logs"],
     }
 }

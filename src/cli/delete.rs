@@ -1,50 +1,77 @@
-//! `coracle delete`: removes a pod that was applied on this node.
+//! `coracle delete`: removes pods that were applied on this node.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::apply::all_parts;
 use super::command_table::Delete;
 use super::find_pod::{PodListResponse, find_pod, name_in_manifest};
 use super::local_api::{RequestFailure, change, get, pod_path};
 use super::pod_name::PodName;
-use super::{failed, print};
+use super::{complain, failed, print};
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Delete) -> ExitCode {
-    let requested = PodName::new(&command.pod, command.namespace.as_deref());
-    let found = find_pod(&command.local_socket, &command.pod, command.namespace.as_deref());
-    // A pod with a corrupt manifest does not run and is known only by name.
-    let (namespace, name) = match (&found, requested.parts()) {
-        (Ok((pod, _)), _) => (pod.metadata.namespace.clone(), name_in_manifest(pod).to_owned()),
-        (Err(_), (Some(namespace), name)) => (namespace.to_owned(), name.to_owned()),
-        (Err(line), (None, _)) => return failed(line),
+    let of_files = match all_parts(&command.filename) {
+        Ok(parts) => parts.into_iter().map(|part| [&*part.namespace, "/", &*part.name].concat()),
+        Err(line) => return failed(&line),
     };
-    match change(&command.local_socket, "DELETE", &pod_path(&namespace, &name, ""), &[]) {
-        Ok(_) => {}
-        Err(RequestFailure::Missing(line)) => return failed(found.err().as_ref().unwrap_or(&line)),
-        Err(refused) => return failed(&refused.line()),
+    let mut code = ExitCode::SUCCESS;
+    let mut ending = Vec::new();
+    let mut deleted = Vec::new();
+    for name in command.pods.iter().cloned().chain(of_files) {
+        match delete(&command.local_socket, &name, command.namespace.as_deref()) {
+            Ok((full_name, pod)) => {
+                deleted.push(full_name);
+                ending.extend(pod);
+            }
+            Err(line) => {
+                complain(&line);
+                code = ExitCode::FAILURE;
+            }
+        }
     }
-    let is_own = |pod: &Pod| pod.annotation(crate::types::api::annotations::CONFIG_SOURCE) == Some("local");
-    if let (true, Ok((pod, _))) = (command.wait, &found) {
-        if is_own(pod) {
-            if let Err(line) = wait(command, pod) {
+    if command.wait {
+        for pod in &ending {
+            if let Err(line) = wait_until_gone(&command.local_socket, pod) {
                 return failed(&line);
             }
         }
     }
-    print(&format!("pod {namespace}/{name} deleted\n"))
+    let lines: String = deleted.iter().map(|name| format!("pod {name} deleted\n")).collect();
+    if print(&lines) == ExitCode::SUCCESS { code } else { ExitCode::FAILURE }
+}
+
+/// The name of the deleted pod, and the pod if it runs.
+fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String, Option<Pod>), String> {
+    let requested = PodName::new(name, namespace);
+    let found = find_pod(socket, name, namespace);
+    // A pod with a corrupt manifest does not run and is known only by name.
+    let (namespace, name) = match (&found, requested.parts()) {
+        (Ok((pod, _)), _) => (pod.metadata.namespace.clone(), name_in_manifest(pod).to_owned()),
+        (Err(_), (Some(namespace), name)) => (namespace.to_owned(), name.to_owned()),
+        (Err(line), (None, _)) => return Err(line.clone()),
+    };
+    match change(socket, "DELETE", &pod_path(&namespace, &name, ""), &[]) {
+        Ok(_) => {}
+        Err(RequestFailure::Missing(line)) => return Err(found.err().unwrap_or(line)),
+        Err(refused) => return Err(refused.line()),
+    }
+    let is_own = |pod: &Pod| pod.annotation(crate::types::api::annotations::CONFIG_SOURCE) == Some("local");
+    let pod = found.ok().map(|(pod, _)| pod).filter(is_own);
+    Ok(([&*namespace, "/", &*name].concat(), pod))
 }
 
 /// Waits until the pod is gone.
-fn wait(command: &Delete, pod: &Pod) -> Result<(), String> {
+fn wait_until_gone(socket: &Path, pod: &Pod) -> Result<(), String> {
     let end = Instant::now() + pod.spec.termination_grace() + MARGIN;
     loop {
-        let answer =
-            get::<PodListResponse>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+        let answer = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
         let uid = |entry: &Value| entry.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned);
         if !answer.pods.iter().any(|entry| uid(&entry.pod).as_deref() == Some(pod.metadata.uid.as_str())) {
             return Ok(());

@@ -1,12 +1,13 @@
 //! `coracle events`.
 
 use std::process::ExitCode;
+use std::thread;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::command_table::Events;
-use super::local_api::get;
+use super::local_api::{WATCH_INTERVAL, get};
 use super::outputs::StatusOutput;
 use super::pod_name::PodName;
 use super::pod_row::age;
@@ -15,23 +16,61 @@ use super::{failed, print};
 use crate::platform::host::clock;
 use crate::types::api::{Event, ObjectKind, Time, decode, to_yaml};
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Events) -> ExitCode {
-    let answer = match get::<EventsResponse>(&command.local_socket, "/events") {
-        Ok(answer) => answer,
-        Err(error) => return failed(&ErrorChain(&error).to_string()),
+    if command.watch {
+        return match command.output {
+            StatusOutput::Text => watch(command),
+            StatusOutput::Json | StatusOutput::Yaml => failed("events: -w shows a table, leave out -o"),
+        };
+    }
+    let events = match wanted(command) {
+        Ok(events) => events,
+        Err(line) => return failed(&line),
     };
-    let pod = command.pod.as_deref().map(|pod| PodName::new(pod, command.namespace.as_deref()));
-    let wanted = |event: &Event| match &pod {
-        Some(pod) => is_about(event, pod),
-        None => command.namespace.as_ref().is_none_or(|namespace| *namespace == event.involved_object.namespace),
-    };
-    let events: Vec<(Event, Value)> = answer.events().filter(|(event, _)| wanted(event)).collect();
     print(&match command.output {
         StatusOutput::Text => rows(events.iter().map(|(event, _)| event), clock::now().unix_seconds()),
         StatusOutput::Json => serde_json::to_string_pretty(&list(events)).unwrap_or_default() + "\n",
         StatusOutput::Yaml => to_yaml(&list(events)),
     })
+}
+
+/// The requested events, oldest first.
+fn wanted(command: &Events) -> Result<Vec<(Event, Value)>, String> {
+    let answer =
+        get::<EventsResponse>(&command.local_socket, "/events").map_err(|error| ErrorChain(&error).to_string())?;
+    let namespace = command.namespace.as_deref().filter(|_| !command.all_namespaces);
+    let pod = command.pod.as_deref().map(|pod| PodName::new(pod, namespace));
+    let wanted = |event: &Event| match &pod {
+        Some(pod) => is_about(event, pod),
+        None => namespace.is_none_or(|namespace| *namespace == event.involved_object.namespace),
+    };
+    Ok(answer.events().filter(|(event, _)| wanted(event)).collect())
+}
+
+/// Prints the events, then each new one and each repetition. Ends with Ctrl-C.
+fn watch(command: &Events) -> ExitCode {
+    let mut shown: SortedMap<String, String> = SortedMap::new();
+    let mut is_first = true;
+    loop {
+        let events = match wanted(command) {
+            Ok(events) => events,
+            Err(line) => return failed(&line),
+        };
+        let version = |event: &Event| event.metadata.resource_version.to_string();
+        let is_new = |event: &Event| shown.get(&*event.metadata.name) != Some(&version(event));
+        let news: Vec<&Event> = events.iter().map(|(event, _)| event).filter(|event| is_new(event)).collect();
+        let text = if news.is_empty() { String::new() } else { rows(news.into_iter(), clock::now().unix_seconds()) };
+        let skipped = if is_first { 0 } else { 1 };
+        let text: String = text.split_inclusive('\n').skip(skipped).collect();
+        is_first &= text.is_empty();
+        if print(&text) != ExitCode::SUCCESS {
+            return ExitCode::FAILURE;
+        }
+        shown = events.iter().map(|(event, _)| (event.metadata.name.clone(), version(event))).collect();
+        thread::sleep(WATCH_INTERVAL);
+    }
 }
 
 #[derive(Debug, Deserialize)]

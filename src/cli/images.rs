@@ -8,7 +8,7 @@ use super::import_archives::import_archives;
 use super::local_api::{get, remove};
 use super::outputs::ImagesOutput;
 use super::table::table;
-use super::{failed, print};
+use super::{complain, failed, print};
 use crate::control::server::{ImageEntry, Images};
 use crate::kubelet::image_archives::{DeltaSummary, make_delta};
 use crate::protocol::http1::push_escaped;
@@ -19,6 +19,7 @@ pub(super) fn run(command: &ListImages) -> ExitCode {
         None => list(&command.local_socket, &command.output),
         Some((word, files)) if word == "import" => import_archives(&command.local_socket, files),
         Some((word, files)) if word == "delta" => delta(files, &command.output),
+        Some((word, _)) if word == "prune" => prune(&command.local_socket),
         // The parser accepts no other subcommand.
         Some((_, names)) => names.iter().map(|name| remove_one(&command.local_socket, name)).collect(),
     };
@@ -34,8 +35,43 @@ fn delta(files: &[String], output: &ImagesOutput) -> Result<String, String> {
     Ok(format!("{target}: {delta} for {image}: {patched} layers patched, {whole} whole, {layers} in the archive\n"))
 }
 
+/// The runtime's images, or one line with the next step.
+fn images(socket: &Path) -> Result<Images, String> {
+    get(socket, "/images").map_err(|error| match error.is_of_the_agent() {
+        true => format!("{}; see coracle status", ErrorChain(&error)),
+        false => ErrorChain(&error).to_string(),
+    })
+}
+
+/// Removes every image that no pod needs, and prints the bytes that they had.
+fn prune(socket: &Path) -> Result<String, String> {
+    let (mut text, mut bytes, mut kept) = (String::new(), 0_u64, 0_u32);
+    for image in images(socket)?.images.iter().filter(|image| is_unused(image)) {
+        let name = image.tags.first().or(image.digests.first()).unwrap_or(&image.id);
+        match remove_one(socket, name) {
+            Ok(line) => {
+                text.push_str(&line);
+                bytes = bytes.saturating_add(image.size_bytes);
+            }
+            Err(line) => {
+                complain(&line);
+                kept += 1;
+            }
+        }
+    }
+    if kept > 0 {
+        print(&text);
+        return Err(format!("{kept} images were not removed"));
+    }
+    Ok(format!("{text}{} in unused images removed\n", size(bytes)))
+}
+
+fn is_unused(image: &ImageEntry) -> bool {
+    image.pods.is_empty() && !image.pinned
+}
+
 fn list(socket: &Path, output: &ImagesOutput) -> Result<String, String> {
-    let mut answer: Images = get(socket, "/images").map_err(|error| ErrorChain(&error).to_string())?;
+    let mut answer = images(socket)?;
     answer.images.sort_by(|left, right| (names(left), &left.id).cmp(&(names(right), &right.id)));
     Ok(match output {
         ImagesOutput::Table | ImagesOutput::File(_) => rows(&answer.images, false),
@@ -117,6 +153,13 @@ mod tests {
         let id = "sha256:0123456789abcdef".to_owned();
         let digests = vec!["a@sha256:beef".to_owned()];
         ImageEntry { id, tags: owned(tags), digests, size_bytes: 4_260_000, pinned: false, pods: owned(pods) }
+    }
+
+    #[test]
+    fn images_of_pods_and_pinned_ones_are_in_use() {
+        assert!(is_unused(&image(&["a:1"], &[])));
+        assert!(!is_unused(&image(&["a:1"], &["x/a"])));
+        assert!(!is_unused(&ImageEntry { pinned: true, ..image(&["a:1"], &[]) }));
     }
 
     #[test]

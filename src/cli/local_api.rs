@@ -9,6 +9,7 @@ use std::{error, fmt};
 use serde::de::DeserializeOwned;
 
 use crate::control::server::parse_response;
+use crate::platform::config::LOCAL_SOCKET;
 use crate::types::error::ErrorChain;
 
 /// GETs `path` from the agent at `socket`.
@@ -18,7 +19,9 @@ pub(super) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, L
         .map_err(|error| LocalApiError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if status != "200 OK" {
-        return Err(failed(Kind::Refused(status.to_owned())));
+        let message = String::from_utf8_lossy(body).trim().to_owned();
+        let is_explained = status.starts_with('5') && !message.is_empty();
+        return Err(failed(if is_explained { Kind::Message(message) } else { Kind::Refused(status.to_owned()) }));
     }
     serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
 }
@@ -51,6 +54,26 @@ pub(super) fn change_within(
     path: &str,
     body: &[u8],
 ) -> Result<serde_json::Value, RequestFailure> {
+    let bytes = request(patience, socket, method, path, body)?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let error = LocalApiError { socket: socket.to_owned(), kind: Kind::Malformed(error) };
+        RequestFailure::Unreachable(ErrorChain(&error).to_string())
+    })
+}
+
+/// GETs `path` as it is.
+pub(super) fn fetch(socket: &Path, path: &str) -> Result<Vec<u8>, RequestFailure> {
+    request(LOCAL_RESPONSE_TIMEOUT, socket, "GET", path, &[])
+}
+
+/// The body of a successful answer.
+fn request(
+    patience: Duration,
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: &[u8],
+) -> Result<Vec<u8>, RequestFailure> {
     let failed =
         |kind| RequestFailure::Unreachable(ErrorChain(&LocalApiError { socket: socket.to_owned(), kind }).to_string());
     let bytes = exchange(socket, method, path, body, patience)
@@ -64,7 +87,7 @@ pub(super) fn change_within(
             RequestFailure::Rejected(line)
         });
     }
-    serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
+    Ok(body.to_vec())
 }
 
 /// Why nothing was changed, as one line.
@@ -83,6 +106,13 @@ impl RequestFailure {
             Self::Unreachable(line) | Self::Missing(line) | Self::Rejected(line) => line,
         }
     }
+}
+
+/// The socket unless the command line names one: that of the environment, or the default.
+pub(super) fn default_socket() -> PathBuf {
+    std::env::var_os("CORACLE_SOCKET")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| LOCAL_SOCKET.into(), PathBuf::from)
 }
 
 /// The path of a pod or of a resource below it.
@@ -129,6 +159,11 @@ enum Kind {
 }
 
 impl LocalApiError {
+    /// The agent answered, with its own message.
+    pub(super) fn is_of_the_agent(&self) -> bool {
+        matches!(self.kind, Kind::Message(_))
+    }
+
     /// An error of connecting to the socket or reading from it.
     pub(super) fn from_io(socket: &Path, error: io::Error) -> Self {
         let kind = match error.kind() {
@@ -167,6 +202,8 @@ impl error::Error for LocalApiError {
     }
 }
 
+/// How often a command with -w asks.
+pub(super) const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Longer than the agent's own timeout.
 const LOCAL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 /// Size limit of an answer, far above that of a full node.

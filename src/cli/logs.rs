@@ -4,33 +4,150 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
 
 use super::command_table::Logs;
-use super::failed;
-use super::find_pod::{container_of, find_pod};
-use crate::types::api::Pod;
+use super::find_pod::{PodListResponse, container_of, find_pod};
+use super::local_api::{escaped, get};
+use super::{complain, failed};
+use crate::types::api::{Pod, decode};
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Logs) -> ExitCode {
-    let pod = match find_pod(&command.local_socket, &command.pod, command.namespace.as_deref()) {
-        Ok((pod, _)) => pod,
-        Err(line) => return failed(&line),
-    };
-    let container = match container_of(&pod, command.container.as_deref()) {
-        Ok(container) => container,
-        Err(line) => return failed(&line),
-    };
-    match copy(&command.local_socket, &path(&pod, container, command), &mut io::stdout().lock()) {
+    match sources(command) {
+        Ok(sources) => match sources.as_slice() {
+            [] => failed("no pod with these labels; coracle pods lists all pods"),
+            [(pod, container)] => print_log(command, pod, container, &mut io::stdout().lock()),
+            sources if command.follow => follow_all(command, sources),
+            sources => {
+                let all = sources.iter().map(|(pod, container)| print_prefixed(command, pod, container));
+                worst(all.collect::<Vec<_>>().into_iter())
+            }
+        },
+        Err(line) => failed(&line),
+    }
+}
+
+fn worst(mut codes: impl Iterator<Item = ExitCode>) -> ExitCode {
+    codes.find(|code| *code != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS)
+}
+
+/// Pods with their containers, in the order of the command line.
+fn sources(command: &Logs) -> Result<Vec<(Pod, String)>, String> {
+    let namespace = command.namespace.as_deref();
+    let mut pods = Vec::new();
+    let mut container = command.container.clone();
+    for name in &command.pods {
+        match (find_pod(&command.local_socket, name, namespace), pods.as_slice()) {
+            (Ok((pod, _)), _) => pods.push(pod),
+            // As kubectl, a container may stand after its pod.
+            (Err(_), [pod]) if container.is_none() && has_container(pod, name) => container = Some(name.clone()),
+            (Err(line), _) => return Err(line),
+        }
+    }
+    if let Some(selector) = &command.selector {
+        let answer =
+            get::<PodListResponse>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+        let read = answer.pods.into_iter().filter_map(|entry| decode::<Pod>(entry.pod).ok()).map(|pod| pod.value);
+        pods.extend(read.filter(|pod| {
+            namespace.is_none_or(|namespace| pod.metadata.namespace == namespace)
+                && selector.matches(&pod.metadata.labels)
+        }));
+    }
+    let mut sources = Vec::new();
+    for pod in pods {
+        let containers: Vec<String> = if command.all_containers {
+            pod.spec.all_containers().map(|container| container.name.clone()).collect()
+        } else {
+            vec![container_of(&pod, container.as_deref())?.to_owned()]
+        };
+        sources.extend(containers.into_iter().map(|container| (pod.clone(), container)));
+    }
+    Ok(sources)
+}
+
+fn has_container(pod: &Pod, name: &str) -> bool {
+    pod.spec.all_containers().any(|container| container.name == name)
+}
+
+/// Follows all logs at once, a thread for each.
+fn follow_all(command: &Logs, sources: &[(Pod, String)]) -> ExitCode {
+    if sources.len() > MOST_FOLLOWED {
+        return failed(&format!("logs: {} logs to follow, at most {MOST_FOLLOWED} are possible", sources.len()));
+    }
+    thread::scope(|scope| {
+        let follow = |(pod, container): &(Pod, String)| {
+            let (pod, container) = (pod.clone(), container.clone());
+            scope.spawn(move || print_prefixed(command, &pod, &container))
+        };
+        let threads: Vec<_> = sources.iter().map(follow).collect();
+        worst(threads.into_iter().map(|thread| thread.join().unwrap_or(ExitCode::FAILURE)))
+    })
+}
+
+/// Each log takes a thread and a connection.
+const MOST_FOLLOWED: usize = 16;
+
+/// The log with the name of its source before each line.
+fn print_prefixed(command: &Logs, pod: &Pod, container: &str) -> ExitCode {
+    let prefix = format!("[{}/{container}] ", pod.metadata.name).into_bytes();
+    let mut out = Prefixed { prefix, line: Vec::new(), out: io::stdout() };
+    let code = print_log(command, pod, container, &mut out);
+    // A last line without an end.
+    if !out.line.is_empty() && out.write_all(b"\n").is_err() {
+        return ExitCode::FAILURE;
+    }
+    code
+}
+
+fn print_log(command: &Logs, pod: &Pod, container: &str, out: &mut impl Write) -> ExitCode {
+    match copy(&command.local_socket, &path(pod, container, command), out) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has closed the pipe, like head(1).
         Err(CopyError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(CopyError::Output(error)) => failed(&format!("write the log: {}", ErrorChain(&error))),
-        Err(CopyError::Refused(line)) => failed(&line),
+        Err(CopyError::Refused(line)) => {
+            if command.all_containers && !command.previous {
+                // A container that has not started yet has no log, and the others do.
+                complain(&line);
+                return ExitCode::SUCCESS;
+            }
+            failed(&line)
+        }
         Err(CopyError::Input(error)) => {
             failed(&format!("no answer from {}: {}", command.local_socket.display(), ErrorChain(&error)))
         }
     }
 }
+
+/// Writes whole lines, each after the prefix and in one piece.
+struct Prefixed<W> {
+    prefix: Vec<u8>,
+    line: Vec<u8>,
+    out: W,
+}
+
+impl<W: Write> Write for Prefixed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            let is_whole = part.ends_with(b"\n");
+            if is_whole || self.line.len() > LONGEST_PREFIXED {
+                let end: &[u8] = if is_whole { b"" } else { b"\n" };
+                self.out.write_all(&[&*self.prefix, &*self.line, end].concat())?;
+                self.line.clear();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A longer line is split.
+const LONGEST_PREFIXED: usize = 64 << 10;
 
 fn path(pod: &Pod, container: &str, command: &Logs) -> String {
     let mut query = Vec::new();
@@ -43,6 +160,7 @@ fn path(pod: &Pod, container: &str, command: &Logs) -> String {
     }
     query.extend(command.tail.filter(|lines| *lines >= 0).map(|lines| format!("tailLines={lines}")));
     query.extend(command.since.map(|since| format!("sinceSeconds={}", since.seconds())));
+    query.extend(command.since_time.as_ref().map(|time| format!("sinceTime={}", escaped(time))));
     query.extend(command.limit_bytes.map(|bytes| format!("limitBytes={bytes}")));
     let meta = &pod.metadata;
     format!("/containerLogs/{}/{}/{container}?{}", meta.namespace, meta.name, query.join("&"))
@@ -142,5 +260,15 @@ mod tests {
     fn refusal_has_the_agents_message() {
         let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 8\r\n\r\nno such\n";
         assert_eq!(copied(answer), (String::new(), Some("no such".to_owned())));
+    }
+
+    #[test]
+    fn prefix_stands_before_each_whole_line() {
+        let mut out = Prefixed { prefix: b"[web/main] ".to_vec(), line: Vec::new(), out: Vec::new() };
+        for part in ["one\ntw", "o\n", "\nrest"] {
+            out.write_all(part.as_bytes()).unwrap();
+        }
+        assert_eq!(String::from_utf8(out.out).unwrap(), "[web/main] one\n[web/main] two\n[web/main] \n");
+        assert_eq!(out.line, b"rest");
     }
 }

@@ -5,15 +5,19 @@
 
 mod age;
 mod agent;
+mod aliases;
 mod apply;
 #[macro_use]
 mod command_parser;
+#[macro_use]
+mod machine_commands;
 mod command_table;
 mod commands;
 mod completion;
 mod delete;
 mod describe;
 mod devices;
+mod diff;
 mod doctor;
 mod events;
 mod find_pod;
@@ -21,10 +25,13 @@ mod help;
 mod images;
 mod import_archives;
 mod join;
+mod json_path;
 mod layout;
 mod leave;
 mod local_api;
 mod logs;
+mod manifest_doubts;
+mod manifest_files;
 mod outputs;
 mod page_token;
 mod pod_name;
@@ -33,6 +40,7 @@ mod pods;
 mod ports;
 mod problem_lines;
 mod restart;
+mod selector;
 mod service;
 mod status;
 mod streams;
@@ -42,8 +50,9 @@ mod table;
 mod top;
 mod validate;
 mod versions;
+mod wait;
 
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -59,6 +68,9 @@ pub fn main() -> ExitCode {
     let program = arguments.next().unwrap_or_default();
     let arguments: Vec<String> = arguments.collect();
     match commands::parse(&arguments) {
+        Ok(ParsedCommand::Agent) if arguments.is_empty() && is_terminal() && !is_kubelet(&program) => {
+            print(&help::text())
+        }
         Ok(ParsedCommand::Agent) => agent::run(&arguments, is_kubelet(&program)),
         Ok(ParsedCommand::Help(text)) => print(&text),
         Ok(ParsedCommand::Command(command)) => match command {
@@ -68,6 +80,8 @@ pub fn main() -> ExitCode {
             Command::Completion(command) => print(&completion::script(command.shell)),
             Command::Describe(command) => describe::run(&command),
             Command::Doctor(command) => doctor::run(&command),
+            Command::Diff(command) => diff::run(&command),
+            Command::Wait(command) => wait::run(&command),
             Command::Events(command) => events::run(&command),
             Command::Exec(command) => streams::exec(&command),
             Command::ListDevices(command) => devices::run(&command),
@@ -78,6 +92,7 @@ pub fn main() -> ExitCode {
             Command::PageToken(command) => page_token::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Restart(command) => restart::run(&command),
+            Command::Rerun(command) => versions::rerun(&command),
             Command::Rollback(command) => versions::rollback(&command),
             Command::Hold(command) => versions::hold(&command),
             Command::Confirm(command) => versions::confirm(&command),
@@ -94,6 +109,11 @@ pub fn main() -> ExitCode {
         },
         Err(line) => misused(&line),
     }
+}
+
+/// Whether a person calls, who gets the help instead of an agent.
+fn is_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// Whether the binary is called as `kubelet`, whose output other programs parse.

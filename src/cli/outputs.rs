@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::json_path::JsonPath;
+
 /// Defines an enum with a word for each variant.
 macro_rules! words {
     ($name:ident, $expected:literal: $($word:literal => $variant:ident),+) => {
@@ -26,11 +28,39 @@ macro_rules! words {
     };
 }
 
-words!(PodsOutput, "wide, json or yaml": "table" => Table, "wide" => Wide, "json" => Json, "yaml" => Yaml);
 words!(Shell, "bash, zsh or fish": "bash" => Bash, "zsh" => Zsh, "fish" => Fish);
 words!(StatusOutput, "json or yaml": "text" => Text, "json" => Json, "yaml" => Yaml);
 words!(TopOutput, "json": "table" => Table, "json" => Json);
 words!(VersionOutput, "json": "text" => Text, "json" => Json);
+
+/// A format of the list of pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PodsOutput {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+    JsonPath(JsonPath),
+}
+
+impl FromStr for PodsOutput {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        if let Some(path) = word.strip_prefix("jsonpath=") {
+            return path.parse().map(Self::JsonPath);
+        }
+        Ok(match word {
+            "table" => Self::Table,
+            "wide" => Self::Wide,
+            "json" => Self::Json,
+            "yaml" => Self::Yaml,
+            "name" => Self::Name,
+            _ => return Err("expected wide, json, yaml, name or jsonpath=PATH".to_owned()),
+        })
+    }
+}
 
 /// A format of the list of images, or the file of a delta.
 #[derive(Clone, Debug, PartialEq, Eq)]

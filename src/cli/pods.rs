@@ -1,15 +1,18 @@
 //! `coracle pods`.
 
 use std::process::ExitCode;
+use std::thread;
 
 use serde_json::{Value, json};
 
 use super::command_table::Pods;
 use super::find_pod::PodListResponse;
-use super::local_api::get;
+use super::local_api::{WATCH_INTERVAL, get};
 use super::outputs::PodsOutput;
+use super::pod_name::PodName;
 use super::pod_row::PodRow;
 use super::problem_lines::problem_lines;
+use super::selector::Selector;
 use super::table::table;
 use super::{failed, print};
 use crate::control::server::{NodeProblem, PodEntry};
@@ -17,37 +20,112 @@ use crate::platform::host::clock;
 use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{Pod, decode, to_yaml};
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Pods) -> ExitCode {
-    match get::<PodListResponse>(&command.local_socket, "/pods") {
-        Ok(answer) => {
-            let now = clock::now().unix_seconds();
-            print(&shown(answer.pods, command.output, command.namespace.as_deref(), now))
-        }
-        Err(error) => failed(&ErrorChain(&error).to_string()),
+    let is_table = matches!(command.output, PodsOutput::Table | PodsOutput::Wide);
+    match () {
+        () if command.watch && !is_table => failed("pods: -w shows a table, leave out -o or use -o wide"),
+        () if command.watch => watch(command),
+        () => match entries(command).and_then(|entries| shown(entries, command, clock::now().unix_seconds())) {
+            Ok(text) => print(&text),
+            Err(line) => failed(&line),
+        },
     }
 }
 
-fn shown(mut entries: Vec<PodEntry>, output: PodsOutput, namespace: Option<&str>, now: i64) -> String {
-    let word = |entry: &PodEntry, key: &str| {
-        let metadata = entry.pod.get("metadata");
-        metadata.and_then(|metadata| metadata.get(key)?.as_str()).unwrap_or_default().to_owned()
-    };
-    if let Some(namespace) = namespace {
-        entries.retain(|entry| word(entry, "namespace") == namespace);
+/// The requested pods, sorted.
+fn entries(command: &Pods) -> Result<Vec<PodEntry>, String> {
+    let answer =
+        get::<PodListResponse>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+    let entries = selected(answer.pods, command);
+    let missing = command.pods.iter().find(|wanted| !entries.iter().any(|entry| is_named(entry, wanted, command)));
+    match missing {
+        Some(name) => Err(format!("no pod {name}; coracle pods lists all pods")),
+        None => Ok(entries),
     }
+}
+
+fn selected(mut entries: Vec<PodEntry>, command: &Pods) -> Vec<PodEntry> {
+    let namespace = command.namespace.as_deref().filter(|_| !command.all_namespaces);
+    entries.retain(|entry| {
+        namespace.is_none_or(|namespace| word(entry, "namespace") == namespace)
+            && command.selector.as_ref().is_none_or(|selector| has_labels(entry, selector))
+            && (command.pods.is_empty() || command.pods.iter().any(|name| is_named(entry, name, command)))
+    });
     entries.sort_by_cached_key(|entry| (word(entry, "namespace"), word(entry, "name"), word(entry, "uid")));
-    match output {
+    entries
+}
+
+fn word(entry: &PodEntry, key: &str) -> String {
+    let metadata = entry.pod.get("metadata");
+    metadata.and_then(|metadata| metadata.get(key)?.as_str()).unwrap_or_default().to_owned()
+}
+
+fn is_named(entry: &PodEntry, name: &str, command: &Pods) -> bool {
+    let node = entry.pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+    PodName::new(name, command.namespace.as_deref()).is(&word(entry, "namespace"), &word(entry, "name"), node)
+}
+
+fn has_labels(entry: &PodEntry, selector: &Selector) -> bool {
+    let labels = entry.pod.pointer("/metadata/labels").cloned().unwrap_or_default();
+    // The same binary wrote them.
+    decode(labels).is_ok_and(|labels| selector.matches(&labels.value))
+}
+
+fn shown(entries: Vec<PodEntry>, command: &Pods, now: i64) -> Result<String, String> {
+    Ok(match &command.output {
         PodsOutput::Table => rows(entries, false, now),
         PodsOutput::Wide => rows(entries, true, now),
-        PodsOutput::Json => serde_json::to_string_pretty(&list(entries)).unwrap_or_default() + "\n",
-        PodsOutput::Yaml => to_yaml(&list(entries)),
+        PodsOutput::Json => serde_json::to_string_pretty(&list(entries, command)).unwrap_or_default() + "\n",
+        PodsOutput::Yaml => to_yaml(&list(entries, command)),
+        PodsOutput::Name => entries.iter().map(|entry| format!("pod/{}\n", word(entry, "name"))).collect(),
+        PodsOutput::JsonPath(path) => path.of(&list(entries, command)),
+    })
+}
+
+/// Prints the table, then each row that changes. Ends with Ctrl-C.
+fn watch(command: &Pods) -> ExitCode {
+    let wide = matches!(command.output, PodsOutput::Wide);
+    let mut shown: SortedMap<String, Vec<String>> = SortedMap::new();
+    let mut has_head = false;
+    loop {
+        let entries = match entries(command) {
+            Ok(entries) => entries,
+            Err(line) => return failed(&line),
+        };
+        let uids: Vec<String> = entries.iter().map(|entry| word(entry, "uid")).collect();
+        let (rows, _) = cells(entries, wide, clock::now().unix_seconds());
+        let text = table(&rows);
+        let mut lines = text.lines();
+        let head = lines.next().unwrap_or_default();
+        let mut news = if has_head { String::new() } else { format!("{head}\n") };
+        has_head = true;
+        for ((uid, row), line) in uids.iter().zip(rows.iter().skip(1)).zip(lines) {
+            // The age always changes.
+            let row: Vec<String> =
+                row.iter().enumerate().filter(|(at, _)| *at != AGE_COLUMN).map(|(_, cell)| cell.clone()).collect();
+            if shown.get(uid) != Some(&row) {
+                news.extend([line, "\n"]);
+                shown.insert(uid.clone(), row);
+            }
+        }
+        if print(&news) != ExitCode::SUCCESS {
+            return ExitCode::FAILURE;
+        }
+        thread::sleep(WATCH_INTERVAL);
     }
 }
 
-/// A `v1.List` of the pods.
-fn list(entries: Vec<PodEntry>) -> Value {
-    let items: Vec<Value> = entries.into_iter().map(|entry| entry.pod).collect();
+/// Index of the column AGE.
+const AGE_COLUMN: usize = 5;
+
+/// A `v1.List` of the pods; the pod itself if one was named.
+fn list(entries: Vec<PodEntry>, command: &Pods) -> Value {
+    let mut items: Vec<Value> = entries.into_iter().map(|entry| entry.pod).collect();
+    if command.pods.len() == 1 && items.len() == 1 {
+        return items.pop().unwrap_or_default();
+    }
     json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items })
 }
 
@@ -55,6 +133,17 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
     if entries.is_empty() {
         return "No pods.\n".to_owned();
     }
+    let (rows, problems) = cells(entries, wide, now);
+    let mut text = table(&rows);
+    if !problems.is_empty() {
+        text.push('\n');
+        problems.iter().for_each(|line| text.extend([line, "\n"]));
+    }
+    text
+}
+
+/// The rows of the table with its head, and the lines below it.
+fn cells(entries: Vec<PodEntry>, wide: bool, now: i64) -> (Vec<Vec<String>>, Vec<String>) {
     let more: &[&str] = if wide { &["IP", "UID", "SOURCE"] } else { &[] };
     let head = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"].iter().chain(more);
     let mut rows = vec![head.map(|&name| name.to_owned()).collect()];
@@ -78,12 +167,7 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
         }
         rows.push(row);
     }
-    let mut text = table(&rows);
-    if !problems.is_empty() {
-        text.push('\n');
-        problems.iter().for_each(|line| text.extend([line, "\n"]));
-    }
-    text
+    (rows, problems)
 }
 
 #[cfg(test)]
@@ -92,6 +176,23 @@ mod tests {
     use crate::kubelet::status::PodProblem;
 
     const NOW: i64 = 1_800_000_000;
+
+    fn command(output: PodsOutput, namespace: Option<&str>) -> Pods {
+        Pods {
+            pods: Vec::new(),
+            all_namespaces: false,
+            output,
+            selector: None,
+            watch: false,
+            namespace: namespace.map(str::to_owned),
+            local_socket: "/c.sock".into(),
+        }
+    }
+
+    fn shown(entries: Vec<PodEntry>, output: PodsOutput, namespace: Option<&str>, now: i64) -> String {
+        let command = command(output, namespace);
+        super::shown(selected(entries, &command), &command, now).unwrap()
+    }
 
     fn entries() -> Vec<PodEntry> {
         let pod = |namespace: &str, name: &str| PodEntry {
@@ -154,5 +255,33 @@ default     c      0/1     Pending   0          60s   <none>   u1    file:/m/c.y
     #[test]
     fn empty_list_has_a_message() {
         assert_eq!(shown(entries(), PodsOutput::Table, Some("y"), NOW), "No pods.\n");
+    }
+
+    #[test]
+    fn names_and_paths_are_for_scripts() {
+        assert_eq!(shown(entries(), PodsOutput::Name, None, NOW), "pod/c\npod/a\npod/b\n");
+        let path = PodsOutput::JsonPath("{.items[*].metadata.namespace}".parse().unwrap());
+        assert_eq!(shown(entries(), path, Some("x"), NOW), "x x");
+    }
+
+    #[test]
+    fn named_pod_is_shown_itself() {
+        let path = PodsOutput::JsonPath("{.metadata.name}".parse().unwrap());
+        let command = Pods { pods: vec!["x/b".to_owned()], ..command(path, None) };
+        assert_eq!(super::shown(selected(entries(), &command), &command, NOW).as_deref(), Ok("b"));
+    }
+
+    #[test]
+    fn labels_select_pods() {
+        let mut all = entries();
+        all[1].pod["metadata"]["labels"] = json!({ "app": "web" });
+        let command = Pods { selector: Some("app=web".parse().unwrap()), ..command(PodsOutput::Name, None) };
+        assert_eq!(super::shown(selected(all, &command), &command, NOW).as_deref(), Ok("pod/a\n"));
+    }
+
+    #[test]
+    fn all_namespaces_overrides_the_namespace() {
+        let command = Pods { all_namespaces: true, ..command(PodsOutput::Name, Some("x")) };
+        assert_eq!(selected(entries(), &command).len(), 3);
     }
 }

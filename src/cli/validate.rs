@@ -1,36 +1,37 @@
-//! `coracle validate`: checks manifests as the agent would read them.
+//! `coracle validate`: checks manifests and kubelet configurations as the agent would read them.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 use super::command_table::Validate;
+use super::manifest_doubts::doubts;
+use super::manifest_files::{ManifestFile, read_all};
 use super::print;
-use crate::control::pod_sources::static_pod::{ManifestObject, Object, ObjectError, Origin, read_manifest};
+use crate::control::pod_sources::static_pod::{ManifestObject, Object, Origin, read_manifest};
 use crate::platform::config;
 use crate::state::pods::SourceName;
-use crate::types::api::yaml::MAX_BYTES;
+use crate::types::api::yaml;
 use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Validate) -> ExitCode {
     // A host without a name gets a placeholder.
     let node_name = config::host_node_name().unwrap_or_else(|_| "localhost".to_owned());
     let mut report = Report { node_name, ..Report::default() };
-    for path in &command.files {
-        report.check(&path.display().to_string(), read(path));
+    let paths: Vec<PathBuf> = command.filename.iter().chain(&command.files).cloned().collect();
+    for ManifestFile { name, text, is_skipped } in read_all(&paths) {
+        if is_skipped {
+            let why = "in a manifest directory the agent skips a file with this name, which is that of a backup";
+            report.line(&name, &format!("warning: {why}"));
+        }
+        report.check(&name, text);
     }
     match print(&report.text) {
         ExitCode::SUCCESS if report.refused => ExitCode::FAILURE,
         code => code,
     }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    let mut text = Vec::new();
-    File::open(path)?.take(limit).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 #[derive(Debug, Default)]
@@ -50,10 +51,26 @@ impl Report {
             Ok(text) => text,
             Err(error) => return self.refuse(file, &error.to_string()),
         };
+        if let Some(document) = configuration(&text) {
+            return self.check_configuration(file, document);
+        }
         match read_manifest(&text, &origin) {
             Ok(objects) if objects.is_empty() => self.refuse(file, "the file is empty"),
             Ok(objects) => objects.iter().for_each(|object| self.check_object(file, object)),
             Err(error) => self.refuse(file, &error.to_string()),
+        }
+    }
+
+    fn check_configuration(&mut self, file: &str, document: Result<Value, String>) {
+        let document = match document {
+            Ok(document) => document,
+            Err(line) => return self.refuse(file, &line),
+        };
+        let (mistakes, warnings) = config::check_configuration(document, self.node_name.clone());
+        warnings.iter().for_each(|warning| self.line(file, &format!("warning: {warning}")));
+        mistakes.iter().for_each(|mistake| self.refuse(file, mistake));
+        if mistakes.is_empty() {
+            self.line(file, "ok (KubeletConfiguration)");
         }
     }
 
@@ -65,17 +82,19 @@ impl Report {
         let place = if place.is_empty() { place } else { format!("{place}: ") };
         match &object.object {
             Ok(Object::Pod(pod)) => {
+                for doubt in doubts(pod) {
+                    self.line(file, &format!("warning: {place}{doubt}"));
+                }
                 let name = pod.metadata.name.strip_suffix(&format!("-{}", self.node_name));
                 let pod = format!("pod {}/{}", pod.metadata.namespace, name.unwrap_or(&pod.metadata.name));
                 self.accept(file, &place, pod);
             }
             Ok(Object::Config(config)) => self.accept(file, &place, config.key.to_string()),
-            Err(ObjectError::Invalid(errors)) => {
-                for error in errors {
-                    self.refuse(file, &format!("{place}{error}"));
+            Err(error) => {
+                for line in error.lines() {
+                    self.refuse(file, &format!("{place}{line}"));
                 }
             }
-            Err(error) => self.refuse(file, &format!("{place}{error}")),
         }
     }
 
@@ -100,6 +119,20 @@ impl Report {
     fn line(&mut self, file: &str, line: &str) {
         self.text.push_str(&format!("{file}: {line}\n"));
     }
+}
+
+/// The document of a KubeletConfiguration; `None` if the text is something else.
+fn configuration(text: &[u8]) -> Option<Result<Value, String>> {
+    let documents = yaml::parse(text).ok()?;
+    let is_one =
+        |document: &yaml::Document| document.value.get("kind").and_then(Value::as_str) == Some("KubeletConfiguration");
+    if !documents.iter().any(is_one) {
+        return None;
+    }
+    Some(match <[yaml::Document; 1]>::try_from(documents) {
+        Ok([document]) => document.strict().map_err(|error| error.to_string()),
+        Err(documents) => Err(format!("expected one KubeletConfiguration, found {} documents", documents.len())),
+    })
 }
 
 #[cfg(test)]
@@ -174,5 +207,45 @@ a: document 2 (line 4): data.k: expected base64, with padding
         let mut report = Report::default();
         report.check("a", Err(io::Error::from_raw_os_error(2)));
         assert_eq!((report.text.as_str(), report.refused), ("a: No such file or directory (os error 2)\n", true));
+    }
+
+    #[test]
+    fn all_errors_are_reported_at_once_with_unknown_fields() {
+        let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: Web_1}\nspec:\n  hostNetwrok: true\n  \
+                    containers:\n  - {name: c, image: 7, tty: \"no\"}\n  - {name: c, image: i}\n";
+        let (lines, is_refused) = report(&[text]);
+        assert!(is_refused);
+        for part in [
+            "warning: spec.hostNetwrok: unknown field, ignored (did you mean hostNetwork?)\n",
+            "a: spec.containers[0].image: expected a string",
+            "a: spec.containers[0].tty: expected a boolean",
+            "a: metadata.name: \"Web_1",
+            "a: spec.containers[1].name: ",
+        ] {
+            assert!(lines.contains(part), "{part}: {lines}");
+        }
+        assert!(!lines.contains("image: required"), "{lines}");
+    }
+
+    #[test]
+    fn doubtful_amount_is_a_warning() {
+        let text = WEB.replace("image: i", "image: i, resources: {limits: {memory: 64m}}");
+        let (lines, is_refused) = report(&[&text]);
+        assert!(
+            !is_refused && lines.starts_with("a: warning: spec.containers[0].resources.limits.memory: 64m"),
+            "{lines}"
+        );
+    }
+
+    #[test]
+    fn kubelet_configuration_is_checked_as_a_whole() {
+        let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        assert_eq!(report(&[&format!("{head}maxPods: 20\n")]), ("a: ok (KubeletConfiguration)\n".to_owned(), false));
+        let (lines, is_refused) = report(&[&format!("{head}maxPod: 3\nmaxPods: x\nserializeImagePulls: 7\n")]);
+        assert!(is_refused);
+        for part in ["a: warning: maxPod: ", "did you mean maxPods?", "a: maxPods: ", "a: serializeImagePulls: "] {
+            assert!(lines.contains(part), "{part}: {lines}");
+        }
+        assert!(report(&[&format!("{head}---\n{head}")]).0.contains("found 2 documents"));
     }
 }

@@ -1,11 +1,11 @@
-//! `coracle rollback`, `hold` and `confirm`: selects the version of a pod.
+//! `coracle rollback`, `hold`, `confirm` and `rerun`: requests about one pod that need no more than its name.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::command_table::{Confirm, Hold, Rollback};
+use super::command_table::{Confirm, Hold, Rerun, Rollback};
 use super::find_pod::find_pod;
 use super::local_api::{change, pod_path};
 use super::{failed, print};
@@ -17,6 +17,10 @@ pub(super) fn rollback(command: &Rollback) -> ExitCode {
 
 pub(super) fn hold(command: &Hold) -> ExitCode {
     run(&command.local_socket, &command.pod, command.namespace.as_deref(), "/hold")
+}
+
+pub(super) fn rerun(command: &Rerun) -> ExitCode {
+    run(&command.local_socket, &command.pod, command.namespace.as_deref(), "/rerun")
 }
 
 pub(super) fn confirm(command: &Confirm) -> ExitCode {

@@ -1,5 +1,6 @@
 //! Faults of the container runtime: the real program with a fake runtime.
 
+mod command_line;
 mod cpu_manager;
 mod crash_loop;
 mod devices;

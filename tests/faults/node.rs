@@ -246,7 +246,7 @@ impl Drop for Node {
     }
 }
 
-const CORACLE: &str = env!("CARGO_BIN_EXE_coracle");
+pub(crate) const CORACLE: &str = env!("CARGO_BIN_EXE_coracle");
 /// Each look starts a program.
 const POLL: Duration = Duration::from_millis(60);
 

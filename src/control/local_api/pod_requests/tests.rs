@@ -76,7 +76,7 @@ fn completed_run_once_container_is_not_restarted() {
     assert!(asked(&once, &done, Some("a")).unwrap_err().starts_with("container a is not running: "));
     let ended = restart(&once, PodPhase::Succeeded, Some(&done), None);
     assert!(
-        matches!(ended, Err(PodAnswer::Conflict(why)) if why.starts_with("pod web-node1 has ended (Succeeded) and "))
+        matches!(ended, Err(PodAnswer::Conflict(why)) if why == "pod web-node1 has ended (Succeeded): coracle rerun web-node1 runs it again")
     );
 }
 
@@ -129,12 +129,12 @@ fn only_a_pod_of_another_manifest_blocks_a_put() {
 fn only_ended_pods_of_the_node_run_again() {
     let mut pod = Pod::default();
     pod.metadata.name = "job-n".to_owned();
-    pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "file".to_owned());
+    pod.metadata.annotations.insert(CONFIG_SOURCE, "file".to_owned());
     assert_eq!(rerun(&pod, PodPhase::Succeeded), Ok(()));
     assert_eq!(rerun(&pod, PodPhase::Failed), Ok(()));
     let Err(PodAnswer::Conflict(why)) = rerun(&pod, PodPhase::Running) else { panic!("it runs") };
     assert_eq!(why, "pod job-n has not ended (Running): coracle restart job-n restarts its containers");
-    pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "api".to_owned());
+    pod.metadata.annotations.insert(CONFIG_SOURCE, "api".to_owned());
     let Err(PodAnswer::Conflict(why)) = rerun(&pod, PodPhase::Failed) else { panic!("it is the cluster's") };
     assert!(why.contains("cluster"), "{why}");
 }

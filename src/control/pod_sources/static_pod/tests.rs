@@ -205,7 +205,10 @@ fn invalid_object_does_not_affect_the_others() {
         ],
     );
     check("apiVersion: v1\nkind: List\nitems: {}", &["items: expected a list"]);
-    check("apiVersion: v2\nkind: Pod", &["apiVersion: expected \"v1\", found \"v2\""]);
+    check(
+        "apiVersion: v2\nkind: Pod",
+        &["apiVersion: expected \"v1\", found \"v2\"; metadata.name: required; spec.containers: required"],
+    );
     check("apiVersion: v1\nkind: 3", &["kind: expected the name of a kind, such as Pod"]);
     check("just text", &["expected an object with apiVersion and kind"]);
 }

@@ -1,0 +1,181 @@
+//! The commands about the machine and the program itself: the end of the table in `command_table.rs`. Pure.
+
+/// `commands!` with the table of `command_table.rs` and these commands.
+macro_rules! with_machine_commands {
+    ($($table:tt)*) => {
+        commands! {
+            $($table)*
+
+        command Validate "validate" {
+            brief: "FILE...",
+            usage: "FILE|DIRECTORY|-...",
+            summary: "check manifests without running them",
+            description: [
+                "Checks manifests as the agent does, and prints each error with file, line and field. Checks a \
+                 KubeletConfiguration too. Warns of what is valid and hardly meant. Needs no running agent. Exit code 1 \
+                 if a file would be refused.",
+            ],
+            arguments { (positional) files: Vec<PathBuf> => [("manifest", Completes::Files)]; }
+            flags {
+                filename['f']: Vec<PathBuf>
+                    => flag(Value::File("FILE|-"), "manifest, directory, or - for standard input, as an argument")
+                    .may_repeat();
+            }
+            examples: ["coracle validate web.yaml"],
+        }
+        command Doctor "doctor" {
+            brief: "[-o json]",
+            usage: "[-o json] [-- FLAGS]",
+            summary: "check what this machine needs to run pods",
+            description: [
+                "Checks what this machine needs to run pods, before and after the installation: the runtime, its pause \
+                 image and pod network, the kernel, cgroups, swap, clock, disks, watchdog, ports and certificates. Each \
+                 line is ok, warning or failed, with the command or setting that mends it. Needs no running agent. Exit \
+                 code 3 with warnings, 4 if something failed.",
+            ],
+            manual:
+                "The flags are those of the running agent, else those of its service.\n\
+                 Others stand after\n\
+                 .Fl Fl .\n",
+            arguments { (positional, greedy) agent_flags: Vec<String> => []; }
+            flags {
+                output['o']: TopOutput = "TopOutput::Table" => flag(Value::OneOf(&["json"]), "print it as JSON");
+                first_start: bool => switch("print only what is wrong, and only if the agent has never run here")
+                    .manual(
+                        "Print only what is wrong, and only if the agent has never run here.\n\
+                         The service runs it before its first start, so that the log has it.\n",
+                    );
+                LOCAL_SOCKET;
+            }
+            examples: ["coracle doctor", "coracle doctor -- --container-runtime-endpoint unix:///run/crio/crio.sock"],
+        }
+        command Support "support" {
+            brief: "[-o FILE]",
+            usage: "[-o FILE] [--no-container-logs] [-- FLAGS]",
+            summary: "write an archive about this node for the person who helps",
+            description: [
+                "Writes an archive (tar.gz, a few megabytes at most) for the person who helps: the result of coracle \
+                 doctor, status, pods, events, ends of logs, configuration, manifests, checkpoints and facts of the \
+                 kernel, as text and JSON. Works without a running agent.",
+                "Values of variables, data of Secrets and ConfigMaps, annotations, tokens, private keys and passwords \
+                 are replaced. Programs may log secrets in other forms, so look through the archive before you send it.",
+            ],
+            arguments { (positional, greedy) agent_flags: Vec<String> => []; }
+            flags {
+                output['o']: Option<PathBuf> => flag(Value::File("FILE"), "archive to write, or - for standard output")
+                    .default("coracle-support-NODE-TIME.tar.gz");
+                no_container_logs: bool => switch("leave out the logs of containers");
+                LOCAL_SOCKET;
+            }
+            examples: ["coracle support", "ssh board coracle support -o - >board.tar.gz"],
+        }
+        command PageToken "page-token" {
+            usage: "[--remove]",
+            summary: "make a token for the controls of the status page",
+            description: [
+                "Makes a token and prints it. With it the status page shows ends of logs, and restarts pods, rolls them \
+                 back and confirms versions. A new token replaces the former one. Without a token the page is read-only.",
+            ],
+            flags {
+                remove: bool => switch("remove the token, so that the page is read-only");
+                ROOT_DIR;
+            }
+            examples: ["coracle page-token"],
+        }
+        command Join "join" {
+            brief: "HOST[:PORT]",
+            usage:
+                "HOST[:PORT] --token TOKEN --discovery-token-ca-cert-hash sha256:DIGEST [--node-name NAME] [--no-start] \
+                 [--timeout DURATION]",
+            summary: "make this machine a node of a cluster",
+            description: [
+                "Makes this machine a node of a cluster. The join command that kubeadm token create prints on the \
+                 control plane has the server, a token and the digest. Nothing is written before the cluster has proved \
+                 that it knows the token and has the CA with this digest, and before its configuration was checked.",
+            ],
+            manual:
+                "It writes these files, all or none:\n\
+                 .Pa /etc/kubernetes/pki/ca.crt ,\n\
+                 .Pa /etc/kubernetes/bootstrap-kubelet.conf ,\n\
+                 .Pa /var/lib/kubelet/config.yaml\n\
+                 (the cluster's configuration for its nodes, which replaces\n\
+                 .Pa /etc/coracle/config.yaml )\n\
+                 and\n\
+                 .Pa /var/lib/kubelet/coracle-flags.env\n\
+                 (flags of the service).\n\
+                 Then it starts the service, which requests a certificate for this node and removes the token.\n",
+            arguments { (positional) server: String => [("server", Completes::Nothing)]; }
+            flags {
+                token: String => flag(Value::Text("TOKEN"), "bootstrap token, for the certificate request of this node");
+                discovery_token_ca_cert_hash: Vec<Pin>
+                    => flag(Value::Text("sha256:DIGEST"), "digest of the public key of the cluster CA; may be given again")
+                    .may_repeat()
+                    .manual(
+                        "Digest of the public key of the cluster CA.\n\
+                         It may be given several times; one has to match.\n",
+                    );
+                discovery_token_unsafe_skip_ca_verification: bool => switch("trust every server that knows the token");
+                node_name: Option<String> => flag(Value::Text("NAME"), "name of the node").default("the host name");
+                no_start: bool => switch("write all files and do not start the service");
+                timeout: Age = "Age(Duration::from_secs(60))"
+                    => flag(Value::Text("DURATION"), "how long to retry while the server cannot be reached")
+                    .default("1m");
+                KUBERNETES_DIR;
+                ROOT_DIR;
+            }
+            examples: [
+                "coracle join 10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:...",
+            ],
+        }
+        command Leave "leave" {
+            usage: "[--delete-node] [--no-restart]",
+            summary: "remove this machine from its cluster",
+            description: [
+                "Removes this machine from its cluster: the credentials and keys, the cluster's configuration and the \
+                 lease of the node. Pods from manifests keep running. Pods of the cluster are terminated when the agent \
+                 restarts without the cluster.",
+            ],
+            flags {
+                delete_node: bool => switch("also delete the Node object")
+                    .manual("Also delete the Node object, if the cluster allows the node to do that.\n");
+                no_restart: bool => switch("do not restart the agent");
+                KUBERNETES_DIR;
+                ROOT_DIR;
+            }
+            examples: ["coracle leave --delete-node"],
+        }
+        command Completion "completion" {
+            brief: "SHELL",
+            usage: "bash|zsh|fish",
+            summary: "print a completion script for bash, zsh or fish",
+            description: [
+                "Prints a script that completes commands, flags and the names of pods in a shell. The packages install \
+                 it.",
+            ],
+            arguments { (positional) shell: Shell => [("shell", Completes::Words(&["bash", "zsh", "fish"]))]; }
+            examples: ["source <(coracle completion bash)"],
+        }
+        command Version "version" {
+            brief: "[-o json]",
+            usage: "[-o json]",
+            summary: "print the version",
+            description: ["Prints the version, and the Kubernetes version whose behaviour it follows."],
+            flags {
+                output['o']: VersionOutput = "VersionOutput::Text" => flag(Value::OneOf(&["json"]), "print it as JSON");
+            }
+            examples: ["coracle version -o json"],
+        }
+        help_only "help" {
+            brief: "[COMMAND]",
+            usage: "[COMMAND]",
+            summary: "print this help or the help of a command",
+            description: ["Prints the help of the program or of one command, as --help does."],
+            arguments {
+                // The completion scripts fill in all commands: a table cannot refer to itself.
+                (positional) command: String => [("command", Completes::Words(&[]))];
+            }
+            examples: ["coracle help logs"],
+        }
+        }
+    };
+}
