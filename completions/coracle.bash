@@ -141,6 +141,7 @@ _coracle() {
             " --cert-dir" | \
             " --config-dir" | \
             " --root-dir" | \
+            "page-token --root-dir" | \
             "join --kubernetes-dir" | \
             "join --root-dir" | \
             "leave --kubernetes-dir" | \
@@ -256,6 +257,9 @@ _coracle() {
             support)
                 words='-o --output --no-container-logs --local-socket -h --help'
                 ;;
+            page-token)
+                words='--remove --root-dir -h --help'
+                ;;
             join)
                 words='--token --discovery-token-ca-cert-hash --discovery-token-unsafe-skip-ca-verification --node-name --no-start --timeout --kubernetes-dir --root-dir -h --help'
                 ;;
@@ -271,11 +275,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support join leave completion version help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support join leave completion version help'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help'
                 ;;
         esac
     fi

@@ -1,6 +1,6 @@
 # Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
-set -l commands status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support join leave completion version help
+set -l commands status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -26,6 +26,7 @@ complete -c coracle -n __fish_use_subcommand -a sync -d 'exchange everything wit
 complete -c coracle -n __fish_use_subcommand -a validate -d 'check manifests without running them'
 complete -c coracle -n __fish_use_subcommand -a doctor -d 'check what this machine needs to run pods'
 complete -c coracle -n __fish_use_subcommand -a support -d 'write an archive about this node for the person who helps'
+complete -c coracle -n __fish_use_subcommand -a page-token -d 'make a token for the controls of the status page'
 complete -c coracle -n __fish_use_subcommand -a join -d 'make this machine a node of a cluster'
 complete -c coracle -n __fish_use_subcommand -a leave -d 'remove this machine from its cluster'
 complete -c coracle -n __fish_use_subcommand -a completion -d 'print a completion script for bash, zsh or fish'
@@ -37,7 +38,7 @@ complete -c coracle -n '__fish_seen_subcommand_from pods describe logs exec atta
 complete -c coracle -n '__fish_seen_subcommand_from images' -a 'delta import prune remove'
 complete -c coracle -n '__fish_seen_subcommand_from apply diff validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support join leave completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
 complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync doctor support' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s A -l all-namespaces -d 'pods of all namespaces, also without this'
@@ -84,6 +85,8 @@ complete -c coracle -n '__fish_seen_subcommand_from doctor version' -s o -l outp
 complete -c coracle -n '__fish_seen_subcommand_from doctor' -l first-start -d 'print only what is wrong, and only if the agent has never run here'
 complete -c coracle -n '__fish_seen_subcommand_from support' -s o -l output -r -F -d 'archive to write, or - for standard output'
 complete -c coracle -n '__fish_seen_subcommand_from support' -l no-container-logs -d 'leave out the logs of containers'
+complete -c coracle -n '__fish_seen_subcommand_from page-token' -l remove -d 'remove the token, so that the page is read-only'
+complete -c coracle -n '__fish_seen_subcommand_from page-token join leave' -l root-dir -x -a '(__fish_complete_directories)' -d 'directory of the state of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l token -x -d 'bootstrap token, for the certificate request of this node'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l discovery-token-ca-cert-hash -x -d 'digest of the public key of the cluster CA; may be given again'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l discovery-token-unsafe-skip-ca-verification -d 'trust every server that knows the token'
@@ -91,7 +94,6 @@ complete -c coracle -n '__fish_seen_subcommand_from join' -l node-name -x -d 'na
 complete -c coracle -n '__fish_seen_subcommand_from join' -l no-start -d 'write all files and do not start the service'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l timeout -x -d 'how long to retry while the server cannot be reached'
 complete -c coracle -n '__fish_seen_subcommand_from join leave' -l kubernetes-dir -x -a '(__fish_complete_directories)' -d 'directory of kubeconfigs and the cluster CA'
-complete -c coracle -n '__fish_seen_subcommand_from join leave' -l root-dir -x -a '(__fish_complete_directories)' -d 'directory of the state of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from leave' -l delete-node -d 'also delete the Node object'
 complete -c coracle -n '__fish_seen_subcommand_from leave' -l no-restart -d 'do not restart the agent'
 complete -c coracle -n '__fish_seen_subcommand_from import delta' -F

@@ -193,6 +193,12 @@ _coracle() {
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            page-token)
+                _arguments '2:: :' \
+                    '--remove[remove the token, so that the page is read-only]' \
+                    '--root-dir[directory of the state of the agent]:directory:_files -/' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             join)
                 _arguments '2:server:' \
                     '--token[bootstrap token, for the certificate request of this node]:token:' \
@@ -223,7 +229,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support join leave completion version help)' \
+                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -254,6 +260,7 @@ _coracle() {
         'validate:check manifests without running them'
         'doctor:check what this machine needs to run pods'
         'support:write an archive about this node for the person who helps'
+        'page-token:make a token for the controls of the status page'
         'join:make this machine a node of a cluster'
         'leave:remove this machine from its cluster'
         'completion:print a completion script for bash, zsh or fish'

@@ -51,7 +51,7 @@ fn options_in(text: &str) -> Words {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
     let is_option = |word: &&str| match word.strip_prefix("--") {
         Some(name) => name.starts_with(|c: char| c.is_ascii_lowercase()),
-        None => word.len() == 2 && word.starts_with('-') && word.ends_with(|c: char| c.is_ascii_lowercase()),
+        None => word.len() == 2 && word.starts_with('-') && word.ends_with(|c: char| c.is_ascii_alphabetic()),
     };
     words.filter(is_option).map(str::to_owned).collect()
 }
