@@ -268,7 +268,7 @@ async fn report(client: &Client, job: &StatusJob) -> ReportOutcome {
     };
     match client.send(&request.for_metadata().ranked(Rank::Status)).await {
         Ok(answer) => {
-            let answer = answer.into_json().await.unwrap_or_default();
+            let answer = answer.json().unwrap_or_default();
             let version = answer.pointer("/metadata/resourceVersion").and_then(Value::as_str);
             ReportOutcome::Accepted { version: version.and_then(|version| version.parse().ok()).unwrap_or_default() }
         }

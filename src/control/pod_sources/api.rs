@@ -5,7 +5,6 @@ use std::rc::Rc;
 use async_channel::{Receiver, Sender, bounded};
 
 use super::api_pods::{ApiPods, StoreChange};
-use super::received_pods::{PodChange, is_large};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{Change, Client, Collection, Rank, Requester, reflect};
@@ -62,10 +61,10 @@ impl ApiSource {
                     Err(_) => return,
                 },
             };
-            self.apply(&mut pods, change).await;
+            self.apply(&mut pods, change);
             // Only the end of a burst matters.
             while let Ok(change) = changes.try_recv() {
-                self.apply(&mut pods, change).await;
+                self.apply(&mut pods, change);
             }
             self.store(pods.take_kept());
             if let Some(update) = pods.update() {
@@ -81,21 +80,17 @@ impl ApiSource {
         self.store.is_same_cluster(&self.client.authorities())
     }
 
-    /// Ignores changes from an API server of another cluster. Large pods are decoded on the blocking pool.
-    async fn apply(&self, pods: &mut ApiPods, change: Change) {
+    /// Ignores changes from an API server of another cluster.
+    fn apply(&self, pods: &mut ApiPods, change: Change) {
         let now = clock::timestamp();
         if !matches!(change, Change::Away(_)) && !pods.has_none() && !self.server_is_of_stored_cluster() {
-            pods.apply(PodChange::Away(OTHER.to_owned()), now);
+            pods.apply(Change::Away(OTHER.to_owned()), now);
             return;
         }
         if matches!(change, Change::Replaced(_)) {
             self.store.end_to_count();
             self.store.remember_cluster(self.client.authorities(), self.status_inputs.uid());
         }
-        let change = match is_large(&change) {
-            true => rt::blocking(move || PodChange::from(change)).await,
-            false => PodChange::from(change),
-        };
         pods.apply(change, now);
     }
 

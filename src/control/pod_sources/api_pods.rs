@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::control::pod_sources::merge::same_content;
-use crate::control::pod_sources::received_pods::{PodChange, ReceivedPod, name_of, uid_of};
-use crate::kubelet::offline::WriteUrgency;
+use crate::kubelet::offline::{WriteUrgency, without_managed_fields};
+use crate::platform::apiserver::Change;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
-use crate::types::api::{Pod, PodUid, Time};
+use crate::types::api::{DecodeError, Pod, PodUid, Time, decode};
 use crate::types::sorted::SortedMap;
 use crate::types::timestamp::Timestamp;
 
@@ -50,32 +50,31 @@ const DELETED: usize = 64;
 const API_POD_ORIGIN: &str = "API server";
 
 impl ApiPods {
-    pub(super) fn apply(&mut self, change: impl Into<PodChange>, now: Timestamp) {
-        let change = change.into();
+    pub(super) fn apply(&mut self, change: Change, now: Timestamp) {
         self.changed = true;
-        if !matches!(change, PodChange::Away(_)) {
+        if !matches!(change, Change::Away(_)) {
             self.away = None;
         }
         match change {
-            PodChange::Replaced(all) => {
+            Change::Replaced(all) => {
                 self.synced = true;
                 self.relisted = true;
                 self.unread.clear();
                 // A list counts whatever its versions: the server may have another history now.
                 self.deleted.clear();
                 let before = std::mem::take(&mut self.pods);
-                for pod in all {
-                    self.apply_pod(pod, &before, now);
+                for object in all {
+                    self.apply_object(object, &before, now);
                 }
                 let gone = before.into_iter().filter(|(uid, _)| !self.pods.contains_key(uid));
                 self.kept.extend(gone.map(|(_, pod)| StoreChange::Remove(pod)));
             }
-            PodChange::Applied(pod) if self.is_older(&pod) => {}
-            PodChange::Applied(pod) => {
+            Change::Applied(object) if self.is_older(&object) => {}
+            Change::Applied(object) => {
                 let before = self.pods.clone();
-                self.apply_pod(*pod, &before, now);
+                self.apply_object(object, &before, now);
             }
-            PodChange::Deleted(object) => {
+            Change::Deleted(object) => {
                 self.unread.remove(&name_of(&object));
                 let uid = PodUid::from(uid_of(&object));
                 self.kept.extend(self.pods.remove(&uid).map(StoreChange::Remove));
@@ -84,7 +83,7 @@ impl ApiPods {
                 }
                 self.deleted.push_back(uid);
             }
-            PodChange::Away(why) => self.away = Some(problem(API_POD_ORIGIN, why, now)),
+            Change::Away(why) => self.away = Some(problem(API_POD_ORIGIN, why, now)),
         }
     }
 
@@ -92,7 +91,7 @@ impl ApiPods {
     pub(super) fn restore(&mut self, stored: Vec<Value>, now: Timestamp) {
         self.changed = true;
         for object in stored {
-            self.apply_pod(ReceivedPod::read(object), &SortedMap::new(), now);
+            self.apply_object(object, &SortedMap::new(), now);
         }
         self.kept.clear();
     }
@@ -108,20 +107,23 @@ impl ApiPods {
     }
 
     /// Whether a newer state of the pod is known.
-    fn is_older(&self, pod: &ReceivedPod) -> bool {
-        let uid = pod.uid.as_str();
+    fn is_older(&self, object: &Value) -> bool {
+        let uid = uid_of(object);
         let known = self.pods.get(uid).map(|pod| version(&pod.metadata.resource_version));
         self.deleted.iter().any(|deleted| deleted.as_str() == uid)
-            || known.is_some_and(|known| known > version(&pod.version))
+            || known.is_some_and(|known| known > version(version_of(object)))
     }
 
-    fn apply_pod(&mut self, received: ReceivedPod, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
-        let ReceivedPod { name, uid, version, content, pod } = received;
+    fn apply_object(&mut self, object: Value, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
+        let (name, uid) = (name_of(&object), PodUid::from(uid_of(&object)));
+        let version = version_of(&object).to_owned();
         let old = before.get(&uid);
-        match pod {
+        let object = without_managed_fields(object);
+        let content = object.to_string().into_bytes();
+        match read(object, old, now) {
             Ok(pod) => {
                 self.unread.remove(&name);
-                let pod = Arc::new(annotated(pod, old, now));
+                let pod = Arc::new(pod);
                 if !pod.is_mirror() {
                     // A change of the status alone was written by this node itself.
                     let is_asked = old.is_none_or(|old| !same_content(old, &pod));
@@ -161,18 +163,27 @@ impl ApiPods {
     }
 }
 
-/// Adds this node's annotations.
-fn annotated(mut pod: Pod, old: Option<&Arc<Pod>>, now: Timestamp) -> Pod {
+/// Decodes the pod and adds this node's annotations.
+fn read(object: Value, old: Option<&Arc<Pod>>, now: Timestamp) -> Result<Pod, DecodeError> {
+    let mut pod: Pod = decode(object)?.value;
     if !pod.is_mirror() {
         let seen = old.and_then(|old| old.annotation(CONFIG_SEEN)).map_or_else(|| now.to_string(), str::to_owned);
         pod.metadata.annotations.insert(CONFIG_SEEN, seen);
         pod.metadata.annotations.insert(CONFIG_SOURCE, SourceName::Api.as_str().to_owned());
     }
-    pod
+    Ok(pod)
 }
 
 fn problem(origin: &str, what: String, now: Timestamp) -> SourceProblem {
     SourceProblem { origin: origin.into(), what, keeps_last_good: true, since: Time::from_timestamp(now) }
+}
+
+fn uid_of(object: &Value) -> &str {
+    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn version_of(object: &Value) -> &str {
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Versions of one server can be compared as numbers. An unreadable one counts as the newest.
@@ -180,12 +191,16 @@ fn version(text: &str) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
+fn name_of(object: &Value) -> String {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    format!("pod {}/{}", text("/metadata/namespace"), text("/metadata/name"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::platform::apiserver::Change;
 
     fn pod(name: &str, image: Value) -> Value {
         let containers = json!([{"name": "c", "image": image}]);

@@ -6,7 +6,6 @@ mod api_pods;
 mod field_names;
 pub(crate) mod local_pods;
 pub(crate) mod merge;
-mod received_pods;
 pub(crate) mod static_file;
 pub mod static_pod;
 mod unreplaced;

@@ -13,7 +13,6 @@ use super::exchange::{Exchange, Link, Ongoing};
 use super::gate::{Gate, GatePass};
 use super::gzip;
 use super::history::{self, History};
-use super::large_json;
 use super::request::Request;
 use super::retry;
 use super::traffic::Traffic;
@@ -328,11 +327,6 @@ impl ApiResponse {
 
     pub(crate) fn json(&self) -> Result<Value, ApiError> {
         serde_json::from_slice(&self.content).map_err(|error| ApiError::Malformed(error.to_string().into()))
-    }
-
-    /// As [`ApiResponse::json`], for responses that may be large.
-    pub(crate) async fn into_json(self) -> Result<Value, ApiError> {
-        large_json::parse(self.content).await.map_err(|error| ApiError::Malformed(error.to_string().into()))
     }
 
     /// The resource version of the object in the response, if it has one; also for responses read as raw bytes.

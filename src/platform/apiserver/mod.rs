@@ -14,7 +14,6 @@ mod gate_waiters;
 mod gzip;
 mod history;
 mod kubeconfig;
-mod large_json;
 mod reconnect;
 mod reflector;
 mod reflector_state;

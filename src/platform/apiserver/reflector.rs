@@ -8,10 +8,9 @@ use async_channel::Sender;
 
 use super::ApiError;
 use super::client::Client;
-use super::large_json;
 use super::reflector_state::{Change, Collection, Reflection, ReflectorRequest};
 use super::request::Request;
-use super::watch_event::{Lines, WatchEvent};
+use super::watch_event::Lines;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
@@ -87,7 +86,7 @@ async fn list(
     listener: &Sender<Change>,
 ) -> Result<WatchOutcome, ApiError> {
     let answer = client.send(request).await?;
-    let Some(change) = reflection.listed(answer.into_json().await?)? else { return Ok(WatchOutcome::More) };
+    let Some(change) = reflection.listed(answer.json()?)? else { return Ok(WatchOutcome::More) };
     client.note_watched(reflection.version());
     let _ = listener.send(change).await;
     Ok(WatchOutcome::All)
@@ -116,8 +115,7 @@ async fn watch(
             Next::End => return Ok(outcome),
             Next::Ended => return Ok(WatchOutcome::More),
         }
-        while let Some(line) = lines.next()? {
-            let event = WatchEvent::of(large_json::parse(line).await)?;
+        while let Some(event) = lines.next()? {
             let ends_round = is_round && event.is_bookmark();
             let change = reflection.watched(event);
             client.note_watched(reflection.version());

@@ -18,8 +18,6 @@ pub(super) enum WatchEvent {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     unread: Vec<u8>,
-    /// Bytes of it without an end of line, so that a long line that arrives in many pieces is searched once.
-    searched: usize,
 }
 
 /// Upper bound on a line; etcd accepts objects up to 1.5 MiB.
@@ -34,12 +32,10 @@ impl Lines {
         }
     }
 
-    /// The next line that is not empty, or an error if it is too long.
-    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+    /// The next event, or an error for an invalid line.
+    pub(super) fn next(&mut self) -> Result<Option<WatchEvent>, ApiError> {
         loop {
-            let new = self.unread.get(self.searched..).unwrap_or_default();
-            let Some(end) = new.iter().position(|byte| *byte == b'\n').map(|end| self.searched + end) else {
-                self.searched = self.unread.len();
+            let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
                 return match self.unread.len() > MAX_WATCH_LINE_BYTES {
                     true => Err(ApiError::Malformed("watch line too long".into())),
                     false => Ok(None),
@@ -47,34 +43,32 @@ impl Lines {
             };
             let rest = self.unread.split_off(end + 1);
             let line = std::mem::replace(&mut self.unread, rest);
-            self.searched = 0;
             if !line.trim_ascii().is_empty() {
-                return Ok(Some(line));
+                return read(&line).map(Some);
             }
         }
     }
 }
 
-impl WatchEvent {
-    /// The event of a parsed line.
-    pub(super) fn of(line: serde_json::Result<Value>) -> Result<Self, ApiError> {
-        let malformed = |what: &str| ApiError::Malformed(format!("watch line: {what}").into());
-        let line = line.map_err(|error| malformed(&error.to_string()))?;
-        let Value::Object(mut line) = line else { return Err(malformed("expected an object")) };
-        let object = line.remove("object").unwrap_or_default();
-        if !object.is_object() {
-            return Err(malformed("expected an object in it"));
-        }
-        match line.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "ADDED" => Ok(Self::Added(object)),
-            "MODIFIED" => Ok(Self::Modified(object)),
-            "DELETED" => Ok(Self::Deleted(object)),
-            "BOOKMARK" => Ok(Self::Bookmark(object)),
-            "ERROR" => Err(ApiError::Refused(Box::new(Status::of_object(500, &object)))),
-            kind => Err(malformed(&format!("unknown type {kind:?}"))),
-        }
+fn read(line: &[u8]) -> Result<WatchEvent, ApiError> {
+    let malformed = |what: &str| ApiError::Malformed(format!("watch line: {what}").into());
+    let line: Value = serde_json::from_slice(line).map_err(|error| malformed(&error.to_string()))?;
+    let Value::Object(mut line) = line else { return Err(malformed("expected an object")) };
+    let object = line.remove("object").unwrap_or_default();
+    if !object.is_object() {
+        return Err(malformed("expected an object in it"));
     }
+    match line.get("type").and_then(Value::as_str).unwrap_or_default() {
+        "ADDED" => Ok(WatchEvent::Added(object)),
+        "MODIFIED" => Ok(WatchEvent::Modified(object)),
+        "DELETED" => Ok(WatchEvent::Deleted(object)),
+        "BOOKMARK" => Ok(WatchEvent::Bookmark(object)),
+        "ERROR" => Err(ApiError::Refused(Box::new(Status::of_object(500, &object)))),
+        kind => Err(malformed(&format!("unknown type {kind:?}"))),
+    }
+}
 
+impl WatchEvent {
     /// The object's resource version; may be empty.
     pub(super) fn resource_version(&self) -> &str {
         let (Self::Added(object) | Self::Modified(object) | Self::Deleted(object) | Self::Bookmark(object)) = self;
@@ -102,11 +96,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::platform::rt::processor_time;
-
-    fn next(lines: &mut Lines) -> Result<Option<WatchEvent>, ApiError> {
-        lines.next()?.map(|line| WatchEvent::of(serde_json::from_slice(&line))).transpose()
-    }
 
     fn line(kind: &str, object: &Value) -> Vec<u8> {
         format!("{}\n", json!({"type": kind, "object": object})).into_bytes()
@@ -121,7 +110,7 @@ mod tests {
             let mut read = Vec::new();
             for part in [&text[..cut], &text[cut..]] {
                 lines.receive(part.to_vec());
-                while let Some(event) = next(&mut lines).unwrap() {
+                while let Some(event) = lines.next().unwrap() {
                     read.push(event);
                 }
             }
@@ -131,26 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn line_in_many_pieces_is_searched_once() {
-        let time = |pieces: usize| {
-            let begun = processor_time();
-            let mut lines = Lines::default();
-            for _ in 0..pieces {
-                lines.receive(vec![b'x'; 100]);
-                assert!(lines.next().unwrap().is_none());
-            }
-            processor_time() - begun
-        };
-        let best = |pieces| (0..3).map(|_| time(pieces)).min().unwrap();
-        assert!(best(16_000) < best(2000) * 16);
-    }
-
-    #[test]
     fn error_events_become_errors() {
         let mut lines = Lines::default();
         lines
             .receive(line("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})));
-        assert!(next(&mut lines).unwrap_err().is_expired());
+        assert!(lines.next().unwrap_err().is_expired());
     }
 
     #[test]
@@ -163,7 +137,7 @@ mod tests {
         ] {
             let mut lines = Lines::default();
             lines.receive(format!("{text}\n").into_bytes());
-            let error = next(&mut lines).unwrap_err().to_string();
+            let error = lines.next().unwrap_err().to_string();
             assert!(error.ends_with(told), "{error}");
         }
     }
