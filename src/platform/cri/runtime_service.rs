@@ -379,8 +379,15 @@ impl ContainerEvents {
 fn read_event(answer: &[u8], path: &'static str) -> Result<ContainerEventResponse, Error> {
     let mut of_sandbox = SandboxOfEvent::default();
     read(&mut of_sandbox, answer, path, "")?;
-    let SandboxOfEvent { pod_sandbox_status } = of_sandbox;
-    let mut event = ContainerEventResponse { pod_sandbox_status, ..Default::default() };
+    let SandboxOfEvent { container_id, container_event_type, created_at, pod_sandbox_status } = of_sandbox;
+    let containers_statuses = Vec::new();
+    let mut event = ContainerEventResponse {
+        container_id,
+        container_event_type,
+        created_at,
+        pod_sandbox_status,
+        containers_statuses,
+    };
     if event.pod_sandbox_status.is_none() {
         read(&mut event, answer, path, "")?;
     }

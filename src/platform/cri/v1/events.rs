@@ -27,6 +27,9 @@ message! {
 
     /// An event without the containers: runtimes send the statuses of all of the pod's containers in each event.
     pub struct SandboxOfEvent {
+        1 => container_id: String,
+        2 => container_event_type: ContainerEventType,
+        3 => created_at: i64,
         4 => pod_sandbox_status: Option<PodSandboxStatus>,
     }
 }
