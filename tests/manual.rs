@@ -41,7 +41,9 @@ fn options() -> Words {
     // A placeholder for any flag.
     options.remove("--flag");
     for command in commands().iter().filter(|command| *command != "help") {
-        options.append(&mut options_in(&help_of(&[command, "--help"])));
+        // Examples have options of other programs.
+        let help = help_of(&[command, "--help"]);
+        options.append(&mut options_in(help.split("\nExamples:").next().unwrap()));
     }
     options
 }

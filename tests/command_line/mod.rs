@@ -19,7 +19,7 @@ fn usage_error_prints_one_line_and_exits_with_2() {
     check_failure(&["--max-podz", "3"], 2, "--max-podz: unknown flag (did you mean --max-pods?)");
     check_failure(&["--max-pods=x"], 2, "--max-pods: expected a whole number from 0, found \"x\"");
     check_failure(&["--config", "/nowhere"], 2, "/nowhere: No such file or directory (os error 2)");
-    check_failure(&["pod"], 2, "pod: unknown command (did you mean pods?); coracle --help lists all commands");
+    check_failure(&["podz"], 2, "podz: unknown command (did you mean pods?); coracle --help lists all commands");
     check_failure(&["validate"], 2, "validate: expected a FILE, found nothing");
 }
 

@@ -46,7 +46,7 @@ fn applied_pod_survives_a_power_cut_until_deleted() {
     assert_eq!(apply(&node, &text).1, "pod default/web unchanged\n");
     let (code, out, error) = apply(&node, &text.replace("image: ", "imaje: "));
     assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert!(error.starts_with("coracle: -: document 1 (line 1): spec.containers[0].image: "), "{error}");
+    assert!(error.starts_with("coracle: standard input: document 1 (line 1): spec.containers[0].image: "), "{error}");
 
     // The agent finds the pod again after it was killed.
     node.kill_agent();

@@ -93,7 +93,6 @@ const MAX_NFS_TEXT_BYTES: usize = 1024;
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
 
     use super::*;
@@ -113,8 +112,10 @@ mod tests {
         let top = std::env::temp_dir().join(format!("coracle-nfs-{name}-{}", std::process::id()));
         fs::create_dir_all(&top).unwrap();
         let program = top.join("mount.nfs");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        // Written by another process: a test that forks meanwhile would keep the file open for writing, and so busy.
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\"";
+        let written = Command::new("sh").args(["-c", write]).arg(&program).arg(script).status().unwrap();
+        assert!(written.success());
         let nfs = Nfs { device: "server:/export".to_owned(), path: top.join("volumes/v"), read_only: true };
         (Scratch(top), program, nfs)
     }
