@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn own_ports_are_found_with_their_process() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // At the usual address another test may get the port.
+        let listener = std::net::TcpListener::bind("127.71.3.3:0").unwrap();
         let mut config = Config::default();
         config.health.healthz = Some(listener.local_addr().unwrap());
         let found = ports(Path::new("/"), &config, Some(std::process::id()));

@@ -193,15 +193,16 @@ mod tests {
 
     #[test]
     fn unreachable_or_silent_server_fails_after_the_timeout() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Another test may get the port as soon as it is free, but not at this address.
+        const HOST: &str = "127.71.3.1";
+        let listener = TcpListener::bind((HOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let limit = Duration::from_millis(50);
-        let silent = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "", limit));
+        let silent = rt::block_on(probe(&Dialer::new(), HOST, port, "", limit));
         assert_eq!(silent, Outcome::Failed("timeout: health rpc did not complete within 0s".to_owned()));
         drop(listener);
-        let nobody = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "", limit));
-        let text =
-            format!("timeout: failed to connect service \"127.0.0.1:{port}\" within 0s: context deadline exceeded");
+        let nobody = rt::block_on(probe(&Dialer::new(), HOST, port, "", limit));
+        let text = format!("timeout: failed to connect service \"{HOST}:{port}\" within 0s: context deadline exceeded");
         assert_eq!(nobody, Outcome::Failed(text));
     }
 

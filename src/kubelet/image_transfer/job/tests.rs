@@ -546,7 +546,8 @@ fn proxy_of_the_environment_is_used() {
 
 #[test]
 fn error_names_the_proxy_that_refuses() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // At the usual address another test may get the port.
+    let listener = TcpListener::bind("127.71.3.2:0").unwrap();
     let dead = listener.local_addr().unwrap();
     drop(listener);
     let folder = Folder::new("dead-proxy");
