@@ -30,6 +30,7 @@ fn kill_during_a_pod_start_duplicates_no_container() {
         let name = format!("after-{moment}");
         let manifest = Manifest::new(&name).init_container("first", "sleep 0.05").container("main", STAY);
         node.apply(&manifest);
+        // The kill falls at different points of the start.
         std::thread::sleep(Duration::from_millis(moment));
         node.kill_agent();
         let running: Vec<Task> = settled(&node, &name).into_iter().filter(|task| task.is_running()).collect();
@@ -74,6 +75,7 @@ fn kill_during_a_container_restart_counts_one_restart() {
         node.apply(&Manifest::new(&name).container("main", STAY));
         node.wait_until("the pod is ready", |pods| pods.has(&name, |pod| pod.is_ready()));
         node.kill_container(&name, "main");
+        // The kill falls at different points of the restart.
         std::thread::sleep(Duration::from_millis(moment));
         node.kill_agent();
         node.start_agent();
@@ -96,6 +98,7 @@ fn interrupted_termination_continues() {
         let pods = node.wait_until("the pod is ready", |pods| pods.has(&name, |pod| pod.is_ready()));
         let folder = node.pod_folder(pods.get(&name).unwrap().uid());
         node.remove_manifest(&name);
+        // The kill falls at different points of the removal.
         std::thread::sleep(Duration::from_millis(moment));
         node.kill_agent();
         node.start_agent();

@@ -25,6 +25,7 @@ fn idle_agent_sleeps_writes_nothing_and_stays_small() {
         before = now;
         (done.wakes == 0).then_some(())
     });
+    // What is measured is a span of time without work.
     std::thread::sleep(WATCHED);
     let done = Activity::of(pid).since(&before);
     assert!(done.wakes <= WATCHED.as_secs(), "woken {} times in {WATCHED:?}", done.wakes);

@@ -6,7 +6,7 @@ use super::resources::Resource;
 use super::world::{World, text};
 
 /// The review with its status. It is not stored. `None` for other resources.
-pub(crate) fn answered(world: &World, resource: &Resource, body: &Value) -> Option<Value> {
+pub(crate) fn answer_review(world: &World, resource: &Resource, body: &Value) -> Option<Value> {
     let status = match resource.kind {
         "TokenReview" => token(world, text(body, "/spec/token")),
         "SubjectAccessReview" => access(world, &body["spec"]),

@@ -61,7 +61,7 @@ impl World {
         check_kind(target, &body)?;
         body["apiVersion"] = json!(target.api_version());
         body["kind"] = json!(target.resource.kind);
-        if let Some(object) = reviews::answered(self, target.resource, &body) {
+        if let Some(object) = reviews::answer_review(self, target.resource, &body) {
             return Ok(Written { object, created: true });
         }
         let body = events::stored(target, body);

@@ -71,7 +71,7 @@ impl HeldCertificate {
     }
 
     pub(crate) fn standing(&self, present: KnownTime) -> RenewalState {
-        let now = self.moment(present);
+        let now = self.current_time(present);
         let life = self.not_after.saturating_sub(self.not_before).max(0);
         // 128 bits hold the product for any lifetime.
         let used = (i128::from(life) * i128::from(self.share)) >> 16;
@@ -93,7 +93,7 @@ impl HeldCertificate {
 
     /// The wait until `until`: by the clock, or by duration if the clock is wrong.
     pub(crate) fn wait(&self, until: Seconds, present: KnownTime) -> NextRotation {
-        let now = self.moment(present);
+        let now = self.current_time(present);
         if now == present.clock {
             return NextRotation::Date(until);
         }
@@ -101,7 +101,7 @@ impl HeldCertificate {
     }
 
     /// The current time: if this process obtained it, at least the issue time plus the time counted since.
-    fn moment(&self, present: KnownTime) -> Seconds {
+    fn current_time(&self, present: KnownTime) -> Seconds {
         let now = KnownTime { floor: present.floor.max(self.not_before), ..present }.now();
         let Some(age) = self.age else { return now };
         let counted = self.not_before.saturating_add(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));

@@ -107,7 +107,7 @@ impl Csi {
     async fn expand_if_due(&self, volume: &CsiVolume, driver: &Driver, seen: &ExpansionState) {
         // A failed request is retried at the next poll.
         let Ok(Some((claim, target))) = self.due(volume, seen, |request| request).await else { return };
-        let turn = self.turn(&volume.driver, &volume.handle);
+        let turn = self.volume_lock(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
         // The claim may have been updated for another pod of the volume in the meantime.
         let is_due = growth_due(&claim, seen.capacity.get()) != ExpansionDue::Nothing;

@@ -92,7 +92,7 @@ impl Csi {
         ends: &mut PodTerminating,
     ) -> Result<FsGroupPending, SetUpError> {
         let CsiVolume { driver: name, handle, .. } = volume;
-        let turn = self.turn(name, handle);
+        let turn = self.volume_lock(name, handle);
         let ended = async {
             (&mut *ends).await;
             None
@@ -131,12 +131,14 @@ impl Csi {
         let (of_pod, of_staged) =
             [of_pod, vol_data::of_staged(&data)].map(|data| vol_data::with_label(data, label)).into();
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
-        let (place, staged) = (volume.place.clone(), staged_at.clone());
+        let (volume_path, staged) = (volume.place.clone(), staged_at.clone());
         let prepared = rt::blocking(move || {
-            if is_of_one_pod && vol_data::is_used_elsewhere(&place, &data).map_err(CsiError::io(FIND_USERS, &place))? {
+            if is_of_one_pod
+                && vol_data::is_used_elsewhere(&volume_path, &data).map_err(CsiError::io(FIND_USERS, &volume_path))?
+            {
                 return Ok(false);
             }
-            prepare(&place, &of_pod, staged.as_deref(), &of_staged).map(|()| true)
+            prepare(&volume_path, &of_pod, staged.as_deref(), &of_staged).map(|()| true)
         });
         if !prepared.await.map_err(failed)? {
             return Err(CsiError::InUse.in_phase(Phase::SetUp));
@@ -175,7 +177,7 @@ impl Csi {
     /// Repeats NodePublishVolume for a published volume, because its volume context may have changed. The volume stays
     /// published even if this fails.
     pub(crate) async fn republish(&self, volume: &CsiVolume) -> Result<(), CsiError> {
-        let turn = self.turn(&volume.driver, &volume.handle);
+        let turn = self.volume_lock(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
         if !is_published(volume).await? {
             return Ok(());
@@ -217,9 +219,10 @@ impl Csi {
         let directory = pod.to_owned();
         let found = rt::blocking(move || {
             let volumes = vol_data::volumes_of(&directory).map_err(CsiError::io("look for volumes in", &directory))?;
-            let read = |place: PathBuf| {
-                let data = vol_data::of_place(&place).map_err(CsiError::io("read the vol_data.json of", &place))?;
-                Ok((data, place))
+            let read = |volume_path: PathBuf| {
+                let data = vol_data::of_place(&volume_path)
+                    .map_err(CsiError::io("read the vol_data.json of", &volume_path))?;
+                Ok((data, volume_path))
             };
             volumes.into_iter().map(read).collect::<Result<Vec<_>, CsiError>>()
         });
@@ -232,8 +235,8 @@ impl Csi {
                 Some(data) => self.take_away(data, &path, &uid).await,
                 // The data file is missing, so the mount is removed with the rest of the pod.
                 None => {
-                    let place = path.clone();
-                    rt::slow_for(&uid, move || remove_unwritten(&place)).await
+                    let volume_path = path.clone();
+                    rt::slow_for(&uid, move || remove_unwritten(&volume_path)).await
                 }
             };
             if let Err(error) = done {
@@ -243,24 +246,24 @@ impl Csi {
         outcome
     }
 
-    async fn take_away(&self, data: &VolData, place: &Path, uid: &str) -> Result<(), CsiError> {
-        let turn = self.turn(&data.driver, &data.handle);
+    async fn take_away(&self, data: &VolData, volume_path: &Path, uid: &str) -> Result<(), CsiError> {
+        let turn = self.volume_lock(&data.driver, &data.handle);
         let _turn = turn.acquire().await;
         let driver = self.driver(&data.driver)?;
-        let target = paths::target(place);
+        let target = paths::target(volume_path);
         let request = UndoRequest { volume_id: data.handle.clone(), path: target.display().to_string() };
         self.make(&driver, method!("NodeUnpublishVolume"), encode(&request), &target).await?;
-        let staged = match paths::is_device(place) {
-            true => paths::staged_device(place),
+        let staged = match paths::is_device(volume_path) {
+            true => paths::staged_device(volume_path),
             false => self.staging(&data.driver, &data.handle).join(GLOBAL_MOUNT_DIRECTORY),
         };
-        let (own, of, at_stage) = (place.to_owned(), data.clone(), staged.clone());
+        let (own, of, at_stage) = (volume_path.to_owned(), data.clone(), staged.clone());
         let is_last = rt::blocking(move || is_left_alone(&own, &of, &at_stage)).await?;
         if is_last && driver.can(STAGE_UNSTAGE_VOLUME) {
             let request = UndoRequest { volume_id: data.handle.clone(), path: staged.display().to_string() };
             self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged).await?;
         }
-        let own = place.to_owned();
+        let own = volume_path.to_owned();
         // A file system mounted inside may hang.
         rt::slow_for(uid, move || {
             if is_last {
@@ -269,16 +272,22 @@ impl Csi {
             remove_tree(&own).map_err(CsiError::io(REMOVE, &own))
         })
         .await?;
-        self.present.borrow_mut().remove(place);
+        self.present.borrow_mut().remove(volume_path);
         self.owned.borrow_mut().remove(&target);
         Ok(())
     }
 
-    /// A call that changes `place`, which is marked as doubtful until the call succeeds.
-    async fn make(&self, driver: &Driver, path: &'static str, request: Vec<u8>, place: &Path) -> Result<(), CsiError> {
-        self.doubtful.borrow_mut().insert(place.to_owned());
+    /// A call that changes `volume_path`, which is marked as doubtful until the call succeeds.
+    async fn make(
+        &self,
+        driver: &Driver,
+        path: &'static str,
+        request: Vec<u8>,
+        volume_path: &Path,
+    ) -> Result<(), CsiError> {
+        self.doubtful.borrow_mut().insert(volume_path.to_owned());
         driver.call(path, request, &mut Empty::default()).await?;
-        self.doubtful.borrow_mut().remove(place);
+        self.doubtful.borrow_mut().remove(volume_path);
         Ok(())
     }
 
@@ -300,7 +309,7 @@ impl Csi {
         self.directory.join(driver).join(sha256(handle.as_bytes()))
     }
 
-    pub(super) fn turn(&self, driver: &str, handle: &str) -> Rc<Semaphore> {
+    pub(super) fn volume_lock(&self, driver: &str, handle: &str) -> Rc<Semaphore> {
         let mut turns = self.turns.borrow_mut();
         turns.retain(|_, turn| turn.strong_count() > 0);
         let key = (driver.to_owned(), handle.to_owned());
@@ -348,19 +357,19 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
 }
 
 /// Creates the directories that the driver expects, and writes the data files for the tear-down.
-fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Value) -> Result<(), CsiError> {
+fn prepare(volume_path: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Value) -> Result<(), CsiError> {
     let make = |path: &Path| directories::make_own(path, 0o750).map_err(CsiError::io("make", path));
-    let data = paths::data(place);
-    let is_device = paths::is_device(place);
-    place.parent().map_or(Ok(()), make)?;
+    let data = paths::data(volume_path);
+    let is_device = paths::is_device(volume_path);
+    volume_path.parent().map_or(Ok(()), make)?;
     if is_device {
         // The tear-down finds the rest through this symlink.
-        link(&paths::target(place), place).map_err(CsiError::io("link", place))?;
+        link(&paths::target(volume_path), volume_path).map_err(CsiError::io("link", volume_path))?;
     }
     make(&data)?;
     vol_data::write(&data, of_pod).map_err(CsiError::io(WRITE_VOL_DATA_ERROR, &data))?;
     if is_device {
-        make(&paths::published(place))?;
+        make(&paths::published(volume_path))?;
     }
     let Some(staged) = staged else { return Ok(()) };
     make(staged)?;
@@ -405,13 +414,13 @@ fn remove_unwritten(path: &Path) -> Result<(), CsiError> {
 }
 
 /// Removes the files of an unstaged volume.
-fn remove_staged(place: &Path, staged: &Path) -> Result<(), CsiError> {
+fn remove_staged(volume_path: &Path, staged: &Path) -> Result<(), CsiError> {
     let remove = |path: &Path| {
         unmount_below(path).map_err(CsiError::io(UNMOUNT, path))?;
         remove_tree(path).map_err(CsiError::io(REMOVE, path))
     };
-    if paths::is_device(place) {
-        return [staged, &paths::published(place), &paths::own(place)].into_iter().try_for_each(remove);
+    if paths::is_device(volume_path) {
+        return [staged, &paths::published(volume_path), &paths::own(volume_path)].into_iter().try_for_each(remove);
     }
     staged.parent().map_or(Ok(()), remove)
 }
@@ -471,12 +480,12 @@ mod tests {
     fn interrupted_block_volume_is_found_by_the_tear_down() {
         let root = folder("device");
         let (pod, written) = (root.join("pods/u"), vol_data::of_pod(&vol_data(), "pv", "n", "a"));
-        let place = pod.join("volumeDevices/kubernetes.io~csi/pv");
-        let (own, data) = (paths::own(&place), paths::data(&place));
+        let volume_path = pod.join("volumeDevices/kubernetes.io~csi/pv");
+        let (own, data) = (paths::own(&volume_path), paths::data(&volume_path));
         // Makes writing the data file fail.
         fs::create_dir_all(data.join("vol_data.new")).unwrap();
-        prepare(&place, &written, None, &Value::Null).unwrap_err();
-        assert_eq!(fs::read_link(&place).unwrap(), paths::target(&place));
+        prepare(&volume_path, &written, None, &Value::Null).unwrap_err();
+        assert_eq!(fs::read_link(&volume_path).unwrap(), paths::target(&volume_path));
         let csi = Csi::new(&root, "n", async_channel::bounded(1).0, None);
         rt::block_on(csi.tear_down(&pod)).unwrap();
         assert!(!own.exists());
@@ -491,10 +500,10 @@ mod tests {
     #[test]
     fn staged_volume_is_removed_with_its_last_pod() {
         let root = folder("staged");
-        let place = root.join("pods/u/volumes/kubernetes.io~csi/pv");
+        let volume_path = root.join("pods/u/volumes/kubernetes.io~csi/pv");
         let beside = root.join("staged");
-        fs::create_dir_all(&place).unwrap();
-        let is_last = || is_left_alone(&place, &vol_data(), &beside.join(GLOBAL_MOUNT_DIRECTORY)).unwrap();
+        fs::create_dir_all(&volume_path).unwrap();
+        let is_last = || is_left_alone(&volume_path, &vol_data(), &beside.join(GLOBAL_MOUNT_DIRECTORY)).unwrap();
         assert!(!is_last(), "nothing is staged");
         fs::create_dir(&beside).unwrap();
         assert!(is_last());

@@ -29,7 +29,7 @@ use provider::Provider;
 /// Parses a credential provider's answer and a Docker configuration, for the fuzz targets.
 pub fn check_credentials(text: &[u8]) {
     for version in ["credentialprovider.kubelet.k8s.io/v1", ""] {
-        drop(provider_response::answer(text, version));
+        drop(provider_response::parse_provider_response(text, version));
     }
     drop(docker_config::parse(text, docker_config::ConfigFormat::ConfigJson));
     drop(docker_config::parse(text, docker_config::ConfigFormat::Dockercfg));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::account_tokens::AccountTokens;
 use super::keyring::{Keyring, Login, Owner};
 use super::location::Location;
-use super::provider_response::{InvalidResponse, ResponseCache, answer, question};
+use super::provider_response::{InvalidResponse, ResponseCache, parse_provider_response, question};
 use super::service_account::{AccountToken, PodAccount};
 use crate::platform::apiserver::ApiError;
 use crate::platform::config::{CredentialProvider, TokenCacheType};
@@ -166,14 +166,14 @@ impl Provider {
                 String::from_utf8_lossy(&ended.stderr).trim().chars().take(MAX_SHOWN_PLUGIN_OUTPUT_BYTES).collect();
             return Err(ProviderError::Failed { status: ended.status, stderr });
         }
-        let answer = answer(&ended.stdout, api_version).map_err(ProviderError::Answer)?;
+        let response = parse_provider_response(&ended.stdout, api_version).map_err(ProviderError::Answer)?;
         let is_echo = |(_, login): &(String, Login)| !account.token.is_empty() && login.password == account.token;
         let by_token = self.config.token.as_ref().is_some_and(|token| token.cache == TokenCacheType::Token);
-        if !by_token && answer.logins.iter().any(is_echo) {
+        if !by_token && response.logins.iter().any(is_echo) {
             return Err(ProviderError::Echo);
         }
-        self.cache.borrow_mut().insert(repository, &key, &answer, *default_cache_duration, rt::now());
-        Ok((answer.logins, owner))
+        self.cache.borrow_mut().insert(repository, &key, &response, *default_cache_duration, rt::now());
+        Ok((response.logins, owner))
     }
 }
 

@@ -71,9 +71,9 @@ impl fmt::Display for InvalidResponse {
 impl std::error::Error for InvalidResponse {}
 
 /// Parses a response. Errors do not show its content.
-pub(super) fn answer(text: &[u8], api_version: &str) -> Result<ProviderResponse, InvalidResponse> {
-    let answer: Value = serde_json::from_slice(text).map_err(|_| InvalidResponse::NoJson)?;
-    let word = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+pub(super) fn parse_provider_response(text: &[u8], api_version: &str) -> Result<ProviderResponse, InvalidResponse> {
+    let response: Value = serde_json::from_slice(text).map_err(|_| InvalidResponse::NoJson)?;
+    let word = |name: &str| response.get(name).and_then(Value::as_str).unwrap_or_default();
     for (name, wanted) in [("apiVersion", api_version), ("kind", "CredentialProviderResponse")] {
         let found = word(name);
         if found != wanted {
@@ -90,7 +90,7 @@ pub(super) fn answer(text: &[u8], api_version: &str) -> Result<ProviderResponse,
             return Err(InvalidResponse::Field { name: "cacheKeyType", expected, found });
         }
     };
-    let holds = match answer.get("cacheDuration") {
+    let holds = match response.get("cacheDuration") {
         None | Some(Value::Null) => None,
         Some(duration) => match duration.as_str().and_then(parse_duration) {
             Some(duration) => Some(duration),
@@ -98,7 +98,7 @@ pub(super) fn answer(text: &[u8], api_version: &str) -> Result<ProviderResponse,
         },
     };
     let bad_auth = || InvalidResponse::hidden("auth", "username and password for each registry");
-    let logins = match answer.get("auth") {
+    let logins = match response.get("auth") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Object(auth)) => {
             let logins = auth.iter().map(|(registry, login)| Some((registry.clone(), read_login(login)?)));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<ProviderResponse, InvalidResponse> {
-        answer(text.as_bytes(), VERSION)
+        parse_provider_response(text.as_bytes(), VERSION)
     }
 
     #[test]

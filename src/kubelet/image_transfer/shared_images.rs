@@ -94,7 +94,7 @@ impl SharedImages {
     pub(crate) fn find(&self, digest: &str, from: u64, client: &str) -> SharedAnswer {
         let Some(digest) = Digest::parse(digest) else { return SharedAnswer::Absent };
         if let Some((file, length, is_whole)) = self.open(&digest, from) {
-            let turn = self.turn(client);
+            let turn = self.take_turn(client);
             return turn
                 .map_or(SharedAnswer::Busy, |turn| SharedAnswer::Part(SharedPart { file, length, is_whole, turn }));
         }
@@ -134,7 +134,7 @@ impl SharedImages {
         self.under_way().iter().filter(|fetch| fetch.digest == *digest).map(|fetch| fetch.claim).min()
     }
 
-    fn turn(&self, client: &str) -> Option<Arc<str>> {
+    fn take_turn(&self, client: &str) -> Option<Arc<str>> {
         let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|turn| turn.strong_count() > 0);
         let of_client = clients.iter().filter(|turn| turn.upgrade().is_some_and(|turn| *turn == *client)).count();

@@ -32,7 +32,7 @@ impl<S: Service> Images<S> {
         let requested = rt::now();
         self.record_pull_event(inputs, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
         let under_way = self.under_way.add(image, &inputs.pod.full_name(), requested);
-        let turn = match self.turn(inputs).await? {
+        let turn = match self.take_turn(inputs).await? {
             PullTurn::Pull(turn) => turn,
             PullTurn::Present(present) => return Ok(present),
         };
@@ -90,7 +90,7 @@ impl<S: Service> Images<S> {
         }
     }
 
-    async fn turn(&self, inputs: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
+    async fn take_turn(&self, inputs: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
         // An urgent pull goes beside the one that has its turn.
         let Some(turns) = self.turns.as_ref().filter(|_| !inputs.is_urgent()) else { return Ok(PullTurn::Pull(None)) };
         if let Some(turn) = turns.try_acquire() {

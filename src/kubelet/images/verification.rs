@@ -64,26 +64,26 @@ pub(super) fn verdict<'a>(
         return CredentialCheck::Allowed;
     }
     let PullOrigin::Recorded(record) = pulled else { return CredentialCheck::Ask };
-    let Some(known) = record.get(MAPPING).and_then(|mapping| mapping.get(repository)) else {
+    let Some(credentials) = record.get(MAPPING).and_then(|mapping| mapping.get(repository)) else {
         // No kubelet has pulled it under this name, so an image with the name was preloaded.
         let was_put_here = is_named && *policy == CredentialsVerification::NeverForPreloaded;
         return if was_put_here { CredentialCheck::Allowed } else { CredentialCheck::Ask };
     };
-    if is_open(known) {
+    if is_open(credentials) {
         return CredentialCheck::Recorded;
     }
-    if account.is_some_and(|account| accounts_of(known).any(|known| account.is(known))) {
+    if account.is_some_and(|account| accounts_of(credentials).any(|puller| account.is(puller))) {
         return CredentialCheck::Recorded;
     }
-    let known = known.get(SECRETS).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let pullers = credentials.get(SECRETS).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for credential in secrets {
         let Some(mark) = mark(credential) else { continue };
-        for known in known {
+        for puller in pullers {
             let (same_login, same_secret) =
-                (known.get(CREDENTIAL_HASH_KEY) == mark.get(CREDENTIAL_HASH_KEY), is_same_secret(known, &mark));
+                (puller.get(CREDENTIAL_HASH_KEY) == mark.get(CREDENTIAL_HASH_KEY), is_same_secret(puller, &mark));
             match (same_login, same_secret) {
                 (true, true) => return CredentialCheck::Recorded,
-                (true, false) | (false, true) if kept(known_count(record, repository)) => {
+                (true, false) | (false, true) if kept(secret_count(record, repository)) => {
                     return CredentialCheck::RecordedFor(credential);
                 }
                 (true, false) => return CredentialCheck::Recorded,
@@ -94,20 +94,20 @@ pub(super) fn verdict<'a>(
     CredentialCheck::Ask
 }
 
-fn accounts_of(known: &Value) -> impl Iterator<Item = &Value> {
-    known.get(ACCOUNTS).and_then(Value::as_array).into_iter().flatten()
+fn accounts_of(credentials: &Value) -> impl Iterator<Item = &Value> {
+    credentials.get(ACCOUNTS).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Whether a service account has pulled an image of this repository.
 pub(super) fn has_accounts(record: &Value, repository: &str) -> bool {
-    let known = record.get(MAPPING).and_then(|mapping| mapping.get(repository));
-    known.is_some_and(|known| accounts_of(known).next().is_some())
+    let credentials = record.get(MAPPING).and_then(|mapping| mapping.get(repository));
+    credentials.is_some_and(|credentials| accounts_of(credentials).next().is_some())
 }
 
 impl ServiceAccount {
     /// Without a uid the name decides: the pod's own API server has admitted it.
-    fn is(&self, known: &Value) -> bool {
-        let text = |field: &str| known.get(field).and_then(Value::as_str).unwrap_or_default();
+    fn is(&self, puller: &Value) -> bool {
+        let text = |field: &str| puller.get(field).and_then(Value::as_str).unwrap_or_default();
         let is_named = (text("namespace"), text("name")) == (self.namespace.as_str(), self.name.as_str());
         is_named && self.uid.as_ref().is_none_or(|uid| uid == text("uid"))
     }
@@ -117,9 +117,10 @@ fn kept(count: usize) -> bool {
     count < MOST_SECRETS
 }
 
-fn known_count(record: &Value, repository: &str) -> usize {
-    let known = record.get(MAPPING).and_then(|mapping| mapping.get(repository)).and_then(|known| known.get(SECRETS));
-    known.and_then(Value::as_array).map_or(0, Vec::len)
+fn secret_count(record: &Value, repository: &str) -> usize {
+    let credentials = record.get(MAPPING).and_then(|mapping| mapping.get(repository));
+    let secrets = credentials.and_then(|credentials| credentials.get(SECRETS));
+    secrets.and_then(Value::as_array).map_or(0, Vec::len)
 }
 
 /// `registry.example.com/team/app`, or a prefix followed by `/*`; Docker Hub may be left out.
@@ -146,19 +147,19 @@ pub(super) fn recorded(
         .unwrap_or_else(|| json!({"kind": "ImagePulledRecord", "apiVersion": API_VERSION, "imageRef": image_ref}));
     let fields = next.as_object_mut()?;
     let mapping = object(fields.entry(MAPPING).or_insert(Value::Null))?;
-    let known = mapping.get(repository);
-    if known.is_some_and(is_open) {
+    let credentials = mapping.get(repository);
+    if credentials.is_some_and(is_open) {
         return None;
     }
     let wanted = match credential.and_then(mark) {
         None => json!({NODE_PODS_ACCESSIBLE_KEY: true}),
         Some(mark) => {
             let list = if mark.get(CREDENTIAL_HASH_KEY).is_some() { SECRETS } else { ACCOUNTS };
-            let mut wanted = known.cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+            let mut wanted = credentials.cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
             let secrets = wanted.as_object_mut()?.entry(list).or_insert_with(|| json!([])).as_array_mut()?;
-            match secrets.iter_mut().find(|known| is_same_secret(known, &mark)) {
-                Some(known) if *known == mark => return None,
-                Some(known) => *known = mark,
+            match secrets.iter_mut().find(|puller| is_same_secret(puller, &mark)) {
+                Some(puller) if *puller == mark => return None,
+                Some(puller) => *puller = mark,
                 None => secrets.push(mark),
             }
             wanted
@@ -177,8 +178,8 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
 }
 
 /// Available to every pod of the node.
-fn is_open(known: &Value) -> bool {
-    known.get(NODE_PODS_ACCESSIBLE_KEY) == Some(&Value::Bool(true))
+fn is_open(credentials: &Value) -> bool {
+    credentials.get(NODE_PODS_ACCESSIBLE_KEY) == Some(&Value::Bool(true))
 }
 
 /// The entry of a Secret or a service account in a record; `None` for node credentials.
@@ -195,8 +196,8 @@ fn mark(credential: &Credential) -> Option<Value> {
     }
 }
 
-fn is_same_secret(known: &Value, mark: &Value) -> bool {
-    ["uid", "namespace", "name"].iter().all(|field| known.get(field) == mark.get(field))
+fn is_same_secret(puller: &Value, mark: &Value) -> bool {
+    ["uid", "namespace", "name"].iter().all(|field| puller.get(field) == mark.get(field))
 }
 
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
@@ -333,12 +334,12 @@ mod tests {
         assert_eq!(first, expected);
         assert_eq!(recorded(Some(&first), "sha256:1", REPOSITORY, Some(&known), "later"), None);
         let renewed = recorded(Some(&first), "sha256:1", REPOSITORY, Some(&credential("known", "q")), "later").unwrap();
-        assert_eq!(known_count(&renewed, REPOSITORY), 1);
+        assert_eq!(secret_count(&renewed, REPOSITORY), 1);
         let account = json!({"uid": "7", "namespace": "ns", "name": "robot"});
         let mut others = first.clone();
         others["credentialMapping"]["r.io/a"]["kubernetesServiceAccounts"] = json!([account]);
         let added = recorded(Some(&others), "sha256:1", REPOSITORY, Some(&credential("more", "q")), "later").unwrap();
-        assert_eq!(known_count(&added, REPOSITORY), 2);
+        assert_eq!(secret_count(&added, REPOSITORY), 2);
         assert_eq!(added["credentialMapping"]["r.io/a"]["kubernetesServiceAccounts"], json!([account]));
     }
 

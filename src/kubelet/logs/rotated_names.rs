@@ -8,7 +8,7 @@ use crate::types::timestamp::{Civil, Timestamp};
 /// The stamp in a file's name, if it is a rotated file of `log` (`0.log`).
 pub(super) fn stamp_in<'a>(name: &'a str, log: &str) -> Option<&'a str> {
     let stamp = name.strip_prefix(log)?.strip_prefix('.')?;
-    moment(stamp.strip_suffix(COMPRESSED).unwrap_or(stamp)).map(|_| stamp)
+    parse_stamp(stamp.strip_suffix(COMPRESSED).unwrap_or(stamp)).map(|_| stamp)
 }
 
 /// Compressed by an upstream kubelet that ran here before.
@@ -18,13 +18,13 @@ pub(super) fn is_compressed(stamp: &str) -> bool {
 
 /// The stamp of a rotation at `now`, later than `last`.
 pub(super) fn next_stamp(now: Timestamp, last: Option<&str>) -> String {
-    let last = last.and_then(|last| moment(last.strip_suffix(COMPRESSED).unwrap_or(last)));
+    let last = last.and_then(|last| parse_stamp(last.strip_suffix(COMPRESSED).unwrap_or(last)));
     let next = last.map(|last| Timestamp::from_second(last.as_second().saturating_add(1)).unwrap_or(last));
     let Civil { year, month, day, hour, minute, second } = next.map_or(now, |next| next.max(now)).civil();
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
-fn moment(stamp: &str) -> Option<Timestamp> {
+fn parse_stamp(stamp: &str) -> Option<Timestamp> {
     let (date, time) = stamp.split_once('-').filter(|(date, time)| date.len() == 8 && time.len() == 6)?;
     if !date.bytes().chain(time.bytes()).all(|byte| byte.is_ascii_digit()) {
         return None;

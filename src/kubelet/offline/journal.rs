@@ -18,7 +18,7 @@ pub(super) type Batch = SortedMap<String, Option<Vec<u8>>>;
 pub(super) struct Journal {
     files: Box<dyn Files>,
     seal: Seal,
-    known: SortedMap<Box<str>, LiveRecord>,
+    live_records: SortedMap<Box<str>, LiveRecord>,
     /// Size of the file in bytes.
     length: u64,
     /// Bytes of the lines that are not obsolete.
@@ -78,8 +78,8 @@ const MAX_JOURNAL_BYTES: u64 = 2 * MAX_STORE_BYTES + MIN_OBSOLETE_BYTES + MAX_ST
 impl Journal {
     /// Reads the file. A file with unusable lines is set aside, and the other lines are used. Blocks.
     pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<JournalContents>) {
-        let known = SortedMap::new();
-        let mut journal = Self { files, seal, known, length: 0, live: 0, is_in_doubt: true };
+        let live_records = SortedMap::new();
+        let mut journal = Self { files, seal, live_records, length: 0, live: 0, is_in_doubt: true };
         let found = journal.load();
         (journal, found)
     }
@@ -106,7 +106,7 @@ impl Journal {
     /// Takes the records that the file has.
     fn index(&mut self, bytes: &[u8], whole: &Lines<'_>) -> JournalContents {
         let mut found = JournalContents::default();
-        self.known.clear();
+        self.live_records.clear();
         found.faults.damaged = whole.damaged;
         found.faults.other_format = whole.other_format;
         for (name, line) in &whole.live {
@@ -119,14 +119,14 @@ impl Journal {
                 RecordValue::Gone => continue,
             };
             let digest = content.as_deref().map(digest);
-            self.known.insert((*name).into(), LiveRecord { digest, length: length_of(line.bytes) + 1 });
+            self.live_records.insert((*name).into(), LiveRecord { digest, length: length_of(line.bytes) + 1 });
             match content {
                 Some(content) => drop(found.contents.insert((*name).to_owned(), content)),
                 None => found.faults.unopened += 1,
             }
         }
         self.length = length_of(bytes);
-        self.live = self.known.values().map(|known| known.length).sum();
+        self.live = self.live_records.values().map(|record| record.length).sum();
         found
     }
 
@@ -148,11 +148,11 @@ impl Journal {
             self.index(&bytes, &Lines::read(&bytes));
         }
         let mut pending = Vec::new();
-        let mut shares = Shares::of(self.known.iter().map(|(name, known)| (&**name, known.length)));
+        let mut shares = Shares::of(self.live_records.iter().map(|(name, record)| (&**name, record.length)));
         for (name, content) in batch {
-            let known = self.known.get(name.as_str()).copied();
-            let Some(one) = self.pending_record(name, content.as_deref(), known) else { continue };
-            if shares.replace(name, known.map_or(0, |known| known.length), one.live_length()) {
+            let stored = self.live_records.get(name.as_str()).copied();
+            let Some(one) = self.pending_record(name, content.as_deref(), stored) else { continue };
+            if shares.replace(name, stored.map_or(0, |record| record.length), one.live_length()) {
                 pending.push(one);
             } else {
                 done.left_out += 1;
@@ -194,15 +194,15 @@ impl Journal {
     }
 
     /// `None` if it is unchanged or may not be written.
-    fn pending_record(&self, name: &str, content: Option<&[u8]>, known: Option<LiveRecord>) -> Option<PendingRecord> {
+    fn pending_record(&self, name: &str, content: Option<&[u8]>, stored: Option<LiveRecord>) -> Option<PendingRecord> {
         let digest = content.map(digest);
         let mut line = Vec::new();
         match content {
             None => {
-                known?;
+                stored?;
                 Record { name, value: RecordValue::Gone }.write(&mut line);
             }
-            Some(_) if known.is_some_and(|known| known.digest == digest) => return None,
+            Some(_) if stored.is_some_and(|record| record.digest == digest) => return None,
             Some(content) if is_secret(name) => match &self.seal {
                 Seal::Memory | Seal::Unread(_) => return None,
                 Seal::Plain => Record { name, value: RecordValue::Content(content) }.write(&mut line),
@@ -220,11 +220,11 @@ impl Journal {
         for one in pending {
             let old = match one.is_there {
                 true => {
-                    let known = LiveRecord { digest: one.digest, length: length_of(&one.line) };
-                    self.live += known.length;
-                    self.known.insert(one.name.clone(), known)
+                    let record = LiveRecord { digest: one.digest, length: length_of(&one.line) };
+                    self.live += record.length;
+                    self.live_records.insert(one.name.clone(), record)
                 }
-                false => self.known.remove(&one.name),
+                false => self.live_records.remove(&one.name),
             };
             self.live = self.live.saturating_sub(old.map_or(0, |old| old.length));
         }
@@ -244,7 +244,7 @@ impl Journal {
             }
             bytes.extend_from_slice(line.bytes);
             bytes.push(b'\n');
-            let digest = self.known.get(*name).and_then(|known| known.digest);
+            let digest = self.live_records.get(*name).and_then(|record| record.digest);
             kept.insert(Box::from(*name), LiveRecord { digest, length: length_of(line.bytes) + 1 });
         }
         pending.iter().filter(|one| one.is_there).for_each(|one| bytes.extend_from_slice(&one.line));
@@ -264,8 +264,8 @@ impl Journal {
         self.files.rename(NEXT, JOURNAL_FILE)?;
         self.files.sync_folder()?;
         self.is_in_doubt = false;
-        self.live = kept.values().map(|known| known.length).sum();
-        self.known = kept;
+        self.live = kept.values().map(|record| record.length).sum();
+        self.live_records = kept;
         self.note(pending);
         self.length = length_of(&bytes);
         Ok((self.length, whole.damaged + whole.other_format))
@@ -292,7 +292,7 @@ impl Journal {
     }
 
     pub(super) fn records(&self) -> usize {
-        self.known.len()
+        self.live_records.len()
     }
 
     pub(super) fn length(&self) -> u64 {

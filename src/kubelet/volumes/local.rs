@@ -45,7 +45,7 @@ async fn in_thread(
     let given_up = AbandonOnDrop(Arc::clone(&progress));
     let worked = async {
         // Held by the thread, so that no other pod formats or repairs the disk, even if this pod is gone.
-        let turn = turn(disk).acquire_arc().await;
+        let turn = disk_lock(disk).acquire_arc().await;
         let (sender, result) = async_channel::bounded(1);
         let work = move || {
             let _turn = turn;
@@ -68,7 +68,7 @@ async fn in_thread(
 const LOCAL_VOLUME_SETUP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// Serializes set-ups of the same disk or directory.
-fn turn(disk: &Path) -> Arc<Semaphore> {
+fn disk_lock(disk: &Path) -> Arc<Semaphore> {
     static TURNS: Mutex<SortedMap<PathBuf, Weak<Semaphore>>> = Mutex::new(SortedMap::new());
     let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
     turns.retain(|_, turn| turn.strong_count() > 0);

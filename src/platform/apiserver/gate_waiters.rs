@@ -39,7 +39,7 @@ impl Gate {
     }
 
     /// Waits until a reflector may list or watch, and for the next round if it has taken part in round `done`.
-    pub(super) async fn turn(&self, done: u64, rank: Rank) -> GateTurn {
+    pub(super) async fn wait_for_turn(&self, done: u64, rank: Rank) -> GateTurn {
         let turn = |gate: &Self| GateTurn { is_round: !gate.is_open(), number: gate.openings() };
         self.until(|gate| {
             let GateTurn { is_round, number } = turn(gate);

@@ -26,7 +26,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         if std::mem::replace(&mut history, client.histories().changes()) != history {
             reflection.start_over();
         }
-        let turn = client.gate().turn(done_in, rank).await;
+        let turn = client.gate().wait_for_turn(done_in, rank).await;
         let openings = client.gate().openings();
         let begun = rt::now();
         let ask = reflection.next_request(turn.is_round, rt::random());

@@ -21,10 +21,10 @@ pub(super) async fn call_truncated<M: Message + Default>(
 ) -> Result<M, Error> {
     let begun = rt::now();
     let span = span(path);
-    let answer = client.unary_truncated(path, request, timeout, limit).await;
-    end(span, &answer);
-    note(path, begun, answer.is_ok());
-    decoded(answer, path, subject)
+    let response = client.unary_truncated(path, request, timeout, limit).await;
+    end(span, &response);
+    note(path, begun, response.is_ok());
+    decoded(response, path, subject)
 }
 
 /// Calls the method `path`. Errors name `subject`.
@@ -37,10 +37,10 @@ pub(super) async fn call<M: Message + Default>(
 ) -> Result<M, Error> {
     let begun = rt::now();
     let span = span(path);
-    let answer = client.unary(path, request, timeout).await;
-    end(span, &answer);
-    note(path, begun, answer.is_ok());
-    decoded(answer, path, subject)
+    let response = client.unary(path, request, timeout).await;
+    end(span, &response);
+    note(path, begun, response.is_ok());
+    decoded(response, path, subject)
 }
 
 /// Named as upstream's, after the method.
@@ -53,23 +53,23 @@ fn span(path: &'static str) -> OpenSpan {
     })
 }
 
-fn end(mut span: OpenSpan, answer: &Result<Vec<u8>, rpc::Error>) {
-    if let Err(error) = answer {
+fn end(mut span: OpenSpan, response: &Result<Vec<u8>, rpc::Error>) {
+    if let Err(error) = response {
         span.fail(|| ErrorChain(error).to_string());
     }
 }
 
 fn decoded<M: Message + Default>(
-    answer: Result<Vec<u8>, rpc::Error>,
+    response: Result<Vec<u8>, rpc::Error>,
     path: &'static str,
     subject: &str,
 ) -> Result<M, Error> {
-    let answer = match answer {
-        Ok(answer) => answer,
+    let response = match response {
+        Ok(response) => response,
         Err(error) => return Err(Error::rpc(path, subject, error)),
     };
     let mut message = M::default();
-    read(&mut message, &answer, path, subject)?;
+    read(&mut message, &response, path, subject)?;
     Ok(message)
 }
 
@@ -117,8 +117,8 @@ const CRI_OPERATION_NAMES: [(&str, &str); 27] = [
 ];
 
 /// Decodes the response to the call `path`.
-pub(super) fn read(message: &mut dyn Message, answer: &[u8], path: &'static str, subject: &str) -> Result<(), Error> {
-    decode_into(message, answer).map_err(|error: DecodeError| Error::undecodable(path, subject, error))
+pub(super) fn read(message: &mut dyn Message, response: &[u8], path: &'static str, subject: &str) -> Result<(), Error> {
+    decode_into(message, response).map_err(|error: DecodeError| Error::undecodable(path, subject, error))
 }
 
 /// Requires an id in a response.

@@ -39,16 +39,16 @@ impl ImageService {
     pub async fn list_images(&self, image: Option<&ImageSpec>) -> Result<Vec<Image>, Error> {
         let filter = image.map(|image| ImageFilter { image: Some(image.clone()) });
         let request = ListImagesRequest { filter };
-        let answer: ListImagesResponse = self.call(path!("ListImages"), "", &request).await?;
-        Ok(answer.images)
+        let response: ListImagesResponse = self.call(path!("ListImages"), "", &request).await?;
+        Ok(response.images)
     }
 
     /// The image; `None` if the runtime does not have it.
     pub async fn image_status(&self, image: &ImageSpec) -> Result<Option<Image>, Error> {
         let path = path!("ImageStatus");
         let request = ImageStatusRequest { image: Some(image.clone()), verbose: false };
-        let answer: ImageStatusResponse = self.call(path, &image.image, &request).await?;
-        match answer.image {
+        let response: ImageStatusResponse = self.call(path, &image.image, &request).await?;
+        match response.image {
             Some(found) if found.id.is_empty() => Err(Error::lacks(path, &image.image, "image id")),
             found => Ok(found),
         }
@@ -71,8 +71,8 @@ impl ImageService {
         if let Some(config) = sandbox_config {
             put_message(3, config, &mut request);
         }
-        let answer: PullImageResponse = call(&self.client, path, &image.image, request, limit).await?;
-        require(answer.image_ref, "image reference", path, &image.image)
+        let response: PullImageResponse = call(&self.client, path, &image.image, request, limit).await?;
+        require(response.image_ref, "image reference", path, &image.image)
     }
 
     /// Idempotent: a missing image is no error.

@@ -61,14 +61,14 @@ impl RuntimeService {
     /// The conditions; with `verbose` also the runtime's configuration as JSON. `status` is always set.
     pub async fn status(&self, verbose: bool) -> Result<StatusResponse, Error> {
         let path = path!("Status");
-        let answer: StatusResponse = self.call(path, "", &StatusRequest { verbose }).await?;
-        if answer.status.is_none() { Err(Error::lacks(path, "", "status")) } else { Ok(answer) }
+        let response: StatusResponse = self.call(path, "", &StatusRequest { verbose }).await?;
+        if response.status.is_none() { Err(Error::lacks(path, "", "status")) } else { Ok(response) }
     }
 
     /// The cgroup driver by RuntimeConfig, if the runtime reports one.
     pub async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, Error> {
-        let answer: RuntimeConfigResponse = self.call(path!("RuntimeConfig"), "", &RuntimeConfigRequest {}).await?;
-        Ok(answer.linux.map(|linux| linux.cgroup_driver))
+        let response: RuntimeConfigResponse = self.call(path!("RuntimeConfig"), "", &RuntimeConfigRequest {}).await?;
+        Ok(response.linux.map(|linux| linux.cgroup_driver))
     }
 
     /// Sets the pod CIDR of the runtime's network by UpdateRuntimeConfig.
@@ -121,8 +121,8 @@ impl RuntimeService {
         };
         // Twice the timeout: network plug-ins may be slow, and the pause image may have to be pulled.
         let timeout = self.timeout.saturating_mul(2);
-        let answer: RunPodSandboxResponse = call(&self.client, path, &subject, request, timeout).await?;
-        require(answer.pod_sandbox_id, "sandbox id", path, &subject)
+        let response: RunPodSandboxResponse = call(&self.client, path, &subject, request, timeout).await?;
+        require(response.pod_sandbox_id, "sandbox id", path, &subject)
     }
 
     /// Kills the processes in the sandbox and tears down its network. Idempotent. A missing sandbox is no error in CRI,
@@ -144,13 +144,13 @@ impl RuntimeService {
     pub async fn pod_sandbox_status(&self, id: &str, verbose: bool) -> Result<PodSandboxStatusResponse, Error> {
         let path = path!("PodSandboxStatus");
         let request = PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose };
-        let answer: PodSandboxStatusResponse = self.call(path, id, &request).await?;
-        if answer.status.is_none() { Err(Error::lacks(path, id, "status")) } else { Ok(answer) }
+        let response: PodSandboxStatusResponse = self.call(path, id, &request).await?;
+        if response.status.is_none() { Err(Error::lacks(path, id, "status")) } else { Ok(response) }
     }
 
     pub async fn list_pod_sandbox(&self, filter: Option<&PodSandboxFilter>) -> Result<Vec<PodSandbox>, Error> {
-        let answer: ListPodSandboxResponse = self.list(path!("ListPodSandbox"), filter.map(|one| one as _)).await?;
-        Ok(answer.items)
+        let response: ListPodSandboxResponse = self.list(path!("ListPodSandbox"), filter.map(|one| one as _)).await?;
+        Ok(response.items)
     }
 
     /// Reports the resources that the kubelet has set in the sandbox's cgroup.
@@ -172,8 +172,8 @@ impl RuntimeService {
     pub async fn pod_sandbox_stats(&self, id: &str) -> Result<PodSandboxStats, Error> {
         let path = path!("PodSandboxStats");
         let request = PodSandboxStatsRequest { pod_sandbox_id: id.to_owned() };
-        let answer: PodSandboxStatsResponse = self.call(path, id, &request).await?;
-        answer.stats.ok_or_else(|| Error::lacks(path, id, "stats"))
+        let response: PodSandboxStatsResponse = self.call(path, id, &request).await?;
+        response.stats.ok_or_else(|| Error::lacks(path, id, "stats"))
     }
 
     pub async fn list_pod_sandbox_stats(
@@ -181,8 +181,8 @@ impl RuntimeService {
         filter: Option<&PodSandboxStatsFilter>,
     ) -> Result<Vec<PodSandboxStats>, Error> {
         let path = path!("ListPodSandboxStats");
-        let answer: ListPodSandboxStatsResponse = self.list(path, filter.map(|one| one as _)).await?;
-        Ok(answer.stats)
+        let response: ListPodSandboxStatsResponse = self.list(path, filter.map(|one| one as _)).await?;
+        Ok(response.stats)
     }
 }
 
@@ -202,8 +202,8 @@ impl RuntimeService {
         put_message(3, sandbox_config, &mut request);
         let name = config.metadata.as_ref().map_or("", |metadata| metadata.name.as_str());
         let subject = format!("{name} in {sandbox_id}");
-        let answer: CreateContainerResponse = call(&self.client, path, &subject, request, self.timeout).await?;
-        require(answer.container_id, "container id", path, &subject)
+        let response: CreateContainerResponse = call(&self.client, path, &subject, request, self.timeout).await?;
+        require(response.container_id, "container id", path, &subject)
     }
 
     pub async fn start_container(&self, id: &str) -> Result<(), Error> {
@@ -230,16 +230,16 @@ impl RuntimeService {
     }
 
     pub async fn list_containers(&self, filter: Option<&ContainerFilter>) -> Result<Vec<Container>, Error> {
-        let answer: ListContainersResponse = self.list(path!("ListContainers"), filter.map(|one| one as _)).await?;
-        Ok(answer.containers)
+        let response: ListContainersResponse = self.list(path!("ListContainers"), filter.map(|one| one as _)).await?;
+        Ok(response.containers)
     }
 
     /// `status` is always set; with `verbose` also the info that [`ContainerStatusResponse::init_pid`] reads.
     pub async fn container_status(&self, id: &str, verbose: bool) -> Result<ContainerStatusResponse, Error> {
         let path = path!("ContainerStatus");
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose };
-        let answer: ContainerStatusResponse = self.call(path, id, &request).await?;
-        if answer.status.is_none() { Err(Error::lacks(path, id, "status")) } else { Ok(answer) }
+        let response: ContainerStatusResponse = self.call(path, id, &request).await?;
+        if response.status.is_none() { Err(Error::lacks(path, id, "status")) } else { Ok(response) }
     }
 
     pub async fn update_container_resources(&self, id: &str, resources: &LinuxContainerResources) -> Result<(), Error> {
@@ -261,8 +261,8 @@ impl RuntimeService {
     pub async fn container_stats(&self, id: &str) -> Result<ContainerStats, Error> {
         let path = path!("ContainerStats");
         let request = ContainerStatsRequest { container_id: id.to_owned() };
-        let answer: ContainerStatsResponse = self.call(path, id, &request).await?;
-        answer.stats.ok_or_else(|| Error::lacks(path, id, "stats"))
+        let response: ContainerStatsResponse = self.call(path, id, &request).await?;
+        response.stats.ok_or_else(|| Error::lacks(path, id, "stats"))
     }
 
     pub async fn list_container_stats(
@@ -270,8 +270,8 @@ impl RuntimeService {
         filter: Option<&ContainerStatsFilter>,
     ) -> Result<Vec<ContainerStats>, Error> {
         let path = path!("ListContainerStats");
-        let answer: ListContainerStatsResponse = self.list(path, filter.map(|one| one as _)).await?;
-        Ok(answer.stats)
+        let response: ListContainerStatsResponse = self.list(path, filter.map(|one| one as _)).await?;
+        Ok(response.stats)
     }
 
     /// Writes a checkpoint of the container to the file `location`.
@@ -337,23 +337,23 @@ impl RuntimeService {
     /// The URL to stream from.
     pub async fn exec(&self, request: &ExecRequest) -> Result<String, Error> {
         let (path, id) = (path!("Exec"), &request.container_id);
-        let answer: ExecResponse = self.call(path, id, request).await?;
-        require(answer.url, "URL", path, id)
+        let response: ExecResponse = self.call(path, id, request).await?;
+        require(response.url, "URL", path, id)
     }
 
     /// The URL to stream from.
     pub async fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
         let (path, id) = (path!("Attach"), &request.container_id);
-        let answer: AttachResponse = self.call(path, id, request).await?;
-        require(answer.url, "URL", path, id)
+        let response: AttachResponse = self.call(path, id, request).await?;
+        require(response.url, "URL", path, id)
     }
 
     /// The URL to stream from.
     pub async fn port_forward(&self, sandbox_id: &str, ports: &[i32]) -> Result<String, Error> {
         let path = path!("PortForward");
         let request = PortForwardRequest { pod_sandbox_id: sandbox_id.to_owned(), port: ports.to_vec() };
-        let answer: PortForwardResponse = self.call(path, sandbox_id, &request).await?;
-        require(answer.url, "URL", path, sandbox_id)
+        let response: PortForwardResponse = self.call(path, sandbox_id, &request).await?;
+        require(response.url, "URL", path, sandbox_id)
     }
 }
 
@@ -369,16 +369,16 @@ impl ContainerEvents {
     /// of the sandbox.
     pub async fn next(&mut self) -> Result<Option<ContainerEventResponse>, Error> {
         match self.answers.next().await {
-            Ok(Some(answer)) => read_event(&answer, self.path).map(Some),
+            Ok(Some(response)) => read_event(&response, self.path).map(Some),
             Ok(None) => Ok(None),
             Err(error) => Err(Error::rpc(self.path, "", error)),
         }
     }
 }
 
-fn read_event(answer: &[u8], path: &'static str) -> Result<ContainerEventResponse, Error> {
+fn read_event(response: &[u8], path: &'static str) -> Result<ContainerEventResponse, Error> {
     let mut of_sandbox = SandboxOfEvent::default();
-    read(&mut of_sandbox, answer, path, "")?;
+    read(&mut of_sandbox, response, path, "")?;
     let SandboxOfEvent { container_id, container_event_type, created_at, pod_sandbox_status } = of_sandbox;
     let containers_statuses = Vec::new();
     let mut event = ContainerEventResponse {
@@ -389,7 +389,7 @@ fn read_event(answer: &[u8], path: &'static str) -> Result<ContainerEventRespons
         containers_statuses,
     };
     if event.pod_sandbox_status.is_none() {
-        read(&mut event, answer, path, "")?;
+        read(&mut event, response, path, "")?;
     }
     Ok(event)
 }

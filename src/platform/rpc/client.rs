@@ -79,7 +79,7 @@ impl Client {
         answers: ResponseMode,
     ) -> Result<Vec<u8>, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
-        let _turn = self.turn(timeout).await?;
+        let _turn = self.wait_for_turn(timeout).await?;
         let begun = rt::now();
         match self.unary_once(method, request.clone(), timeout, answers).await {
             // The peer was closing the connection when the call began: try the next connection once.
@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// The wait for other calls of tenants does not count against the call's own time.
-    async fn turn(&self, longest: Duration) -> Result<Option<Turn>, Error> {
+    async fn wait_for_turn(&self, longest: Duration) -> Result<Option<Turn>, Error> {
         let Some(owner) = &self.owner else { return Ok(None) };
         let turn = rt::deadline(longest, self.inner.turns.take(owner)).await;
         turn.map(Some).map_err(|rt::Elapsed| Error::NeverSent)

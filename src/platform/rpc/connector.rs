@@ -23,7 +23,7 @@ use crate::platform::rt::{self, AsyncRead, AsyncWrite, Task};
 use crate::types::time::{Backoff, jitter};
 
 pub(crate) struct Connector<X: Exchange> {
-    place: RefCell<ConnectorState<X>>,
+    state: RefCell<ConnectorState<X>>,
     backoff: RefCell<Backoff>,
     /// The part of a delay that jitter may add, so that a fleet does not reconnect all at once.
     spread: f64,
@@ -56,7 +56,7 @@ pub(crate) struct Attempt<X: Exchange> {
 impl<X: Exchange> Connector<X> {
     pub(crate) fn new(backoff: Backoff, spread: f64) -> Self {
         Self {
-            place: RefCell::new(ConnectorState::Disconnected),
+            state: RefCell::new(ConnectorState::Disconnected),
             backoff: RefCell::new(backoff),
             spread,
             not_before: Cell::new(None),
@@ -72,7 +72,7 @@ impl<X: Exchange> Connector<X> {
         if let Some(link) = self.connected_link() {
             return Ok(link);
         }
-        let under_way = match &*self.place.borrow() {
+        let under_way = match &*self.state.borrow() {
             ConnectorState::Connecting(attempt) => Some(Rc::clone(attempt)),
             ConnectorState::Connected(_) | ConnectorState::Disconnected => None,
         };
@@ -96,7 +96,7 @@ impl<X: Exchange> Connector<X> {
 
     /// The current connection, if it accepts calls.
     pub(crate) fn connected_link(&self) -> Option<Rc<Link<X>>> {
-        match &*self.place.borrow() {
+        match &*self.state.borrow() {
             ConnectorState::Connected(link) if link.takes_calls() => Some(Rc::clone(link)),
             ConnectorState::Connected(_) | ConnectorState::Connecting(_) | ConnectorState::Disconnected => None,
         }
@@ -144,16 +144,16 @@ impl<X: Exchange> Connector<X> {
 
     /// Others may already be using a newer connection.
     fn lost(&self, link: &Rc<Link<X>>) {
-        let current = matches!(&*self.place.borrow(), ConnectorState::Connected(current) if Rc::ptr_eq(current, link));
+        let current = matches!(&*self.state.borrow(), ConnectorState::Connected(current) if Rc::ptr_eq(current, link));
         if current {
             self.move_to(ConnectorState::Disconnected);
         }
     }
 
-    fn move_to(&self, place: ConnectorState<X>) {
-        let is_connected = |place: &ConnectorState<X>| matches!(place, ConnectorState::Connected(_));
-        let now = is_connected(&place);
-        let before = self.place.replace(place);
+    fn move_to(&self, state: ConnectorState<X>) {
+        let is_connected = |state: &ConnectorState<X>| matches!(state, ConnectorState::Connected(_));
+        let now = is_connected(&state);
+        let before = self.state.replace(state);
         if is_connected(&before) != now {
             self.changed.notify();
         }

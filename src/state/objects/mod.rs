@@ -318,7 +318,7 @@ impl Objects {
         let (ObjectEvent::Received(topic, _) | ObjectEvent::Failed(topic, _)) = &event;
         let topic = self.pod_topics.shared(topic);
         if self.known.is_pending(&topic) {
-            self.pod_topics.answered(&topic);
+            self.pod_topics.on_first_answer(&topic);
         }
         let has_changed = match event {
             ObjectEvent::Received(_, content) => self.known.set(Arc::clone(&topic), content),

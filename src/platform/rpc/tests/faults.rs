@@ -32,7 +32,7 @@ async fn speak(mut stream: UnixStream, mut on_event: impl FnMut(&mut Connection,
 }
 
 /// The outcome of a call to which `answer` responds once the request is complete.
-fn answered(answer: impl FnMut(&mut Connection, StreamId) + 'static) -> Result<Vec<u8>, Error> {
+fn call_answered_by(answer: impl FnMut(&mut Connection, StreamId) + 'static) -> Result<Vec<u8>, Error> {
     let socket = Socket::new();
     rt::block_on(async {
         let server = Server::bind(&socket.path()).unwrap();
@@ -75,7 +75,7 @@ fn is_protocol_error(outcome: Result<Vec<u8>, Error>) {
 
 #[test]
 fn valid_response_is_accepted() {
-    let outcome = answered(|connection, stream| {
+    let outcome = call_answered_by(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"yes"), false);
         connection.send_trailers(stream, status("0"));
@@ -85,18 +85,18 @@ fn valid_response_is_accepted() {
 
 #[test]
 fn response_without_a_message_is_an_error() {
-    is_protocol_error(answered(|connection, stream| {
+    is_protocol_error(call_answered_by(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_trailers(stream, status("0"));
     }));
-    is_protocol_error(answered(|connection, stream| {
+    is_protocol_error(call_answered_by(|connection, stream| {
         connection.respond(stream, [head(), status("0")].concat(), true);
     }));
 }
 
 #[test]
 fn two_messages_in_a_unary_response_are_an_error() {
-    is_protocol_error(answered(|connection, stream| {
+    is_protocol_error(call_answered_by(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one").repeat(2), false);
         connection.send_trailers(stream, status("0"));
@@ -105,7 +105,7 @@ fn two_messages_in_a_unary_response_are_an_error() {
 
 #[test]
 fn truncated_message_is_an_error() {
-    is_protocol_error(answered(|connection, stream| {
+    is_protocol_error(call_answered_by(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one")[..7].to_vec(), false);
         connection.send_trailers(stream, status("0"));
@@ -114,22 +114,22 @@ fn truncated_message_is_an_error() {
 
 #[test]
 fn response_without_a_status_is_an_error() {
-    is_protocol_error(answered(|connection, stream| {
+    is_protocol_error(call_answered_by(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one"), true);
     }));
-    is_protocol_error(answered(|connection, stream| {
+    is_protocol_error(call_answered_by(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one"), false);
         connection.send_trailers(stream, vec![Field::fixed("other", "x")]);
     }));
-    is_protocol_error(answered(|connection, stream| connection.respond(stream, head(), true)));
+    is_protocol_error(call_answered_by(|connection, stream| connection.respond(stream, head(), true)));
 }
 
 #[test]
 fn compressed_and_endless_responses_are_refused() {
     for prefix in [[1, 0, 0, 0, 1], [0, 1, 0, 0, 1]] {
-        is_protocol_error(answered(move |connection, stream| {
+        is_protocol_error(call_answered_by(move |connection, stream| {
             connection.respond(stream, head(), false);
             connection.send_data(stream, prefix.to_vec(), false);
         }));
@@ -138,7 +138,7 @@ fn compressed_and_endless_responses_are_refused() {
 
 #[test]
 fn error_status_after_a_message_wins() {
-    let outcome = answered(|connection, stream| {
+    let outcome = call_answered_by(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one"), false);
         connection.send_trailers(stream, status("5"));
@@ -149,18 +149,18 @@ fn error_status_after_a_message_wins() {
 #[test]
 fn http_errors_are_mapped_to_statuses() {
     let outcome =
-        answered(|connection, stream| connection.respond(stream, vec![Field::fixed(":status", "503")], false));
+        call_answered_by(|connection, stream| connection.respond(stream, vec![Field::fixed(":status", "503")], false));
     assert_eq!(outcome.unwrap_err().status().unwrap().code, Code::Unavailable);
-    is_protocol_error(answered(|connection, stream| {
+    is_protocol_error(call_answered_by(|connection, stream| {
         connection.respond(stream, vec![Field::fixed(":status", "200")], false);
     }));
 }
 
 #[test]
 fn refused_calls_are_retryable_and_cancelled_ones_not() {
-    let error = answered(|connection, stream| connection.reset(stream, ErrorCode::REFUSED_STREAM)).unwrap_err();
+    let error = call_answered_by(|connection, stream| connection.reset(stream, ErrorCode::REFUSED_STREAM)).unwrap_err();
     assert!(matches!(error, Error::NeverSent) && error.is_retryable());
-    let error = answered(|connection, stream| connection.reset(stream, ErrorCode::CANCEL)).unwrap_err();
+    let error = call_answered_by(|connection, stream| connection.reset(stream, ErrorCode::CANCEL)).unwrap_err();
     assert!(matches!(error, Error::Reset(ErrorCode::CANCEL)) && error.is_outcome_unknown());
 }
 
