@@ -20,6 +20,8 @@ use crate::types::time::Backoff;
 /// The pause for each container and sandbox that the runtime has of the pod.
 const PAUSE_PER_CONTAINER: Duration = Duration::from_millis(10);
 const LONGEST_OBSERVATION_PAUSE: Duration = Duration::from_secs(10);
+/// How long a failed observation is repeated. After this the relist takes over.
+const OBSERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The observations under way. Dropping it ends them.
 pub(super) struct Observations {
@@ -56,7 +58,8 @@ impl Observations {
 /// Observes the pod until an observation started after its last event.
 async fn observe_pod(observer: Observer, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
-    loop {
+    let mut succeeded = rt::now();
+    while rt::elapsed(succeeded) < OBSERVATION_TIMEOUT {
         again.set(false);
         match observer.observe_pod(&pod).await {
             Ok(observation) => {
@@ -68,6 +71,7 @@ async fn observe_pod(observer: Observer, inbox: Sender<SyncEvent>, pod: PodUid, 
                 if !again.get() {
                     return;
                 }
+                succeeded = rt::now();
             }
             Err(error) => {
                 log!(debug, "failed to observe pod", pod = pod, error = ErrorChain(&error));
