@@ -19,6 +19,7 @@ mod node_health;
 mod node_problems;
 mod node_status;
 mod open_connections;
+mod peer_buckets;
 mod pod_changes;
 mod pulse;
 mod relay;

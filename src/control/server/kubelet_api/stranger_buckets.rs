@@ -3,53 +3,32 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::types::sorted::SortedMap;
+use crate::control::server::peer_buckets::{PeerBuckets, PeerLimits};
 use crate::types::time::TokenBucket;
 
-/// Token buckets by peer address, so that a flood from one peer does not keep out the tokens of others.
+/// What the reviews of unknown tokens may still cost, in KiB.
 #[derive(Debug)]
 pub(super) struct StrangerBuckets {
     all: TokenBucket,
-    peers: SortedMap<IpAddr, (Instant, TokenBucket)>,
+    peers: PeerBuckets,
 }
 
-/// Limit on the traffic that one peer causes, in KiB: the burst, and the period for one more.
-const PEER_BURST: u32 = 24;
-const PEER_PERIOD: Duration = Duration::from_secs(8);
+/// Limits on the traffic that one peer causes, in KiB.
+const STRANGER_LIMITS: PeerLimits = PeerLimits { burst: 24, period: Duration::from_secs(8), max_peers: 128 };
 /// Limit on the traffic that all peers cause. Anyone who can reach the port causes it, and traffic may be billed: this
 /// is at most 43 MB a day.
 const ALL_BURST: u32 = 96;
 const ALL_PERIOD: Duration = Duration::from_secs(2);
-/// Maximum number of peers with a bucket of their own.
-const MAX_STRANGER_BUCKETS: usize = 128;
 
 impl StrangerBuckets {
     pub(super) fn new(now: Instant) -> Self {
-        Self { all: TokenBucket::each(ALL_PERIOD, ALL_BURST, now), peers: SortedMap::new() }
+        Self { all: TokenBucket::each(ALL_PERIOD, ALL_BURST, now), peers: PeerBuckets::new(STRANGER_LIMITS) }
     }
 
     /// Takes `kibibytes` for a token of this peer, or nothing if that exceeds a limit.
     pub(super) fn take(&mut self, peer: IpAddr, kibibytes: u32, now: Instant) -> bool {
-        let peer = network(peer);
-        if self.peers.len() >= MAX_STRANGER_BUCKETS && !self.peers.contains_key(&peer) {
-            let longest_silent = self.peers.iter().min_by_key(|(_, (last, _))| *last).map(|(peer, _)| *peer);
-            longest_silent.map(|peer| self.peers.remove(&peer));
-        }
-        let full = || (now, TokenBucket::each(PEER_PERIOD, PEER_BURST, now));
-        let (mut last, mut bucket) = self.peers.remove(&peer).unwrap_or_else(full);
-        last = last.max(now);
         // What exceeds a peer's own limit is not taken from the limit of all.
-        let taken = bucket.take_some(kibibytes, now) && self.all.take_some(kibibytes, now);
-        self.peers.insert(peer, (last, bucket));
-        taken
-    }
-}
-
-/// One host often has a whole IPv6 network of 64 bits.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-        address @ IpAddr::V4(_) => address,
+        self.peers.take_some(peer, kibibytes, now) && self.all.take_some(kibibytes, now)
     }
 }
 
@@ -74,12 +53,11 @@ mod tests {
     }
 
     #[test]
-    fn many_peers_are_limited_together_and_in_memory() {
+    fn many_peers_are_limited_together() {
         let now = Instant::now();
         let mut buckets = StrangerBuckets::new(now);
         let taken = (0..1000).filter(|peer| buckets.take(ip(&format!("10.0.{}.{}", peer / 250, peer % 250)), 1, now));
         assert_eq!(taken.count(), 96);
-        assert_eq!(buckets.peers.len(), MAX_STRANGER_BUCKETS);
         assert!(buckets.take(ip("10.9.9.9"), 1, now + ALL_PERIOD));
     }
 }

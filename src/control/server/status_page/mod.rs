@@ -19,7 +19,6 @@ mod history;
 mod names;
 mod owner;
 mod pod_card;
-mod token_attempts;
 mod watchers;
 
 use std::cell::Cell;

@@ -4,9 +4,10 @@
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::token_attempts::TokenAttempts;
 use crate::control::server::http::{Response, Status};
+use crate::control::server::peer_buckets::{PeerBuckets, PeerLimits};
 use crate::platform::host::file;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
@@ -15,15 +16,17 @@ use crate::protocol::sha256::sha256;
 /// The file with the digest of the token, below the root directory.
 pub(crate) const PAGE_TOKEN: &str = "coracle/page-token";
 const MAX_PAGE_TOKEN_BYTES: u64 = 256;
+const WRONG_TOKENS: PeerLimits = PeerLimits { burst: 5, period: Duration::from_secs(30), max_peers: 32 };
 
 pub(super) struct Owner {
     file: PathBuf,
-    attempts: RefCell<TokenAttempts>,
+    /// Wrong tokens; a right one takes nothing.
+    attempts: RefCell<PeerBuckets>,
 }
 
 impl Owner {
     pub(super) fn new(file: PathBuf) -> Self {
-        Self { file, attempts: RefCell::default() }
+        Self { file, attempts: RefCell::new(PeerBuckets::new(WRONG_TOKENS)) }
     }
 
     /// Whether the owner sends this request; the error is the response.
@@ -37,7 +40,7 @@ impl Owner {
             let text = "this page is read-only: `coracle page-token` on the node makes a token for it\n";
             return Err(Response::text(Status::Forbidden, text));
         };
-        if !self.attempts.borrow().may_try(peer, rt::now()) {
+        if !self.attempts.borrow().has_token(peer, rt::now()) {
             return Err(Response::text(Status::TooManyRequests, "too many wrong tokens: try again in a minute\n"));
         }
         let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
@@ -47,7 +50,7 @@ impl Owner {
         if is_token(token, &digest) {
             return Ok(());
         }
-        self.attempts.borrow_mut().fail(peer, rt::now());
+        self.attempts.borrow_mut().take_some(peer, 1, rt::now());
         Err(Response::text(Status::Unauthorized, "wrong token\n"))
     }
 }
