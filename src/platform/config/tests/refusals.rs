@@ -193,7 +193,10 @@ fn files_need_kind_and_version() {
     for (text, message) in [
         ("", "expected one KubeletConfiguration, found 0 documents"),
         ("a: 1\na: 2\n", "apiVersion: required: kubelet.config.k8s.io/v1beta1"),
-        ("a: [\n", "line 2, column 1: not YAML: while parsing a node, did not find expected node content"),
+        (
+            "a: [\n",
+            "line 2, column 1: not YAML: while parsing a flow collection of line 1, did not find expected node content",
+        ),
         ("{}", "apiVersion: required: kubelet.config.k8s.io/v1beta1"),
         ("[]", "expected a mapping, found a list"),
         ("3", "expected a mapping, found 3"),

@@ -1,10 +1,18 @@
 //! Parses YAML and JSON as Kubernetes does, into JSON values. Pure.
 //!
+//! Kubernetes reads YAML with sigs.k8s.io/yaml over go-yaml v2, which is a port of libyaml. `scanner`, `parser` and
+//! `scalar` follow it; `tests/data/yaml-test-suite` holds what it reads.
+//!
 //! Everything that the text can make grow is bounded: its size, its nesting, and the memory of its values, including
 //! what aliases repeat.
 
+mod cursor;
+mod encoding;
 mod json;
+mod parser;
 mod scalar;
+mod scanner;
+mod syntax_error;
 mod tree;
 
 use std::fmt;
@@ -42,13 +50,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
     if text.len() > MAX_BYTES {
         return Err(ParseError::new(None, "the text is larger than 10 MiB"));
     }
-    let text = match std::str::from_utf8(text) {
-        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
-        Err(error) => {
-            let good = text.get(..error.valid_up_to()).unwrap_or_default();
-            return Err(ParseError::new(Some(end_of(good)), "the text is not UTF-8"));
-        }
-    };
+    let text = encoding::decode(text)?;
+    let text = text.as_ref();
     // A file that lost its content in a power cut is full of NUL characters.
     if let Some((good, _)) = text.split_once('\0') {
         return Err(ParseError::new(Some(end_of(good.as_bytes())), "there is a NUL character in the text"));
@@ -66,6 +69,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
 
 /// Larger than any manifest or configuration.
 pub const MAX_BYTES: usize = 10 << 20;
+/// The prefix that `!!` stands for.
+const CORE_TAG_PREFIX: &str = "tag:yaml.org,2002:";
 /// Nesting of lists and objects.
 const MAX_YAML_DEPTH: usize = 100;
 /// Approximate memory of all values of one text, including what aliases repeat.

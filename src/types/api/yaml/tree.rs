@@ -2,55 +2,48 @@
 
 use std::fmt::Write as _;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 use serde_json::{Map, Value};
 
+use super::cursor::Mark;
+use super::encoding;
+use super::parser::{Event, Parser, ScalarEvent};
 use super::scalar::{self, Scalar};
+use super::syntax_error::TOO_DEEP;
 use super::{
-    Budget, Document, DuplicateKey, MAX_DUPLICATES, MAX_YAML_DEPTH, ParseError, Position, WEIGHT_OF_OBJECT,
+    Budget, CORE_TAG_PREFIX, Document, DuplicateKey, MAX_DUPLICATES, MAX_YAML_DEPTH, ParseError, WEIGHT_OF_OBJECT,
     weight_of_key, weight_of_scalar,
 };
-use crate::types::sorted::SortedMap;
+use crate::types::api::bytes::Bytes;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
-    let mut parser = Parser::new_from_str(text);
+    encoding::check_characters(text)?;
+    let mut parser = Parser::new(text);
     let mut documents = Vec::new();
     let mut budget = Budget::default();
     let mut tree = Tree::new(&mut budget);
     let mut line = 1;
-    while let Some(event) = parser.next_event() {
-        let (event, span) = event
-            .map_err(|error| ParseError::new(Some(position(error.marker())), format!("not YAML: {}", error.info())))?;
+    loop {
+        let (event, at) = parser.next()?;
         match event {
-            Event::StreamEnd => break,
-            Event::StreamStart | Event::Nothing => {}
-            Event::DocumentStart(_) => line = span.start.line(),
+            Event::StreamEnd => return Ok(documents),
+            Event::DocumentStart => line = at.position().line,
             Event::DocumentEnd => {
                 let finished = std::mem::take(&mut tree.finished);
                 let duplicates = std::mem::take(&mut tree.duplicates);
-                // Anchors are local to a document.
-                tree.anchors.clear();
+                tree.anchors = Anchors::default();
                 if !finished.is_null() {
                     documents.push(Document { value: finished, line, duplicates });
                 }
             }
-            event => {
-                tree.event(event, &span.start)
-                    .map_err(|problem| ParseError::new(Some(position(&span.start)), problem))?;
-            }
+            event => tree.event(event, at).map_err(|problem| ParseError::new(Some(at.position()), problem))?,
         }
     }
-    Ok(documents)
-}
-
-fn position(marker: &Marker) -> Position {
-    Position { line: marker.line(), column: marker.col() + 1 }
 }
 
 struct Tree<'a> {
     /// The unfinished lists and objects, outermost first.
     open: Vec<Open>,
-    anchors: SortedMap<usize, Anchored>,
+    anchors: Anchors,
     duplicates: Vec<DuplicateKey>,
     finished: Value,
     budget: &'a mut Budget,
@@ -58,8 +51,7 @@ struct Tree<'a> {
 
 struct Open {
     content: Content,
-    /// 0 means no anchor.
-    anchor: usize,
+    anchor: Option<AnchorId>,
     /// The budget spent when it began.
     spent: usize,
     /// Nesting levels below it.
@@ -68,7 +60,14 @@ struct Open {
 
 enum Content {
     List(Vec<Value>),
-    Object { entries: Map<String, Value>, key: Key, merged: Vec<Value> },
+    Object(OpenObject),
+}
+
+struct OpenObject {
+    entries: Map<String, Value>,
+    /// What merge keys have brought that the object does not have itself.
+    inherited: Map<String, Value>,
+    key: Key,
 }
 
 /// What an object expects next: a key, or the value of a key.
@@ -78,6 +77,18 @@ enum Key {
     Named(String),
 }
 
+/// The anchors of a document.
+#[derive(Default)]
+struct Anchors {
+    /// Indices of `values`. A tree, since a text can hold a hundred thousand anchors, and this one is in the binary anyway.
+    names: Map<String, Value>,
+    /// `None` while the value is being read.
+    values: Vec<Option<Anchored>>,
+}
+
+#[derive(Clone, Copy)]
+struct AnchorId(usize);
+
 #[derive(Clone)]
 struct Anchored {
     value: Value,
@@ -85,72 +96,102 @@ struct Anchored {
     height: usize,
 }
 
-impl<'a> Tree<'a> {
-    fn new(budget: &'a mut Budget) -> Self {
-        Self { open: Vec::new(), anchors: SortedMap::new(), duplicates: Vec::new(), finished: Value::Null, budget }
+impl Anchors {
+    /// The value of an earlier anchor with this name is no longer reachable.
+    fn declare(&mut self, name: String) -> AnchorId {
+        let id = self.values.len();
+        self.values.push(None);
+        if let Some(older) = self.names.insert(name, Value::from(id)).and_then(|older| self.slot(&older)) {
+            *older = None;
+        }
+        AnchorId(id)
     }
 
-    fn event(&mut self, event: Event<'_>, at: &Marker) -> Result<(), String> {
+    fn slot(&mut self, index: &Value) -> Option<&mut Option<Anchored>> {
+        self.values.get_mut(usize::try_from(index.as_u64()?).ok()?)
+    }
+
+    fn set(&mut self, AnchorId(id): AnchorId, anchored: Anchored) {
+        if let Some(slot) = self.values.get_mut(id) {
+            *slot = Some(anchored);
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&Anchored> {
+        self.values.get(usize::try_from(self.names.get(name)?.as_u64()?).ok()?)?.as_ref()
+    }
+}
+
+impl<'a> Tree<'a> {
+    fn new(budget: &'a mut Budget) -> Self {
+        let anchors = Anchors::default();
+        Self { open: Vec::new(), anchors, duplicates: Vec::new(), finished: Value::Null, budget }
+    }
+
+    fn event(&mut self, event: Event, at: Mark) -> Result<(), String> {
         if self.expects_key() && !matches!(event, Event::MappingEnd) {
             return self.key(event, at);
         }
         match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let value = value_of(&text, style, tag.as_deref())?;
-                let weight = weight_of_scalar(&text);
+            Event::Scalar(scalar) => {
+                let value = value_of(&scalar)?;
+                let weight = weight_of_scalar(&scalar.text);
                 self.budget.spend(weight)?;
-                self.anchor(anchor, &value, weight, 0)?;
+                self.anchor_scalar(scalar.anchor, &value, weight)?;
                 self.place(value, 0)
             }
-            Event::Alias(id) => {
-                let Anchored { value, weight, height } = self.alias(id)?;
+            Event::Alias(name) => {
+                let Anchored { value, weight, height } = self.alias(&name)?;
                 self.budget.spend(weight)?;
                 self.place(value, height)
             }
-            Event::SequenceStart(anchor, _) => self.begin(Content::List(Vec::new()), anchor),
-            Event::MappingStart(anchor, _) => {
-                self.begin(Content::Object { entries: Map::new(), key: Key::Awaited, merged: Vec::new() }, anchor)
+            Event::SequenceStart { anchor } => self.begin(Content::List(Vec::new()), anchor),
+            Event::MappingStart { anchor } => {
+                let object = OpenObject { entries: Map::new(), inherited: Map::new(), key: Key::Awaited };
+                self.begin(Content::Object(object), anchor)
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
-                Ok(())
-            }
+            Event::StreamEnd | Event::DocumentStart | Event::DocumentEnd => Ok(()),
         }
     }
 
-    fn expects_key(&self) -> bool {
-        matches!(self.open.last(), Some(Open { content: Content::Object { key: Key::Awaited, .. }, .. }))
+    fn open_object(&mut self) -> Option<&mut OpenObject> {
+        match self.open.last_mut() {
+            Some(Open { content: Content::Object(object), .. }) => Some(object),
+            _ => None,
+        }
     }
 
-    fn key(&mut self, event: Event<'_>, at: &Marker) -> Result<(), String> {
+    fn expects_key(&mut self) -> bool {
+        matches!(self.open_object(), Some(OpenObject { key: Key::Awaited, .. }))
+    }
+
+    fn key(&mut self, event: Event, at: Mark) -> Result<(), String> {
         let key = match event {
-            Event::Scalar(text, ScalarStyle::Plain, 0, None) if text == "<<" => Key::Merge,
-            Event::Scalar(text, style, anchor, tag) => {
-                let value = value_of(&text, style, tag.as_deref())?;
-                self.anchor(anchor, &value, weight_of_scalar(&text), 0)?;
-                Key::Named(key_of(value)?)
+            Event::Scalar(scalar) => {
+                let value = value_of(&scalar)?;
+                let merges = is_merge(&scalar);
+                self.anchor_scalar(scalar.anchor, &value, weight_of_scalar(&scalar.text))?;
+                if merges { Key::Merge } else { Key::Named(key_of(value)?) }
             }
-            Event::Alias(id) => Key::Named(key_of(self.alias(id)?.value)?),
+            Event::Alias(name) => Key::Named(key_of(self.alias(&name)?.value)?),
             _ => return Err("a list or an object cannot be a key".to_owned()),
         };
         if let Key::Named(name) = &key {
             self.budget.spend(weight_of_key(name))?;
             self.note_duplicate(name, at);
         }
-        if let Some(Open { content: Content::Object { key: next, .. }, .. }) = self.open.last_mut() {
-            *next = key;
+        if let Some(object) = self.open_object() {
+            object.key = key;
         }
         Ok(())
     }
 
-    fn note_duplicate(&mut self, name: &str, at: &Marker) {
-        let given = match self.open.last() {
-            Some(Open { content: Content::Object { entries, .. }, .. }) => entries.contains_key(name),
-            _ => false,
-        };
+    fn note_duplicate(&mut self, name: &str, at: Mark) {
+        let given = self.open_object().is_some_and(|object| object.entries.contains_key(name));
         if given && self.duplicates.len() < MAX_DUPLICATES {
             let path = self.path(name);
-            self.duplicates.push(DuplicateKey { path, position: Some(position(at)) });
+            self.duplicates.push(DuplicateKey { path, position: Some(at.position()) });
         }
     }
 
@@ -160,7 +201,7 @@ impl<'a> Tree<'a> {
         for open in &self.open {
             match &open.content {
                 Content::List(list) => drop(write!(path, "[{}]", list.len())),
-                Content::Object { key, .. } => {
+                Content::Object(OpenObject { key, .. }) => {
                     path.push_str(if path.is_empty() { "" } else { "." });
                     path.push_str(match key {
                         Key::Awaited => name,
@@ -173,15 +214,16 @@ impl<'a> Tree<'a> {
         path
     }
 
-    fn begin(&mut self, content: Content, anchor: usize) -> Result<(), String> {
+    fn begin(&mut self, content: Content, anchor: Option<String>) -> Result<(), String> {
         if self.open.len() >= MAX_YAML_DEPTH {
             return Err(TOO_DEEP.to_owned());
         }
         let spent = self.budget.spent;
         self.budget.spend(match content {
             Content::List(_) => size_of::<Value>(),
-            Content::Object { .. } => WEIGHT_OF_OBJECT,
+            Content::Object(_) => WEIGHT_OF_OBJECT,
         })?;
+        let anchor = anchor.map(|name| self.declare(name)).transpose()?;
         self.open.push(Open { content, anchor, spent, height: 0 });
         Ok(())
     }
@@ -190,15 +232,19 @@ impl<'a> Tree<'a> {
         let Some(Open { content, anchor, spent, height }) = self.open.pop() else { return Ok(()) };
         let value = match content {
             Content::List(list) => Value::Array(list),
-            Content::Object { mut entries, merged, .. } => {
-                for other in merged {
-                    merge(&mut entries, other)?;
+            Content::Object(OpenObject { mut entries, inherited, .. }) => {
+                for (key, value) in inherited {
+                    entries.entry(key).or_insert(value);
                 }
                 Value::Object(entries)
             }
         };
         let height = height + 1;
-        self.anchor(anchor, &value, self.budget.spent - spent, height)?;
+        if let Some(id) = anchor {
+            let weight = self.budget.spent - spent;
+            self.budget.spend(weight)?;
+            self.anchors.set(id, Anchored { value: value.clone(), weight, height });
+        }
         self.place(value, height)
     }
 
@@ -214,9 +260,9 @@ impl<'a> Tree<'a> {
         open.height = open.height.max(height);
         match &mut open.content {
             Content::List(list) => list.push(value),
-            Content::Object { entries, key, merged } => match std::mem::replace(key, Key::Awaited) {
-                Key::Merge => merged.push(value),
-                Key::Named(name) => drop(entries.insert(name, value)),
+            Content::Object(object) => match std::mem::replace(&mut object.key, Key::Awaited) {
+                Key::Merge => object.merge(value)?,
+                Key::Named(name) => drop(object.entries.insert(name, value)),
                 // `key` has taken the keys.
                 Key::Awaited => {}
             },
@@ -224,16 +270,24 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    fn anchor(&mut self, anchor: usize, value: &Value, weight: usize, height: usize) -> Result<(), String> {
-        if anchor != 0 {
+    fn declare(&mut self, name: String) -> Result<AnchorId, &'static str> {
+        self.budget.spend(weight_of_key(&name) + size_of::<Anchored>())?;
+        Ok(self.anchors.declare(name))
+    }
+
+    fn anchor_scalar(&mut self, name: Option<String>, value: &Value, weight: usize) -> Result<(), String> {
+        if let Some(name) = name {
+            let id = self.declare(name)?;
             self.budget.spend(weight)?;
-            self.anchors.insert(anchor, Anchored { value: value.clone(), weight, height });
+            self.anchors.set(id, Anchored { value: value.clone(), weight, height: 0 });
         }
         Ok(())
     }
 
-    fn alias(&self, id: usize) -> Result<Anchored, String> {
-        let anchored = self.anchors.get(&id).ok_or("an alias refers to no earlier anchor of its document")?;
+    fn alias(&self, name: &str) -> Result<Anchored, String> {
+        let Some(anchored) = self.anchors.get(name) else {
+            return Err(format!("the alias *{name} refers to no earlier anchor of its document"));
+        };
         // Checked before the copy is made.
         if self.budget.spent.saturating_add(anchored.weight) > super::MAX_WEIGHT {
             return Err("the aliases make the text too large".to_owned());
@@ -242,22 +296,34 @@ impl<'a> Tree<'a> {
     }
 }
 
-const TOO_DEEP: &str = "lists and objects are nested too deeply";
-
-/// Merges `<<: {...}` or `<<: [{...}, ...]`: adds missing keys; of several objects the earlier wins.
-fn merge(entries: &mut Map<String, Value>, other: Value) -> Result<(), &'static str> {
-    match other {
-        Value::Object(other) => {
-            for (key, value) in other {
-                entries.entry(key).or_insert(value);
-            }
-            Ok(())
+fn is_merge(scalar: &ScalarEvent) -> bool {
+    scalar.text == "<<"
+        && match scalar.tag.as_deref() {
+            None => scalar.plain,
+            Some(tag) => tag == "!" || tag.strip_prefix(CORE_TAG_PREFIX) == Some("merge"),
         }
-        Value::Array(list) => list.into_iter().try_for_each(|other| match other {
-            Value::Object(_) => merge(entries, other),
+}
+
+impl OpenObject {
+    /// Merges `<<: {...}` or `<<: [{...}, ...]`; of several objects the earlier wins. As upstream, and unlike YAML 1.1,
+    /// a merged entry replaces what stands before the merge key.
+    fn merge(&mut self, other: Value) -> Result<(), &'static str> {
+        match other {
+            Value::Object(other) => {
+                for (key, value) in other {
+                    match self.entries.get_mut(&key) {
+                        Some(own) => *own = value,
+                        None => drop(self.inherited.insert(key, value)),
+                    }
+                }
+                Ok(())
+            }
+            Value::Array(list) => list.into_iter().rev().try_for_each(|other| match other {
+                Value::Object(_) => self.merge(other),
+                _ => Err(NO_MERGE),
+            }),
             _ => Err(NO_MERGE),
-        }),
-        _ => Err(NO_MERGE),
+        }
     }
 }
 
@@ -274,25 +340,36 @@ fn key_of(value: Value) -> Result<String, String> {
     }
 }
 
-fn value_of(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
-    let as_string = || Ok(Value::String(text.to_owned()));
-    let meaning = match tag {
-        None if style == ScalarStyle::Plain => scalar::plain(text),
-        None => return as_string(),
-        Some(tag) if !tag.is_yaml_core_schema() => return as_string(),
-        Some(tag) => match tag.suffix.as_str() {
-            "str" | "timestamp" => return as_string(),
-            "null" | "bool" | "int" | "float" => {
-                let meaning = scalar::plain(text);
-                let fits = meaning.tag().strip_prefix("!!") == Some(tag.suffix.as_str())
-                    || (tag.suffix == "float" && matches!(meaning, Scalar::Integer(_)));
-                if !fits {
-                    return Err(format!("{text:?} is not a !!{}", tag.suffix));
-                }
-                meaning
-            }
-            other => return Err(format!("the tag !!{other} is not supported")),
+fn value_of(scalar: &ScalarEvent) -> Result<Value, String> {
+    let text = scalar.text.as_str();
+    let meaning = match scalar.tag.as_deref() {
+        None if scalar.plain => scalar::plain(text),
+        None => Scalar::String,
+        Some(tag) => match tag.strip_prefix(CORE_TAG_PREFIX) {
+            Some(name @ ("null" | "bool" | "int" | "float")) => tagged(text, name)?,
+            Some("binary") => return binary(text).map(Value::String),
+            _ => Scalar::String,
         },
     };
     meaning.into_value(text).ok_or_else(|| format!("{text} is a number that JSON cannot hold"))
+}
+
+fn tagged(text: &str, name: &str) -> Result<Scalar, String> {
+    let meaning = scalar::plain(text);
+    let fits =
+        meaning.tag().strip_prefix("!!") == Some(name) || (name == "float" && matches!(meaning, Scalar::Integer(_)));
+    if fits { Ok(meaning) } else { Err(format!("{text:?} is not a !!{name}")) }
+}
+
+/// The bytes of `!!binary` as a string. Go's JSON encoder replaces each byte that is not UTF-8.
+fn binary(text: &str) -> Result<String, String> {
+    let Some(Bytes(bytes)) = Bytes::from_base64(text) else {
+        return Err("the value of !!binary is not base64 with padding".to_owned());
+    };
+    let mut string = String::new();
+    for chunk in bytes.utf8_chunks() {
+        string.push_str(chunk.valid());
+        string.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Ok(string)
 }
