@@ -186,7 +186,7 @@ impl ContainerInput<'_> {
         let resources = &self.container.resources;
         let mut status = ContainerStatus {
             name: seen.name.clone(),
-            restart_count: i32::try_from(seen.restart_count).unwrap_or(i32::MAX),
+            restart_count: i32::try_from(starts_before(seen)).unwrap_or(i32::MAX),
             image: seen.image.clone(),
             image_id: seen.image_id.clone(),
             allocated_resources: resources.requests.clone(),
@@ -401,6 +401,14 @@ impl ContainerInput<'_> {
             let (main, observed) = (&self.input.pod.spec.containers, self.input.observed);
             main.iter().any(|container| observed.container(&container.name).is_some())
         })
+    }
+}
+
+/// The restarts that clients see: an instance counts once it has started, together with its new state.
+fn starts_before(seen: &ObservedContainer) -> u32 {
+    match seen.state {
+        pods::ContainerState::Created => seen.restart_count.saturating_sub(1),
+        _ => seen.restart_count,
     }
 }
 

@@ -31,6 +31,7 @@ struct Life {
     host_ips: Vec<IpAddr>,
     sandbox: Option<ObservedSandbox>,
     second: i64,
+    attempt: u32,
     ended: bool,
     recursive_read_only: Option<bool>,
     replaced: Vec<String>,
@@ -60,6 +61,7 @@ impl Life {
             host_ips: vec!["10.77.0.1".parse().unwrap()],
             sandbox: Some(sandbox),
             second: 0,
+            attempt: 0,
             ended: false,
             recursive_read_only: None,
             replaced: Vec::new(),
@@ -78,7 +80,8 @@ impl Life {
     fn see_failed(&mut self, containers: &[(&str, Seen)], failed: Option<&PodFailure>) -> PodStatus {
         let mut observed = ObservedPod::new("u".into(), "default", "web");
         observed.sandboxes.extend(self.sandbox.clone());
-        observed.containers = containers.iter().filter_map(|(name, seen)| instance(name, *seen)).collect();
+        observed.containers =
+            containers.iter().filter_map(|(name, seen)| instance(name, *seen, self.attempt)).collect();
         self.second += 1;
         let status = pod_status(&StatusInput {
             devices: &[],
@@ -107,7 +110,7 @@ fn second(second: i64) -> Time {
     Time::from_unix_nanos(second * 1_000_000_000)
 }
 
-fn instance(name: &str, seen: Seen) -> Option<ObservedContainer> {
+fn instance(name: &str, seen: Seen, restart_count: u32) -> Option<ObservedContainer> {
     let state = match seen {
         Seen::Nothing => return None,
         Seen::Created => pods::ContainerState::Created,
@@ -116,7 +119,8 @@ fn instance(name: &str, seen: Seen) -> Option<ObservedContainer> {
         Seen::Unknown => pods::ContainerState::Unknown,
     };
     let user = (name == "known").then(|| Box::new(ObservedUser { uid: 7, gid: 8, groups: vec![8, 9] }));
-    Some(ObservedContainer { user, ..ObservedContainer::seen(&format!("{name}0"), name, "s0", state) })
+    let id = format!("{name}{restart_count}");
+    Some(ObservedContainer { user, restart_count, ..ObservedContainer::seen(&id, name, "s0", state) })
 }
 
 fn condition<'a>(status: &'a PodStatus, kind: &str) -> &'a PodCondition {
@@ -443,6 +447,21 @@ fn created_container_waits_with_the_reason_that_it_had_before() {
 }
 
 #[test]
+fn restart_counts_when_the_new_instance_has_started() {
+    let mut life = Life::main(RestartPolicy::Always);
+    life.see(&[("main", Seen::Running)]);
+    life.see(&[("main", Seen::Exited(3))]);
+    life.attempt = 1;
+    let created = life.see(&[("main", Seen::Created)]).container_statuses.remove(0);
+    assert_eq!((created.restart_count, terminated(created.last_state.as_ref()).exit_code), (0, 3));
+    let running = life.see(&[("main", Seen::Running)]).container_statuses.remove(0);
+    assert_eq!((running.restart_count, terminated(running.last_state.as_ref()).exit_code), (1, 3));
+    // A later agent, which knows no earlier status.
+    let mut later = Life { attempt: 4, ..Life::main(RestartPolicy::Always) };
+    assert_eq!(later.see(&[("main", Seen::Created)]).container_statuses[0].restart_count, 3);
+}
+
+#[test]
 fn failed_start_moves_the_termination_to_last_state() {
     let mut life = Life::main(RestartPolicy::Always);
     life.waiting.insert("main".to_owned(), Waiting::new(Reason::ERR_IMAGE_PULL, "no route"));
@@ -496,7 +515,7 @@ fn back_off_is_formatted_like_go_durations() {
 fn termination_messages_share_their_size_and_split_no_character() {
     let mut life = Life::new(RestartPolicy::Never, &[], &["a", "b", "c"]);
     let mut observed = ObservedPod::new("u".into(), "default", "web");
-    let mut long = instance("a", Seen::Exited(1)).unwrap();
+    let mut long = instance("a", Seen::Exited(1), 0).unwrap();
     let message = "\u{e4}".repeat(3000);
     long.state = pods::ContainerState::Exited(Box::new(Exit { code: 1, message, ..Exit::default() }));
     observed.containers.push(long);
