@@ -319,6 +319,22 @@ fn terminated_pod_never_starts_again() {
 }
 
 #[test]
+fn static_pod_with_a_config_map_has_a_mirror_without_it() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.node.write_manifest(
+        "own",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello}\n---\n\
+         apiVersion: v1\nkind: Pod\nmetadata: {name: own}\nspec:\n  volumes: [{name: v, configMap: {name: settings}}]\n  \
+         containers: [{name: main, image: 'localhost/coracle/busybox:1', imagePullPolicy: IfNotPresent, \
+         envFrom: [{configMapRef: {name: settings}}], volumeMounts: [{name: v, mountPath: /v}]}]\n",
+    );
+    let mirror = joined.api.wait(MIRROR, "the mirror to be ready", is_ready);
+    assert_eq!(mirror["metadata"]["annotations"]["coracle.dev/mirror-leaves-out"], "configmap/settings");
+    assert_eq!(mirror["spec"]["volumes"], json!([{"name": "v", "emptyDir": {}}]));
+}
+
+#[test]
 fn static_pods_mirror_is_recreated_and_deleted_with_it() {
     let mut joined = Joined::new();
     joined.start("", &[]);

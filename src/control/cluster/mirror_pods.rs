@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::types::api::annotations::{CONFIG_HASH, CONFIG_MIRROR};
-use crate::types::api::{Pod, encode};
+use crate::state::objects::references;
+use crate::types::api::annotations::{CONFIG_HASH, CONFIG_MIRROR, MIRROR_LEAVES_OUT};
+use crate::types::api::{EnvVarSource, Pod, ProjectionSource, VolumeSource, encode};
+use crate::types::text;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MirrorStep {
@@ -74,6 +76,7 @@ fn mirror(pod: &Pod, node: &str, node_uid: &str) -> Value {
     let mut mirror = pod.clone();
     let hash = pod.annotation(CONFIG_HASH).unwrap_or_default().to_owned();
     mirror.metadata.annotations.insert(CONFIG_MIRROR, hash);
+    leave_out_references(&mut mirror);
     // The API server assigns the uid.
     mirror.metadata.uid = Default::default();
     let mut object = encode(&mirror);
@@ -89,10 +92,52 @@ fn mirror(pod: &Pod, node: &str, node_uid: &str) -> Value {
     object
 }
 
+/// Removes the references to ConfigMaps and Secrets, and names them in an annotation: the API server accepts no mirror
+/// pod with references, even to objects of the manifests. Volumes of such files become empty directories.
+fn leave_out_references(mirror: &mut Pod) {
+    let objects = references(mirror);
+    if objects.is_empty() {
+        return;
+    }
+    let mut names: Vec<String> = objects.iter().map(|key| [key.kind.resource(), "/", &key.name].concat()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut names = names.join(",");
+    text::cut(&mut names, MAX_LEFT_OUT_NAMES_BYTES);
+    mirror.metadata.annotations.insert(MIRROR_LEAVES_OUT, names);
+    let spec = &mut mirror.spec;
+    spec.image_pull_secrets.clear();
+    for volume in &mut spec.volumes {
+        let is_left = match &mut volume.source {
+            VolumeSource::ConfigMap(_) | VolumeSource::Secret(_) => false,
+            VolumeSource::Projected(projected) => {
+                projected.sources.retain(|projection| {
+                    !matches!(projection.source, ProjectionSource::ConfigMap(_) | ProjectionSource::Secret(_))
+                });
+                !projected.sources.is_empty()
+            }
+            _ => true,
+        };
+        if !is_left {
+            volume.source = VolumeSource::EmptyDir(Box::default());
+        }
+    }
+    let containers = spec.init_containers.iter_mut().chain(&mut spec.containers);
+    for container in containers.chain(&mut spec.ephemeral_containers) {
+        container.env_from.clear();
+        container.env.retain(|variable| {
+            let source = variable.value_from.as_ref().map(|from| &from.source);
+            !matches!(source, Some(EnvVarSource::ConfigMapKey(_) | EnvVarSource::SecretKey(_)))
+        });
+    }
+}
+
+const MAX_LEFT_OUT_NAMES_BYTES: usize = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::api::Time;
+    use crate::types::api::{Time, decode};
 
     fn pod(name: &str, hash: &str) -> Arc<Pod> {
         let mut pod = Pod::default();
@@ -177,5 +222,42 @@ mod tests {
             (&made["metadata"]["uid"], &made["status"], &made["kind"]),
             (&Value::Null, &Value::Null, &json!("Pod"))
         );
+    }
+
+    #[test]
+    fn mirror_names_the_objects_that_it_leaves_out() {
+        let spec = json!({
+            "imagePullSecrets": [{"name": "pull"}],
+            "volumes": [
+                {"name": "cm", "configMap": {"name": "settings"}},
+                {"name": "mixed", "projected": {"sources": [
+                    {"secret": {"name": "tls"}},
+                    {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+                ]}},
+                {"name": "secrets", "projected": {"sources": [{"secret": {"name": "tls"}}]}},
+            ],
+            "containers": [{
+                "name": "main",
+                "envFrom": [{"configMapRef": {"name": "settings"}}],
+                "env": [
+                    {"name": "A", "valueFrom": {"secretKeyRef": {"name": "tls", "key": "k"}}},
+                    {"name": "B", "value": "b"},
+                ],
+            }],
+        });
+        let mut own = Pod::clone(&pod("a", "1"));
+        own.spec = decode(spec).unwrap().value;
+        let made = mirror(&own, "n", "nu");
+        let names = "configmap/settings,secret/pull,secret/tls";
+        assert_eq!(made["metadata"]["annotations"][MIRROR_LEAVES_OUT], names);
+        let spec = &made["spec"];
+        assert_eq!(spec["volumes"][0], json!({"name": "cm", "emptyDir": {}}));
+        assert_eq!(spec["volumes"][1]["projected"]["sources"].as_array().unwrap().len(), 1);
+        assert_eq!(spec["volumes"][2], json!({"name": "secrets", "emptyDir": {}}));
+        assert_eq!(spec["containers"][0]["env"], json!([{"name": "B", "value": "b"}]));
+        let mut seen = Pod::clone(&own);
+        seen.spec = decode(spec.clone()).unwrap().value;
+        assert_eq!(references(&seen), []);
+        assert!(mirror(&pod("a", "1"), "n", "nu")["metadata"]["annotations"][MIRROR_LEAVES_OUT].is_null());
     }
 }

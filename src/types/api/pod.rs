@@ -304,6 +304,8 @@ pub mod annotations {
     pub const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
     /// In a mirror pod: the hash of its static pod.
     pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+    /// In a mirror pod: the ConfigMaps and Secrets of its static pod, which a mirror pod may not refer to.
+    pub const MIRROR_LEAVES_OUT: &str = "coracle.dev/mirror-leaves-out";
     /// How long a new version of a manifest may take to become ready before the kubelet rolls it back.
     pub const READY_WITHIN: &str = "coracle.dev/ready-within";
     /// How many versions of a manifest to keep.
