@@ -18,7 +18,11 @@ pub(super) fn container_logs(path: &str, query: &str, api: &dyn LocalApi) -> Opt
     let log_query = log_query.map_err(|error| Response::text(Status::BadRequest, error + "\n"));
     let text = log_query.and_then(|log_query| match api.log(&log_query) {
         Ok(source) => Ok(LogText { source, request: log_query.request, reader: None }),
-        Err(error) => Err(Response::text(Status::NotFound, format!("{error}\n"))),
+        Err(error) => {
+            let status = if error.is_missing_pod() { Status::NotFound } else { Status::BadRequest };
+            // Without a line end, as upstream: the API server puts the text into its own message.
+            Err(Response::text(status, error.to_string()))
+        }
     });
     Some(match text {
         Ok(text) => Reply::Text(Box::new(text)),
@@ -39,7 +43,7 @@ impl Text for LogText {
             match LogReader::open(self.source.log.clone(), self.request.clone()).await {
                 Ok(reader) => self.reader = Some(reader),
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Err(Response::text(Status::NotFound, "the log of this container is gone\n"));
+                    return Err(Response::text(Status::BadRequest, "the log of this container is gone"));
                 }
                 Err(error) => {
                     let what = format!("read {}: {}\n", self.source.log.display(), ErrorChain(&error));

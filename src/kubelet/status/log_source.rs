@@ -52,6 +52,14 @@ impl fmt::Display for LogUnavailable {
 
 impl std::error::Error for LogUnavailable {}
 
+impl LogUnavailable {
+    /// Whether the pod itself is unknown. Upstream answers every other refusal with 400, and the API server shows
+    /// clients the text of a 400 only.
+    pub(crate) fn is_missing_pod(&self) -> bool {
+        matches!(self.why, NoLog::NoPod)
+    }
+}
+
 /// The container id without the runtime's scheme (kubelet: `validateContainerLogStatus`).
 pub(crate) fn run_to_read<'a>(status: &'a PodStatus, container: &str, previous: bool) -> Result<&'a str, NoLog> {
     let all = status.init_container_statuses.iter().chain(&status.container_statuses);

@@ -17,7 +17,7 @@ use crate::control::server::{
 use crate::kubelet::status::{LogUnavailable, NoLog};
 use crate::platform::rt::{block_on, blocking, either};
 use crate::state::pods::PodAnswer;
-use crate::types::api::Event;
+use crate::types::api::{Event, Reason};
 use crate::types::error::ErrorChain;
 
 struct TempDir(PathBuf);
@@ -96,6 +96,10 @@ impl LocalApi for TwoPods {
                 let (pod, container) = (query.pod.clone(), query.container.clone());
                 Err(LogUnavailable { pod, container, why: NoLog::NoPod })
             }
+            "waiting" => {
+                let (pod, container) = (query.pod.clone(), query.container.clone());
+                Err(LogUnavailable { pod, container, why: NoLog::Waiting(Reason::CONTAINER_CREATING) })
+            }
             name => {
                 Ok(LogSource { log: PathBuf::from(format!("/nowhere/{name}")), ended: async_channel::bounded(1).1 })
             }
@@ -173,7 +177,7 @@ fn unknown_requests_are_refused() {
     for (request, line) in [
         (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "404 Not Found"),
         (b"GET /containerLogs/d/p/none HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
-        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
+        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\nHost: x\r\n\r\n", "400 Bad Request"),
         (b"GET /containerLogs/d/p/c?follow=x HTTP/1.1\r\nHost: x\r\n\r\n", "400 Bad Request"),
         (b"POST /pods HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"),
         (b"hello\r\n\r\n", "400 Bad Request"),
@@ -181,6 +185,16 @@ fn unknown_requests_are_refused() {
         let answer = with_server(move |path| exchange(&path, request));
         assert_eq!(parse_response(&answer).unwrap().0, line);
     }
+}
+
+/// The API server shows clients the text of a 400 only, within its own message.
+#[test]
+fn log_of_a_waiting_container_is_refused_in_upstreams_words() {
+    let request = b"GET /containerLogs/d/p/waiting HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = with_server(|path| exchange(&path, request));
+    let (line, body) = parse_response(&answer).unwrap();
+    assert_eq!(line, "400 Bad Request");
+    assert_eq!(body, b"container \"waiting\" in pod \"p\" is waiting to start: ContainerCreating");
 }
 
 #[test]
