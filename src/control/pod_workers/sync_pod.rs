@@ -215,6 +215,9 @@ async fn set_up_and_execute(
     };
     let set_up = {
         let objects = views.objects.read();
+        if let (true, Err(error)) = (plan.creates_sandbox(), volumes::check_node_affinity(pod, &objects)) {
+            return failed(error.reason(), &error, warnings);
+        }
         volumes::set_up(pod, SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi, ends)
     };
     let volumes = match set_up.await {

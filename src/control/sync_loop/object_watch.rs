@@ -56,7 +56,9 @@ impl ObjectWatch {
         if let Some(watched) = &self.watched {
             watched.store.remember_node(fields);
         }
-        self.objects.write().set_attached(fields.attached.clone())
+        let mut objects = self.objects.write();
+        objects.set_node_labels(fields.labels.clone());
+        objects.set_attached(fields.attached.clone())
     }
 
     pub(super) fn on_object(

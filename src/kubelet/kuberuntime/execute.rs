@@ -195,9 +195,11 @@ impl PodRuntime {
         }
         let users = self.user_namespace_of(pod, &views.objects).await?;
         let context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
-        let options = context.and_then(|context| context.namespace_options.as_mut());
-        if let (Some(users), Some(options)) = (users, options) {
-            options.userns_options = Some(users);
+        if let Some(context) = context {
+            context.supplemental_groups.extend(&sync.volumes.groups);
+            if let (Some(users), Some(options)) = (users, context.namespace_options.as_mut()) {
+                options.userns_options = Some(users);
+            }
         }
         Ok((config, dns))
     }
@@ -271,6 +273,9 @@ impl PodRuntime {
         };
         let mut config = container_config(input).map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         share_users(&sandbox.config, &mut config);
+        if let Some(context) = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut()) {
+            context.supplemental_groups.extend(&volumes.groups);
+        }
         if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
             put(resources, &views.placements.read(), &pod.metadata.uid, &container.name);
         }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::record::name;
-use crate::state::objects::{BundleKey, TokenKey, Topic};
+use crate::state::objects::{BundleKey, TokenKey, Topic, VOLUME_ANNOTATIONS};
 use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, decode, encode};
 
@@ -68,7 +68,14 @@ pub(crate) fn used_part(object: &Value) -> Value {
     if let Some(fields) = kept.as_object_mut() {
         fields.remove("status");
         if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("annotations");
+            let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+            let is_used = annotations.is_some_and(|annotations| {
+                annotations.retain(|name, _| VOLUME_ANNOTATIONS.contains(&name.as_str()));
+                !annotations.is_empty()
+            });
+            if !is_used {
+                metadata.remove("annotations");
+            }
             metadata.remove("ownerReferences");
         }
     }
@@ -174,6 +181,8 @@ mod tests {
         });
         let metadata = json!({"name": "a", "resourceVersion": "7"});
         assert_eq!(used_part(&object), json!({"metadata": metadata, "data": {"k": "v"}}));
+        let group = json!({"metadata": {"annotations": {"k": "v", "pv.beta.kubernetes.io/gid": "7"}}});
+        assert_eq!(used_part(&group)["metadata"]["annotations"], json!({"pv.beta.kubernetes.io/gid": "7"}));
         let pod = without_managed_fields(object);
         assert_eq!((&pod["metadata"]["annotations"], &pod["status"]), (&json!({"k": "v"}), &json!({})));
     }

@@ -90,6 +90,12 @@ pub(crate) enum Problem {
         path: PathBuf,
         source: io::Error,
     },
+    /// A PersistentVolume with mount options, of a type that has none.
+    MountOptions,
+    /// The node affinity of a PersistentVolume does not match the node's labels.
+    NodeAffinity {
+        is_block: bool,
+    },
     /// An unsupported volume type.
     Unsupported {
         kind: &'static str,
@@ -142,7 +148,8 @@ impl Error {
     /// The reason of the event.
     pub(crate) fn reason(&self) -> Reason {
         match self {
-            Self::Csi { is_block: true, .. } => Reason::FAILED_MAP_VOLUME,
+            Self::Csi { is_block: true, .. }
+            | Self::SetUp { problem: Problem::NodeAffinity { is_block: true }, .. } => Reason::FAILED_MAP_VOLUME,
             _ => Reason::FAILED_MOUNT,
         }
     }
@@ -187,7 +194,15 @@ impl fmt::Display for Error {
                 write!(f, "UnmountVolume.TearDown failed for volume {}", volume.display())
             }
             // Upstream's message ends with a space here, as for `Csi`.
-            Self::SetUp { volume, .. } => write!(f, "MountVolume.SetUp failed for volume {volume:?} "),
+            Self::SetUp { volume, problem } => {
+                let doing = match problem {
+                    Problem::MountOptions => "MountVolume.MountOptionSupport check",
+                    Problem::NodeAffinity { is_block: false } => "MountVolume.NodeAffinity check",
+                    Problem::NodeAffinity { is_block: true } => "MapVolume.NodeAffinity check",
+                    _ => "MountVolume.SetUp",
+                };
+                write!(f, "{doing} failed for volume {volume:?} ")
+            }
             Self::SubPath { volume, container, .. } => {
                 write!(f, "failed to prepare subPath for volumeMount {volume:?} of container {container:?}")
             }
@@ -238,6 +253,8 @@ impl fmt::Display for Problem {
                 write!(f, "hostPath type check failed: {} is not a {expected}", path.display())
             }
             Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
+            Self::MountOptions => f.write_str("mount options are not supported for this volume type"),
+            Self::NodeAffinity { .. } => f.write_str("no matching NodeSelectorTerms"),
             Self::Unsupported { kind } => write!(f, "volumes of the kind {kind} are not supported"),
         }
     }
@@ -324,6 +341,8 @@ impl std::error::Error for Problem {
             | Self::Helper { .. }
             | Self::HugePageSize
             | Self::HostPathType { .. }
+            | Self::MountOptions
+            | Self::NodeAffinity { .. }
             | Self::Unsupported { .. } => None,
         }
     }

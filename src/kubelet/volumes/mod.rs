@@ -63,6 +63,13 @@ pub(crate) struct PodVolumes {
     subpaths: PathBuf,
     /// Errors of volumes that keep their previous content.
     pub(crate) kept: Vec<Error>,
+    /// Groups of PersistentVolumes that the pod does not have itself.
+    pub(crate) groups: Vec<i64>,
+}
+
+/// Checks the node affinity of the pod's PersistentVolumes, before they are mounted.
+pub(crate) fn check_node_affinity(pod: &Pod, objects: &Objects) -> Result<(), Error> {
+    plan::check_node_affinity(pod, objects)
 }
 
 /// Creates the directories of `pod` and sets up the volumes that its containers mount. Stops when the pod `ends`.
@@ -104,8 +111,9 @@ pub(crate) fn set_up(
         if selinux {
             label_mounts(&uid, &plan, &mut places).await;
         }
+        let groups = plan.groups;
         let places = plan.volumes.into_iter().map(|planned| planned.name).zip(places).collect();
-        Ok(PodVolumes { uid, places, subpaths, kept })
+        Ok(PodVolumes { uid, places, subpaths, kept, groups })
     }
 }
 

@@ -24,7 +24,10 @@ pub(super) async fn set_up(nfs: &Nfs, program: &Path) -> Result<(), Problem> {
     }
     let failed = |what: String| Problem::Helper { program: program.to_owned(), what };
     let mut command = Command::new(program);
-    command.arg(&nfs.device).arg(&nfs.path).args(if nfs.read_only { &["-o", "ro"][..] } else { &[] });
+    command.arg(&nfs.device).arg(&nfs.path);
+    if !nfs.options.is_empty() {
+        command.arg("-o").arg(nfs.options.join(","));
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => failed("not installed, but required for NFS volumes".to_owned()),
@@ -116,7 +119,12 @@ mod tests {
         let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\"";
         let written = Command::new("sh").args(["-c", write]).arg(&program).arg(script).status().unwrap();
         assert!(written.success());
-        let nfs = Nfs { device: "server:/export".to_owned(), path: top.join("volumes/v"), read_only: true };
+        let nfs = Nfs {
+            device: "server:/export".to_owned(),
+            path: top.join("volumes/v"),
+            options: vec!["ro".to_owned(), "soft".to_owned()],
+            read_only: true,
+        };
         (Scratch(top), program, nfs)
     }
 
@@ -129,7 +137,7 @@ mod tests {
             set_up(&nfs, &program).await.unwrap();
         });
         let calls = fs::read_to_string(scratch.0.join("mount.nfs.calls")).unwrap();
-        assert_eq!(calls, format!("server:/export {} -o ro\n", nfs.path.display()));
+        assert_eq!(calls, format!("server:/export {} -o ro,soft\n", nfs.path.display()));
         assert!(nfs.path.join("file").exists());
         unmount_below(&scratch.0).unwrap();
         assert!(!nfs.path.join("file").exists());

@@ -9,7 +9,7 @@ use super::fs_group::{changes_on_root_mismatch, fs_group};
 use super::payload::{Payload, PodFiles, payload};
 use super::selinux_mount::mount_label;
 use super::volume_uses::VolumeUses;
-use crate::state::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
+use crate::state::objects::{Lookup, Objects, PersistentSource, PersistentVolume, Topic};
 use crate::state::pods::volume_paths::{
     CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL_VOLUME_PLUGIN, NFS, PROJECTED, SECRET,
 };
@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub(super) private: Vec<PathBuf>,
     pub(super) logs: Vec<PathBuf>,
     pub(super) volumes: Vec<PlannedVolume>,
+    /// Groups of PersistentVolumes that the pod does not have itself.
+    pub(super) groups: Vec<i64>,
 }
 
 #[derive(Debug)]
@@ -86,6 +88,8 @@ pub(super) struct Nfs {
     /// `server:path`
     pub(super) device: String,
     pub(super) path: PathBuf,
+    /// Options of the mount, sorted.
+    pub(super) options: Vec<String>,
     pub(super) read_only: bool,
 }
 
@@ -172,8 +176,44 @@ impl Plan {
             ],
             logs: pod.spec.all_containers().map(|container| logs.join(&container.name)).collect(),
             volumes: volumes.collect::<Result<_, _>>()?,
+            groups: groups(pod, &uses, inputs.objects),
         })
     }
+}
+
+/// Fails for a PersistentVolume whose node affinity does not match the node's labels.
+pub(super) fn check_node_affinity(pod: &Pod, objects: &Objects) -> Result<(), Error> {
+    let uses = VolumeUses::of(&pod.spec);
+    match bound_volumes(pod, &uses, objects).find(|(_, bound)| !objects.is_on_its_node(bound)) {
+        Some((volume, bound)) => Err(Error::SetUp {
+            volume: volume.name.clone(),
+            problem: Problem::NodeAffinity { is_block: bound.is_block },
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The groups from the annotations of the pod's PersistentVolumes (`GetExtraSupplementalGroupsForPod`).
+fn groups(pod: &Pod, uses: &VolumeUses<'_>, objects: &Objects) -> Vec<i64> {
+    let own = pod.spec.security_context.as_ref().map(|own| own.supplemental_groups.as_slice()).unwrap_or_default();
+    let mut groups: Vec<i64> = bound_volumes(pod, uses, objects).filter_map(|(_, bound)| bound.group).collect();
+    groups.retain(|group| !own.contains(group));
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+/// The PersistentVolumes that the pod's containers use, as far as they are known.
+fn bound_volumes<'a>(
+    pod: &'a Pod,
+    uses: &'a VolumeUses<'_>,
+    objects: &'a Objects,
+) -> impl Iterator<Item = (&'a Volume, &'a PersistentVolume)> {
+    let used = pod.spec.volumes.iter().filter(|volume| uses.is_used(&volume.name));
+    used.filter_map(|volume| match objects.claimed(&Topic::claim(pod, volume)?) {
+        Lookup::Found(bound) => Some((volume, bound)),
+        Lookup::Missing | Lookup::Unknown(_) => None,
+    })
 }
 
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
@@ -222,7 +262,7 @@ fn source<'a>(
         }
         VolumeSource::HostPath(source) => host_path(&source.path, source.kind, false),
         VolumeSource::Image(_) => Ok(Source::Image),
-        VolumeSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, source.read_only, inputs)),
+        VolumeSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, (source.read_only, &[]), inputs)),
         VolumeSource::Projected(_) => files(PROJECTED, in_memory()),
         VolumeSource::Secret(_) => files(SECRET, in_memory()),
         VolumeSource::AwsElasticBlockStore(_) => unsupported("awsElasticBlockStore"),
@@ -293,9 +333,11 @@ fn claimed(pod: &Pod, volume: &Volume, uses: &VolumeUses<'_>, inputs: SetUpInput
             Ok(Source::Local(local(pod, bound, without_backsteps(path)?, fs_type, read_only, inputs)))
         }
         PersistentSource::HostPath(_) if bound.is_block => Err(no_device("hostPath")),
+        PersistentSource::HostPath(_) if !bound.mount_options.is_empty() => Err(Problem::MountOptions),
         PersistentSource::HostPath(source) => host_path(&source.path, source.kind, read_only),
         PersistentSource::Nfs(_) if bound.is_block => Err(no_device("nfs")),
-        PersistentSource::Nfs(source) => Ok(nfs(pod, source, &bound.name, read_only || source.read_only, inputs)),
+        // As upstream, the volume's own `readOnly` has no effect.
+        PersistentSource::Nfs(source) => Ok(nfs(pod, source, &bound.name, (read_only, &bound.mount_options), inputs)),
         PersistentSource::Other(kind) => Err(failed(format!("volumes of the kind {kind} are not supported"))),
     }
 }
@@ -334,9 +376,19 @@ fn local(
     }
 }
 
-fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, inputs: SetUpInputs<'_>) -> Source {
+fn nfs(
+    pod: &Pod,
+    source: &NfsVolumeSource,
+    name: &str,
+    (read_only, options): (bool, &[String]),
+    inputs: SetUpInputs<'_>,
+) -> Source {
     let path = inputs.dirs.volume(&pod.metadata.uid, NFS, name);
-    Source::Nfs(Nfs { device: nfs_device(source), path, read_only })
+    let mut options = options.to_vec();
+    options.extend(read_only.then(|| "ro".to_owned()));
+    options.sort_unstable();
+    options.dedup();
+    Source::Nfs(Nfs { device: nfs_device(source), path, options, read_only })
 }
 
 /// A directory of the pod for a volume; `marker` names the directory with its ready file.

@@ -19,7 +19,7 @@ mod trust_bundle;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::types::api::{ClusterTrustBundleProjection, Pod, PodUid, Time, Volume, VolumeSource};
+use crate::types::api::{ClusterTrustBundleProjection, Map, Pod, PodUid, Time, Volume, VolumeSource};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use attachment::{Attachment, NotAttached, attachment_name, is_out_of_room, unique_name};
@@ -30,7 +30,7 @@ pub(crate) use config_object::{ConfigObject, Content as FileContent, ObjectKey, 
 pub(crate) use csi_driver::{CsiDriver, FsGroupPolicy};
 pub(crate) use object_event::{Content, ObjectEvent};
 pub(crate) use persistent_volume::{
-    CsiSource, PersistentSource, PersistentVolume, bound_volume, is_bound_to, is_controlled_by,
+    CsiSource, PersistentSource, PersistentVolume, VOLUME_ANNOTATIONS, bound_volume, is_bound_to, is_controlled_by,
 };
 pub(crate) use pod_topics::PodTopics;
 pub(crate) use references::{references, volumes_follow};
@@ -64,6 +64,8 @@ pub(crate) struct Objects {
     pod_topics: PodTopics,
     /// Volumes that the attach/detach controller has attached to this node, by their names in the node status.
     attached: Vec<String>,
+    /// Labels of the Node object; `None` until it was read.
+    node_labels: Option<Map<String>>,
 }
 
 /// What follows from the answer for a topic.
@@ -159,6 +161,17 @@ impl Objects {
             self.pod_topics.mark_all_stale();
         }
         is_news
+    }
+
+    pub(crate) fn set_node_labels(&mut self, labels: Map<String>) {
+        self.node_labels = Some(labels);
+    }
+
+    /// Whether the volume may be mounted on this node, as far as the node's labels are known.
+    pub(crate) fn is_on_its_node(&self, volume: &PersistentVolume) -> bool {
+        let (Some(labels), Some(affinity)) = (&self.node_labels, &volume.node_affinity) else { return true };
+        // As upstream, which knows no fields here.
+        affinity.selects("", labels)
     }
 
     pub(crate) fn is_attached(&self, source: &CsiSource) -> bool {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ObjectKey, ObjectKind};
-use crate::types::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, PodUid, decode};
+use crate::types::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, NodeSelector, PodUid, decode};
 use crate::types::sorted::SortedMap;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,18 @@ pub(crate) struct PersistentVolume {
     pub(crate) is_block: bool,
     pub(crate) access_modes: Vec<String>,
     pub(crate) mount_options: Vec<String>,
+    /// Group of the pods that use it, beside their own groups.
+    pub(crate) group: Option<i64>,
+    /// The nodes on which it may be mounted.
+    pub(crate) node_affinity: Option<NodeSelector>,
 }
+
+/// The annotations of PersistentVolumes that a node reads.
+pub(crate) const VOLUME_ANNOTATIONS: [&str; 2] = [GROUP_ANNOTATION, MOUNT_OPTIONS_ANNOTATION];
+
+const GROUP_ANNOTATION: &str = "pv.beta.kubernetes.io/gid";
+/// Takes the place of `mountOptions`, except for CSI volumes.
+const MOUNT_OPTIONS_ANNOTATION: &str = "volume.beta.kubernetes.io/mount-options";
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PersistentSource {
@@ -88,13 +99,23 @@ impl PersistentVolume {
             let list = object.pointer(path).and_then(Value::as_array).into_iter().flatten();
             list.filter_map(Value::as_str).map(str::to_owned).collect()
         };
+        let annotation = |name: &str| object.pointer("/metadata/annotations")?.get(name)?.as_str();
+        let is_csi = matches!(source, PersistentSource::Csi(_));
+        let mount_options = match annotation(MOUNT_OPTIONS_ANNOTATION).filter(|_| !is_csi) {
+            Some(options) => options.split(',').filter(|option| !option.is_empty()).map(str::to_owned).collect(),
+            None => texts("/spec/mountOptions"),
+        };
+        let required = object.pointer("/spec/nodeAffinity/required").filter(|required| !required.is_null());
         Ok(Self {
             name: text("/metadata/name"),
             claim: claim("namespace").zip(claim("name")),
             source,
             is_block: text("/spec/volumeMode") == "Block",
             access_modes: texts("/spec/accessModes"),
-            mount_options: texts("/spec/mountOptions"),
+            mount_options,
+            // As upstream, any other text is ignored.
+            group: annotation(GROUP_ANNOTATION).and_then(|group| group.parse().ok()),
+            node_affinity: required.map(|required| Ok(decode(required.clone())?.value)).transpose()?,
         })
     }
 }
@@ -163,6 +184,20 @@ mod tests {
         };
         assert_eq!(read.source, PersistentSource::Csi(Box::new(source)));
         assert_eq!((&*read.access_modes[0], &*read.mount_options[0]), ("ReadWriteOnce", "noatime"));
+    }
+
+    #[test]
+    fn annotations_have_options_and_group() {
+        let annotated = |spec: Value| {
+            let annotations =
+                json!({"volume.beta.kubernetes.io/mount-options": "ro,soft", "pv.beta.kubernetes.io/gid": "7"});
+            let object = json!({"metadata": {"name": "pv", "annotations": annotations}, "spec": spec});
+            PersistentVolume::read(&object).unwrap()
+        };
+        let nfs = annotated(json!({"nfs": {"server": "s", "path": "/p"}, "mountOptions": ["hard"]}));
+        assert_eq!((nfs.mount_options, nfs.group), (vec!["ro".to_owned(), "soft".to_owned()], Some(7)));
+        let csi = annotated(json!({"csi": {"driver": "d", "volumeHandle": "h"}, "mountOptions": ["hard"]}));
+        assert_eq!(csi.mount_options, ["hard"], "upstream's CSI plugin reads only the field");
     }
 
     #[test]

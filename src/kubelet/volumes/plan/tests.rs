@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kubelet::kuberuntime::golden;
-use crate::state::objects::{Content, ObjectEvent, Objects, PersistentVolume, SourceObject};
+use crate::state::objects::{Content, ObjectEvent, SourceObject};
 use crate::state::pods::PodDirs;
 use crate::types::api::{ConfigMap, Time, decode};
 
@@ -129,7 +129,12 @@ fn nfs_device_is_server_and_path() {
 }
 
 fn bind(objects: &mut Objects, claim: &str, spec: &Value) {
-    let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
+    bind_annotated(objects, claim, spec, &json!({}));
+}
+
+fn bind_annotated(objects: &mut Objects, claim: &str, spec: &Value, annotations: &Value) {
+    let metadata = json!({"name": format!("pv-{claim}"), "annotations": annotations});
+    let volume = PersistentVolume::read(&json!({"metadata": metadata, "spec": spec}));
     let content = Content::Volume(Box::new(volume.unwrap()));
     let topic = Topic::Claim { namespace: "ns".to_owned(), name: claim.to_owned(), owner: None };
     assert!(objects.on_event(ObjectEvent::Received(topic, Some(content))).is_some());
@@ -205,4 +210,75 @@ fn files_of_a_pods_volumes_have_a_bound_together() {
     assert_eq!(problems(32), [None, None]);
     let message = "the files of the pod's volumes have more than 67108864 bytes".to_owned();
     assert_eq!(problems(33), [None, Some(message)]);
+}
+
+fn claiming(claim: &str, read_only: bool) -> Pod {
+    using(json!({"name": "v", "persistentVolumeClaim": {"claimName": claim, "readOnly": read_only}}))
+}
+
+#[test]
+fn nfs_volume_has_the_options_of_its_object_and_the_claims_read_only() {
+    let mut objects = Objects::default();
+    let nfs = json!({"server": "s", "path": "/p", "readOnly": true});
+    bind(&mut objects, "nfs", &json!({"nfs": nfs, "mountOptions": ["soft", "nfsvers=4.2", "soft"]}));
+    let node = golden::node_with_memory(GIB);
+    for (read_only, options) in [(false, vec!["nfsvers=4.2", "soft"]), (true, vec!["nfsvers=4.2", "ro", "soft"])] {
+        let pod = claiming("nfs", read_only);
+        let plan = Plan::new(&pod, SetUpInputs { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
+        let Source::Nfs(nfs) = &plan.volumes[0].source else { panic!("{plan:?}") };
+        assert_eq!((nfs.read_only, nfs.options.iter().map(String::as_str).collect()), (read_only, options));
+    }
+}
+
+#[test]
+fn host_path_volume_with_mount_options_is_refused() {
+    let mut objects = Objects::default();
+    bind(&mut objects, "host", &json!({"hostPath": {"path": "/h"}, "mountOptions": ["ro"]}));
+    let node = golden::node_with_memory(GIB);
+    let with = SetUpInputs { dirs: &dirs(), node: &node, objects: &objects };
+    let error = Plan::new(&claiming("host", false), with).unwrap_err();
+    let text = "MountVolume.MountOptionSupport check failed for volume \"v\" : \
+                mount options are not supported for this volume type";
+    assert_eq!(crate::types::error::ErrorChain(&error).to_string(), text);
+}
+
+#[test]
+fn group_of_a_volume_is_added_unless_the_pod_has_it() {
+    let mut objects = Objects::default();
+    let annotated = json!({"pv.beta.kubernetes.io/gid": "1234"});
+    bind_annotated(&mut objects, "gid", &json!({"nfs": {"server": "s", "path": "/p"}}), &annotated);
+    let node = golden::node_with_memory(GIB);
+    for (own, expected) in [(json!([5]), vec![1234]), (json!([5, 1234]), vec![])] {
+        let mut pod = claiming("gid", false);
+        pod.spec.security_context = decode(json!({"supplementalGroups": own})).unwrap().value;
+        let plan = Plan::new(&pod, SetUpInputs { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
+        assert_eq!(plan.groups, expected);
+    }
+}
+
+#[test]
+fn volume_of_another_node_is_refused_once_the_labels_are_known() {
+    let term = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]});
+    let affinity = json!({"required": {"nodeSelectorTerms": [term]}});
+    for (spec, expected) in [
+        (json!({"local": {"path": "/mnt/d"}, "nodeAffinity": affinity}), "MountVolume.NodeAffinity"),
+        (
+            json!({"local": {"path": "/dev/d"}, "nodeAffinity": affinity, "volumeMode": "Block"}),
+            "MapVolume.NodeAffinity",
+        ),
+    ] {
+        let mut objects = Objects::default();
+        bind(&mut objects, "local", &spec);
+        let mut check = |label: Option<&str>| {
+            if let Some(label) = label {
+                objects.set_node_labels([("disk", label.to_owned())].into_iter().collect());
+            }
+            let checked = check_node_affinity(&claiming("local", false), &objects);
+            checked.map_err(|error| crate::types::error::ErrorChain(&error).to_string())
+        };
+        assert_eq!(check(None), Ok(()));
+        let error = format!("{expected} check failed for volume \"v\" : no matching NodeSelectorTerms");
+        assert_eq!(check(Some("hdd")), Err(error));
+        assert_eq!(check(Some("ssd")), Ok(()));
+    }
 }
