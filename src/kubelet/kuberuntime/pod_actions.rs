@@ -225,7 +225,8 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
             Some((ContainerState::Running { .. }, container)) if pod.to_restart.contains(&container.id) => {
                 plan_restart_on_request(container, place, plan);
             }
-            Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) => {
+            // As upstream, only a sidecar is replaced when its definition has changed.
+            Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) || !sidecar => {
                 match wanted.health {
                     ProbedHealth::Starting => plan_resize(pod, container, wanted, place, plan),
                     ProbedHealth::Started if sidecar => {
@@ -247,6 +248,13 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
             }
             Some((ContainerState::Running { .. }, container)) => {
                 plan_replacement(pod, container, place, KillReason::DefinitionChanged, plan);
+            }
+            // It may have failed, and so the pod.
+            Some((ContainerState::Unknown, _))
+                if wanted.restart_policy.unwrap_or(pod.restart_policy) == RestartPolicy::Never =>
+            {
+                *plan = Plan::completed();
+                return false;
             }
             Some((ContainerState::Unknown, container)) => {
                 plan_replacement(pod, container, place, KillReason::StateUnknown, plan);

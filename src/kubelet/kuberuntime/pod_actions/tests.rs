@@ -223,6 +223,39 @@ fn failed_init_container_is_retried_unless_never() {
 }
 
 #[test]
+fn running_init_container_survives_a_changed_image_and_a_sidecar_does_not() {
+    let mut pod = observed();
+    pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
+    pod.containers.push(container("i", "s", running()));
+    let plan = |wanted_init| {
+        compute_pod_actions(&situation(&pod, RestartPolicy::Always, vec![wanted_init], vec![wanted("a")])).actions
+    };
+    let changed = |init| WantedContainer { hash: HASH + 1, ..init };
+    assert_eq!(plan(changed(wanted("i"))), []);
+    let place = ContainerIndex::Init(0);
+    let killed = kill(place, "i-id", KillReason::DefinitionChanged, true);
+    assert_eq!(plan(changed(sidecar("i")))[..2], [killed, start(place, 1)]);
+}
+
+#[test]
+fn init_container_of_unknown_state_fails_a_pod_with_never() {
+    let mut pod = observed();
+    pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
+    pod.containers.push(container("i", "s", ContainerState::Unknown));
+    let place = ContainerIndex::Init(0);
+    let killed = kill(place, "i-id", KillReason::StateUnknown, true);
+    for (policy, own, actions, completed) in [
+        (RestartPolicy::Never, None, vec![], true),
+        (RestartPolicy::Never, Some(RestartPolicy::OnFailure), vec![killed.clone(), start(place, 1)], false),
+        (RestartPolicy::OnFailure, None, vec![killed, start(place, 1)], false),
+    ] {
+        let init = WantedContainer { restart_policy: own, ..wanted("i") };
+        let plan = compute_pod_actions(&situation(&pod, policy, vec![init], vec![wanted("a")]));
+        assert_eq!((plan.actions, plan.completed), (actions, completed), "{policy} {own:?}");
+    }
+}
+
+#[test]
 fn removed_init_containers_do_not_run_again() {
     let (pod, main) = with_states(&[Some(running())]);
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, vec![wanted("i")], main));
