@@ -48,6 +48,7 @@ pub(crate) fn node() -> NodeSettings {
         swap_limits: true,
         shared_swap: None,
         pod_cgroups: None,
+        system_containers: Vec::new(),
         single_process_oom_kill: true,
         selinux: false,
         container_file_label: None,

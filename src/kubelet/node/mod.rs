@@ -69,6 +69,8 @@ pub(crate) struct NodeSettings {
     pub(crate) shared_swap: Option<u64>,
     /// `None`: the runtime chooses the parent cgroup of pods.
     pub(crate) pod_cgroups: Option<PodCgroups>,
+    /// Cgroups of the node's services in `/stats/summary`, by upstream's names.
+    pub(crate) system_containers: Vec<(&'static str, String)>,
     /// The OOM killer kills single processes instead of the whole container.
     pub(crate) single_process_oom_kill: bool,
 
@@ -124,6 +126,11 @@ impl NodeSettings {
             swap_limits: node_info.swap_limits,
             shared_swap: (config.cgroups.swap == SwapBehavior::LimitedSwap).then_some(node_info.swap_bytes),
             pod_cgroups,
+            system_containers: [("runtime", &config.cgroups.runtime), ("misc", &config.cgroups.system)]
+                .into_iter()
+                .filter(|(_, group)| !group.is_empty())
+                .map(|(name, group)| (name, group.clone()))
+                .collect(),
             single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!node_info.cgroup_v2),
             selinux: node_info.selinux,
             container_file_label: node_info.container_file_label.clone(),

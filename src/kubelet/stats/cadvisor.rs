@@ -4,6 +4,7 @@ use super::cadvisor_families::{CADVISOR_FAMILIES, DISK, NETWORK};
 use super::cadvisor_owners::{Owner, owners};
 use super::snapshot::{NodeSnapshot, Snapshot};
 use crate::kubelet::node::Machine;
+use crate::platform::cgroups::DeviceIo;
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// The page for a snapshot with all statistics.
@@ -94,10 +95,23 @@ fn of_disk(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
             out.sample_at(&owner.labels, Some(("device", "")), Number::Whole(layer.bytes), owner.millis());
         }
     }
-    let Some(((root, disk), (device, io))) = found else { return };
-    for family in &DISK {
+    for family in DISK.iter().filter(|family| found.is_some() || family.of_cgroup.is_some()) {
         out.family(family.name, family.kind, family.help);
-        out.sample_at(&root.labels, Some(("device", device)), (family.value)(disk, io), root.millis());
+        if let Some(((root, disk), (device, io))) = found {
+            out.sample_at(&root.labels, Some(("device", device)), (family.value)(disk, io), root.millis());
+        }
+        let Some(value) = family.of_cgroup else { continue };
+        for owner in owners.iter().filter(|owner| !owner.is_machine()) {
+            of_devices(out, node, owner, value);
+        }
+    }
+}
+
+fn of_devices(out: &mut Exposition, node: &NodeSnapshot, owner: &Owner<'_>, value: fn(&DeviceIo) -> u64) {
+    for io in owner.usage().map(|usage| usage.io.as_slice()).unwrap_or_default() {
+        // A device that is gone has no name.
+        let device = node.device_names.get(&io.device).map(|name| ["/dev/", name].concat()).unwrap_or_default();
+        out.sample_at(&owner.labels, Some(("device", &device)), Number::Whole(value(io)), owner.millis());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::cadvisor_owners::Owner;
 use super::snapshot::FileSystem;
+use crate::platform::cgroups::DeviceIo;
 use crate::platform::host::procfs::{DiskIo, Interface};
 use crate::types::metrics::{Kind, Number};
 
@@ -17,6 +18,8 @@ pub(super) struct Family {
 
 /// A metric of the device with the pods' files.
 pub(super) struct DiskFamily {
+    /// Of each device that a cgroup uses, if the kernel counts it for cgroups.
+    pub(super) of_cgroup: Option<fn(&DeviceIo) -> u64>,
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) help: &'static str,
@@ -292,92 +295,123 @@ pub(super) const CADVISOR_FAMILIES: [Family; 37] = [
     },
 ];
 
-pub(super) const DISK: [DiskFamily; 14] = [
+pub(super) const DISK: [DiskFamily; 16] = [
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_inodes_free",
         kind: Kind::Gauge,
         help: "Number of available Inodes",
         value: |disk, _| Number::Whole(disk.inodes_free),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_inodes_total",
         kind: Kind::Gauge,
         help: "Number of Inodes",
         value: |disk, _| Number::Whole(disk.inodes),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_io_current",
         kind: Kind::Gauge,
         help: "Number of I/Os currently in progress",
         value: |_, io| Number::Whole(io.under_way),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_io_time_seconds_total",
         kind: Kind::Counter,
         help: "Cumulative count of seconds spent doing I/Os",
         value: |_, io| millis(io.busy_ms),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_io_time_weighted_seconds_total",
         kind: Kind::Counter,
         help: "Cumulative weighted I/O time in seconds",
         value: |_, io| millis(io.weighted_ms),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_limit_bytes",
         kind: Kind::Gauge,
         help: "Number of bytes that can be consumed by the container on this filesystem.",
         value: |disk, _| Number::Whole(disk.capacity),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_read_seconds_total",
         kind: Kind::Counter,
         help: "Cumulative count of seconds spent reading",
         value: |_, io| millis(io.read_ms),
     },
     DiskFamily {
+        of_cgroup: Some(|io| io.read_bytes),
+        name: "container_fs_reads_bytes_total",
+        kind: Kind::Counter,
+        help: "Cumulative count of bytes read",
+        value: |_, io| Number::Whole(io.sectors_read.saturating_mul(SECTOR_BYTES)),
+    },
+    DiskFamily {
+        of_cgroup: None,
         name: "container_fs_reads_merged_total",
         kind: Kind::Counter,
         help: "Cumulative count of reads merged",
         value: |_, io| Number::Whole(io.reads_merged),
     },
     DiskFamily {
+        of_cgroup: Some(|io| io.reads),
         name: "container_fs_reads_total",
         kind: Kind::Counter,
         help: "Cumulative count of reads completed",
         value: |_, io| Number::Whole(io.reads),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_sector_reads_total",
         kind: Kind::Counter,
         help: "Cumulative count of sector reads completed",
         value: |_, io| Number::Whole(io.sectors_read),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_sector_writes_total",
         kind: Kind::Counter,
         help: "Cumulative count of sector writes completed",
         value: |_, io| Number::Whole(io.sectors_written),
     },
     DiskFamily {
+        of_cgroup: None,
         name: "container_fs_write_seconds_total",
         kind: Kind::Counter,
         help: "Cumulative count of seconds spent writing",
         value: |_, io| millis(io.write_ms),
     },
     DiskFamily {
+        of_cgroup: Some(|io| io.written_bytes),
+        name: "container_fs_writes_bytes_total",
+        kind: Kind::Counter,
+        help: "Cumulative count of bytes written",
+        value: |_, io| Number::Whole(io.sectors_written.saturating_mul(SECTOR_BYTES)),
+    },
+    DiskFamily {
+        of_cgroup: None,
         name: "container_fs_writes_merged_total",
         kind: Kind::Counter,
         help: "Cumulative count of writes merged",
         value: |_, io| Number::Whole(io.writes_merged),
     },
     DiskFamily {
+        of_cgroup: Some(|io| io.writes),
         name: "container_fs_writes_total",
         kind: Kind::Counter,
         help: "Cumulative count of writes completed",
         value: |_, io| Number::Whole(io.writes),
     },
 ];
+
+/// The kernel counts sectors of this size for every device.
+const SECTOR_BYTES: u64 = 512;
 
 pub(super) const NETWORK: [NetworkFamily; 8] = [
     NetworkFamily {

@@ -42,6 +42,10 @@ impl Owner<'_> {
         }
     }
 
+    pub(super) fn is_machine(&self) -> bool {
+        self.machine.is_some()
+    }
+
     /// Timestamp of its figures in milliseconds.
     pub(super) fn millis(&self) -> Option<i64> {
         Some(self.figures.at.div_euclid(1_000_000))

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::snapshot::{ContainerSnapshot, Memory, NodeSnapshot, PodSnapshot, Processes, Snapshot, UsageStats};
+use super::snapshot::{
+    ContainerSnapshot, Memory, NodeSnapshot, PodSnapshot, Processes, Snapshot, SystemContainer, UsageStats,
+};
 use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
 use crate::platform::host::clock;
 use crate::platform::host::disk_usage::{DiskUsage, disk_usage};
@@ -24,6 +26,10 @@ pub(super) struct CollectInputs {
     pub(super) with_rest: bool,
     /// The `kubepods` cgroup and those of the QoS classes, if pods have cgroups.
     pub(super) groups: Option<(String, Vec<String>)>,
+    /// Configured system containers with their cgroups.
+    pub(super) system: Vec<(&'static str, String)>,
+    /// When the agent started; `None` leaves out its own cgroup.
+    pub(super) agent_started_at: Option<i64>,
     /// cgroup v2 is mounted with its controllers.
     pub(super) cgroup_v2: bool,
     pub(super) root_dir: PathBuf,
@@ -70,6 +76,9 @@ impl CollectPass<'_> {
             Some((group, _)) => self.group(group).unwrap_or_default(),
             None => UsageStats::default(),
         };
+        if self.inputs.cgroup_v2 {
+            self.system(node);
+        }
         if self.inputs.depth == Depth::Whole {
             let classes = self.inputs.groups.as_ref().map_or(&[][..], |(_, classes)| classes);
             node.classes = classes.iter().filter_map(|group| self.group(group)).collect();
@@ -78,6 +87,7 @@ impl CollectPass<'_> {
             node.processors = processors.processors;
             // A file system without a block device, such as tmpfs, has no I/O statistics.
             let io = |numbers| self.procfs.disk_io(numbers).unwrap_or_default();
+            node.device_names = self.procfs.disk_names();
             let device = self.device_of(&self.inputs.root_dir);
             node.device = device.map(|(name, numbers)| (name, io(numbers)));
         }
@@ -92,6 +102,19 @@ impl CollectPass<'_> {
             node.images = place(&self.inputs.images);
             node.layers = place(&self.inputs.layers);
             node.tasks = process::tasks();
+        }
+    }
+
+    /// The system containers, without those that do not exist.
+    fn system(&mut self, node: &mut NodeSnapshot) {
+        let own = self.procfs.this_process().cgroups();
+        let own = own.as_ref().and_then(ProcessCgroups::v2).filter(|group| *group != "/");
+        let own = own.filter(|_| self.inputs.agent_started_at.is_some()).map(|group| ("kubelet", group));
+        let others = self.inputs.system.iter().map(|(name, group)| (*name, group.as_str()));
+        for (name, group) in own.into_iter().chain(others) {
+            let started_at = self.inputs.agent_started_at.filter(|_| name == "kubelet");
+            let figures = self.group(group);
+            node.system.extend(figures.map(|figures| SystemContainer { name, started_at, figures }));
         }
     }
 

@@ -79,6 +79,9 @@ struct Settings {
     cgroup_v2: bool,
     /// The parent of `kubepods` and the configured driver; `None` if pods have no cgroups.
     groups: Option<(String, CgroupDriver)>,
+    /// Configured system containers with their cgroups.
+    system: Vec<(&'static str, String)>,
+    agent_started_at: i64,
 }
 
 /// A pod whose statistics may be reported.
@@ -117,6 +120,8 @@ impl Stats {
             root_dir: settings.root_dir.clone(),
             cgroup_v2: settings.cgroup_v2,
             groups: settings.pod_cgroups.as_ref().map(|groups| (groups.root.clone(), groups.driver)),
+            system: settings.system_containers.clone(),
+            agent_started_at: clock::timestamp().as_nanosecond(),
         };
         let machine = Machine::read(Path::new("/"));
         Self {
@@ -163,6 +168,7 @@ impl Stats {
             }
             StatsEndpoint::Summary { only_cpu_and_memory: false } => (Depth::Pressure, true),
         };
+        let is_summary = matches!(endpoint, StatsEndpoint::Summary { .. });
         let groups = self.settings.groups.as_ref().map(|(root, configured)| (root, driver.unwrap_or(*configured)));
         let mut inputs = CollectInputs {
             depth,
@@ -172,6 +178,8 @@ impl Stats {
                 let classes = [QosClass::Burstable, QosClass::BestEffort].map(class).to_vec();
                 (CgroupName::kubepods(root).path(driver), classes)
             }),
+            system: if is_summary { self.settings.system.clone() } else { Vec::new() },
+            agent_started_at: is_summary.then_some(self.settings.agent_started_at),
             cgroup_v2: self.settings.cgroup_v2,
             root_dir: self.settings.root_dir.clone(),
             images: None,
@@ -296,6 +304,7 @@ impl Stats {
         };
         rate("", &mut look.node.figures);
         rate("pods", &mut look.node.pods);
+        look.node.system.iter_mut().for_each(|container| rate(container.name, &mut container.figures));
         for pod in &mut look.pods {
             rate(&pod.uid, &mut pod.figures);
             for container in &mut pod.containers {

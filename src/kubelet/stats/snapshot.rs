@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::platform::cgroups::Usage;
 use crate::platform::host::procfs::{DiskIo, Interface, MemInfo, Pressure};
+use crate::types::sorted::SortedMap;
 
 pub(crate) use crate::platform::host::disk_usage::DiskUsage;
 pub(crate) use crate::platform::host::file_system::FileSystem;
@@ -27,6 +28,8 @@ pub(crate) struct NodeSnapshot {
     pub(crate) figures: UsageStats,
     /// The `kubepods` cgroup, or the node's figures if pods have no cgroups.
     pub(crate) pods: UsageStats,
+    /// The other system containers.
+    pub(crate) system: Vec<SystemContainer>,
     /// The cgroups of the QoS classes; only with all statistics.
     pub(crate) classes: Vec<UsageStats>,
     pub(crate) memory: MemInfo,
@@ -36,6 +39,8 @@ pub(crate) struct NodeSnapshot {
     /// The file system with the pods' files; its device only with all statistics.
     pub(crate) disk: Option<FileSystem>,
     pub(crate) device: Option<(String, DiskIo)>,
+    /// Names of block devices by their numbers; only with all statistics.
+    pub(crate) device_names: SortedMap<(u32, u32), String>,
     /// The file system of the runtime's images and its usage by them.
     pub(crate) images: Option<(FileSystem, DiskUsage)>,
     pub(crate) layers: Option<(FileSystem, DiskUsage)>,
@@ -43,6 +48,16 @@ pub(crate) struct NodeSnapshot {
     pub(crate) tasks: Option<(u64, u64)>,
     pub(crate) processors: u64,
     pub(crate) sockets_and_cores: (u64, u64),
+}
+
+/// A cgroup of the node's services.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SystemContainer {
+    /// Upstream's name: `kubelet`, `runtime` or `misc`.
+    pub(crate) name: &'static str,
+    /// `None`: as long as the node.
+    pub(crate) started_at: Option<i64>,
+    pub(crate) figures: UsageStats,
 }
 
 #[derive(Clone, Debug, Default)]

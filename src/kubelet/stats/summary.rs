@@ -51,6 +51,13 @@ impl Writer {
                 this.time("startTime", node.booted_at);
                 this.figures(&node.pods);
             });
+            for container in &node.system {
+                this.object("", |this| {
+                    this.json.string("name", container.name);
+                    this.time("startTime", container.started_at.unwrap_or(node.booted_at));
+                    this.figures(&container.figures);
+                });
+            }
         });
         self.time("startTime", node.booted_at);
         self.usage(&node.figures);

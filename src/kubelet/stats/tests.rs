@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::snapshot::{Processes, UsageStats, VolumeSnapshot};
+use super::snapshot::{Processes, SystemContainer, UsageStats, VolumeSnapshot};
 use super::*;
-use crate::platform::cgroups::{Bound, CpuStat, MemoryStat, Usage};
+use crate::platform::cgroups::{Bound, CpuStat, DeviceIo, MemoryStat, Usage};
 use crate::platform::host::file_system::FileSystem;
 use crate::platform::host::procfs::{Counts, DiskIo, Interface, MemInfo, Pressure, Stall};
 use crate::types::metrics::parsed::{self, Family};
@@ -39,6 +39,10 @@ fn figures(group: &str) -> UsageStats {
         cpu_pressure: pressure(),
         memory_pressure: pressure(),
         io_pressure: pressure(),
+        io: vec![
+            DeviceIo { device: (254, 0), read_bytes: 4096, written_bytes: 8192, reads: 1, writes: 2 },
+            DeviceIo { device: (8, 9), ..DeviceIo::default() },
+        ],
     };
     UsageStats { nano_cores: Some(1000), ..UsageStats::of_group(group, usage, AT, Some(1 << 20)) }
 }
@@ -102,6 +106,8 @@ fn look() -> Snapshot {
             main_interface: "eth0".to_owned(),
             disk: Some(disk),
             device: Some(("/dev/vda".to_owned(), DiskIo { busy_ms: 89, ..DiskIo::default() })),
+            device_names: [((254, 0), "vda".to_owned())].into_iter().collect(),
+            system: vec![SystemContainer { name: "kubelet", started_at: Some(AT), figures: figures("/agent") }],
             images: Some((disk, found)),
             layers: None,
             tasks: Some((909, 32_768)),
@@ -139,6 +145,16 @@ fn summary_has_every_upstream_field() {
     });
     let more: Vec<_> = more.collect();
     assert!(more.is_empty(), "{more:?}");
+}
+
+#[test]
+fn summary_has_the_cgroups_of_the_nodes_services() {
+    let answer: Value = serde_json::from_slice(&summary::summary(&look(), false)).unwrap();
+    let containers = answer["node"]["systemContainers"].as_array().unwrap();
+    let names: Vec<_> = containers.iter().map(|container| &container["name"]).collect();
+    assert_eq!(names, ["pods", "kubelet"]);
+    assert_eq!(containers[1]["startTime"], "2026-11-20T20:06:43Z");
+    assert_eq!(containers[1]["memory"]["workingSetBytes"], 7168);
 }
 
 #[test]
@@ -227,13 +243,20 @@ fn cadvisor_page_has_the_upstream_families() {
         }
     }
     let more = ours.keys().filter(|name| !upstream.contains_key(*name));
-    let unknown: Vec<_> = more.filter(|name| !name.starts_with("container_pressure_")).collect();
+    // The recorded node had neither pressure nor the io controller.
+    let recorded = |name: &str| !name.starts_with("container_pressure_") && !name.ends_with("s_bytes_total");
+    let unknown: Vec<_> = more.filter(|name| recorded(name)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
     let main = [("container", "a"), ("pod", "two"), ("id", "/kubepods/podtwo/two-a")];
     assert_eq!(ours["container_spec_cpu_quota"].value(&main), 25_000.0);
     assert_eq!(ours["container_spec_cpu_shares"].value(&main), 80.0);
     assert_eq!(ours["container_pressure_cpu_waiting_seconds_total"].value(&main), 0.000_007);
     assert_eq!(ours["container_threads_max"].value(&main), 0.0);
+    let disk = [("container", "a"), ("pod", "two"), ("device", "/dev/vda")];
+    for (kind, bytes, count) in [("reads", 4096.0, 1.0), ("writes", 8192.0, 2.0)] {
+        assert_eq!(ours[&format!("container_fs_{kind}_bytes_total")].value(&disk), bytes);
+        assert_eq!(ours[&format!("container_fs_{kind}_total")].value(&disk), count);
+    }
     let network = [("pod", "two"), ("interface", "eth0")];
     assert_eq!(ours["container_network_receive_packets_dropped_total"].value(&network), 1.0);
     assert_eq!(ours["container_fs_usage_bytes"].value(&[("id", "/")]), 400.0);
@@ -270,6 +293,8 @@ fn one_pass_measures_this_machine_and_a_process() {
         depth: Depth::Whole,
         with_rest: true,
         groups: None,
+        system: Vec::new(),
+        agent_started_at: None,
         cgroup_v2: false,
         root_dir: here.clone(),
         images: Some((here, DiskUsage { bytes: 1, inodes: 1 })),

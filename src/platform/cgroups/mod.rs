@@ -19,7 +19,7 @@ pub(crate) use groups::Groups;
 pub(crate) use name::{CgroupName, is_pod};
 #[cfg(test)]
 pub(crate) use stat_files::Bound;
-pub(crate) use stat_files::{CpuStat, MemoryStat, oom_kills};
+pub(crate) use stat_files::{CpuStat, DeviceIo, MemoryStat, oom_kills};
 pub(crate) use tree::Tree;
 pub(crate) use usage::{Depth, Usage, UsageReader};
 pub(crate) use values::{

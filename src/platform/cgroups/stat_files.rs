@@ -32,6 +32,38 @@ pub(crate) struct MemoryStat {
     pub(crate) pgmajfault: u64,
 }
 
+/// A device of `io.stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeviceIo {
+    /// Major and minor number.
+    pub(crate) device: (u32, u32),
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+}
+
+/// Parses `io.stat`.
+pub(super) fn io_stat(text: &str) -> Vec<DeviceIo> {
+    let device = |line: &str| {
+        let (device, fields) = line.split_once(' ')?;
+        let (major, minor) = device.split_once(':')?;
+        let mut io = DeviceIo { device: (major.parse().ok()?, minor.parse().ok()?), ..DeviceIo::default() };
+        for (key, value) in fields.split(' ').filter_map(|field| field.split_once('=')) {
+            let Some(value) = number(value) else { continue };
+            match key {
+                "rbytes" => io.read_bytes = value,
+                "wbytes" => io.written_bytes = value,
+                "rios" => io.reads = value,
+                "wios" => io.writes = value,
+                _ => {}
+            }
+        }
+        Some(io)
+    };
+    text.lines().filter_map(device).collect()
+}
+
 impl CpuStat {
     pub(super) fn parse(text: &str) -> Self {
         let mut stat = Self::default();
@@ -144,6 +176,14 @@ mod tests {
         assert_eq!(cpu_max("25000 100000\n"), Some((Bound::At(25_000), 100_000)));
         assert_eq!(cpu_max("max 100000\n"), Some((Bound::None, 100_000)));
         assert_eq!((cpu_max("max\n"), cpu_max("x 1\n")), (None, None));
+    }
+
+    #[test]
+    fn each_device_has_its_counts() {
+        let text = "253:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0 cost.usage=7\n7:1 \nnonsense\n";
+        let disk = DeviceIo { device: (253, 0), read_bytes: 4096, written_bytes: 8192, reads: 1, writes: 2 };
+        let loop_device = DeviceIo { device: (7, 1), ..DeviceIo::default() };
+        assert_eq!(io_stat(text), [disk, loop_device]);
     }
 
     #[test]

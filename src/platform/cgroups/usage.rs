@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::stat_files::{Bound, CpuStat, MemoryStat, bound, cpu_max, memory_hits, number, oom_kills};
+use super::stat_files::{
+    Bound, CpuStat, DeviceIo, MemoryStat, bound, cpu_max, io_stat, memory_hits, number, oom_kills,
+};
 use crate::platform::host::procfs::Pressure;
 
 /// Reads the groups of one hierarchy one after the other.
@@ -58,6 +60,8 @@ pub(crate) struct Usage {
     pub(crate) cpu_pressure: Option<Pressure>,
     pub(crate) memory_pressure: Option<Pressure>,
     pub(crate) io_pressure: Option<Pressure>,
+    /// Empty without the `io` controller.
+    pub(crate) io: Vec<DeviceIo>,
 }
 
 impl Usage {
@@ -99,6 +103,7 @@ impl UsageReader {
             (usage.oom_kills, usage.memory_hits) = events.unwrap_or_default();
             usage.pids_max = self.file(&group, "pids.max", bound)?.flatten();
             usage.cpu_max = self.file(&group, "cpu.max", cpu_max)?.flatten();
+            usage.io = self.file(&group, "io.stat", io_stat)?.unwrap_or_default();
             usage.cpu_weight = self.file(&group, "cpu.weight", number)?.flatten();
         }
         Ok(usage)
@@ -170,6 +175,7 @@ mod tests {
                 "some avg10=1.50 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.25 avg60=0 avg300=0 total=4\n",
             ),
             ("pids.current", "3\n"),
+            ("io.stat", "8:0 rbytes=1 wbytes=2 rios=3 wios=4\n"),
             ("cgroup.procs", "12\n13\n"),
         ] {
             std::fs::write(group.join(file), text).unwrap();
@@ -192,6 +198,7 @@ mod tests {
         assert_eq!((usage.memory_max, usage.cpu_max), (Some(Bound::None), Some((Bound::At(5000), 10_000))));
         let pressure = usage.memory_pressure.unwrap();
         assert_eq!((pressure.some.avg10_percent_hundredths, pressure.full.unwrap().total_usec), (150, 4));
+        assert_eq!((usage.io[0].device, usage.io[0].writes), ((8, 0), 4));
         assert_eq!((usage.swap_current, usage.io_pressure), (None, None));
         assert_eq!((memory.working_set(), memory.pids, memory.cpu), (Some(7168), Some(3), None));
         assert_eq!(missing, Err(io::ErrorKind::NotFound));

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::check::{Problem, conflict};
 use super::fields::Fields;
+use super::flag_values::FlagValues;
 
 /// Control groups: `cgroupDriver`, `cgroupRoot`, `cgroupsPerQOS`, `cpuCFSQuota`, `cpuCFSQuotaPeriod`,
-/// `singleProcessOOMKill`, `memorySwap` and `failCgroupV1`.
+/// `singleProcessOOMKill`, `memorySwap`, `failCgroupV1`, `systemCgroups` and `--runtime-cgroups`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CgroupSettings {
     pub(crate) driver: CgroupDriver,
@@ -20,6 +21,10 @@ pub(crate) struct CgroupSettings {
     pub(crate) swap: SwapBehavior,
     /// Refuses to start without cgroup v2.
     pub(crate) fail_v1: bool,
+    /// The cgroup of the runtime, whose usage is reported; may be empty.
+    pub(crate) runtime: String,
+    /// The cgroup of the system's other processes, whose usage is reported; may be empty.
+    pub(crate) system: String,
 }
 
 /// Creates the control groups of pods, and decides how they are named.
@@ -49,18 +54,25 @@ impl Default for CgroupSettings {
             single_process_oom_kill: None,
             swap: SwapBehavior::NoSwap,
             fail_v1: false,
+            runtime: String::new(),
+            system: String::new(),
         }
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>) -> Result<CgroupSettings, Problem> {
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<CgroupSettings, Problem> {
     const ROOT: &str = "cgroupRoot";
+    const SYSTEM: &str = "systemCgroups";
     let mut cgroups = CgroupSettings {
         root: fields.text(ROOT).unwrap_or_default().to_owned(),
+        runtime: flags.runtime_cgroups.clone(),
+        system: fields.text(SYSTEM).unwrap_or_default().to_owned(),
         single_process_oom_kill: fields.bool("singleProcessOOMKill"),
         ..CgroupSettings::default()
     };
-    check_path(ROOT, &cgroups.root)?;
+    for (field, group) in [(ROOT, &cgroups.root), (SYSTEM, &cgroups.system), ("--runtime-cgroups", &cgroups.runtime)] {
+        check_path(field, group)?;
+    }
     if fields.text("cgroupDriver") == Some("systemd") {
         cgroups.driver = CgroupDriver::Systemd;
     }

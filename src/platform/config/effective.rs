@@ -117,7 +117,7 @@ impl Config {
         let static_pods = static_pods::read(fields, flags)?;
         let images = images::read(fields, flags, &root_dir)?;
         let pods = pods::read(fields)?;
-        let cgroups = cgroups::read(fields)?;
+        let cgroups = cgroups::read(fields, flags)?;
         let mut reserved = reserved::read(fields, cgroups.per_qos)?;
         let managers = managers::read(fields, &mut reserved)?;
         Ok(Self {

@@ -522,7 +522,8 @@ of r, w and m; by default rw.
         "reserved-memory": own(Kind::Text, add_reserved_memory)
             => reference_only("`0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=1Gi`; see `reservedMemory`");
         "runonce": field("runOnce");
-        "runtime-cgroups": not_yet(Kind::Text);
+        "runtime-cgroups": own(Kind::Text, set_runtime_cgroups)
+            => reference_only("cgroup of the runtime, whose usage `/stats/summary` shows as `runtime`");
         "storage-driver-buffer-duration": gone(Kind::Text, "it is a setting of cAdvisor, which Coracle does not contain");
         "storage-driver-db": gone(Kind::Text, "it is a setting of cAdvisor, which Coracle does not contain");
         "storage-driver-host": gone(Kind::Text, "it is a setting of cAdvisor, which Coracle does not contain");

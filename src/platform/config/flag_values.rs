@@ -24,6 +24,7 @@ pub(super) struct FlagValues {
     /// 0: no status page.
     pub(super) page_port: u16,
     pub(super) root_dir: Option<PathBuf>,
+    pub(super) runtime_cgroups: String,
     pub(super) cert_dir: Option<PathBuf>,
     pub(super) local_socket: Option<PathBuf>,
     pub(super) lock_file: Option<PathBuf>,

@@ -189,6 +189,11 @@ impl FlagValues {
         Ok(())
     }
 
+    pub(super) fn set_runtime_cgroups(&mut self, text: &str) -> Result<(), String> {
+        self.runtime_cgroups = text.to_owned();
+        Ok(())
+    }
+
     pub(super) fn set_schedulable(&mut self, text: &str) -> Result<(), String> {
         self.unschedulable = go_bool(text) == Some(false);
         Ok(())

@@ -182,7 +182,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("imageGCLowThresholdPercent", PERCENT),
     later("volumeStatsAggPeriod", Kind::AnyDuration),
     later("kubeletCgroups", Kind::Text),
-    later("systemCgroups", Kind::Text),
+    used("systemCgroups", Kind::Text),
     used("cgroupRoot", Kind::Text),
     used("cgroupsPerQOS", Kind::Bool),
     used("cgroupDriver", Kind::Word(&["cgroupfs", "systemd"])),

@@ -69,15 +69,10 @@ fn flags_of_kubeadm_and_node_e2e_are_accepted() {
         config.cluster.reporting = Reporting { taints: vec![taint], ..Reporting::default() };
         config.cluster.kubeconfig = Some("/etc/kubernetes/kubelet.conf".into());
         config.process.verbosity = 4;
+        config.cgroups.runtime = "/system.slice/containerd.service".to_owned();
     });
     assert_eq!(config, expected);
-    assert_eq!(
-        warnings,
-        [
-            "not supported yet, without effect: --runtime-cgroups",
-            "--pod-infra-container-image has no effect: the runtime chooses the sandbox's image",
-        ]
-    );
+    assert_eq!(warnings, ["--pod-infra-container-image has no effect: the runtime chooses the sandbox's image"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use procfs::FromBufReadSI;
 use procfs::FromRead;
 
 use super::{MILLISECONDS_PER_TICK, is_number, only};
+use crate::types::sorted::SortedMap;
 
 /// CPU time of the machine, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +102,17 @@ impl MemInfo {
             kernel: kernel.into_iter().flatten().fold(0, u64::saturating_add),
         })
     }
+}
+
+/// The names of the devices of `diskstats` by their numbers.
+pub(super) fn disk_names(diskstats: &[u8]) -> SortedMap<(u32, u32), String> {
+    let lines = diskstats.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+    let device = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let numbers = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        Some((numbers, fields.next()?.to_owned()))
+    };
+    lines.filter_map(device).collect()
 }
 
 impl DiskIo {

@@ -21,6 +21,8 @@ use std::str::FromStr;
 
 use procfs::FromBufRead;
 
+use crate::types::sorted::SortedMap;
+
 pub(crate) use machine::{CpuTimes, DiskIo, MemInfo, Processors};
 pub(crate) use mountinfo::Mount;
 pub(crate) use network::{Counts, Interface};
@@ -83,6 +85,11 @@ impl Procfs {
     /// The device with the numbers `(major, minor)`.
     pub(crate) fn disk_io(&self, device: (u32, u32)) -> Option<DiskIo> {
         DiskIo::parse(&self.bytes("diskstats")?, device)
+    }
+
+    /// The names of the block devices, by major and minor number.
+    pub(crate) fn disk_names(&self) -> SortedMap<(u32, u32), String> {
+        self.bytes("diskstats").map(|text| machine::disk_names(&text)).unwrap_or_default()
     }
 
     /// Number of tasks, threads among them.
