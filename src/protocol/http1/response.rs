@@ -10,15 +10,39 @@ pub struct Response {
     body: Vec<u8>,
     /// The most bytes of the body to keep. The response is done when it is reached.
     limit: usize,
-    /// Bytes of all heads, interim ones included, and of trailers so far.
-    overhead: usize,
+    head: Head,
+    /// Bytes of all heads so far, interim ones included.
+    heads: usize,
+    /// Bytes of trailers so far.
+    trailers: usize,
     /// Received bytes that are not parsed yet.
     unread: Vec<u8>,
-    /// How many of them were searched for the end of the head or of a line.
+    /// How many of them were searched for the end of a line.
     searched: usize,
     /// Bytes of the lines between the chunks beyond what chunks need.
     excess: u64,
     state: State,
+}
+
+/// What is known of the head that is being received.
+#[derive(Debug, Default)]
+struct Head {
+    /// `None` before the status line.
+    status: Option<Status>,
+    /// The newest header with its continuation lines, cut at [`MAX_HEADER_BYTES`].
+    header: Vec<u8>,
+    /// The rest of the line is dropped.
+    in_long_line: bool,
+    length: Option<u64>,
+    chunked: bool,
+    location: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Status {
+    code: u16,
+    /// HTTP/1.0 has no chunks.
+    is_1_0: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +70,18 @@ enum Chunk {
 pub enum Malformed {
     /// The status line, or what came instead of it.
     Line(String),
+    Version(String),
     StatusCode(String),
     Header,
     TooLong,
     Chunk,
 }
 
-/// Limit of all heads and trailers together, in bytes.
-const MAX_RESPONSE_HEADS_BYTES: usize = 64 * 1024;
+/// Limit of all heads together, in bytes. Upstream reads 10 MiB.
+const MAX_RESPONSE_HEADS_BYTES: usize = 1024 * 1024;
+const MAX_TRAILERS_BYTES: usize = 64 * 1024;
+/// What is kept of a header, or of a status line.
+const MAX_HEADER_BYTES: usize = 8 * 1024;
 /// Limit of a chunk size line with its extensions.
 const LINE: usize = 1024;
 /// Limit of what is no content between the chunks (net/http: `chunkedReader.excess`). Each chunk has room for 16 bytes
@@ -65,8 +93,20 @@ impl Response {
     /// Keeps at most `limit` bytes of the body.
     pub fn new(limit: usize) -> Self {
         let (unread, body) = (Vec::new(), Vec::new());
-        let state = State::Head;
-        Self { status: 0, location: None, body, limit, overhead: 0, unread, searched: 0, excess: 0, state }
+        let (head, state) = (Head::default(), State::Head);
+        Self {
+            status: 0,
+            location: None,
+            body,
+            limit,
+            head,
+            heads: 0,
+            trailers: 0,
+            unread,
+            searched: 0,
+            excess: 0,
+            state,
+        }
     }
 
     /// 0 before the head is complete.
@@ -135,7 +175,7 @@ impl Response {
         let before = self.unread.len();
         let Some(line) = self.take_line()? else { return Ok(false) };
         if part == Chunk::Trailers {
-            self.count_overhead(before - self.unread.len())?;
+            count(&mut self.trailers, before - self.unread.len(), MAX_TRAILERS_BYTES)?;
         }
         self.state = match part {
             Chunk::Size => {
@@ -187,38 +227,102 @@ impl Response {
         full
     }
 
+    /// Parses the lines of the head that have arrived. Of a long line only the start is kept.
     fn take_head(&mut self) -> Result<bool, Malformed> {
-        // Reject what does not begin like a response at once: its end may never arrive.
-        if !b"HTTP/".starts_with(self.unread.get(..5).unwrap_or(&self.unread)) {
-            return Err(Malformed::Line(first_line(&self.unread)));
-        }
-        let Some((end, next)) = head_end(&self.unread, self.searched) else {
-            // A line end that may be followed by an empty line is searched again.
-            self.searched = self.unread.len().saturating_sub(2);
-            let has_room = self.overhead + self.unread.len() <= MAX_RESPONSE_HEADS_BYTES;
-            return if has_room { Ok(false) } else { Err(Malformed::TooLong) };
+        let mut bytes = std::mem::take(&mut self.unread);
+        let mut rest = bytes.as_slice();
+        let ended = loop {
+            // Reject what does not begin like a response at once: its end may never arrive.
+            if self.head.status.is_none() && !b"HTTP/".starts_with(rest.get(..5).unwrap_or(rest)) {
+                return Err(Malformed::Line(first_line(rest)));
+            }
+            let window = rest.get(..MAX_HEADER_BYTES).unwrap_or(rest);
+            let newline = window.get(self.searched..).unwrap_or_default().iter().position(|byte| *byte == b'\n');
+            let length = match newline {
+                Some(at) => self.searched + at + 1,
+                None if window.len() == MAX_HEADER_BYTES => MAX_HEADER_BYTES,
+                None => {
+                    self.searched = rest.len();
+                    break false;
+                }
+            };
+            let (line, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            rest = after;
+            self.searched = 0;
+            count(&mut self.heads, line.len(), MAX_RESPONSE_HEADS_BYTES)?;
+            if self.head_line(line)? {
+                break true;
+            }
         };
-        self.searched = 0;
-        self.count_overhead(next)?;
-        let head = String::from_utf8_lossy(self.unread.get(..end).unwrap_or_default()).into_owned();
-        self.unread.drain(..next);
-        let mut lines = head.lines();
-        let status = status_of(lines.next().unwrap_or_default())?;
-        if (100..200).contains(&status) {
-            // An interim response: the final one follows.
-            return Ok(true);
+        let used = bytes.len() - rest.len();
+        bytes.drain(..used);
+        self.unread = bytes;
+        Ok(ended)
+    }
+
+    /// Takes a line with its end, or a part of a long line. Returns whether it ends the head.
+    fn head_line(&mut self, line: &[u8]) -> Result<bool, Malformed> {
+        let complete = line.strip_suffix(b"\n");
+        if std::mem::replace(&mut self.head.in_long_line, complete.is_none()) {
+            return Ok(false);
         }
-        self.status = status;
-        self.state = self.read_headers(lines)?;
-        if self.limit == 0 {
-            self.state = State::Done;
+        let line = complete.unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(Status { code, is_1_0 }) = self.head.status else {
+            self.head.status = Some(status_of(&String::from_utf8_lossy(line))?);
+            return Ok(false);
+        };
+        match line.first() {
+            // A continuation line (RFC 9112, section 5.2), as old embedded servers send.
+            Some(b' ' | b'\t') if self.head.header.is_empty() => return Err(Malformed::Header),
+            Some(b' ' | b'\t') => {
+                let room = MAX_HEADER_BYTES.saturating_sub(self.head.header.len());
+                self.head.header.extend(b" ".iter().chain(line.trim_ascii()).take(room));
+                return Ok(false);
+            }
+            Some(_) => {
+                self.end_header()?;
+                self.head.header.extend_from_slice(line);
+                return Ok(false);
+            }
+            None => self.end_header()?,
         }
+        let head = std::mem::take(&mut self.head);
+        if !matches!(code, 100 | 102..=199) {
+            self.status = code;
+            self.location = head.location;
+            self.state = match head.length {
+                _ if matches!(code, 101 | 204 | 304) || self.limit == 0 => State::Done,
+                _ if head.chunked && !is_1_0 => State::Chunk(Chunk::Size),
+                Some(0) => State::Done,
+                Some(length) => State::Counted(length),
+                None => State::UntilEnd,
+            };
+        }
+        // Otherwise it is an interim response: the final one follows.
         Ok(true)
     }
 
-    fn count_overhead(&mut self, bytes: usize) -> Result<(), Malformed> {
-        self.overhead = self.overhead.saturating_add(bytes);
-        if self.overhead > MAX_RESPONSE_HEADS_BYTES { Err(Malformed::TooLong) } else { Ok(()) }
+    /// Notes the newest header, which is complete, if it is wanted.
+    fn end_header(&mut self) -> Result<(), Malformed> {
+        let header = std::mem::take(&mut self.head.header);
+        if header.is_empty() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&header);
+        let (name, value) = text.split_once(':').ok_or(Malformed::Header)?;
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("content-length") {
+            self.head.length = Some(value.parse::<u64>().map_err(|_| Malformed::Header)?);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            self.head.chunked = value.eq_ignore_ascii_case("chunked");
+        } else if name.eq_ignore_ascii_case("location") && self.head.location.is_none() {
+            if header.len() >= MAX_HEADER_BYTES {
+                return Err(Malformed::TooLong);
+            }
+            self.head.location = Some(value.to_owned());
+        }
+        Ok(())
     }
 
     /// Counts a chunk's size line and line ends against its length.
@@ -228,56 +332,27 @@ impl Response {
         self.excess = self.excess.saturating_add(line).saturating_sub(room);
         if self.excess > EXCESS { Err(Malformed::TooLong) } else { Ok(()) }
     }
-
-    /// Keeps the wanted headers. Returns the framing of the body.
-    fn read_headers<'a>(&mut self, lines: impl Iterator<Item = &'a str>) -> Result<State, Malformed> {
-        let (mut length, mut chunked) = (None, false);
-        for line in lines {
-            let (name, value) = line.split_once(':').ok_or(Malformed::Header)?;
-            let value = value.trim();
-            if name.eq_ignore_ascii_case("content-length") {
-                length = Some(value.parse::<u64>().map_err(|_| Malformed::Header)?);
-            } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                chunked = value.eq_ignore_ascii_case("chunked");
-            } else if name.eq_ignore_ascii_case("location") && self.location.is_none() {
-                self.location = Some(value.to_owned());
-            }
-        }
-        Ok(match length {
-            _ if self.status == 204 || self.status == 304 => State::Done,
-            _ if chunked => State::Chunk(Chunk::Size),
-            Some(0) => State::Done,
-            Some(length) => State::Counted(length),
-            None => State::UntilEnd,
-        })
-    }
 }
 
-/// The end of the head and the start of the body, from the position `from` on. Lines may end without a carriage return.
-fn head_end(bytes: &[u8], mut from: usize) -> Option<(usize, usize)> {
-    while let Some(newline) = bytes.get(from..)?.iter().position(|byte| *byte == b'\n') {
-        let end = from + newline;
-        let rest = bytes.get(end + 1..)?;
-        for empty in [&b"\n"[..], b"\r\n"] {
-            if rest.starts_with(empty) {
-                return Some((end, end + 1 + empty.len()));
-            }
-        }
-        from = end + 1;
-    }
-    None
+fn count(sum: &mut usize, bytes: usize, limit: usize) -> Result<(), Malformed> {
+    *sum = sum.saturating_add(bytes);
+    if *sum > limit { Err(Malformed::TooLong) } else { Ok(()) }
 }
 
-fn status_of(line: &str) -> Result<u16, Malformed> {
+/// Any version is taken that is written like one, as Go does (net/http: `ParseHTTPVersion`).
+fn status_of(line: &str) -> Result<Status, Malformed> {
     let line = line.trim_end();
-    let malformed = || Malformed::Line(line.to_owned());
-    let (version, rest) = line.split_once(' ').ok_or_else(malformed)?;
-    if !matches!(version, "HTTP/1.1" | "HTTP/1.0") {
-        return Err(malformed());
-    }
+    let (version, rest) = line.split_once(' ').ok_or_else(|| Malformed::Line(first_line(line.as_bytes())))?;
     let code = rest.trim_start().split(' ').next().unwrap_or_default();
     let number = if code.len() == 3 { code.parse().ok() } else { None };
-    number.filter(|code| *code >= 100).ok_or_else(|| Malformed::StatusCode(code.to_owned()))
+    let shown = |text: &str| first_line(text.as_bytes());
+    let code = number.filter(|code| *code >= 100).ok_or_else(|| Malformed::StatusCode(shown(code)))?;
+    match version.as_bytes() {
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => {
+            Ok(Status { code, is_1_0: version < "HTTP/1.1" })
+        }
+        _ => Err(Malformed::Version(shown(version))),
+    }
 }
 
 fn first_line(bytes: &[u8]) -> String {
@@ -301,6 +376,7 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(line) => write!(f, "malformed HTTP response {line:?}"),
+            Self::Version(version) => write!(f, "malformed HTTP version {version:?}"),
             Self::StatusCode(code) => write!(f, "malformed HTTP status code {code:?}"),
             Self::Header => f.write_str("malformed MIME header"),
             Self::TooLong => f.write_str("server response headers exceeded what is read"),

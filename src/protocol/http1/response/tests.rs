@@ -84,7 +84,10 @@ fn redirects_have_a_location() {
 fn malformed_responses_are_refused_and_quoted() {
     let line = |text: &str| Err(Malformed::Line(text.to_owned()));
     assert_eq!(read(&[b"SSH-2.0-OpenSSH_9.2\r\n"], 10), line("SSH-2.0-OpenSSH_9.2"));
-    assert_eq!(read(&[b"HTTP/2 200 OK\r\n\r\n"], 10), line("HTTP/2 200 OK"));
+    for version in ["HTTP/2", "HTTP/1.10", "HTTP/1,1", "HTTP/x.y"] {
+        let text = format!("{version} 200 OK\r\n\r\n");
+        assert_eq!(read(&[text.as_bytes()], 10), Err(Malformed::Version(version.to_owned())));
+    }
     assert_eq!(read(&[b"HTTP/1.1\r\n\r\n"], 10), line("HTTP/1.1"));
     assert_eq!(read(&["é".repeat(500).as_bytes()], 10).map_err(|error| error.to_string().len()), Err(126));
     for code in ["2000", "abc", "-10", "099"] {
@@ -92,14 +95,52 @@ fn malformed_responses_are_refused_and_quoted() {
         assert_eq!(read(&[text.as_bytes()], 10), Err(Malformed::StatusCode(code.to_owned())), "{code}");
     }
     assert_eq!(read(&[b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"], 10), Err(Malformed::Header));
+    assert_eq!(read(&[b"HTTP/1.1 200 OK\r\n X: y\r\n\r\n"], 10), Err(Malformed::Header));
     assert_eq!(read(&[b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"], 10), Err(Malformed::Header));
 }
 
 #[test]
+fn headers_may_continue_on_the_next_line() {
+    check("HTTP/1.1 200 OK\r\nX-Info: one\r\n two\r\nContent-Length: 2\r\n\r\nok", Ok((200, "ok", true)));
+    check("HTTP/1.0 200 OK\nContent-Length:\n\t2\nX: a\n \n  b: c\n\nok!", Ok((200, "ok", true)));
+    let moved = read(&[b"HTTP/1.1 302 Found\r\nLocation:\r\n  /login\r\n \r\nContent-Length: 0\r\n\r\n"], 10);
+    assert_eq!(moved, Ok((302, Some("/login".to_owned()), String::new(), true)));
+}
+
+#[test]
+fn any_version_of_http_is_taken() {
+    for version in ["0.9", "1.0", "1.2", "2.0"] {
+        check(&format!("HTTP/{version} 200 OK\r\nContent-Length: 2\r\n\r\nok"), Ok((200, "ok", true)));
+    }
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    check(&format!("HTTP/1.2 200 OK\r\n{chunked}"), Ok((200, "ok", true)));
+    check(&format!("HTTP/1.0 200 OK\r\n{chunked}"), Ok((200, "2\r\nok\r\n0\r\n\r\n", true)));
+    check("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nabc", Ok((101, "", true)));
+}
+
+#[test]
+fn long_heads_are_read_in_constant_memory() {
+    let line = format!("X: {}\r\n", "x".repeat(100_000));
+    let cookies = "Set-Cookie: a=b; Path=/\r\n".repeat(20_000);
+    let text = format!("HTTP/1.1 200 OK\r\n{line} {line}{cookies}Content-Length: 2\r\n\r\nok");
+    for size in [1, 1000, 8192, 1 << 20] {
+        let mut response = Response::new(10);
+        for part in text.as_bytes().chunks(size) {
+            response.receive(part).unwrap();
+            assert!(response.unread.len() + response.head.header.len() <= 2 * MAX_HEADER_BYTES, "parts of {size}");
+        }
+        assert_eq!((response.is_done(), response.into_body()), (true, b"ok".to_vec()), "parts of {size}");
+    }
+    let location = format!("HTTP/1.1 302 Found\r\nLocation: /{}\r\n\r\n", "x".repeat(MAX_HEADER_BYTES));
+    assert_eq!(read(&[location.as_bytes()], 10), Err(Malformed::TooLong));
+}
+
+#[test]
 fn endless_head_or_line_is_refused() {
-    let mut head = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
-    head.resize(100_000, b'x');
-    assert_eq!(read(&[&head], 10), Err(Malformed::TooLong));
+    for filling in ["x", "X: y\r\n", " y\r\n"] {
+        let head = format!("HTTP/1.1 200 OK\r\nX: {}", filling.repeat(MAX_RESPONSE_HEADS_BYTES / filling.len() + 1));
+        assert_eq!(read(&[head.as_bytes()], 10), Err(Malformed::TooLong));
+    }
     let mut chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     chunk.resize(5000, b'0');
     assert_eq!(read(&[&chunk], 10), Err(Malformed::TooLong));
@@ -108,8 +149,8 @@ fn endless_head_or_line_is_refused() {
 }
 
 #[test]
-fn interim_heads_and_trailers_count_against_the_head_limit() {
-    let interim = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".repeat(2000);
+fn interim_heads_and_trailers_are_bounded() {
+    let interim = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".repeat(30_000);
     assert_eq!(read(&[interim.as_bytes()], 10), Err(Malformed::TooLong));
     let trailers = "X: y\r\n".repeat(12_000);
     let text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{trailers}");
@@ -119,12 +160,12 @@ fn interim_heads_and_trailers_count_against_the_head_limit() {
 #[test]
 fn searched_bytes_are_not_searched_again() {
     for (head, line) in [
-        ("HTTP/1.1 200 OK\r\nA: bb", "c\r\n\r\nhi"),
+        ("HTTP/1.1 200 OK\r\nA: bbcc", "c\r\n\r\nhi"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;xxxx", "x\r\nhi\r\n0\r\n\r\n"),
     ] {
         let mut response = Response::new(2);
         response.receive(head.as_bytes()).unwrap();
-        // The end of a head, or of a line, where it was searched before.
+        // The end of a line where it was searched before.
         let place = response.unread.len() - 4;
         let bytes: Vec<u8> = response.unread.splice(place..place + 2, *b"\n\n").collect();
         let state = response.state;
