@@ -108,6 +108,31 @@ fn pods_start_from_archives_without_a_registry() {
 }
 
 #[test]
+fn image_of_an_archive_is_found_by_its_digest() {
+    let mut node = Node::start();
+    let (image, file) = archive(&node, "plc");
+    let index = Command::new("tar").arg("-xOf").arg(&file).arg("index.json").output().unwrap();
+    let index: Value = serde_json::from_slice(&index.stdout).unwrap();
+    let digest = index["manifests"][0]["digest"].as_str().unwrap();
+    let named = format!("{image}@{digest}");
+    node.write_manifest("plc", &manifest("plc", &named, "IfNotPresent"));
+    node.wait_until("the image is missing", |pods| {
+        pods.has("plc", |pod| pod.container("main").is_waiting_for("ImagePullBackOff"))
+    });
+    place(&node, &file);
+    let runs = |pod: &Pod| pod.container("main").is_running() || pod.container("main").restarts() > 0;
+    node.wait_until("plc runs", |pods| pods.has("plc", runs));
+    assert_eq!(shown(&node, "plc.tar").unwrap()["images"], json!([image]));
+
+    // A pod that is started later finds it too, also after a restart, which imports nothing.
+    node.kill_agent();
+    node.start_agent();
+    node.write_manifest("later", &manifest("later", &named, "Never"));
+    node.wait_until("later runs", |pods| pods.has("later", runs));
+    assert_eq!(node.agent_log().matches("imported images").count(), 1);
+}
+
+#[test]
 fn archives_are_imported_into_cri_o() {
     if !Node::is_on_crio() {
         eprintln!("not run: this is containerd");

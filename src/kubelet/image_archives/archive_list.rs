@@ -48,9 +48,24 @@ pub(super) struct Archive {
     pub(super) stamp: Stamp,
     pub(super) state: State,
     /// The images of the last import. Kept while the file exists.
-    pub(super) images: Vec<String>,
+    pub(super) names: ArchiveNames,
     retry: Backoff,
     tries: u32,
+}
+
+/// The names that an archive has brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ArchiveNames {
+    /// Those in the archive.
+    pub(super) images: Vec<String>,
+    /// Further names of the same images, with their digests.
+    pub(super) digests: Vec<String>,
+}
+
+impl ArchiveNames {
+    pub(super) fn all(&self) -> impl Iterator<Item = &String> {
+        self.images.iter().chain(&self.digests)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,8 +82,8 @@ pub(super) enum State {
 }
 
 impl Archive {
-    fn new(stamp: Stamp, state: State, images: Vec<String>) -> Self {
-        Self { stamp, state, images, retry: Backoff::new(FIRST_IMPORT_RETRY_DELAY, MAX_IMPORT_RETRY_DELAY), tries: 0 }
+    fn new(stamp: Stamp, state: State, names: ArchiveNames) -> Self {
+        Self { stamp, state, names, retry: Backoff::new(FIRST_IMPORT_RETRY_DELAY, MAX_IMPORT_RETRY_DELAY), tries: 0 }
     }
 
     /// When it has settled, or is due for the next attempt.
@@ -86,12 +101,19 @@ impl ArchiveList {
     pub(super) fn load(&mut self, record: &[u8]) {
         let record: Value = serde_json::from_slice(record).unwrap_or_default();
         for (file, known) in record.as_object().into_iter().flatten() {
-            let images = known.get("images").and_then(Value::as_array).into_iter().flatten();
-            let images: Vec<String> = images.filter_map(Value::as_str).map(str::to_owned).collect();
+            let names = |key: &str| {
+                let names = known.get(key)?.as_array()?.iter().filter_map(Value::as_str).map(str::to_owned);
+                Some(names.collect())
+            };
+            let digests = names("digests");
+            // Earlier versions gave images no names with digests.
+            let state = if digests.is_some() { State::Imported } else { State::Ready };
+            let names =
+                ArchiveNames { images: names("images").unwrap_or_default(), digests: digests.unwrap_or_default() };
             let size = known.get("size").and_then(Value::as_u64);
             let modified = known.get("modified").and_then(Value::as_i64);
             if let (Some(size), Some(modified)) = (size, modified) {
-                let archive = Archive::new(Stamp { size, modified }, State::Imported, images);
+                let archive = Archive::new(Stamp { size, modified }, state, names);
                 self.files.insert(file.clone(), archive);
             }
         }
@@ -102,7 +124,8 @@ impl ArchiveList {
         let given = self.files.iter().filter(|(_, archive)| archive.state == State::Imported);
         let entry = |(file, archive): (&String, &Archive)| {
             let Stamp { size, modified } = archive.stamp;
-            (file.clone(), json!({ "size": size, "modified": modified, "images": archive.images }))
+            let ArchiveNames { images, digests } = &archive.names;
+            (file.clone(), json!({ "size": size, "modified": modified, "images": images, "digests": digests }))
         };
         let mut text = Value::Object(given.map(entry).collect::<Map<_, _>>()).to_string().into_bytes();
         text.push(b'\n');
@@ -118,10 +141,10 @@ impl ArchiveList {
         for (file, stamp) in listing {
             let unsettled = if first { State::Ready } else { State::Settling(now) };
             match self.files.get_mut(file) {
-                None => drop(self.files.insert(file.clone(), Archive::new(*stamp, unsettled, Vec::new()))),
+                None => drop(self.files.insert(file.clone(), Archive::new(*stamp, unsettled, ArchiveNames::default()))),
                 Some(archive) if archive.stamp != *stamp => {
-                    let images = std::mem::take(&mut archive.images);
-                    *archive = Archive::new(*stamp, unsettled, images);
+                    let names = std::mem::take(&mut archive.names);
+                    *archive = Archive::new(*stamp, unsettled, names);
                 }
                 Some(_) => {}
             }
@@ -159,11 +182,11 @@ impl ArchiveList {
     }
 
     /// Takes the result of an import. The next listing notices if the file has changed meanwhile.
-    pub(super) fn ended(&mut self, file: &str, outcome: Result<Vec<String>, Failure>, now: Instant) {
+    pub(super) fn ended(&mut self, file: &str, outcome: Result<ArchiveNames, Failure>, now: Instant) {
         let Some(archive) = self.files.get_mut(file) else { return };
         archive.state = match outcome {
-            Ok(images) => {
-                archive.images = images;
+            Ok(names) => {
+                archive.names = names;
                 State::Imported
             }
             Err(Failure::Refused(why)) => State::Refused(why),
@@ -191,10 +214,10 @@ impl ArchiveList {
         }
     }
 
-    /// The imported archives with their images.
+    /// The imported archives with the names of their images.
     pub(super) fn imported(&self) -> Vec<(String, Vec<String>)> {
         let imported = self.files.iter().filter(|(_, archive)| archive.state == State::Imported);
-        imported.map(|(file, archive)| (file.clone(), archive.images.clone())).collect()
+        imported.map(|(file, archive)| (file.clone(), archive.names.all().cloned().collect())).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Archive)> {
@@ -240,8 +263,9 @@ mod tests {
         &archive_list.files.get(file).expect("it is known").state
     }
 
-    fn images(names: &[&str]) -> Vec<String> {
-        names.iter().map(|&name| name.to_owned()).collect()
+    fn images(names: &[&str]) -> ArchiveNames {
+        let images = names.iter().map(|&name| name.to_owned()).collect();
+        ArchiveNames { images, digests: vec![format!("digest of {}", names.concat())] }
     }
 
     #[test]
@@ -270,16 +294,17 @@ mod tests {
         archive_list.on_listing(&listing(&[("a", 1)]), start);
         archive_list.begin();
         archive_list.ended("a", Ok(images(&["x:1"])), start);
-        assert_eq!(archive_list.imported(), [("a".to_owned(), images(&["x:1"]))]);
+        let names = vec!["x:1".to_owned(), "digest of x:1".to_owned()];
+        assert_eq!(archive_list.imported(), [("a".to_owned(), names.clone())]);
         archive_list.on_listing(&listing(&[("a", 2)]), start);
         let pinned = |archive_list: &ArchiveList| {
-            archive_list.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>()
+            archive_list.iter().flat_map(|(_, archive)| archive.names.all().cloned()).collect::<Vec<_>>()
         };
-        assert_eq!(pinned(&archive_list), ["x:1"]);
+        assert_eq!(pinned(&archive_list), names);
         archive_list.unlisted("gone".to_owned());
-        assert_eq!(pinned(&archive_list), ["x:1"]);
+        assert_eq!(pinned(&archive_list), names);
         archive_list.on_listing(&listing(&[]), start);
-        assert_eq!(pinned(&archive_list), images(&[]));
+        assert_eq!(pinned(&archive_list), [] as [&str; 0]);
     }
 
     #[test]
@@ -337,6 +362,11 @@ mod tests {
         assert_eq!((next.begin().as_deref(), next.begin()), (Some("b"), None));
         next.lost("a");
         assert_eq!(next.begin().as_deref(), Some("a"));
+        let mut of_earlier_version = ArchiveList::default();
+        of_earlier_version.load(br#"{"a": {"size": 1, "modified": 1, "images": ["x:1"]}}"#);
+        of_earlier_version.on_listing(&listing(&[("a", 1)]), start);
+        let names: Vec<_> = of_earlier_version.iter().flat_map(|(_, archive)| archive.names.all().cloned()).collect();
+        assert_eq!((names, of_earlier_version.begin().as_deref()), (vec!["x:1".to_owned()], Some("a")));
         let mut nothing = ArchiveList::default();
         nothing.load(b"{\"a\": {\"images\": 7}}");
         nothing.load(b"what");

@@ -7,6 +7,9 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::image_name::repository;
+use super::manifest::{Descriptor, descriptor};
+
 /// Compression of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
@@ -151,23 +154,31 @@ impl Contents {
             return Err(BadArchive::CutShort);
         }
         let mut images = Vec::new();
+        let mut by_digest = Vec::new();
         for manifest in list(self.docker.as_deref(), "manifest.json")?.iter().flat_map(Value::as_array).flatten() {
             let tags = manifest.get("RepoTags").and_then(Value::as_array).into_iter().flatten();
             images.extend(tags.filter_map(Value::as_str).map(str::to_owned));
         }
         let index = list(self.oci.as_deref(), "index.json")?.unwrap_or_default();
         for manifest in index.get("manifests").and_then(Value::as_array).into_iter().flatten() {
-            images.extend(oci_name(manifest).map(str::to_owned));
+            if let Some(name) = oci_name(manifest) {
+                images.push(name.to_owned());
+                by_digest.extend(digest_name(name, manifest));
+            }
         }
         images.sort();
         images.dedup();
         if images.is_empty() || images.len() > MOST_IMAGES {
             return Err(BadArchive::Nameless);
         }
+        by_digest.sort_by(|(one, _), (other, _)| one.cmp(other));
+        by_digest.dedup_by(|(one, _), (other, _)| one == other);
+        by_digest.retain(|(name, _)| !images.contains(name));
+        by_digest.truncate(MOST_IMAGES);
         let mut architectures = self.architectures;
         architectures.sort();
         architectures.dedup();
-        Ok(ArchiveImages { images, architectures, is_docker: self.docker.is_some() })
+        Ok(ArchiveImages { images, by_digest, architectures, is_docker: self.docker.is_some() })
     }
 }
 
@@ -175,6 +186,8 @@ impl Contents {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveImages {
     pub images: Vec<String>,
+    /// Further names of the images of an OCI layout: repository and digest, as a registry's pull gives.
+    pub(super) by_digest: Vec<(String, Descriptor)>,
     /// In Go's naming; empty if the archive does not say.
     pub architectures: Vec<String>,
     /// It has a `manifest.json`.
@@ -247,6 +260,11 @@ fn oci_name(manifest: &Value) -> Option<&str> {
     of("io.containerd.image.name").or(whole)
 }
 
+fn digest_name(name: &str, manifest: &Value) -> Option<(String, Descriptor)> {
+    let top = descriptor(manifest).ok()?;
+    Some((format!("{}@{}", repository(name).ok()?, top.digest), top))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,6 +325,7 @@ mod tests {
             read(&docker),
             Ok(ArchiveImages {
                 images: vec!["a:1".to_owned(), "b:1".to_owned()],
+                by_digest: Vec::new(),
                 architectures: Vec::new(),
                 is_docker: true
             })
@@ -316,11 +335,36 @@ mod tests {
             read(&oci),
             Ok(ArchiveImages {
                 images: vec!["r.io/x:1".to_owned(), "r.io/y:2".to_owned()],
+                by_digest: Vec::new(),
                 architectures: Vec::new(),
                 is_docker: false
             })
         );
         assert_eq!(read(&tar(&[("index.json", OCI), ("manifest.json", DOCKER)])).unwrap().images.len(), 4);
+    }
+
+    #[test]
+    fn images_of_a_layout_have_names_with_digests() {
+        let digest = |c: &str| format!("sha256:{}", c.repeat(64));
+        let entry = |name: &str, digest: &str| {
+            format!(
+                r#"{{"digest":"{digest}","size":7,"mediaType":"m","annotations":{{"io.containerd.image.name":"{name}"}}}}"#
+            )
+        };
+        let (a, b) = (digest("a"), digest("b"));
+        let entries = [
+            entry("localhost:1/plc:7", &a),
+            entry("localhost:1/plc:8", &a),
+            entry("nginx:1", &b),
+            entry(&format!("r.io/x@{b}"), &b),
+            entry("r.io/y:1", "sha512:00"),
+        ];
+        let index = format!(r#"{{"manifests":[{}]}}"#, entries.join(","));
+        let archive = read(&tar(&[("index.json", index.as_bytes())])).unwrap();
+        let names: Vec<&str> = archive.by_digest.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, [format!("docker.io/library/nginx@{b}"), format!("localhost:1/plc@{a}")]);
+        assert_eq!((archive.by_digest[1].1.digest.to_string(), archive.by_digest[1].1.size), (a, 7));
+        assert_eq!(archive.images.len(), 5);
     }
 
     #[test]

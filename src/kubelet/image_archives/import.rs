@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use super::archive_list::Failure;
+use super::archive_list::{ArchiveNames, Failure};
 use super::contents::{ARCHIVE_HEAD_BYTES, ArchiveImages, BadArchive, Contents, Packing};
+use super::manifest::{Descriptor, OCI_LAYOUT, layout_index};
+use super::tar_header::small_tar;
 use crate::platform::host::program;
 use crate::platform::rt;
 use crate::types::architecture::{self, ARCHITECTURE, BUILD_FOR_THIS_MACHINE};
@@ -45,7 +47,7 @@ impl Tool {
 pub(super) const ARCHIVE_IMPORT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// Imports the archive at `path`; returns the image names in it.
-pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Failure> {
+pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<ArchiveNames, Failure> {
     match tool {
         Tool::Ctr(endpoint) => {
             let command = ctr(endpoint, &["images", "import", "-"]);
@@ -61,7 +63,10 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
                 Ok(Ok(named)) => {
                     // The tool's own error about a foreign image says less.
                     named.as_ref().map_or(Ok(()), check_architecture)?;
-                    check("ctr", ended).and_then(|()| named.ok_or_else(unread)).map(|named| named.images)
+                    check("ctr", ended)?;
+                    let ArchiveImages { images, by_digest, .. } = named.ok_or_else(unread)?;
+                    let digests = name_by_digest(endpoint, by_digest).await;
+                    Ok(ArchiveNames { images, digests })
                 }
                 // The tool could not be started or did not finish.
                 Err(_) => check("ctr", ended).and(Err(unread())),
@@ -83,7 +88,26 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
                 let file = file.await?;
                 check("skopeo", program::run_on(command, file, ARCHIVE_IMPORT_TIMEOUT).await)?;
             }
-            Ok(named.images)
+            // This store finds an image by the digest of its manifest anyway.
+            Ok(ArchiveNames { images: named.images, digests: Vec::new() })
+        }
+    }
+}
+
+/// Gives images names with their digests, as a pull from a registry does, and returns these names. The layout has no
+/// blobs, since the runtime has them.
+async fn name_by_digest(endpoint: &Path, images: Vec<(String, Descriptor)>) -> Vec<String> {
+    if images.is_empty() {
+        return Vec::new();
+    }
+    let index = layout_index(images.iter().map(|(name, top)| (name.as_str(), top)));
+    let layout = small_tar(&[("oci-layout", OCI_LAYOUT), ("index.json", &index)]).unwrap_or_default();
+    let ended = program::run(ctr(endpoint, &["images", "import", "-"]), layout, ARCHIVE_IMPORT_TIMEOUT).await;
+    match check("ctr", ended) {
+        Ok(()) => images.into_iter().map(|(name, _)| name).collect(),
+        Err(failure) => {
+            log!(warn, "failed to name imported images by digest", error = failure);
+            Vec::new()
         }
     }
 }
@@ -255,7 +279,12 @@ mod tests {
     fn archive_for_other_machines_is_refused() {
         let of = |architectures: &[&str]| {
             let architectures = architectures.iter().map(|&one| one.to_owned()).collect();
-            check_architecture(&ArchiveImages { images: Vec::new(), architectures, is_docker: true })
+            check_architecture(&ArchiveImages {
+                images: Vec::new(),
+                by_digest: Vec::new(),
+                architectures,
+                is_docker: true,
+            })
         };
         assert_eq!(of(&[]), Ok(()));
         assert_eq!(of(&["s390x", ARCHITECTURE]), Ok(()));
@@ -309,7 +338,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         for (poured, is_same) in poured {
             let images = vec!["a:1".to_owned()];
-            assert_eq!(poured, Ok(Some(ArchiveImages { images, architectures: Vec::new(), is_docker: true })));
+            let (by_digest, architectures) = (Vec::new(), Vec::new());
+            assert_eq!(poured, Ok(Some(ArchiveImages { images, by_digest, architectures, is_docker: true })));
             assert!(is_same);
         }
         assert_eq!(cut[0], Err(Failure::Refused("it is cut short".to_owned())));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
-use super::archive_list::Failure;
+use super::archive_list::{ArchiveNames, Failure};
 use super::delta::{DeltaFile, Sources, rebuild};
 use super::import::{ARCHIVE_IMPORT_TIMEOUT, Tool, check, ctr, open, unread, unusable};
 use crate::kubelet::image_archives::manifest::Digest;
@@ -15,7 +15,7 @@ use crate::platform::rt;
 const DELTA_IMAGE_LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Imports the delta at `path`; `None` if the file is not a delta. Returns the image names in it.
-pub(super) async fn import_delta(tool: &Tool, path: PathBuf) -> Option<Result<Vec<String>, Failure>> {
+pub(super) async fn import_delta(tool: &Tool, path: PathBuf) -> Option<Result<ArchiveNames, Failure>> {
     let here = path.clone();
     let opened = rt::slow(move || open(&here).map_err(unusable).and_then(DeltaFile::open)).await;
     match opened.transpose()? {
@@ -24,7 +24,7 @@ pub(super) async fn import_delta(tool: &Tool, path: PathBuf) -> Option<Result<Ve
     }
 }
 
-async fn import(tool: &Tool, delta: DeltaFile, path: PathBuf) -> Result<Vec<String>, Failure> {
+async fn import(tool: &Tool, delta: DeltaFile, path: PathBuf) -> Result<ArchiveNames, Failure> {
     let Tool::Ctr(endpoint) = tool else {
         return Err(Failure::Refused("it is a delta, which needs containerd".to_owned()));
     };
@@ -40,7 +40,8 @@ async fn import(tool: &Tool, delta: DeltaFile, path: PathBuf) -> Result<Vec<Stri
         let found = found.ok_or_else(|| Failure::Lacks(delta.lacks(&layer, &sources.present)))?;
         sources.old.insert(layer, found);
     }
-    let names = delta.names().to_vec();
+    // The digest of the rebuilt manifest is not that of the registry's.
+    let names = ArchiveNames { images: delta.names().to_vec(), digests: Vec::new() };
     let (sender, result) = async_channel::bounded(1);
     let from = endpoint.clone();
     let feed = move |mut stdin: ChildStdin| {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ring::digest::Context;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::protocol::sha256::sha256;
 
@@ -144,7 +144,7 @@ pub(crate) fn document(bytes: &[u8]) -> Result<Value, ManifestError> {
     serde_json::from_slice(bytes).map_err(ManifestError::Json)
 }
 
-fn descriptor(value: &Value) -> Result<Descriptor, ManifestError> {
+pub(super) fn descriptor(value: &Value) -> Result<Descriptor, ManifestError> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let digest = Digest::parse(text("digest"))
         .ok_or_else(|| ManifestError::UnsupportedDigest(text("digest").chars().take(100).collect()))?;
@@ -152,6 +152,20 @@ fn descriptor(value: &Value) -> Result<Descriptor, ManifestError> {
     let size = size.ok_or(ManifestError::Invalid("a descriptor without a size"))?;
     Ok(Descriptor { digest, size, media_type: text("mediaType").to_owned() })
 }
+
+/// The index of an OCI layout that gives images these names.
+pub(crate) fn layout_index<'a>(images: impl IntoIterator<Item = (&'a str, &'a Descriptor)>) -> String {
+    let entries = images.into_iter().map(|(name, top)| {
+        json!({
+            "mediaType": top.media_type, "digest": top.digest.to_string(), "size": top.size,
+            "annotations": {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name},
+        })
+    });
+    json!({"schemaVersion": 2, "manifests": entries.collect::<Vec<_>>()}).to_string()
+}
+
+/// The content of the file `oci-layout`.
+pub(crate) const OCI_LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 
 fn platform_manifest(value: &Value) -> Option<PlatformManifest> {
     let platform = value.get("platform");

@@ -27,7 +27,7 @@ use async_channel::{Receiver, Sender};
 
 pub(crate) use self::archive_list::Failure as ImportFailure;
 pub(crate) use self::archive_list::Stamp;
-use self::archive_list::{ArchiveList, Failure, State, is_archive};
+use self::archive_list::{ArchiveList, ArchiveNames, Failure, State, is_archive};
 pub(crate) use self::delta::{DeltaSummary, make_delta};
 use self::image_name::with_default_tag;
 use self::import::{Tool, import};
@@ -117,7 +117,7 @@ impl ImageArchives {
         let archive_list = self.archive_list.borrow();
         let pinned = archive_list
             .iter()
-            .flat_map(|(file, archive)| archive.images.iter().map(move |image| (image.clone(), file.clone())));
+            .flat_map(|(file, archive)| archive.names.all().map(move |image| (image.clone(), file.clone())));
         pinned.collect()
     }
 
@@ -131,7 +131,13 @@ impl ImageArchives {
                 State::Refused(why) => ("refused", why.clone()),
                 State::Failed(why, _) => ("failed", why.clone()),
             };
-            ArchiveView { file: file.clone(), stamp: archive.stamp, state, images: archive.images.clone(), message }
+            ArchiveView {
+                file: file.clone(),
+                stamp: archive.stamp,
+                state,
+                images: archive.names.images.clone(),
+                message,
+            }
         };
         archive_list.iter().map(view).collect()
     }
@@ -308,13 +314,13 @@ impl Importer {
             None => Err(Failure::Failed(format!("no tool is known that imports for the runtime {runtime}"))),
         };
         let outcome = match outcome {
-            Ok(images) => self.shown(images).await,
+            Ok(names) => self.shown(names).await,
             failed => failed,
         };
         match &outcome {
-            Ok(images) => {
+            Ok(names) => {
                 let seconds = rt::elapsed(began).as_secs();
-                log!(info, "imported images", file = file, images = images.join(" "), seconds = seconds);
+                log!(info, "imported images", file = file, images = names.images.join(" "), seconds = seconds);
             }
             Err(Failure::Refused(why) | Failure::Failed(why) | Failure::Lacks(why)) => {
                 log!(warn, "failed to import image archive", file = file, problem = why);
@@ -326,8 +332,8 @@ impl Importer {
     }
 
     /// Waits until the runtime lists each of the images.
-    async fn shown(&self, images: Vec<String>) -> Result<Vec<String>, Failure> {
-        for image in &images {
+    async fn shown(&self, names: ArchiveNames) -> Result<ArchiveNames, Failure> {
+        for image in names.all() {
             let mut tries = IMPORTED_IMAGE_CHECKS.0;
             let failed = |error: Box<dyn std::error::Error>| Failure::Failed(ErrorChain(&*error).to_string());
             while !self.has(image).await.map_err(failed)? {
@@ -341,7 +347,7 @@ impl Importer {
                 rt::sleep(IMPORTED_IMAGE_CHECKS.1).await;
             }
         }
-        Ok(images)
+        Ok(names)
     }
 
     /// Writes the record if it has changed.

@@ -33,6 +33,20 @@ pub(crate) fn header(name: &str, size: u64) -> Option<Vec<u8>> {
     Some(header)
 }
 
+/// A tar with these files; `None` if one does not fit.
+pub(crate) fn small_tar(files: &[(&str, &str)]) -> Option<Vec<u8>> {
+    let mut tar = Vec::new();
+    for (name, content) in files {
+        let size = u64::try_from(content.len()).ok()?;
+        tar.extend(header(name, size)?);
+        tar.extend_from_slice(content.as_bytes());
+        tar.extend_from_slice(padding(size));
+    }
+    // Two empty blocks mark the end.
+    tar.resize(tar.len() + 2 * TAR_BLOCK_BYTES, 0);
+    Some(tar)
+}
+
 /// What fills the last block of a file of this size.
 pub(crate) fn padding(size: u64) -> &'static [u8] {
     let block = u64::try_from(TAR_BLOCK_BYTES).unwrap_or(u64::MAX);

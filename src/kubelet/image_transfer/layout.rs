@@ -4,9 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
-use crate::kubelet::image_archives::manifest::{Descriptor, Digest};
+use crate::kubelet::image_archives::manifest::{Descriptor, Digest, OCI_LAYOUT, layout_index};
 use crate::kubelet::image_archives::tar_header::{TAR_BLOCK_BYTES, header, padding};
 
 /// The directory of an image that is being fetched.
@@ -24,17 +22,9 @@ impl Layout {
 
     /// Writes the index with the image's names.
     pub(super) fn write_index(&self, top: &Descriptor, names: &[String]) -> io::Result<()> {
-        let entries: Vec<_> = names
-            .iter()
-            .map(|name| {
-                json!({
-                    "mediaType": top.media_type, "digest": top.digest.to_string(), "size": top.size,
-                    "annotations": {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name},
-                })
-            })
-            .collect();
-        fs::write(self.0.join(INDEX), json!({"schemaVersion": 2, "manifests": entries}).to_string())?;
-        fs::write(self.0.join(OCI_LAYOUT_FILE), r#"{"imageLayoutVersion":"1.0.0"}"#)
+        let index = layout_index(names.iter().map(|name| (name.as_str(), top)));
+        fs::write(self.0.join(INDEX), index)?;
+        fs::write(self.0.join(OCI_LAYOUT_FILE), OCI_LAYOUT)
     }
 
     /// Writes the layout as a tar, with the blobs in the directory.

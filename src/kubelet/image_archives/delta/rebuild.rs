@@ -17,7 +17,7 @@ use super::layer::{Hash, temporary, unpack};
 use super::patch::{Base, Patch, PatchError, apply};
 use crate::kubelet::image_archives::archive_list::Failure;
 use crate::kubelet::image_archives::import::unusable;
-use crate::kubelet::image_archives::manifest::{Descriptor, Digest};
+use crate::kubelet::image_archives::manifest::{Descriptor, Digest, OCI_LAYOUT, layout_index};
 use crate::kubelet::image_archives::tar_header::{TAR_BLOCK_BYTES, header, padding};
 use crate::platform::host::file_system::room;
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -115,7 +115,7 @@ impl Rebuilder<'_> {
         let mut missing = missing(layers, &self.sources.present);
         let is_patched = missing.any(|layer| matches!(layer.content, Content::Patch(_)));
         let base = if is_patched { self.unpacked(&old.layers)? } else { temporary(self.directory)? };
-        tar.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        tar.file("oci-layout", OCI_LAYOUT.as_bytes())?;
         tar.blob(config.as_bytes())?;
         let mut parts: Vec<Descriptor> = Vec::new();
         for layer in layers {
@@ -128,15 +128,11 @@ impl Rebuilder<'_> {
         }
         let (manifest, media_type) = self.manifest(&parts);
         tar.blob(manifest.as_bytes())?;
+        let size = u64::try_from(manifest.len()).unwrap_or(u64::MAX);
         let digest = Digest::of(manifest.as_bytes());
-        let entry = |name: &String| {
-            json!({
-                "mediaType": media_type, "digest": digest.to_string(), "size": manifest.len(),
-                "annotations": {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name},
-            })
-        };
-        let entries: Vec<_> = self.delta.names().iter().map(entry).collect();
-        tar.file("index.json", json!({"schemaVersion": 2, "manifests": entries}).to_string().as_bytes())?;
+        let top = Descriptor { digest, size, media_type: media_type.to_owned() };
+        let index = layout_index(self.delta.names().iter().map(|name| (name.as_str(), &top)));
+        tar.file("index.json", index.as_bytes())?;
         tar.write(&[0; 2 * TAR_BLOCK_BYTES])
     }
 
