@@ -9,7 +9,7 @@ use crate::control::server::{
 use crate::kubelet::certificates::{self, ServingCertificate, ServingCertificateCell, ServingSource};
 use crate::kubelet::image_transfer::SharedImages;
 use crate::platform::apiserver::Client;
-use crate::platform::config::{Authorization, Config, ServingIdentity};
+use crate::platform::config::{Authorization, Config, Gate, ServingIdentity};
 use crate::platform::rt;
 
 pub(super) struct Servers {
@@ -78,7 +78,9 @@ fn serving_source(handles: &Handles, client: Option<Client>) -> ServingSource {
             ServingSource::Files { certificate: certificate.clone(), key: key.clone() }
         }
         (ServingIdentity::Cluster, Some(client)) => {
-            ServingSource::Cluster { client, status_inputs: Rc::clone(&handles.status_inputs), directory }
+            let dns_only = handles.config.gates.is_on(Gate::AllowDnsOnlyNodeCsr);
+            let status_inputs = Rc::clone(&handles.status_inputs);
+            ServingSource::Cluster { client, status_inputs, directory, dns_only }
         }
         (ServingIdentity::Cluster, None) => {
             log!(warn, "serverTLSBootstrap has no effect without a cluster");

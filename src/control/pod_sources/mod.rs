@@ -3,6 +3,7 @@
 
 pub(crate) mod api;
 mod api_pods;
+pub(crate) mod disabled_fields;
 mod field_names;
 pub(crate) mod local_pods;
 pub(crate) mod merge;

@@ -68,6 +68,8 @@ pub(crate) struct PodTable {
     dirty: SortedSet<PodUid>,
     /// Statuses have the health of devices.
     shows_device_health: bool,
+    /// And the message of their driver.
+    shows_health_messages: bool,
     /// A relist has completed: a pod that the runtime did not list does not run.
     relisted: bool,
     /// A resize has completed: it may have freed resources.
@@ -116,6 +118,7 @@ impl PodTable {
             admitted: SortedSet::new(),
             dirty: SortedSet::new(),
             shows_device_health: config.gates.is_on(Gate::ResourceHealthStatus),
+            shows_health_messages: config.gates.is_on(Gate::ResourceHealthStatusMessage),
             relisted: false,
             resized: false,
             reconcile: false,

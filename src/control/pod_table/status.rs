@@ -1,5 +1,6 @@
 //! Computes the statuses of pods.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use super::PodTable;
@@ -47,13 +48,25 @@ impl PodTable {
             failed: self.failed.get(uid),
             resize,
             actuated: self.allocations.actuated.get(uid).as_ref(),
-            devices: if self.shows_device_health { devices } else { &[] },
+            devices: &self.shown_devices(devices),
             replaced: self.workers.replaced(uid),
         });
         let status = self.last_status(worker, pod, status);
         count_terminations(records.statuses.status(uid).map_or(&pod.status, |known| known), &status);
         drop(records);
         self.records.write().statuses.set(uid, status);
+    }
+
+    fn shown_devices<'a>(&self, devices: &'a [AllocatedDevices]) -> Cow<'a, [AllocatedDevices]> {
+        if !self.shows_device_health {
+            return Cow::Borrowed(&[]);
+        }
+        let mut shown = Cow::Borrowed(devices);
+        if !self.shows_health_messages && !devices.is_empty() {
+            let all = shown.to_mut().iter_mut().flat_map(|given| &mut given.devices);
+            all.for_each(|device| device.message.clear());
+        }
+        shown
     }
 
     /// For an ended pod, reports containers that were never observed to exit as lost.

@@ -74,7 +74,7 @@ async fn node() -> Node {
         views: WorkViews { objects: objects.view(), observed: observed.view(), placements: Owned::default().view() },
         inbox: inbox.clone(),
     };
-    let workers = PodWorkers::new(of_workers, Duration::from_secs(300));
+    let workers = PodWorkers::new(of_workers, pod_workers::RestartBackoff::new(Duration::from_secs(300)));
     let of_pods = PodInputs { sources: Sources::new(&[]), observed, objects: objects.view() };
     let mut pods = PodTable::new(&config, runtime, workers, of_pods, inbox.clone());
     let ring: Rc<RefCell<EventRing>> = Rc::default();

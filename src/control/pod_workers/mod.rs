@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use crate::control::pod_workers::entry::Entry;
-use crate::control::pod_workers::restart_backoff::{Key, RestartBackoff};
+use crate::control::pod_workers::restart_backoff::Key;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
@@ -45,6 +45,7 @@ use crate::types::metrics::{self, Count};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use entry::Resizing;
+pub(crate) use restart_backoff::RestartBackoff;
 pub(crate) use state::State;
 pub(crate) use worker::{Identity, Kind, Worker};
 
@@ -79,7 +80,7 @@ pub(crate) struct Dependencies {
 }
 
 impl PodWorkers {
-    pub(crate) fn new(dependencies: Dependencies, longest_restart_wait: Duration) -> Self {
+    pub(crate) fn new(dependencies: Dependencies, backoff: RestartBackoff) -> Self {
         let Dependencies { runtime, groups, devices, csi, dra, views, inbox } = dependencies;
         for label in ["", "true"] {
             metrics::expose(Count::RestartedPods, &[label]);
@@ -87,7 +88,7 @@ impl PodWorkers {
         Self {
             workers: SortedMap::new(),
             touched: SortedSet::new(),
-            backoff: RestartBackoff::new(longest_restart_wait),
+            backoff,
             resized: Vec::new(),
             unseen: Vec::new(),
             runtime,
@@ -390,7 +391,7 @@ mod tests {
         let (observed, placements) = (Owned::default().view(), Owned::default().view());
         let views = WorkViews { objects: objects.view(), observed, placements };
         let dependencies = Dependencies { runtime, groups, devices, csi, dra, views, inbox };
-        PodWorkers::new(dependencies, Duration::from_secs(300))
+        PodWorkers::new(dependencies, RestartBackoff::new(Duration::from_secs(300)))
     }
 
     fn pod(uid: &str) -> Arc<Pod> {

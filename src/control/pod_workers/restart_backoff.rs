@@ -15,6 +15,7 @@ const MAX_RESTART_BACKOFF: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(crate) struct RestartBackoff {
+    first: Duration,
     limit: Duration,
     entries: SortedMap<Key, Entry>,
 }
@@ -38,7 +39,12 @@ struct Entry {
 
 impl RestartBackoff {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, entries: SortedMap::new() }
+        Self { first: FIRST_RESTART_BACKOFF, limit, entries: SortedMap::new() }
+    }
+
+    /// With another first wait.
+    pub(crate) fn starting_at(self, first: Duration) -> Self {
+        Self { first, ..self }
     }
 
     /// When the container may start again. `instance` is the id of the exited instance.
@@ -57,7 +63,7 @@ impl RestartBackoff {
 
     /// Records a restart, which lengthens the next wait.
     pub(crate) fn restarts(&mut self, key: Key, now: Instant) {
-        let first = FIRST_RESTART_BACKOFF.min(self.limit);
+        let first = self.first.min(self.limit);
         let limit = self.limit;
         self.entries
             .entry(key)
@@ -115,6 +121,8 @@ mod tests {
     fn node_may_set_a_lower_limit() {
         let mut backoff = RestartBackoff::new(Duration::from_secs(15));
         assert_eq!(crash(&mut backoff, 4, Instant::now()), [0, 10, 15, 15]);
+        let mut backoff = RestartBackoff::new(Duration::from_secs(60)).starting_at(Duration::from_secs(1));
+        assert_eq!(crash(&mut backoff, 8, Instant::now()), [0, 1, 2, 4, 8, 16, 32, 60]);
         let mut backoff = RestartBackoff::new(Duration::from_secs(1));
         assert_eq!(crash(&mut backoff, 3, Instant::now()), [0, 1, 1]);
     }

@@ -117,7 +117,8 @@ impl SyncLoop {
             views: views.clone(),
             inbox: sender.clone(),
         };
-        let workers = PodWorkers::new(of_workers, config.pods.max_container_restart_period);
+        let backoff = pod_workers::RestartBackoff::new(config.pods.max_container_restart_period);
+        let workers = PodWorkers::new(of_workers, backoff.starting_at(config.pods.first_container_restart_period));
         let of_pods = PodInputs { sources, observed, objects: views.objects.clone() };
         let of_parts = PartInputs { managers, devices, csi, dra, versions, objects, views };
         let parts = Parts::new(config, &runtime, groups, of_parts, &sender);

@@ -7,6 +7,7 @@ use async_channel::Sender;
 use crate::control::cluster::{ObjectWatcher, StatusManager};
 use crate::control::eviction::{EvictionManager, StorageLimits};
 use crate::control::node_shutdown::NodeShutdown;
+use crate::control::pod_sources::disabled_fields::DisabledFields;
 use crate::control::sync_loop::admission::PodAdmission;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
@@ -41,6 +42,7 @@ pub(super) struct Parts {
     pub(super) csi_drivers: CsiDrivers,
     pub(super) deadlines: Deadlines,
     pub(super) devices: DeviceAllocations,
+    pub(super) disabled_fields: DisabledFields,
     pub(super) eviction: EvictionManager,
     pub(super) image_garbage: ImageGarbage,
     pub(super) next_versions: NextVersions,
@@ -83,6 +85,7 @@ impl Parts {
             csi_drivers: CsiDrivers::new(Rc::clone(&csi), views.objects.clone(), config.pods.sync_frequency),
             deadlines: Deadlines::default(),
             devices: DeviceAllocations::new(devices, dra),
+            disabled_fields: DisabledFields::new(&config.gates),
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
             image_garbage: ImageGarbage::default(),
             next_versions: NextVersions::new(views.objects, inbox.clone()),

@@ -16,7 +16,8 @@ use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
     /// Updates take effect after the first relist: until then it is unknown which pods already run.
-    pub(super) fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
+    pub(super) fn on_sources(&mut self, mut update: SourceUpdate, now: Instant) {
+        self.remove_disabled_fields(&mut update);
         let update = self.parts.versions.on_sources(update, &self.pods);
         let relisted = update.relisted.then(|| update.pods.clone());
         let has_objects = update.source != SourceName::Api;
@@ -36,6 +37,19 @@ impl SyncLoop {
         }
         if self.pods.is_relisted() {
             self.reconcile(now);
+        }
+    }
+
+    /// Logs removed fields only for manifests: the API server has removed them from its pods, or means another node.
+    fn remove_disabled_fields(&self, update: &mut SourceUpdate) {
+        let is_api = update.source == SourceName::Api;
+        for source in &mut update.pods {
+            for gate in self.parts.disabled_fields.remove(&mut source.pod) {
+                if !is_api {
+                    let pod = source.pod.full_name();
+                    log!(warn, "field of a feature that is off, ignored", pod = pod, gate = gate.name());
+                }
+            }
         }
     }
 

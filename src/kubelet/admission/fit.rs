@@ -29,6 +29,8 @@ pub(super) struct FreeResources {
     /// Extended resources in the Node object, set by others; pods are checked against them.
     pub(super) extended: ResourceList,
     pub(super) pods: i64,
+    /// The scheduler's claims provide extended resources.
+    pub(super) claims_count: bool,
 }
 
 /// The resources missing for `pod` to run beside `others`.
@@ -53,7 +55,7 @@ pub(super) fn insufficient_resources(
     let huge_pages = wanted.iter().map(|(name, _)| name).filter(|name| name.starts_with(HUGE_PAGES_PREFIX));
     let names = wanted.iter().map(|(name, _)| name);
     let claimed = claimed_resources(pod);
-    let is_claimed = |name: &str| claimed.contains(name);
+    let is_claimed = |name: &str| free.claims_count && claimed.contains(name);
     let extended = names.filter(|name| is_extended_resource(name) && !is_device(name) && !is_claimed(name));
     for resource in [CPU, MEMORY, EPHEMERAL_STORAGE].into_iter().chain(huge_pages).chain(extended) {
         let requested = amount(&wanted, resource);
@@ -131,7 +133,12 @@ mod tests {
 
     fn room() -> FreeResources {
         let known = [(CPU, "1"), (MEMORY, "1Gi"), (EPHEMERAL_STORAGE, "1G"), ("hugepages-2Mi", "4Mi")];
-        FreeResources { resources: list(&known), extended: list(&[("example.com/fpga", "2")]), pods: 3 }
+        FreeResources {
+            resources: list(&known),
+            extended: list(&[("example.com/fpga", "2")]),
+            pods: 3,
+            claims_count: true,
+        }
     }
 
     #[track_caller]

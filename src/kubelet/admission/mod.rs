@@ -9,7 +9,7 @@ mod pressure;
 mod sysctls;
 mod this_node;
 
-use crate::platform::config::Config;
+use crate::platform::config::{Config, FeatureGates, Gate};
 use crate::state::pods::NodeFields;
 use crate::types::api::{
     DECLARED_FEATURES, HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy,
@@ -37,6 +37,7 @@ pub(crate) struct Admission {
     room: FreeResources,
     /// Static pods may be preempted and evicted like other pods.
     static_pods_count: bool,
+    gates: FeatureGates,
 }
 
 impl Admission {
@@ -49,8 +50,14 @@ impl Admission {
         Self {
             sysctls: AllowedSysctls::new(&config.pods.allowed_unsafe_sysctls, host::kernel()),
             node: ThisNode::new(&config.node.name, host::MACHINE, &config.node.labels),
-            room: FreeResources { resources, extended: ResourceList::new(), pods: i64::from(pods) },
+            room: FreeResources {
+                resources,
+                extended: ResourceList::new(),
+                pods: i64::from(pods),
+                claims_count: config.gates.is_on(Gate::DraExtendedResource),
+            },
             static_pods_count: config.eviction.static_pods,
+            gates: config.gates.clone(),
         }
     }
 
@@ -75,13 +82,14 @@ impl Admission {
         self.sysctls.check(pod)?;
         allocation?;
         self.node.check_os(pod)?;
+        self.check_sidecars(pod)?;
         check_groups(pod, strict_groups)?;
         let lacks = fit::insufficient_resources(pod, others, &self.room, is_device);
         let victims = self.make_room(pod, others, &lacks)?;
         if app_armor::is_wanted(pod) {
             app_armor::check(pod, &host::app_armor())?;
         }
-        check_features(pod)?;
+        self.check_features(pod)?;
         Ok(victims)
     }
 
@@ -93,6 +101,10 @@ impl Admission {
         others: &[&Pod],
         is_device: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<PodUid>, Rejection> {
+        let is_of_pod = allocated.spec.resources != wanted.spec.resources;
+        if is_of_pod && !self.gates.is_on(Gate::InPlacePodLevelResourcesVerticalScaling) {
+            return Err(Rejection { reason: Reason::INFEASIBLE, message: NO_POD_LEVEL_RESIZE.to_owned() });
+        }
         let mut lacks = fit::insufficient_resources(wanted, others, &self.room, is_device);
         lacks.retain(|lack| lack.requested > fit::takes(allocated, &lack.resource));
         self.make_room(wanted, others, &lacks)
@@ -115,6 +127,29 @@ impl Admission {
         Err(Rejection { reason: first.reason(), message: first.to_string() })
     }
 
+    /// Rejects a pod that needs a feature that the node does not declare (`declaredFeaturesAdmitHandler`).
+    fn check_features(&self, pod: &Pod) -> Result<(), Rejection> {
+        let has = |feature: &&str| DECLARED_FEATURES.contains(feature) && self.gates.has_feature(feature);
+        let missing = required_features(pod).into_iter().filter(|feature| !has(feature)).collect::<Vec<_>>().join(", ");
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("Pod requires node features that are not available: {missing}");
+        Err(Rejection { reason: Reason::POD_FEATURE_UNSUPPORTED, message })
+    }
+
+    /// Rejects a pod with sidecars while their gate is off (`predicateAdmitHandler`).
+    fn check_sidecars(&self, pod: &Pod) -> Result<(), Rejection> {
+        if self.gates.is_on(Gate::SidecarContainers) {
+            return Ok(());
+        }
+        let Some(sidecar) = pod.spec.init_containers.iter().find(|container| container.is_sidecar()) else {
+            return Ok(());
+        };
+        let message = format!("Init container {:?} may not have a non-default restartPolicy", sidecar.name);
+        Err(Rejection { reason: Reason::INIT_CONTAINER_RESTART_POLICY_FORBIDDEN, message })
+    }
+
     fn misplaced(&self, pod: &Pod, others: &[&Pod]) -> Option<Rejection> {
         let mut detail = String::new();
         let (reason, why) = if !self.node.is_selected(pod) {
@@ -135,16 +170,8 @@ impl Admission {
     }
 }
 
-/// Rejects a pod that needs a feature that the node does not declare (`declaredFeaturesAdmitHandler`).
-fn check_features(pod: &Pod) -> Result<(), Rejection> {
-    let needed = required_features(pod).into_iter().filter(|feature| !DECLARED_FEATURES.contains(feature));
-    let missing = needed.collect::<Vec<_>>().join(", ");
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let message = format!("Pod requires node features that are not available: {missing}");
-    Err(Rejection { reason: Reason::POD_FEATURE_UNSUPPORTED, message })
-}
+const NO_POD_LEVEL_RESIZE: &str =
+    "In-place resize of pod-level resources is turned off by the feature gate InPlacePodLevelResourcesVerticalScaling";
 
 /// Rejects a pod whose logs can have no directory. Upstream tries for ever to create it.
 fn check_log_directory(pod: &Pod) -> Result<(), Rejection> {
@@ -165,8 +192,13 @@ fn check_groups(pod: &Pod, strict_groups: bool) -> Result<(), Rejection> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::types::api::{CPU, Container, ContainerPort, MEMORY, PodSecurityContext};
+    use crate::types::api::{
+        CPU, Container, ContainerPort, ContainerRestartRule, MEMORY, PodSecurityContext, RestartPolicy,
+        RestartRuleAction,
+    };
 
     #[test]
     fn strict_supplemental_groups_need_runtime_support() {
@@ -182,7 +214,11 @@ mod tests {
     }
 
     fn admission() -> Admission {
-        let mut config = Config::default();
+        admission_with(FeatureGates::default())
+    }
+
+    fn admission_with(gates: FeatureGates) -> Admission {
+        let mut config = Config { gates, ..Config::default() };
         "node1".clone_into(&mut config.node.name);
         let allocatable = [(CPU, "1".parse().unwrap()), (MEMORY, Quantity::ZERO)].into_iter().collect();
         Admission::new(&config, &allocatable, 3)
@@ -243,6 +279,50 @@ mod tests {
         check(&wanted, &[], Err(AFFINITY));
         let pods = ("OutOfpods", "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3");
         check(&wanted, &[&other, &other, &other], Err(pods));
+    }
+
+    #[test]
+    fn gates_that_are_off_reject_what_needs_them() {
+        let restarts_all = |pod: &mut Pod| {
+            let rule = ContainerRestartRule { action: RestartRuleAction::RestartAllContainers, exit_codes: None };
+            pod.spec.containers[0].restart_policy_rules = vec![rule];
+        };
+        let sidecar = |pod: &mut Pod| {
+            let restart_policy = Some(RestartPolicy::Always);
+            pod.spec.init_containers =
+                vec![Container { name: "mesh".to_owned(), restart_policy, ..Container::default() }];
+        };
+        let claimed = |pod: &mut Pod| {
+            pod.spec.containers[0].resources.requests.insert("example.com/fpga", "1".parse().unwrap());
+            let mapping = json!({"containerName": "", "resourceName": "example.com/fpga", "requestName": "r"});
+            let status = json!({"resourceClaimName": "c", "requestMappings": [mapping]});
+            pod.status.extended_resource_claim_status = Some(Box::new(status));
+        };
+        #[track_caller]
+        fn check(gate: Gate, change: impl Fn(&mut Pod), reason: &str) {
+            let mut wanted = pod("p", "100m");
+            change(&mut wanted);
+            let admit = |gates| {
+                let mut admission = admission_with(gates);
+                admission.room.extended.insert("example.com/fpga", Quantity::ZERO);
+                admission.admit(&wanted, &[], false, Ok(()), &|_| false).map_err(|refused| refused.reason.to_string())
+            };
+            assert_eq!(admit(FeatureGates::default()), Ok(vec![]), "{gate:?}");
+            assert_eq!(admit(FeatureGates::default().with(gate, false)), Err(reason.to_owned()), "{gate:?}");
+        }
+        check(Gate::RestartAllContainersOnContainerExits, restarts_all, "PodFeatureUnsupported");
+        check(Gate::SidecarContainers, sidecar, "InitContainerRestartPolicyForbidden");
+        check(Gate::DraExtendedResource, claimed, "OutOfexample.com/fpga");
+    }
+
+    #[test]
+    fn pod_level_resize_follows_its_gate() {
+        let (allocated, mut wanted) = (pod("p", "100m"), pod("p", "100m"));
+        wanted.spec.resources = Some(Box::default());
+        let check = |gates| admission_with(gates).check_resize(&allocated, &wanted, &[], &|_| false);
+        assert_eq!(check(FeatureGates::default()), Ok(vec![]));
+        let off = FeatureGates::default().with(Gate::InPlacePodLevelResourcesVerticalScaling, false);
+        assert_eq!(check(off).unwrap_err().reason, Reason::INFEASIBLE);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use crate::kubelet::node::{Machine, NodeInfo, NodeSettings};
-use crate::platform::config::{Config, Gate, Reporting};
+use crate::platform::config::{Config, FeatureGates, Gate, Reporting};
 use crate::types::api::{
-    DaemonEndpoint, EPHEMERAL_STORAGE, Format, KUBERNETES_VERSION, Map, Node, NodeDaemonEndpoints, NodeSpec,
-    NodeStatus, NodeSwapStatus, NodeSystemInfo, ObjectMeta, PODS, Quantity, ResourceList, Taint,
+    DECLARED_FEATURES, DaemonEndpoint, EPHEMERAL_STORAGE, Format, KUBERNETES_VERSION, Map, Node, NodeDaemonEndpoints,
+    NodeSpec, NodeStatus, NodeSwapStatus, NodeSystemInfo, ObjectMeta, PODS, Quantity, ResourceList, Taint,
 };
 
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ pub(crate) struct NodeProfile {
     pub(super) external_cloud: bool,
     /// The node is not ready while its ephemeral storage capacity is unknown.
     pub(super) needs_storage: bool,
-    /// Tells the scheduler what this kubelet can do.
-    pub(super) declares_features: bool,
+    /// What this kubelet can do, for the scheduler.
+    pub(super) declared_features: Vec<String>,
     /// Registration keeps extended resources found in the object.
     pub(super) keeps_extended: bool,
 }
@@ -92,7 +92,7 @@ impl NodeProfile {
             ips: config.node.ips.clone(),
             external_cloud: reporting.external_cloud,
             needs_storage,
-            declares_features: config.gates.is_on(Gate::NodeDeclaredFeatures),
+            declared_features: declared_features(&config.gates),
             keeps_extended: false,
         }
     }
@@ -112,6 +112,11 @@ impl NodeProfile {
 /// Drops 0.0.0.0 and ::, which only select a family.
 pub(super) fn specified(ips: &[IpAddr]) -> impl Iterator<Item = &IpAddr> {
     ips.iter().filter(|ip| !ip.is_unspecified())
+}
+
+fn declared_features(gates: &FeatureGates) -> Vec<String> {
+    let declared = DECLARED_FEATURES.into_iter().filter(|feature| gates.has_feature(feature));
+    declared.filter(|_| gates.is_on(Gate::NodeDeclaredFeatures)).map(str::to_owned).collect()
 }
 
 fn labels(name: &str, architecture: &str, configured: &Map<String>) -> Map<String> {

@@ -7,8 +7,8 @@ use crate::kubelet::node::profile::specified;
 use crate::kubelet::node::{NodeProfile, RuntimeHealth};
 use crate::state::pods::{Pressure, PressureCondition};
 use crate::types::api::{
-    CPU, ContainerImage, DECLARED_FEATURES, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, NodeAddress, NodeCondition,
-    NodeStatus, PODS, Quantity, Reason, ResourceList, Time,
+    CPU, ContainerImage, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, NodeAddress, NodeCondition, NodeStatus, PODS,
+    Quantity, Reason, ResourceList, Time,
 };
 
 /// The parts of the node status that change.
@@ -61,10 +61,7 @@ impl NodeProfile {
             volumes_attached: server.volumes_attached.clone(),
             runtime_handlers: handlers.clone(),
             features: runtime.map_or_else(|| server.features.clone(), |runtime| runtime.features.clone()),
-            declared_features: match self.declares_features {
-                true => DECLARED_FEATURES.map(str::to_owned).to_vec(),
-                false => Vec::new(),
-            },
+            declared_features: self.declared_features.clone(),
         }
     }
 

@@ -5,90 +5,149 @@ use serde_json::Value;
 use super::check::{Problem, conflict};
 use super::did_you_mean::nearest;
 use super::fields::Fields;
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::{SortedMap, SortedSet};
 
-/// A gate whose feature Coracle turns off. All of these are on by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Gate {
-    ComponentFlagz,
-    ComponentStatusz,
-    ContainerCheckpoint,
-    CpuManagerPolicyBetaOptions,
-    CustomCpuCfsQuotaPeriod,
-    DisableCpuQuotaWithExclusiveCpus,
-    GracefulNodeShutdown,
-    GracefulNodeShutdownBasedOnPodPriority,
-    KubeletCrashLoopBackOffMax,
-    KubeletEnsureSecretPulledImages,
-    KubeletPodResourcesListUseActivePods,
-    KubeletServiceAccountTokenForCredentialProviders,
-    NodeDeclaredFeatures,
-    ResourceHealthStatus,
-    RotateKubeletServerCertificate,
+macro_rules! gates {
+    ($($gate:ident = $name:literal,)*) => {
+        /// A gate that Coracle honours, whether it is on or off.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Gate {
+            $($gate,)*
+        }
+
+        impl Gate {
+            const ALL: &[Self] = &[$(Self::$gate,)*];
+
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$gate => $name,)*
+                }
+            }
+        }
+    };
 }
 
-/// `featureGates`: which features are turned off.
+gates! {
+    AllowDnsOnlyNodeCsr = "AllowDNSOnlyNodeCSR",
+    ComponentFlagz = "ComponentFlagz",
+    ComponentStatusz = "ComponentStatusz",
+    ContainerCheckpoint = "ContainerCheckpoint",
+    ContainerRestartRules = "ContainerRestartRules",
+    ContainerStopSignals = "ContainerStopSignals",
+    CpuManagerPolicyBetaOptions = "CPUManagerPolicyBetaOptions",
+    CustomCpuCfsQuotaPeriod = "CustomCPUCFSQuotaPeriod",
+    DisableCpuQuotaWithExclusiveCpus = "DisableCPUQuotaWithExclusiveCPUs",
+    DraExtendedResource = "DRAExtendedResource",
+    EnvFiles = "EnvFiles",
+    GracefulNodeShutdown = "GracefulNodeShutdown",
+    GracefulNodeShutdownBasedOnPodPriority = "GracefulNodeShutdownBasedOnPodPriority",
+    HostnameOverride = "HostnameOverride",
+    InPlacePodLevelResourcesVerticalScaling = "InPlacePodLevelResourcesVerticalScaling",
+    InPlacePodVerticalScalingInitContainers = "InPlacePodVerticalScalingInitContainers",
+    KubeletCrashLoopBackOffMax = "KubeletCrashLoopBackOffMax",
+    KubeletEnsureSecretPulledImages = "KubeletEnsureSecretPulledImages",
+    KubeletPodResourcesListUseActivePods = "KubeletPodResourcesListUseActivePods",
+    KubeletServiceAccountTokenForCredentialProviders = "KubeletServiceAccountTokenForCredentialProviders",
+    NodeDeclaredFeatures = "NodeDeclaredFeatures",
+    PodLevelResources = "PodLevelResources",
+    ReduceDefaultCrashLoopBackOffDecay = "ReduceDefaultCrashLoopBackOffDecay",
+    ResourceHealthStatus = "ResourceHealthStatus",
+    ResourceHealthStatusMessage = "ResourceHealthStatusMessage",
+    RestartAllContainersOnContainerExits = "RestartAllContainersOnContainerExits",
+    RotateKubeletServerCertificate = "RotateKubeletServerCertificate",
+    SidecarContainers = "SidecarContainers",
+}
+
+/// `featureGates`: the gates that are not at their default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FeatureGates {
-    off: SortedSet<Gate>,
+    changed: SortedSet<Gate>,
 }
 
-/// One gate a line: the stage (`A`lpha, `B`eta, `G`A, `D`eprecated), the default (`+` or `-`), what may be done with
-/// it, and its name. From pkg/features and the packages whose gates the kubelet registers.
-///
-/// - `L`: locked to its default, as upstream.
-/// - `h`: has a [`Gate`].
-/// - `=`: the kubelet reads it, and Coracle supports only the default.
-/// - `.`: nothing here depends on it.
+/// One gate a line: the stage (`A`lpha, `B`eta, `G`A, `D`eprecated), the default (`+` or `-`), its [`Standing`], and
+/// its name. From pkg/features and the packages whose gates the kubelet registers.
 const GATES: &str = include_str!("feature_gates.txt");
+
+/// What Coracle does with a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// `h`: honours it. It has a [`Gate`].
+    Honoured,
+    /// `L`: refuses another value than the default, as upstream.
+    Locked,
+    /// `a`: the feature is always on.
+    AlwaysOn,
+    /// `n`: Coracle does not have the feature.
+    Missing,
+    /// `e`: switches nothing in this version of the kubelet either.
+    Empty,
+    /// `s`: of the API server, the scheduler and the controllers.
+    OtherComponent,
+    /// `c`: of Go's client, logging and metrics libraries.
+    GoLibrary,
+    /// `w`: of nodes with Windows.
+    Windows,
+}
+
+/// A line of [`GATES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct KnownGate<'a> {
+    name: &'a str,
+    stage: char,
+    default: bool,
+    standing: Standing,
+}
 
 const FEATURE_GATES_FIELD: &str = "featureGates";
 
 impl FeatureGates {
     pub(crate) fn is_on(&self, gate: Gate) -> bool {
-        !self.off.contains(&gate)
+        gate.is_on_by_default() != self.changed.contains(&gate)
     }
 
-    /// Reads the gates, and adds a warning for each that upstream will remove.
+    /// Whether the node has a feature that nodes declare to the scheduler.
+    pub(crate) fn has_feature(&self, feature: &str) -> bool {
+        Gate::of(feature).is_none_or(|gate| self.is_on(gate))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with(mut self, gate: Gate, on: bool) -> Self {
+        self.set(gate, on);
+        self
+    }
+
+    /// Reads the gates. Warns of each that upstream will remove, and of settings without effect.
     pub(super) fn read(fields: &Fields<'_>, warnings: &mut Vec<String>) -> Result<Self, Problem> {
         let given = fields.at(FEATURE_GATES_FIELD).and_then(Value::as_object);
+        let given = || given.into_iter().flatten().map(|(name, value)| (&**name, value.as_bool() == Some(true)));
         let mut gates = Self::default();
-        for (name, value) in given.into_iter().flatten() {
-            gates.set(name, value.as_bool() == Some(true), warnings)?;
+        let mut ineffective: SortedMap<Standing, Vec<String>> = SortedMap::new();
+        for (stage, on) in given().filter_map(|(name, on)| Some((stage_of_all(name)?, on))) {
+            let all = known_gates().filter(|gate| gate.stage == stage && gate.standing == Standing::Honoured);
+            all.filter_map(|known| Gate::of(known.name)).for_each(|gate| gates.set(gate, on));
         }
+        for (name, on) in given().filter(|(name, _)| stage_of_all(name).is_none()) {
+            let known = known_gates().find(|known| known.name == name).ok_or_else(|| unknown(name))?;
+            known.check(on)?;
+            if let Some(gate) = Gate::of(name) {
+                gates.set(gate, on);
+            } else if !known.has_effect(on) {
+                ineffective.entry(known.standing).or_default().push(format!("{name}={on}"));
+            }
+            warnings.extend(known.removal().map(|why| format!("feature gate {name} {why}")));
+        }
+        let lines = ineffective.iter().map(|(standing, gates)| format!("{}: {}", standing.why(), gates.join(", ")));
+        warnings.extend(lines);
         gates.check(fields)?;
         Ok(gates)
     }
 
-    fn set(&mut self, name: &str, on: bool, warnings: &mut Vec<String>) -> Result<(), Problem> {
-        let refused = |why: &str| Err(conflict(&format!("{FEATURE_GATES_FIELD}.{name}"), why.to_owned()));
-        if let ("AllAlpha" | "AllBeta", wanted) = (name, on) {
-            let is_default = name == "AllAlpha" && !wanted;
-            return if is_default { Ok(()) } else { refused("not supported: name each gate instead") };
+    fn set(&mut self, gate: Gate, on: bool) {
+        if on == gate.is_on_by_default() {
+            self.changed.remove(&gate);
+        } else {
+            self.changed.insert(gate);
         }
-        let Some((stage, is_on, standing)) = known(name) else {
-            let names = || GATES.lines().filter_map(|line| line.get(4..));
-            let meant = nearest(name, names()).map(|meant| format!(" (did you mean {meant}?)"));
-            return Err(conflict(
-                FEATURE_GATES_FIELD,
-                format!("unrecognized feature gate: {name}{}", meant.unwrap_or_default()),
-            ));
-        };
-        match standing {
-            'L' if on != is_on => {
-                return refused(&format!("cannot be set to {on}, as the feature is locked to {is_on}"));
-            }
-            '=' if on != is_on && is_on => return refused("cannot be turned off: the feature is always on in Coracle"),
-            '=' if on != is_on => return refused("cannot be turned on: Coracle does not have the feature"),
-            'h' if !on => self.off.extend(Gate::of(name)),
-            _ => {}
-        }
-        match stage {
-            'G' => warnings.push(format!("feature gate {name} is GA and will be removed in a future release")),
-            'D' => warnings.push(format!("feature gate {name} is deprecated and will be removed in a future release")),
-            _ => {}
-        }
-        Ok(())
     }
 
     /// Refuses fields of features that are turned off, as upstream's validation.
@@ -125,59 +184,97 @@ fn is_default(path: &str, fields: &Fields<'_>) -> bool {
     path == "cpuCFSQuotaPeriod" && fields.text(path) == Some("100ms")
 }
 
-/// Stage, default and support of a gate.
-fn known(name: &str) -> Option<(char, bool, char)> {
-    GATES.lines().find_map(|line| {
-        let (marks, found) = line.split_once(' ')?;
+fn known_gates() -> impl Iterator<Item = KnownGate<'static>> {
+    GATES.lines().filter_map(|line| {
+        let (marks, name) = line.split_once(' ')?;
         let mut marks = marks.chars();
         let (stage, default, standing) = (marks.next()?, marks.next()?, marks.next()?);
-        (found == name).then_some((stage, default == '+', standing))
+        Some(KnownGate { name, stage, default: default == '+', standing: Standing::of(standing)? })
     })
 }
 
-impl Gate {
-    const ALL: [Self; 15] = [
-        Self::ComponentFlagz,
-        Self::ComponentStatusz,
-        Self::ContainerCheckpoint,
-        Self::CpuManagerPolicyBetaOptions,
-        Self::CustomCpuCfsQuotaPeriod,
-        Self::DisableCpuQuotaWithExclusiveCpus,
-        Self::GracefulNodeShutdown,
-        Self::GracefulNodeShutdownBasedOnPodPriority,
-        Self::KubeletCrashLoopBackOffMax,
-        Self::KubeletEnsureSecretPulledImages,
-        Self::KubeletPodResourcesListUseActivePods,
-        Self::KubeletServiceAccountTokenForCredentialProviders,
-        Self::NodeDeclaredFeatures,
-        Self::ResourceHealthStatus,
-        Self::RotateKubeletServerCertificate,
-    ];
+/// The stage of the gates that this one sets.
+fn stage_of_all(name: &str) -> Option<char> {
+    match name {
+        "AllAlpha" => Some('A'),
+        "AllBeta" => Some('B'),
+        _ => None,
+    }
+}
 
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::ComponentFlagz => "ComponentFlagz",
-            Self::ComponentStatusz => "ComponentStatusz",
-            Self::ContainerCheckpoint => "ContainerCheckpoint",
-            Self::CpuManagerPolicyBetaOptions => "CPUManagerPolicyBetaOptions",
-            Self::CustomCpuCfsQuotaPeriod => "CustomCPUCFSQuotaPeriod",
-            Self::DisableCpuQuotaWithExclusiveCpus => "DisableCPUQuotaWithExclusiveCPUs",
-            Self::GracefulNodeShutdown => "GracefulNodeShutdown",
-            Self::GracefulNodeShutdownBasedOnPodPriority => "GracefulNodeShutdownBasedOnPodPriority",
-            Self::KubeletCrashLoopBackOffMax => "KubeletCrashLoopBackOffMax",
-            Self::KubeletEnsureSecretPulledImages => "KubeletEnsureSecretPulledImages",
-            Self::KubeletPodResourcesListUseActivePods => "KubeletPodResourcesListUseActivePods",
-            Self::KubeletServiceAccountTokenForCredentialProviders => {
-                "KubeletServiceAccountTokenForCredentialProviders"
-            }
-            Self::NodeDeclaredFeatures => "NodeDeclaredFeatures",
-            Self::ResourceHealthStatus => "ResourceHealthStatus",
-            Self::RotateKubeletServerCertificate => "RotateKubeletServerCertificate",
+fn unknown(name: &str) -> Problem {
+    let meant = nearest(name, known_gates().map(|known| known.name)).map(|meant| format!(" (did you mean {meant}?)"));
+    conflict(FEATURE_GATES_FIELD, format!("unrecognized feature gate: {name}{}", meant.unwrap_or_default()))
+}
+
+impl KnownGate<'_> {
+    fn check(&self, on: bool) -> Result<(), Problem> {
+        if self.standing != Standing::Locked || on == self.default {
+            return Ok(());
         }
+        let why = format!("cannot be set to {on}, as the feature is locked to {}", self.default);
+        Err(conflict(&format!("{FEATURE_GATES_FIELD}.{}", self.name), why))
+    }
+
+    /// Whether the node is as the setting asks, or as it would be without the setting.
+    fn has_effect(&self, on: bool) -> bool {
+        on == self.default
+            || match self.standing {
+                Standing::Honoured | Standing::Locked => true,
+                Standing::AlwaysOn => on,
+                Standing::Missing => !on,
+                Standing::Empty | Standing::OtherComponent | Standing::GoLibrary | Standing::Windows => false,
+            }
+    }
+
+    fn removal(&self) -> Option<&'static str> {
+        match self.stage {
+            'G' => Some("is GA and will be removed in a future release"),
+            'D' => Some("is deprecated and will be removed in a future release"),
+            _ => None,
+        }
+    }
+}
+
+impl Standing {
+    fn of(mark: char) -> Option<Self> {
+        Some(match mark {
+            'h' => Self::Honoured,
+            'L' => Self::Locked,
+            'a' => Self::AlwaysOn,
+            'n' => Self::Missing,
+            'e' => Self::Empty,
+            's' => Self::OtherComponent,
+            'c' => Self::GoLibrary,
+            'w' => Self::Windows,
+            _ => return None,
+        })
+    }
+
+    /// Why a setting has no effect.
+    fn why(self) -> &'static str {
+        match self {
+            Self::Honoured | Self::Locked => "feature gates",
+            Self::AlwaysOn => "feature gates without effect, Coracle always has the feature",
+            Self::Missing => "feature gates without effect, Coracle does not have the feature",
+            Self::Empty => "feature gates without effect, they switch nothing in this version",
+            Self::OtherComponent => "feature gates without effect here, they are of other components",
+            Self::GoLibrary => "feature gates without effect, they are of libraries that Coracle does not contain",
+            Self::Windows => "feature gates without effect here, they are of Windows",
+        }
+    }
+}
+
+impl Gate {
+    const fn is_on_by_default(self) -> bool {
+        !matches!(
+            self,
+            Self::AllowDnsOnlyNodeCsr | Self::ContainerStopSignals | Self::ReduceDefaultCrashLoopBackOffDecay
+        )
     }
 
     fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|gate| gate.name() == name)
+        Self::ALL.iter().copied().find(|gate| gate.name() == name)
     }
 }
 
@@ -199,16 +296,52 @@ mod tests {
     }
 
     #[test]
-    fn each_gate_is_listed_once_and_has_the_standing_of_its_kind() {
-        let mut names: Vec<&str> = GATES.lines().map(|line| line.split_once(' ').unwrap().1).collect();
-        let sorted = names.clone();
-        names.dedup();
-        assert_eq!((names.len(), sorted.is_sorted()), (239, true));
-        for line in GATES.lines() {
-            let (marks, name) = line.split_once(' ').unwrap();
-            let [stage, default, standing] = marks.as_bytes() else { panic!("{line}") };
-            assert!(b"ABGD".contains(stage) && b"+-".contains(default) && b"Lh=.".contains(standing), "{line}");
-            assert_eq!(marks.ends_with("+h"), Gate::of(name).is_some(), "{line}");
+    fn every_gate_of_upstream_is_honoured_or_declared() {
+        let upstream = include_str!("../../../tests/data/upstream-1.36/gates.txt");
+        let stages = [('A', "Alpha"), ('B', "Beta"), ('D', "Deprecated"), ('G', "GA")];
+        let recorded = upstream.lines().map(|line| {
+            let mut words = line.split(' ');
+            let (name, stage, default) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+            let stage = stages.iter().find(|(_, word)| *word == stage).unwrap().0;
+            (name, stage, default == "default=true", words.next() == Some("locked"))
+        });
+        let of_known =
+            |known: KnownGate<'static>| (known.name, known.stage, known.default, known.standing == Standing::Locked);
+        let recorded: Vec<_> = recorded.collect();
+        let all: Vec<_> = known_gates().map(of_known).collect();
+        assert!(recorded.len() > 200);
+        let unknown: Vec<_> = recorded.iter().filter(|gate| !all.contains(gate)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        assert_eq!((all.len(), all.is_sorted()), (GATES.lines().count(), true));
+        // The list has the gates of pkg/features; the kubelet registers those of its libraries, too.
+        for known in known_gates().filter(|known| !recorded.contains(&of_known(*known))) {
+            assert!(matches!(known.standing, Standing::GoLibrary | Standing::Locked), "{known:?}");
+        }
+        for known in known_gates() {
+            let gate = Gate::of(known.name);
+            assert_eq!(known.standing == Standing::Honoured, gate.is_some(), "{known:?}");
+            assert!(gate.is_none_or(|gate| gate.is_on_by_default() == known.default), "{known:?}");
+        }
+        assert!(Gate::ALL.iter().all(|gate| known_gates().any(|known| known.name == gate.name())));
+    }
+
+    #[test]
+    fn every_gate_may_have_both_values_unless_upstream_locks_it() {
+        for known in known_gates() {
+            for on in [false, true] {
+                let read = read(&json!({"featureGates": {known.name: on}}));
+                if known.standing == Standing::Locked && on != known.default {
+                    let locked = format!("cannot be set to {on}, as the feature is locked to {}", known.default);
+                    assert_eq!(read.unwrap_err(), format!("featureGates.{}: {locked}", known.name));
+                    continue;
+                }
+                let (gates, warnings) = read.unwrap();
+                let is_named = warnings.iter().any(|line| line.ends_with(&format!(": {}={on}", known.name)));
+                assert_eq!(is_named, !known.has_effect(on), "{known:?} {warnings:?}");
+                if let Some(gate) = Gate::of(known.name) {
+                    assert_eq!(gates.is_on(gate), on, "{known:?}");
+                }
+            }
         }
     }
 
@@ -216,40 +349,59 @@ mod tests {
     fn gate_that_is_off_turns_its_feature_off_and_no_other() {
         let (gates, warnings) = read(&json!({"featureGates": {"ContainerCheckpoint": false}})).unwrap();
         assert!(!gates.is_on(Gate::ContainerCheckpoint) && gates.is_on(Gate::ComponentStatusz));
+        assert!(!gates.is_on(Gate::ContainerStopSignals));
         assert!(warnings.is_empty());
         let (gates, _) = read(&json!({"featureGates": {"ContainerCheckpoint": true, "AllAlpha": false}})).unwrap();
         assert_eq!(gates, FeatureGates::default());
     }
 
     #[test]
-    fn unknown_locked_and_missing_features_are_refused() {
+    fn all_gates_of_a_stage_are_set_unless_they_are_named() {
+        let fields = json!({"featureGates": {"AllAlpha": true, "AllBeta": false, "ComponentFlagz": true}});
+        let (gates, warnings) = read(&fields).unwrap();
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let on: Vec<&Gate> = Gate::ALL.iter().filter(|gate| gates.is_on(**gate)).collect();
+        let expected = [
+            Gate::ComponentFlagz,
+            Gate::ContainerStopSignals,
+            Gate::CustomCpuCfsQuotaPeriod,
+            Gate::DisableCpuQuotaWithExclusiveCpus,
+            Gate::KubeletPodResourcesListUseActivePods,
+            Gate::ReduceDefaultCrashLoopBackOffDecay,
+        ];
+        assert_eq!(on, expected.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn unknown_and_locked_gates_are_refused() {
         let expected = "featureGates: unrecognized feature gate: NodeSwapp (did you mean NodeSwap?)";
         check_refused("NodeSwapp", true, expected);
         let locked = "featureGates.NodeSwap: cannot be set to false, as the feature is locked to true";
         check_refused("NodeSwap", false, locked);
-        let missing = "featureGates.PodLevelResourceManagers: cannot be turned on: Coracle does not have the feature";
-        check_refused("PodLevelResourceManagers", true, missing);
-        for name in
-            ["PodsAPI", "PodCertificateRequest", "DRAWorkloadResourceClaims", "TaintTolerationComparisonOperators"]
-        {
-            let missing = format!("featureGates.{name}: cannot be turned on: Coracle does not have the feature");
-            check_refused(name, true, &missing);
-        }
-        let always = "featureGates.PodLevelResources: cannot be turned off: the feature is always on in Coracle";
-        check_refused("PodLevelResources", false, always);
-        check_refused("AllBeta", false, "featureGates.AllBeta: not supported: name each gate instead");
     }
 
     #[test]
-    fn defaults_and_gates_of_other_components_are_accepted() {
-        for (name, on) in [("NodeSwap", true), ("PodLevelResources", true), ("PodLevelResourceManagers", false)] {
-            assert_eq!(read(&json!({"featureGates": {name: on}})).unwrap().0, FeatureGates::default(), "{name}");
-        }
-        for on in [false, true] {
-            assert!(read(&json!({"featureGates": {"JobBackoffLimitPerIndex": true, "WatchList": on}})).is_ok());
-        }
-        let (_, warnings) = read(&json!({"featureGates": {"NodeSwap": true}})).unwrap();
-        assert_eq!(warnings, ["feature gate NodeSwap is GA and will be removed in a future release"]);
+    fn settings_without_effect_are_named_with_the_reason() {
+        let fields = json!({"featureGates": {
+            "NodeSwap": true, "WatchList": false, "PodsAPI": true, "MemoryQoS": true, "JobBackoffLimitPerIndex": true,
+            "PreventStaticPodAPIReferences": false, "WatchListClient": false, "EventedPLEG": true,
+        }});
+        let (gates, mut warnings) = read(&fields).unwrap();
+        assert_eq!(gates, FeatureGates::default());
+        warnings.sort();
+        let removed = "is GA and will be removed in a future release";
+        assert_eq!(
+            warnings,
+            [
+                &format!("feature gate JobBackoffLimitPerIndex {removed}"),
+                &format!("feature gate NodeSwap {removed}"),
+                "feature gates without effect here, they are of other components: WatchList=false",
+                "feature gates without effect, Coracle always has the feature: PreventStaticPodAPIReferences=false",
+                "feature gates without effect, Coracle does not have the feature: MemoryQoS=true, PodsAPI=true",
+                "feature gates without effect, they are of libraries that Coracle does not contain: \
+                 WatchListClient=false",
+            ]
+        );
     }
 
     #[test]

@@ -129,6 +129,9 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     if !gates.is_on(Gate::KubeletEnsureSecretPulledImages) {
         config.images.credentials_verification = CredentialsVerification::Never;
     }
+    if gates.is_on(Gate::ReduceDefaultCrashLoopBackOffDecay) {
+        config.pods.reduce_restart_periods(&fields::Fields(&fields));
+    }
     config.gates = gates;
     config.cluster.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
     config.cluster.sync = sync;

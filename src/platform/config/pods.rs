@@ -20,6 +20,7 @@ pub(crate) struct PodSettings {
     pub(crate) seccomp_default: bool,
     /// Kernel parameters that pods may set beside the safe ones: names, or prefixes that end in `*`.
     pub(crate) allowed_unsafe_sysctls: Vec<String>,
+    pub(crate) first_container_restart_period: Duration,
     pub(crate) max_container_restart_period: Duration,
     pub(crate) sync_frequency: Duration,
 }
@@ -33,9 +34,21 @@ impl Default for PodSettings {
             user_ids_per_pod: 65536,
             seccomp_default: false,
             allowed_unsafe_sysctls: Vec::new(),
+            first_container_restart_period: Duration::from_secs(10),
             max_container_restart_period: Duration::from_secs(300),
             sync_frequency: Duration::from_secs(60),
         }
+    }
+}
+
+const MAX_RESTART_PERIOD: &str = "crashLoopBackOff.maxContainerRestartPeriod";
+
+impl PodSettings {
+    /// Shortens the waits between restarts (`ReduceDefaultCrashLoopBackOffDecay`).
+    pub(super) fn reduce_restart_periods(&mut self, fields: &Fields<'_>) {
+        self.first_container_restart_period = Duration::from_secs(1);
+        self.max_container_restart_period = Duration::from_secs(60);
+        fields.replace(MAX_RESTART_PERIOD, Fields::duration, &mut self.max_container_restart_period);
     }
 }
 
@@ -51,8 +64,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<PodSettings, Problem> {
     if let Some(Value::Array(names)) = fields.at("allowedUnsafeSysctls") {
         pods.allowed_unsafe_sysctls = names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
     }
-    let period = "crashLoopBackOff.maxContainerRestartPeriod";
-    fields.replace(period, Fields::duration, &mut pods.max_container_restart_period);
+    fields.replace(MAX_RESTART_PERIOD, Fields::duration, &mut pods.max_container_restart_period);
     fields.replace("syncFrequency", Fields::period, &mut pods.sync_frequency);
     fields.replace(IDS, Fields::positive, &mut pods.user_ids_per_pod);
     if pods.user_ids_per_pod % 65536 != 0 {

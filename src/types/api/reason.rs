@@ -82,6 +82,7 @@ reasons! {
     NODE_PORTS = "NodePorts";
     NODE_SHUTDOWN = "NodeShutdown";
     OUT_OF_CPU = "OutOfcpu";
+    INIT_CONTAINER_RESTART_POLICY_FORBIDDEN = "InitContainerRestartPolicyForbidden";
     OUT_OF_EPHEMERAL_STORAGE = "OutOfephemeral-storage";
     OUT_OF_MEMORY = "OutOfmemory";
     OUT_OF_PODS = "OutOfpods";

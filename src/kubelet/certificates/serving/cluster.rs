@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::{ServingCertificateCell, names};
+use super::ServingCertificateCell;
 use crate::kubelet::certificates::certificate_status::CertificateEntry;
 use crate::kubelet::certificates::csr::IssuedCertificate;
 use crate::kubelet::certificates::csr_attempt::request_with_any;
@@ -26,7 +26,7 @@ use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
 pub(super) async fn run(
-    node_name: &str,
+    names: impl Fn() -> Option<Names>,
     client: Client,
     status_inputs: &StatusInputs,
     directory: PathBuf,
@@ -39,8 +39,7 @@ pub(super) async fn run(
     keeper.load(cell).await;
     loop {
         let seen = status_inputs.addresses_changed.changes();
-        let wanted = names::of_addresses(node_name, &status_inputs.addresses());
-        keeper.round(wanted, status_inputs.addresses_changed.beyond(seen), cell).await;
+        keeper.round(names(), status_inputs.addresses_changed.beyond(seen), cell).await;
     }
 }
 

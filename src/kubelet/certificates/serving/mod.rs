@@ -71,7 +71,8 @@ pub(crate) enum ServingSource {
     /// Managed elsewhere.
     Files { certificate: PathBuf, key: PathBuf },
     /// Signed by the cluster for the addresses in the node's object; stored in this directory.
-    Cluster { client: Client, status_inputs: Rc<StatusInputs>, directory: PathBuf },
+    /// `dns_only`: even if the object has no IP address.
+    Cluster { client: Client, status_inputs: Rc<StatusInputs>, directory: PathBuf, dns_only: bool },
     /// Self-signed, stored in this directory.
     SelfSigned { directory: PathBuf },
 }
@@ -82,8 +83,9 @@ pub(crate) async fn run(settings: ServingCertificate) {
     let events = CertificateEvents::new(CertificateKind::Serving, statuses, inbox);
     match source {
         ServingSource::Files { certificate, key } => files::run([certificate, key], &shown, &events).await,
-        ServingSource::Cluster { client, status_inputs, directory } => {
-            cluster::run(&node_name, client, &status_inputs, directory, &shown, events).await;
+        ServingSource::Cluster { client, status_inputs, directory, dns_only } => {
+            let names = || names::of_addresses(&node_name, &status_inputs.addresses(), dns_only);
+            cluster::run(names, client, &status_inputs, directory, &shown, events).await;
         }
         ServingSource::SelfSigned { directory } => self_signed::run(&node_name, &directory, &shown, &events).await,
     }

@@ -6,8 +6,9 @@ use crate::kubelet::certificates::pkcs10::Names;
 use crate::types::api::NodeAddress;
 use crate::types::sorted::SortedSet;
 
-/// The names that the cluster's signer accepts (`addressesToHostnamesAndIPs`); `None` without an address.
-pub(super) fn of_addresses(node_name: &str, addresses: &[NodeAddress]) -> Option<Names> {
+/// The names that the cluster's signer accepts (`addressesToHostnamesAndIPs`); `None` without an IP address, or with
+/// `dns_only` without any name.
+pub(super) fn of_addresses(node_name: &str, addresses: &[NodeAddress], dns_only: bool) -> Option<Names> {
     let (mut dns_names, mut ip_addresses) = (SortedSet::new(), SortedSet::new());
     for NodeAddress { kind, address } in addresses.iter().filter(|known| !known.address.is_empty()) {
         let parsed: Result<IpAddr, _> = address.parse();
@@ -26,7 +27,8 @@ pub(super) fn of_addresses(node_name: &str, addresses: &[NodeAddress]) -> Option
         ip_addresses: ip_addresses.into_iter().collect(),
         ..Names::of_node(node_name)
     };
-    if names.ip_addresses.is_empty() { None } else { Some(names) }
+    let suffices = !names.ip_addresses.is_empty() || dns_only && !names.dns_names.is_empty();
+    suffices.then_some(names)
 }
 
 #[cfg(test)]
@@ -50,7 +52,7 @@ mod tests {
             address("Other", "x"),
             address("Hostname", ""),
         ];
-        let names = of_addresses("board", &addresses).unwrap();
+        let names = of_addresses("board", &addresses, false).unwrap();
         assert_eq!(names.dns_names, ["a.example", "board"]);
         let ips: Vec<String> = names.ip_addresses.iter().map(ToString::to_string).collect();
         assert_eq!(ips, ["10.0.0.1", "10.0.0.2", "::1"]);
@@ -62,13 +64,15 @@ mod tests {
 
     #[test]
     fn host_name_that_is_an_address_becomes_an_address() {
-        let names = of_addresses("10.0.0.1", &[address("Hostname", "10.0.0.1")]).unwrap();
+        let names = of_addresses("10.0.0.1", &[address("Hostname", "10.0.0.1")], false).unwrap();
         assert!(names.dns_names.is_empty() && names.ip_addresses.len() == 1);
     }
 
     #[test]
     fn nothing_is_requested_without_an_address() {
-        assert_eq!(of_addresses("board", &[]), None);
-        assert_eq!(of_addresses("board", &[address("Hostname", "board")]), None);
+        assert_eq!(of_addresses("board", &[], true), None);
+        let name = [address("Hostname", "board")];
+        assert_eq!(of_addresses("board", &name, false), None);
+        assert_eq!(of_addresses("board", &name, true).unwrap().dns_names, ["board"]);
     }
 }

@@ -151,6 +151,18 @@ fn what_the_kubelet_ignores_in_a_file_is_ignored_with_a_warning() {
 }
 
 #[test]
+fn reduced_crash_loop_decay_keeps_a_configured_limit() {
+    let waits = |fields: &str| {
+        let pods = file_loaded(fields).0.pods;
+        [pods.first_container_restart_period, pods.max_container_restart_period].map(|wait| wait.as_secs())
+    };
+    assert_eq!(waits(r#""featureGates":{"ReduceDefaultCrashLoopBackOffDecay":false}"#), [10, 300]);
+    let gate = r#""featureGates":{"ReduceDefaultCrashLoopBackOffDecay":true}"#;
+    assert_eq!(waits(gate), [1, 60]);
+    assert_eq!(waits(&format!(r#"{gate},"crashLoopBackOff":{{"maxContainerRestartPeriod":"20s"}}"#)), [1, 20]);
+}
+
+#[test]
 fn flags_of_cadvisor_have_no_effect() {
     for flag in [
         "--containerd=/run/containerd/containerd.sock",
