@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kubelet::logs::LogRequest;
+use crate::kubelet::logs::{LogRequest, LogStream};
 use crate::types::timestamp::Timestamp;
 
 /// A request for a container's log.
@@ -36,6 +36,10 @@ pub(super) fn parse(path: &str, query: &str, now: Timestamp) -> Option<Result<Lo
             return Some(Err(format!("{key}: expected {expected}, found {value:?}")));
         }
     }
+    // As upstream.
+    if parsed.request.stream.is_some() && parsed.request.tail.is_some() {
+        return Some(Err("stream: not supported together with tailLines".to_owned()));
+    }
     Some(Ok(parsed))
 }
 
@@ -54,6 +58,14 @@ fn take(parsed: &mut LogQuery, key: &str, value: &str, now: Timestamp) -> Result
         "sinceTime" => {
             let time = value.replace("%3A", ":").replace("%3a", ":").replace("%2B", "+");
             request.since = Some(time.parse().map_err(|_| "a time such as 2026-01-02T15:04:05Z")?);
+        }
+        "stream" => {
+            request.stream = match value {
+                "" | "All" => None,
+                "Stdout" => Some(LogStream::Stdout),
+                "Stderr" => Some(LogStream::Stderr),
+                _ => return Err("All, Stdout or Stderr"),
+            };
         }
         // Like any server, ignores unknown parameters.
         _ => {}
@@ -87,6 +99,7 @@ mod tests {
             since: Some(Timestamp::from_second(60).unwrap()),
             timestamps: true,
             limit_bytes: Some(9),
+            stream: None,
         };
         let expected = LogQuery {
             namespace: "default".to_owned(),
@@ -101,9 +114,19 @@ mod tests {
     }
 
     #[test]
+    fn one_stream_may_be_chosen() {
+        let stream = |query: &str| parsed("/containerLogs/d/w/m", query).unwrap().map(|query| query.request.stream);
+        assert_eq!(stream("stream=Stderr"), Ok(Some(LogStream::Stderr)));
+        assert_eq!(stream("stream=Stdout"), Ok(Some(LogStream::Stdout)));
+        assert_eq!(stream("stream=All&tailLines=3"), Ok(None));
+        assert!(stream("stream=Stdout&tailLines=3").is_err());
+    }
+
+    #[test]
     fn invalid_values_are_named_in_the_error() {
         for (query, error) in [
             ("tailLines=-1", "tailLines: expected a number, found \"-1\""),
+            ("stream=stdin", "stream: expected All, Stdout or Stderr, found \"stdin\""),
             ("follow=maybe", "follow: expected true or false, found \"maybe\""),
             ("sinceTime=yesterday", "sinceTime: expected a time such as 2026-01-02T15:04:05Z, found \"yesterday\""),
         ] {

@@ -11,12 +11,20 @@ use crate::types::timestamp::Timestamp;
 #[derive(Debug)]
 pub(super) struct Decoder {
     since: Option<Timestamp>,
+    stream: Option<LogStream>,
     timestamps: bool,
     /// Bytes of output left before the limit.
     left: Option<u64>,
     state: State,
     /// The current line continues the previous one.
     goes_on: bool,
+}
+
+/// The stream of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogStream {
+    Stdout,
+    Stderr,
 }
 
 #[derive(Debug)]
@@ -35,7 +43,12 @@ pub(super) const LONGEST_HEAD: usize = 128;
 
 impl Decoder {
     pub(super) fn new(since: Option<Timestamp>, timestamps: bool, limit: Option<u64>) -> Self {
-        Self { since, timestamps, left: limit, state: State::Head(Vec::new()), goes_on: false }
+        Self { since, stream: None, timestamps, left: limit, state: State::Head(Vec::new()), goes_on: false }
+    }
+
+    /// Skips the lines of the other stream.
+    pub(super) fn of_stream(self, stream: Option<LogStream>) -> Self {
+        Self { stream, ..self }
     }
 
     /// Whether the limit is reached.
@@ -71,7 +84,8 @@ impl Decoder {
     /// The fast path for most lines: a full line, wanted as a whole. Returns the length of its head.
     fn whole(&mut self, line: &[u8]) -> Option<usize> {
         let begins = matches!(&self.state, State::Head(known) if known.is_empty());
-        if !begins || self.timestamps || self.since.is_some() || self.left.is_some() {
+        let is_plain = !self.timestamps && self.since.is_none() && self.left.is_none() && self.stream.is_none();
+        if !begins || !is_plain {
             return None;
         }
         match Head::of(line.get(..LONGEST_HEAD).unwrap_or(line)) {
@@ -97,7 +111,7 @@ impl Decoder {
                 match Head::of(if known > 0 { &kept } else { first }) {
                     DecodedLine::Head { head, length } => {
                         let wanted = self.since.is_none_or(|since| head.is_since(since));
-                        if !wanted {
+                        if !wanted || self.stream.is_some_and(|stream| stream != head.stream) {
                             self.state = State::Skip;
                             return;
                         }
@@ -142,6 +156,7 @@ impl Decoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     time: &'a str,
+    stream: LogStream,
     pub(super) partial: bool,
 }
 
@@ -168,9 +183,15 @@ impl<'a> Head<'a> {
             Some(b"F") => false,
             _ => return DecodedLine::Malformed,
         };
+        let of_stream = match stream {
+            b"stdout" => LogStream::Stdout,
+            b"stderr" => LogStream::Stderr,
+            _ => return DecodedLine::Malformed,
+        };
         match std::str::from_utf8(time) {
-            Ok(time) if matches!(stream, b"stdout" | b"stderr") && time.contains('T') => {
-                DecodedLine::Head { head: Self { time, partial }, length: time.len() + stream.len() + tag.len() + 3 }
+            Ok(time) if time.contains('T') => {
+                let head = Self { time, stream: of_stream, partial };
+                DecodedLine::Head { head, length: time.len() + stream.len() + tag.len() + 3 }
             }
             _ => DecodedLine::Malformed,
         }
@@ -256,6 +277,15 @@ not a line of a log
     fn lines_before_since_are_skipped() {
         let since = "2026-01-02T03:04:08Z".parse().unwrap();
         assert_eq!(decoded(Decoder::new(Some(since), false, None), LOG, 50), "\n four\n");
+    }
+
+    #[test]
+    fn lines_of_the_other_stream_are_skipped() {
+        let decoder = |stream| Decoder::new(None, false, None).of_stream(Some(stream));
+        for chunk in [1, 7, LOG.len()] {
+            assert_eq!(decoded(decoder(LogStream::Stdout), LOG, chunk), "one\n\n four\n", "{chunk}");
+            assert_eq!(decoded(decoder(LogStream::Stderr), LOG, chunk), "two\n", "{chunk}");
+        }
     }
 
     #[test]

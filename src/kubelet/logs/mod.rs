@@ -14,6 +14,7 @@ mod rotated_names;
 mod tail;
 mod watch;
 
+pub(crate) use decode::LogStream;
 pub use decode::check_log;
 pub(crate) use files::remove_log;
 pub(crate) use limits::LogLimits;

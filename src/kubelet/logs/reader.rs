@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_channel::Receiver;
 
-use super::decode::Decoder;
+use super::decode::{Decoder, LogStream};
 use super::files::{self, LogFile, Opened};
 use super::rotated_names::is_compressed;
 use super::tail::start_of_tail;
@@ -28,6 +28,8 @@ pub(crate) struct LogRequest {
     /// Prefix lines with their time.
     pub(crate) timestamps: bool,
     pub(crate) limit_bytes: Option<u64>,
+    /// Only lines of this stream.
+    pub(crate) stream: Option<LogStream>,
 }
 
 pub(crate) struct LogReader {
@@ -68,7 +70,7 @@ impl LogReader {
         };
         let (path, wanted) = (log.clone(), request.clone());
         let (at, end) = rt::blocking_for(rt::CLIENTS, move || begin(&path, &wanted)).await?;
-        let decoder = Decoder::new(request.since, request.timestamps, request.limit_bytes);
+        let decoder = Decoder::new(request.since, request.timestamps, request.limit_bytes).of_stream(request.stream);
         Ok(Self {
             log,
             decoder,
