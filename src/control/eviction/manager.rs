@@ -197,6 +197,11 @@ impl EvictionManager {
         if pods.observed().pod(&pod.metadata.uid).is_some_and(|observed| !observed.is_gone()) {
             return Ok(());
         }
+        self.admits_growth(pod)
+    }
+
+    /// Whether a running pod may get more resources.
+    pub(crate) fn admits_growth(&self, pod: &Pod) -> Result<(), Rejection> {
         check_pressure(pod, &self.pressures.read().held(), self.is_spared(pod))
     }
 }

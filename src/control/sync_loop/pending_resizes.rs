@@ -13,7 +13,7 @@ use crate::kubelet::resource_managers::ResourceManagers;
 use crate::kubelet::status::{Resize, ResizeProgress};
 use crate::state::pods::PodEvent;
 use crate::types::api::{
-    CPU, EventKind, MEMORY, Pod, PodUid, QosClass, Quantity, Reason, conditions, pod_requests, qos_class,
+    CPU, EventKind, MEMORY, Pod, PodUid, QosClass, Quantity, Reason, conditions, pod_limits, pod_requests, qos_class,
 };
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedMap;
@@ -51,6 +51,8 @@ pub(super) enum RetryTrigger {
 pub(super) struct ResizeContext<'a> {
     pub(super) admission: &'a PodAdmission,
     pub(super) managers: &'a ResourceManagers,
+    /// Refuses more resources under node pressure and during a shutdown.
+    pub(super) gate: &'a dyn Fn(&Pod) -> Result<(), Rejection>,
 }
 
 impl PendingResizes {
@@ -216,7 +218,7 @@ fn decide(
     worker: &Worker,
     wanted: &Pod,
     pods: &PodTable,
-    ResizeContext { admission, managers }: ResizeContext<'_>,
+    ResizeContext { admission, managers, gate }: ResizeContext<'_>,
 ) -> Result<Vec<PodUid>, Rejection> {
     let Some(allocated) = &worker.pod else { return Ok(Vec::new()) };
     // The resize of a pod whose QoS class changes is infeasible: one index is for both.
@@ -230,7 +232,16 @@ fn decide(
         metrics::count(Count::InfeasibleResizes, &[why.detail()]);
         return Err(Rejection { reason: Reason::INFEASIBLE, message: why.message().to_owned() });
     }
+    if raises(allocated, wanted) {
+        gate(wanted)?;
+    }
     admission.check_resize(allocated, wanted, pods)
+}
+
+/// Whether a request or a limit of the pod would grow.
+fn raises(allocated: &Pod, wanted: &Pod) -> bool {
+    let (old, new) = (pod_limits(&allocated.spec), pod_limits(&wanted.spec));
+    grows(allocated, wanted) || [CPU, MEMORY].into_iter().any(|resource| new.get(resource) > old.get(resource))
 }
 
 /// Whether the pod would request more CPU or memory.

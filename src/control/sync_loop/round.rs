@@ -7,7 +7,7 @@ use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::platform::host::clock;
-use crate::types::api::PodUid;
+use crate::types::api::{Pod, PodUid};
 
 impl SyncLoop {
     /// Starts the next work of all pods, and updates the statuses.
@@ -90,7 +90,8 @@ impl SyncLoop {
     pub(super) fn retry_resizes(&mut self, trigger: RetryTrigger, now: Instant) {
         for uid in self.parts.resizes.deferred(&self.pods) {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers() };
+            let gate = |pod: &Pod| parts.eviction.admits_growth(pod).and_then(|()| parts.shutdown.admits());
+            let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers(), gate: &gate };
             let effects = parts.resizes.retry(&uid, pods, deciders, trigger);
             if !effects.is_empty() {
                 self.parts.cgroups.on_pods_changed();

@@ -122,7 +122,8 @@ impl SyncLoop {
             self.recreate(pod, now);
         } else {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers() };
+            let gate = |pod: &Pod| parts.eviction.admits_growth(pod).and_then(|()| parts.shutdown.admits());
+            let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers(), gate: &gate };
             let effects = parts.resizes.on_update(pod, pods, deciders, now);
             let is_resized = effects.len() > 1;
             self.pods.apply(effects, now);

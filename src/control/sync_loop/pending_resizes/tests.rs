@@ -34,6 +34,7 @@ struct Part {
     resizes: PendingResizes,
     admission: PodAdmission,
     managers: ResourceManagers,
+    gate: Result<(), Rejection>,
 }
 
 impl Part {
@@ -42,7 +43,7 @@ impl Part {
         let config = Config::default();
         let admission = PodAdmission::new(Admission::new(&config, &list("4"), 110), Rc::clone(&node.devices));
         let managers = ResourceManagers::new(&config, Topology::read(Path::new("/nowhere")), State::Nothing).unwrap();
-        Self { resizes: PendingResizes::default(), admission, managers }
+        Self { resizes: PendingResizes::default(), admission, managers, gate: Ok(()) }
     }
 
     fn add(&mut self, node: &mut Node, pod: &Arc<Pod>) {
@@ -53,14 +54,16 @@ impl Part {
     }
 
     fn update(&mut self, node: &mut Node, pod: &Arc<Pod>) {
-        let deciders = ResizeContext { admission: &self.admission, managers: &self.managers };
+        let gate = |_: &Pod| self.gate.clone();
+        let deciders = ResizeContext { admission: &self.admission, managers: &self.managers, gate: &gate };
         let effects = self.resizes.on_update(pod, &node.pods, deciders, rt::now());
         node.pods.apply(effects, rt::now());
     }
 
     fn retry(&mut self, node: &mut Node) {
         for uid in self.resizes.deferred(&node.pods) {
-            let deciders = ResizeContext { admission: &self.admission, managers: &self.managers };
+            let gate = |_: &Pod| self.gate.clone();
+            let deciders = ResizeContext { admission: &self.admission, managers: &self.managers, gate: &gate };
             let effects = self.resizes.retry(&uid, &node.pods, deciders, RetryTrigger::PeriodicRetry);
             node.pods.apply(effects, rt::now());
         }
@@ -97,6 +100,24 @@ fn refused_resize_never_reaches_the_worker() {
         assert_eq!(cpu(&node, "a"), "1");
         node.pods.apply([Effect::Delete(Arc::clone(&wanted))], rt::now());
         assert_eq!(cpu(&node, "a"), "1", "it ends with what it has");
+    });
+}
+
+#[test]
+fn resize_waits_while_the_node_admits_no_pods_unless_nothing_grows() {
+    with_node(|mut node| {
+        let mut part = Part::new(&node);
+        let (first, other) = (pod("a", "1"), pod("b", "2"));
+        part.add(&mut node, &first);
+        part.add(&mut node, &other);
+        part.gate = Err(Rejection { reason: Reason::EVICTED, message: "pressure".to_owned() });
+        part.update(&mut node, &resized(&first, "1500m"));
+        part.update(&mut node, &resized(&other, "1"));
+        assert_eq!((part.pending("a"), cpu(&node, "a")), (Some(("Deferred".to_owned(), 2)), "1".to_owned()));
+        assert_eq!((part.pending("b"), cpu(&node, "b")), (None, "1".to_owned()));
+        part.gate = Ok(());
+        part.retry(&mut node);
+        assert_eq!((part.pending("a"), cpu(&node, "a")), (None, "1500m".to_owned()));
     });
 }
 
