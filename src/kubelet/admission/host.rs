@@ -1,8 +1,7 @@
-//! Kernel version and AppArmor state of the host.
+//! Kernel version and AppArmor support of the host.
 
 use std::fs;
 
-use super::app_armor::{AppArmor, loaded};
 use crate::platform::host::procfs::Procfs;
 use crate::types::api::{KernelVersion, kernel_version};
 
@@ -10,10 +9,9 @@ pub(super) fn kernel() -> KernelVersion {
     kernel_version(&Procfs::host().sysctl::<String>("kernel/osrelease").unwrap_or_default())
 }
 
-pub(super) fn app_armor() -> AppArmor {
+pub(super) fn has_app_armor() -> bool {
     let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled").unwrap_or_default();
-    let profiles = fs::read_to_string("/sys/kernel/security/apparmor/profiles");
-    AppArmor { is_enabled: enabled.starts_with('Y'), profiles: profiles.ok().map(|text| loaded(&text)) }
+    enabled.starts_with('Y')
 }
 
 /// In Rust's spelling.

@@ -87,7 +87,7 @@ impl Admission {
         let lacks = fit::insufficient_resources(pod, others, &self.room, is_device);
         let victims = self.make_room(pod, others, &lacks)?;
         if app_armor::is_wanted(pod) {
-            app_armor::check(pod, &host::app_armor())?;
+            app_armor::check(host::has_app_armor())?;
         }
         self.check_features(pod)?;
         Ok(victims)

@@ -173,7 +173,7 @@ pub(super) fn of_failed_pod(reason: &Reason) -> &'static str {
         "NodeName" => "remove spec.nodeName, or set it to this node's name",
         "TaintToleration" => "add a toleration, or remove the node's taint",
         "SysctlForbidden" => "add the sysctl to allowedUnsafeSysctls, or remove it from the pod",
-        "AppArmor" => "load the AppArmor profile on the node",
+        "AppArmor" => "enable AppArmor on the node",
         "UnexpectedAdmissionError" => "check that the device plugin runs: coracle devices",
         "TopologyAffinityError" | "SMTAlignmentError" => "change the requests so that they fit the node's topology",
         "PodOSNotSupported" | "PodOSSelectorNodeLabelDoesNotMatch" => "this node runs Linux pods only",
