@@ -171,7 +171,7 @@ impl PodRuntime {
     async fn sandbox_of(&self, sync: PodSync<'_>) -> Result<Option<Sandbox>, SandboxError> {
         let Some(seen) = sync.observed.ready_sandbox() else { return Ok(None) };
         let (config, _) = self.sandbox_config(sync, seen.attempt).await?;
-        Ok(Some(Sandbox { id: seen.id.clone(), config, ips: seen.ips.clone() }))
+        Ok(Some(Sandbox { id: seen.id.clone(), config, ips: self.node.node_ips.of_pod(&seen.ips) }))
     }
 
     /// The sandbox configuration, and the DNS warnings to report when it is used.
@@ -231,7 +231,8 @@ impl PodRuntime {
 
     async fn sandbox_ips(&self, pod: &PodUid, id: &str) -> Result<Vec<IpAddr>, cri::Error> {
         let answer = self.cri_for(pod).pod_sandbox_status(id, false).await?;
-        Ok(answer.status.map_or_else(Vec::new, |status| super::observe::sandbox(status, None).ips))
+        let ips = answer.status.map_or_else(Vec::new, |status| super::observe::sandbox(status, None).ips);
+        Ok(self.node.node_ips.of_pod(&ips))
     }
 
     async fn start_container(&self, start: &ContainerStart<'_>) -> Result<(), Waiting> {

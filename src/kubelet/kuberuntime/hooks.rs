@@ -131,7 +131,11 @@ impl PodRuntime {
     /// The address for the hooks of a running container.
     pub(super) fn address_of(&self, observed: &ObservedPod, container: &ObservedContainer) -> Option<IpAddr> {
         let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.id == container.sandbox_id)?;
-        if sandbox.host_network { Some(self.node.node_ips.own_address()) } else { sandbox.ips.first().copied() }
+        if sandbox.host_network {
+            Some(self.node.node_ips.own_address())
+        } else {
+            self.node.node_ips.of_pod(&sandbox.ips).first().copied()
+        }
     }
 }
 

@@ -108,7 +108,7 @@ impl Probes {
                     container_id: running.id.clone(),
                     address: match pod.spec.host_network {
                         true => ProbedAddress::Node(host_ips.clone()),
-                        false => ProbedAddress::Pod(pod_ip(observed, running)),
+                        false => ProbedAddress::Pod(pod_ip(observed, running, host_ips)),
                     },
                     first: entry.first_question(container, kind, place, running, began, now),
                 };
@@ -192,9 +192,10 @@ fn host(given: &str, ip: Option<IpAddr>) -> String {
     if given.is_empty() { ip.map_or_else(String::new, |ip| ip.to_string()) } else { given.to_owned() }
 }
 
-fn pod_ip(observed: &ObservedPod, running: &ObservedContainer) -> Option<IpAddr> {
+/// The address that the pod's status shows first.
+fn pod_ip(observed: &ObservedPod, running: &ObservedContainer, host_ips: &HostIps) -> Option<IpAddr> {
     let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.id == running.sandbox_id)?;
-    sandbox.ips.first().copied()
+    host_ips.of_pod(&sandbox.ips).first().copied()
 }
 
 fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> ProbeOutcome {

@@ -28,6 +28,11 @@ impl HostIps {
         self.current.borrow().first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
+    /// The addresses of a pod as clients see them.
+    pub(crate) fn of_pod(&self, seen: &[IpAddr]) -> Vec<IpAddr> {
+        primary_first(&self.current.borrow(), seen)
+    }
+
     /// Takes the addresses of the machine; true if this changes something. Without a network the last ones stay.
     pub(crate) fn update(&self, addresses: &[IpAddr]) -> bool {
         let next = chosen(&self.configured, addresses);
@@ -37,6 +42,13 @@ impl HostIps {
         self.current.replace(next);
         true
     }
+}
+
+/// The first address of each family in `seen`, the primary family of the node first (kubelet: `sortPodIPs`).
+pub(crate) fn primary_first(node: &[IpAddr], seen: &[IpAddr]) -> Vec<IpAddr> {
+    let first_is_v6 = node.first().is_some_and(IpAddr::is_ipv6);
+    let of_family = |v6: bool| seen.iter().copied().find(|ip| ip.is_ipv6() == v6);
+    [first_is_v6, !first_is_v6].into_iter().filter_map(of_family).collect()
 }
 
 /// The configured addresses, else the detected ones.
@@ -66,6 +78,15 @@ mod tests {
         assert_eq!(chosen(&ips(&["0.0.0.0"]), &seen), seen);
         assert_eq!(chosen(&ips(&["::"]), &seen), both);
         assert_eq!(chosen(&ips(&["10.9.9.9"]), &seen), ips(&["10.9.9.9"]));
+    }
+
+    #[test]
+    fn pod_has_one_address_of_each_family_in_the_nodes_order() {
+        let seen = ips(&["2001:db8::7", "10.1.0.7", "10.1.0.8"]);
+        let host = |addresses: &[&str]| HostIps::new(&ips(addresses), &[]);
+        assert_eq!(host(&["10.0.0.1", "2001:db8::1"]).of_pod(&seen), ips(&["10.1.0.7", "2001:db8::7"]));
+        assert_eq!(host(&["2001:db8::1"]).of_pod(&seen), ips(&["2001:db8::7", "10.1.0.7"]));
+        assert_eq!(host(&[]).of_pod(&seen[..1]), ips(&["2001:db8::7"]));
     }
 
     #[test]

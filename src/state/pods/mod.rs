@@ -27,7 +27,7 @@ pub(crate) use cpu_placements::{Assigned, AssignedMemory, MemoryBlock, Placement
 pub(crate) use device_allocation::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 pub(crate) use event_object::EventObject;
 pub(crate) use event_ring::{EventRing, NewEvent, PodWarning, SendOutcome, UnsentChange, UnsentEvent};
-pub(crate) use host_ips::HostIps;
+pub(crate) use host_ips::{HostIps, primary_first};
 pub(crate) use node_error::{ErrorSubject, NodeError};
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedResources, ObservedSandbox, ObservedUser,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::state::pods::SandboxState;
+use crate::state::pods::{SandboxState, primary_first};
 use crate::types::api::{Ip, PodStatus};
 
 use super::StatusInput;
@@ -18,9 +18,7 @@ pub(super) fn pod_ips(input: &StatusInput<'_>, previous: &PodStatus) -> Vec<Ip> 
         return previous.pod_ips.clone();
     }
     let node = input.host_ips;
-    let first_is_v6 = node.first().is_some_and(IpAddr::is_ipv6);
-    let of_family = |v6: bool| seen.iter().copied().find(|ip| ip.is_ipv6() == v6);
-    let mut ips: Vec<IpAddr> = [first_is_v6, !first_is_v6].into_iter().filter_map(of_family).collect();
+    let mut ips = primary_first(node, seen);
     if input.pod.spec.host_network {
         if ips.is_empty() {
             ips.extend(node.first());
