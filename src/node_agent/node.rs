@@ -14,6 +14,7 @@ use crate::types::api::{CPU, MEMORY};
 
 pub(super) struct Node {
     pub(super) processors: u32,
+    pub(super) may_swap_volumes: bool,
     pub(super) settings: NodeSettings,
     /// For the Node object.
     pub(super) profile: NodeProfile,
@@ -33,7 +34,8 @@ impl Node {
         facts.swap_limits |= groups.limits_swap();
         let settings = NodeSettings::new(config, &facts);
         let profile = NodeProfile::new(config, &facts, &Machine::read(Path::new("/")), &settings);
-        Ok(Self { processors: facts.cpus, settings, profile, managers, groups })
+        let may_swap_volumes = facts.may_swap_volumes();
+        Ok(Self { processors: facts.cpus, may_swap_volumes, settings, profile, managers, groups })
     }
 }
 

@@ -50,11 +50,15 @@ impl Agent {
         let local = LocalServer::bind(&config.process.local_socket).map_err(StartError::LocalSocket)?;
         let started = rt::now();
         let health = SyncHealth::new(config.pods.sync_frequency, started);
-        let Node { processors, settings, profile, managers, groups } = Node::open(&config).await?;
+        let Node { processors, may_swap_volumes, settings, profile, managers, groups } = Node::open(&config).await?;
         let (inbox, received) = async_channel::bounded(sync_loop::INBOX);
         let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
         // The inbox is still empty.
         let _ = inbox.try_send(SyncEvent::NodeEvent(starting));
+        if may_swap_volumes {
+            let reason = Reason::POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK;
+            let _ = inbox.try_send(SyncEvent::NodeEvent(NodeEvent::new(EventKind::Warning, reason, MAY_SWAP_VOLUMES)));
+        }
         // Servers are verified at this time while the clock is behind.
         TimeMark::new(config.root_dir.join(LATEST_TIME)).load().await;
         let cluster = Cluster::open(&config, proxies.clone()).await;
@@ -118,3 +122,7 @@ impl Handles {
         sync_loop.with_events(events, Some(event_sender))
     }
 }
+
+/// Upstream's message.
+const MAY_SWAP_VOLUMES: &str = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, \
+                                emptyDirs, etc.) might be swapped to disk and should no longer be considered secure.";

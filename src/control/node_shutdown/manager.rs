@@ -51,7 +51,7 @@ impl NodeShutdown {
         let message = format!("Shutdown manager detected {what}");
         vec![
             Effect::NodeStatus(NodeStatusChange::ShutsDown(shuts_down)),
-            Effect::RecordNode(NodeEvent::new(EventKind::Normal, Reason::NODE_SHUTDOWN, message)),
+            Effect::RecordNode(NodeEvent::new(EventKind::Normal, Reason::SHUTDOWN, message)),
         ]
     }
 
@@ -145,7 +145,7 @@ mod tests {
         let (mut shutdown, now) = (shutdown(&[(0, 20)]), Instant::now());
         let effects = shutdown.on_node_shuts_down(true, now);
         assert_eq!(effects.first(), Some(&Effect::NodeStatus(NodeStatusChange::ShutsDown(true))));
-        assert!(matches!(effects.as_slice(), [_, Effect::RecordNode(event)] if event.reason == Reason::NODE_SHUTDOWN));
+        assert!(matches!(effects.as_slice(), [_, Effect::RecordNode(event)] if event.reason == Reason::SHUTDOWN));
         assert_eq!(shutdown.on_node_shuts_down(true, now), []);
         assert!(shutdown.admits().is_err());
     }

@@ -51,6 +51,10 @@ impl PodTable {
     pub(super) fn record_node(&mut self, event: NodeEvent, now: Instant) {
         match event.kind {
             EventKind::Normal => log!(info, &event.message, reason = event.reason),
+            // It repeats with each sandbox.
+            EventKind::Warning if event.reason == Reason::MISSING_CLUSTER_DNS => {
+                log!(debug, &event.message, reason = event.reason);
+            }
             EventKind::Warning => log!(warn, &event.message, reason = event.reason),
         }
         self.note(NewEvent::of_node(&self.runtime.node.node_name, event), now);

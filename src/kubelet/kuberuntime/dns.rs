@@ -12,11 +12,11 @@ use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, PodDnsConfigOption, Reason
 pub(crate) struct PodDns {
     pub(crate) config: DnsConfig,
     pub(crate) warnings: Vec<DnsWarning>,
-    /// A warning about the node's resolver file, for a node event.
-    pub(crate) of_node: Option<String>,
+    /// Warnings about the node's settings, for node events.
+    pub(crate) of_node: Vec<DnsWarning>,
 }
 
-/// A warning event of the pod.
+/// A warning event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DnsWarning {
     pub(crate) reason: Reason,
@@ -26,6 +26,9 @@ pub(crate) struct DnsWarning {
 /// The configuration of `pod`. `host` is the node's resolver file, read again for each sandbox.
 pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDns {
     let mut warnings = Vec::new();
+    let limits = host_limits(node, host).map(|message| (Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message));
+    let mut of_node: Vec<DnsWarning> =
+        limits.into_iter().map(|(reason, message)| DnsWarning { reason, message }).collect();
     let mut config = match source(pod, node) {
         DnsSource::Pod => DnsConfig::default(),
         DnsSource::Cluster => DnsConfig {
@@ -35,7 +38,11 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
         },
         DnsSource::Host { wanted_cluster } => {
             if wanted_cluster && node.has_cluster {
-                warnings.push(no_cluster_dns(pod));
+                let meta = &pod.metadata;
+                let message = format!("pod: \"{}_{}({})\". {NO_CLUSTER_DNS}", meta.name, meta.namespace, meta.uid);
+                let reason = Reason::MISSING_CLUSTER_DNS;
+                of_node.push(DnsWarning { reason: reason.clone(), message: NO_CLUSTER_DNS.to_owned() });
+                warnings.push(DnsWarning { reason, message });
             }
             host_settings(node, host)
         }
@@ -44,7 +51,7 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
         add_own(&mut config, own);
     }
     keep_limits(&mut config, &mut warnings);
-    PodDns { config, warnings, of_node: host_limits(node, host) }
+    PodDns { config, warnings, of_node }
 }
 
 /// The warning if the node's resolver file, together with the cluster's entries, exceeds a limit of pods (kubelet:
@@ -180,15 +187,8 @@ fn left_out(limit: &str, items: &str, line: &str, applied: &[String]) -> DnsWarn
     DnsWarning { reason: Reason::DNS_CONFIG_FORMING, message }
 }
 
-fn no_cluster_dns(pod: &Pod) -> DnsWarning {
-    let meta = &pod.metadata;
-    let message = format!(
-        "pod: \"{}_{}({})\". kubelet does not have ClusterDNS IP configured and cannot create Pod using \
-         \"ClusterFirst\" policy. Falling back to \"Default\" policy.",
-        meta.name, meta.namespace, meta.uid
-    );
-    DnsWarning { reason: Reason::MISSING_CLUSTER_DNS, message }
-}
+const NO_CLUSTER_DNS: &str = "kubelet does not have ClusterDNS IP configured and cannot create Pod using \
+     \"ClusterFirst\" policy. Falling back to \"Default\" policy.";
 
 /// Parses a `resolv.conf`. Name servers accumulate, the last search line wins, options replace each other.
 pub(crate) fn parse_resolv_conf(text: &str) -> DnsConfig {

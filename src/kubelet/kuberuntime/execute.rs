@@ -210,8 +210,8 @@ impl PodRuntime {
         for warning in dns.warnings {
             self.record_pod_event(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
         }
-        if let Some(message) = dns.of_node {
-            self.record_node_event(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
+        for warning in dns.of_node {
+            self.record_node_event(EventKind::Warning, warning.reason, warning.message);
         }
         let handler = handler(pod, &sync.views.objects.read())?;
         let begun = rt::now();

@@ -7,7 +7,9 @@ use std::path::Path;
 use crate::platform::host::file_system;
 use crate::platform::host::procfs::Procfs;
 use crate::platform::host::selinux;
-use crate::types::api::{CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity, ResourceList};
+use crate::types::api::{
+    CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, KernelVersion, MEMORY, Quantity, ResourceList, kernel_version,
+};
 
 /// A fact that could not be read is empty, zero or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,7 @@ pub(crate) struct NodeInfo {
     /// Maximum number of processes and threads.
     pub(crate) pid_max: u64,
     pub(crate) swap_bytes: u64,
+    pub(crate) kernel: KernelVersion,
     /// cgroup v2 is mounted with the memory controller.
     pub(crate) cgroup_v2: bool,
     /// The kernel limits swap by cgroup.
@@ -63,6 +66,7 @@ impl NodeInfo {
             storage_bytes: 0,
             pid_max: procfs.most_tasks().unwrap_or(0),
             swap_bytes: memory.swap_total,
+            kernel: kernel_version(&text("proc/sys/kernel/osrelease")),
             cgroup_v2: v2,
             swap_limits: root.join(swap_file).exists(),
             huge_page_limits: if v2 { hugetlb(&controllers) } else { root.join("sys/fs/cgroup/hugetlb").is_dir() },
@@ -71,6 +75,11 @@ impl NodeInfo {
             thermal_paths: thermal_paths(root, cpus),
             addresses: addresses(&procfs),
         }
+    }
+
+    /// Whether volumes in memory may be written to swap: only tmpfs of Linux 6.4 and later can exclude it.
+    pub(crate) fn may_swap_volumes(&self) -> bool {
+        self.swap_bytes > 0 && self.kernel < (6, 4)
     }
 
     /// The huge page sizes that the kernel can limit by cgroup.
@@ -200,6 +209,7 @@ mod tests {
         write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n");
         write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n");
         write("proc/sys/kernel/pid_max", "4194304\n");
+        write("proc/sys/kernel/osrelease", "6.3.1-board\n");
         write("proc/sys/kernel/threads-max", "7000\n");
         let facts = NodeInfo::read(&root);
         fs::remove_dir_all(&root).unwrap();
@@ -210,6 +220,7 @@ mod tests {
             storage_bytes: 0,
             pid_max: 7000,
             swap_bytes: 1 << 20,
+            kernel: (6, 3),
             cgroup_v2: true,
             swap_limits: true,
             huge_page_limits: true,
@@ -220,6 +231,8 @@ mod tests {
         };
         assert_eq!(facts, expected);
         assert_eq!(facts.limited_huge_pages(), [2 << 20, 1 << 30]);
+        let may_swap = |kernel, swap_bytes| NodeInfo { kernel, swap_bytes, ..NodeInfo::default() }.may_swap_volumes();
+        assert_eq!([may_swap((6, 3), 1), may_swap((6, 4), 1), may_swap((5, 10), 0)], [true, false, false]);
         assert!(NodeInfo { huge_page_limits: false, ..facts }.limited_huge_pages().is_empty());
     }
 

@@ -63,7 +63,7 @@ fn memory(path: &Path, size: Option<u64>) -> Result<(), Errno> {
     let tmpfs = |options: &str| mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NODEV, Some(options));
     // Size 0 means no limit.
     let size = format!("size={}", size.unwrap_or(0));
-    // Memory volumes must not be swapped to disk. Kernels before 6.3 cannot guarantee it.
+    // Memory volumes must not be swapped to disk. Kernels before 6.4 cannot guarantee it.
     match tmpfs(&[&size, ",noswap"].concat()) {
         Err(Errno::EINVAL) => tmpfs(&size),
         result => result,

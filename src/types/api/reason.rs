@@ -160,6 +160,7 @@ reasons! {
     NODE_READY = "NodeReady";
     NODE_SCHEDULABLE = "NodeSchedulable";
     NOT_REPLACED = "NotReplaced";
+    POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk";
     PREEMPTING = "Preempting";
     PROBE_WARNING = "ProbeWarning";
     PULLED = "Pulled";
@@ -171,6 +172,7 @@ reasons! {
     RESIZE_INFEASIBLE = "ResizeInfeasible";
     RESIZE_STARTED = "ResizeStarted";
     SANDBOX_CHANGED = "SandboxChanged";
+    SHUTDOWN = "Shutdown";
     STARTED = "Started";
     STARTING = "Starting";
     SYSTEM_OOM = "SystemOOM";

@@ -51,7 +51,11 @@ fn missing_cluster_dns_falls_back_to_the_host_with_a_warning() {
     assert_eq!(warnings.len(), 1);
     assert_eq!(warnings[0].reason, Reason::MISSING_CLUSTER_DNS);
     assert!(warnings[0].message.starts_with("pod: \"web_boats(u1)\". kubelet does not have"), "{warnings:?}");
-    assert_eq!(pod_dns(&pod(DnsPolicy::Default), &node, &host()).warnings, []);
+    let of_node = pod_dns(&pod(DnsPolicy::ClusterFirst), &node, &host()).of_node;
+    assert_eq!((of_node.len(), &of_node[0].reason), (1, &Reason::MISSING_CLUSTER_DNS));
+    assert!(of_node[0].message.starts_with("kubelet does not have ClusterDNS IP configured"), "{of_node:?}");
+    let other = pod_dns(&pod(DnsPolicy::Default), &node, &host());
+    assert_eq!((other.warnings, other.of_node), (vec![], vec![]));
 }
 
 #[test]
@@ -135,7 +139,9 @@ fn resolv_conf_is_parsed_like_the_resolver_does() {
 fn resolver_file_beyond_the_limits_is_reported() {
     let told = |searches: Vec<String>, cluster_domain: &str| {
         let node = NodeSettings { cluster_domain: cluster_domain.to_owned(), ..golden::node() };
-        pod_dns(&Pod::default(), &node, &DnsConfig { searches, ..DnsConfig::default() }).of_node
+        let mut told = pod_dns(&Pod::default(), &node, &DnsConfig { searches, ..DnsConfig::default() }).of_node;
+        assert!(told.iter().all(|warning| warning.reason == Reason::CHECK_LIMITS_FOR_RESOLV_CONF));
+        told.pop().map(|warning| warning.message)
     };
     let many = |count: usize| (0..count).map(|n| format!("s{n}.example")).collect::<Vec<_>>();
     assert_eq!(told(many(29), "cluster.local"), None);
