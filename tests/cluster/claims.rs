@@ -3,10 +3,11 @@
 use std::fs;
 
 use coracle::platform::cri::v1::RuntimeHandler;
+use coracle::protocol::grpc::Code;
 use serde_json::{Value, json};
 
 use super::joined::Joined;
-use super::pods::{WEB, is_ready, pod};
+use super::pods::{MIRROR, WEB, is_ready, pod};
 use crate::fake_api::world::Network;
 use crate::fake_cri::Sandbox;
 
@@ -89,4 +90,26 @@ fn claims_runtime_class_and_trust_survive_an_offline_reboot() {
     joined.start(SHORT, &[]);
     joined.wait_for_running(1);
     check(&joined);
+}
+
+#[test]
+fn static_pod_gets_the_handler_of_its_runtime_class() {
+    let mut joined = Joined::new();
+    let handler = RuntimeHandler { name: "runsc".to_owned(), ..RuntimeHandler::default() };
+    joined.node.fake.set_handlers(vec![RuntimeHandler::default(), handler]);
+    // Until the class is known, its name is taken for the handler's.
+    joined.node.fake.on("RunPodSandbox").about("strict").fail(Code::Unknown, "no runtime for \"strict\" is configured");
+    joined.api.create(&json!({
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "strict"}, "handler": "runsc"
+    }));
+    joined.start("", &[]);
+    joined.node.write_manifest(
+        "own",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: own}\nspec:\n  runtimeClassName: strict\n  \
+         containers: [{name: main, image: 'localhost/coracle/busybox:1', imagePullPolicy: IfNotPresent}]\n",
+    );
+    joined.api.wait(MIRROR, "the mirror to be ready", is_ready);
+    let handlers: Vec<String> =
+        joined.node.fake.look(|world| world.sandboxes.iter().map(|one| one.runtime_handler.clone()).collect());
+    assert_eq!(handlers, ["runsc"]);
 }

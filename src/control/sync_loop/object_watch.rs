@@ -13,6 +13,7 @@ use crate::state::objects::{AnswerEffect, ObjectChanges, ObjectEvent, Objects, S
 use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, PodUid};
 use crate::types::owned::{Owned, View};
+use crate::types::sorted::SortedSet;
 
 pub(super) struct ObjectWatch {
     /// The objects that pods refer to.
@@ -24,6 +25,8 @@ pub(super) struct ObjectWatch {
     store_is_tidy: bool,
     /// The CSI drivers of the node that are followed.
     drivers: Vec<String>,
+    /// The RuntimeClasses of static pods that are followed.
+    classes: SortedSet<String>,
     /// When what large pods refer to is determined again.
     due: Option<Instant>,
 }
@@ -35,7 +38,15 @@ struct WatchState {
 
 impl ObjectWatch {
     pub(super) fn new(objects: Owned<Objects>, csi: Rc<Csi>) -> Self {
-        Self { objects, csi, watched: None, store_is_tidy: false, drivers: Vec::new(), due: None }
+        Self {
+            objects,
+            csi,
+            watched: None,
+            store_is_tidy: false,
+            drivers: Vec::new(),
+            classes: SortedSet::new(),
+            due: None,
+        }
     }
 
     pub(super) fn view(&self) -> View<Objects> {
@@ -108,16 +119,19 @@ impl ObjectWatch {
         };
         // The CSIDriver object sets how often the driver is queried, so it is needed even without volumes.
         let drivers = self.csi.registered();
+        let classes = classes_of_static_pods(pods);
         let mut objects = self.objects.write();
         let has_changed = objects.set_pods(&of_cluster);
-        if has_changed || drivers != self.drivers {
-            let node = PodUid::default();
-            let of_node = drivers.iter().map(|name| (Arc::new(Topic::CsiDriver(name.clone())), node.clone()));
+        if has_changed || drivers != self.drivers || classes != self.classes {
+            let drivers_of_node = drivers.iter().cloned().map(Topic::CsiDriver);
+            let of_node = drivers_of_node.chain(classes.iter().cloned().map(Topic::RuntimeClass));
+            let of_node = of_node.map(|topic| (Arc::new(topic), PodUid::default()));
             let of_pods = objects.pod_topics().iter().map(|(topic, pod)| (Arc::clone(topic), pod.clone()));
             for topic in follower.follow(of_pods.chain(of_node).collect()) {
                 objects.forget(&topic);
             }
             self.drivers = drivers;
+            self.classes = classes;
         }
         drop(objects);
         self.tidy_store(pods);
@@ -131,6 +145,13 @@ impl ObjectWatch {
             store.remove_unclaimed();
         }
     }
+}
+
+/// They do not keep a static pod from starting, so they are no topics of it.
+fn classes_of_static_pods(pods: &PodTable) -> SortedSet<String> {
+    let records = pods.records();
+    let pods = records.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
+    pods.filter_map(|pod| pod.spec.runtime_class_name.clone()).collect()
 }
 
 /// Pods with at most this many topics are looked at again with each answer that may add topics to them.

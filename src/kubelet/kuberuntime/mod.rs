@@ -197,11 +197,10 @@ impl PodRuntime {
 /// handler, because RuntimeClass objects need a cluster.
 fn handler(pod: &Pod, objects: &Objects) -> Result<String, SandboxError> {
     let Some(class) = pod.spec.runtime_class_name.as_deref() else { return Ok(String::new()) };
-    if !pod.is_of_cluster() {
-        return Ok(class.to_owned());
-    }
     match objects.runtime_handler(class) {
         Lookup::Found(handler) => Ok(handler.to_owned()),
+        // A static pod starts without the cluster, and there may be none.
+        Lookup::Missing | Lookup::Unknown(_) if !pod.is_of_cluster() => Ok(class.to_owned()),
         Lookup::Missing => Err(SandboxError::NoRuntimeClass { class: class.to_owned() }),
         Lookup::Unknown(why) => Err(SandboxError::RuntimeClassUnknown { class: class.to_owned(), why }),
     }
