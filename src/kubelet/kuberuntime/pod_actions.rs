@@ -464,8 +464,12 @@ fn starts_in_new_sandbox(pod: &ActionInputs<'_>, wanted: &WantedContainer<'_>, p
     if pod_has_run && wanted.restart_policy.is_none() {
         return false;
     }
-    let exit = pod.observed.container(wanted.name).and_then(ObservedContainer::exit);
-    exit.is_none_or(|exit| wanted.after_exit(pod.restart_policy, exit.code) != AfterExit::Stay)
+    let Some(newest) = pod.observed.container(wanted.name) else { return true };
+    match newest.exit() {
+        Some(exit) => wanted.after_exit(pod.restart_policy, exit.code) != AfterExit::Stay,
+        // Its own policy holds although its exit is not known: it ran, and ends with the former sandbox.
+        None => newest.state == ContainerState::Created || wanted.restart_policy != Some(RestartPolicy::Never),
+    }
 }
 
 fn in_sandbox<'a>(

@@ -515,6 +515,22 @@ fn new_sandbox_runs_only_containers_that_would_restart() {
     assert_eq!(plan.actions, actions);
 }
 
+#[test]
+fn container_with_its_own_never_does_not_run_again_in_a_new_sandbox() {
+    let mut pod = observed();
+    pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
+    let never = |name| WantedContainer { restart_policy: Some(RestartPolicy::Never), ..wanted(name) };
+    for (state, runs) in
+        [(running(), false), (ContainerState::Unknown, false), (exited(137), false), (ContainerState::Created, true)]
+    {
+        *pod.containers = vec![container("a", "s", exited(137)), container("b", "s", state.clone())];
+        let main = vec![wanted("a"), never("b")];
+        let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
+        let starts = plan.actions.iter().filter(|action| matches!(action, Action::StartContainer { .. }));
+        assert_eq!(starts.count(), if runs { 2 } else { 1 }, "{state:?}");
+    }
+}
+
 fn with_debugger<'a>(pod: &'a ObservedPod, init: Vec<WantedContainer<'a>>, main: Vec<WantedContainer<'a>>) -> Plan {
     let ephemeral = vec![wanted("debug")];
     compute_pod_actions(&ActionInputs { ephemeral, ..situation(pod, RestartPolicy::Never, init, main) })
