@@ -17,6 +17,7 @@ use crate::platform::apiserver::{
 };
 use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt::{self, World};
+use crate::types::api::ObjectText;
 
 /// The label `number` of each pod.
 type Numbers = BTreeMap<String, String>;
@@ -26,11 +27,15 @@ fn number(pod: &Value) -> (String, String) {
     (text(&pod["metadata"]["name"]), text(&pod["metadata"]["labels"]["number"]))
 }
 
+fn sent(pod: &ObjectText) -> (String, String) {
+    number(&pod.value().unwrap())
+}
+
 fn take(numbers: &mut Numbers, change: Change) {
     match change {
-        Change::Replaced(pods) => *numbers = pods.iter().map(number).collect(),
-        Change::Applied(pod) => numbers.extend([number(&pod)]),
-        Change::Deleted(pod) => drop(numbers.remove(&number(&pod).0)),
+        Change::Replaced(pods) => *numbers = pods.iter().map(sent).collect(),
+        Change::Applied(pod) => numbers.extend([sent(&pod)]),
+        Change::Deleted(pod) => drop(numbers.remove(&sent(&pod).0)),
         Change::Away(_) => {}
     }
 }

@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::kubelet::offline::{used_part, without_managed_fields};
+use crate::kubelet::offline::{used_part_of_volume, without_managed_fields};
 use crate::platform::apiserver::{ApiError, Client, Request, Requester};
 use crate::state::objects::{
     Attachment, ClaimOwner, ClaimRefusal, Content, NotAttached, ObjectEvent, PersistentVolume, ResourceClaim,
     ResourceClaimKey, Topic, bound_volume, is_bound_to, is_controlled_by,
 };
+use crate::types::api::ObjectText;
 
 /// Why a claim or an attachment is not usable, in upstream's words where it has some.
 #[derive(Debug)]
@@ -51,14 +52,14 @@ pub(super) async fn look_up(client: &Client, topic: &Topic) -> Result<Value, Loo
             let attachment = attachment.map_err(LookupError::Api)?;
             // A volume that is not attached yet is requested again.
             Attachment::read(&attachment).map_err(LookupError::NotAttached)?;
-            return Ok(without_managed_fields(attachment));
+            return Ok(kept(&attachment));
         }
         Topic::ResourceClaim(key) => {
             let ResourceClaimKey { namespace, name, .. } = key;
             let claim = get(format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}")).await;
             let claim = claim.map_err(|source| LookupError::FetchClaim { name: name.clone(), source })?;
             ResourceClaim::read(&claim, key).map_err(LookupError::ClaimRefused)?;
-            return Ok(without_managed_fields(claim));
+            return Ok(kept(&claim));
         }
         _ => return Ok(Value::Null),
     };
@@ -74,7 +75,11 @@ pub(super) async fn look_up(client: &Client, topic: &Topic) -> Result<Value, Loo
     if !is_bound_to(&volume, &claim) {
         return Err(LookupError::BoundElsewhere { volume: bound.to_owned(), name: name.clone() });
     }
-    Ok(used_part(&volume))
+    Ok(used_part_of_volume(&volume))
+}
+
+fn kept(object: &Value) -> Value {
+    without_managed_fields(&ObjectText::of(object)).value().unwrap_or_default()
 }
 
 /// The event for what [`look_up`] has returned, now or before it was stored.

@@ -126,7 +126,7 @@ fn leave_out_references(mirror: &mut Pod) {
     for container in containers.chain(&mut spec.ephemeral_containers) {
         container.env_from.clear();
         container.env.retain(|variable| {
-            let source = variable.value_from.as_ref().map(|from| &from.source);
+            let source = variable.value_from.map(|from| &from.source);
             !matches!(source, Some(EnvVarSource::ConfigMapKey(_) | EnvVarSource::SecretKey(_)))
         });
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender, bounded};
 use serde_json::Value;
 
-use crate::control::cluster::topic_content::{by_name, collection, name_of, object_event, remember};
+use crate::control::cluster::topic_content::{by_name, collection, name_of, object_event, remember, stored_by_name};
 use crate::control::cluster::topic_requests::TopicRequests;
 use crate::control::cluster::trust_bundles::{NO_BUNDLES, bundles};
 use crate::control::cluster::watch_budget::WatchBudget;
@@ -17,7 +17,7 @@ use crate::platform::apiserver::{Change, Client, Collection, reflect};
 use crate::platform::rt;
 use crate::state::objects::{BundleKey, Content, ObjectEvent, Topic};
 use crate::state::pods::SyncEvent;
-use crate::types::api::PodUid;
+use crate::types::api::{ObjectText, PodUid};
 use crate::types::sorted::SortedMap;
 use crate::types::time::{Backoff, jitter};
 
@@ -126,7 +126,7 @@ async fn watch_bundles(context: &WatchContext, key: &BundleKey, topic: &Topic, m
             Err(error) => error.to_string(),
         };
         let event = match stored.take() {
-            Some(stored) => object_event(topic, &by_name(stored)),
+            Some(stored) => object_event(topic, &stored_by_name(&stored)),
             None => ObjectEvent::Failed(topic.clone(), why),
         };
         if context.inbox.send(SyncEvent::Object(event)).await.is_err() {
@@ -139,7 +139,7 @@ async fn watch_bundles(context: &WatchContext, key: &BundleKey, topic: &Topic, m
 
 /// Sends changes until no further change is possible.
 async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
-    let mut there: SortedMap<String, Value> = SortedMap::new();
+    let mut there: SortedMap<String, ObjectText> = SortedMap::new();
     loop {
         let change = async { changes.recv().await };
         let change = match stored {
@@ -153,7 +153,7 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
             Err(_) => return,
             Ok(Change::Away(why)) => match stored.take() {
                 Some(stored) => {
-                    there = by_name(stored);
+                    there = stored_by_name(&stored);
                     object_event(topic, &there)
                 }
                 None => ObjectEvent::Failed(topic.clone(), why),
@@ -161,7 +161,7 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
             Ok(change) => {
                 stored = None;
                 match change {
-                    Change::Replaced(all) => there = all.into_iter().map(|object| (name_of(&object), object)).collect(),
+                    Change::Replaced(all) => there = by_name(all),
                     Change::Applied(object) => drop(there.insert(name_of(&object), object)),
                     Change::Deleted(object) => drop(there.remove(&name_of(&object))),
                     Change::Away(_) => {}

@@ -12,7 +12,7 @@ use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::objects::{Content, ObjectEvent, TokenKey, Topic};
 use crate::state::pods::{PodEvent, SyncEvent};
-use crate::types::api::{EventKind, PodUid, Reason, Time};
+use crate::types::api::{EventKind, ObjectText, PodUid, Reason, Time};
 use crate::types::time::{Backoff, jitter};
 
 /// A token that stays in use even after it expires, which is recorded as an event of the pod.
@@ -94,7 +94,7 @@ impl TokenWork {
         let dates = TokenLifetime::of(&token, now, life);
         self.used = Some(dates);
         if is_worth_keeping(self.kept, now) {
-            store.remember(topic, &token_lifetime::write(&token, dates));
+            store.remember(topic, ObjectText::of(&token_lifetime::write(&token, dates)));
             self.kept = self.used;
         }
         let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));

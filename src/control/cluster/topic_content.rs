@@ -9,7 +9,7 @@ use crate::platform::apiserver::{Collection, Rank, Requester};
 use crate::state::objects::{
     ConfigObject, Content, CsiDriver, ObjectEvent, ObjectKey, ObjectKind, Service, Topic, TrustBundle,
 };
-use crate::types::api::{ConfigMap, DecodeError, Secret, decode};
+use crate::types::api::{ConfigMap, DecodeError, ObjectText, Secret};
 use crate::types::sorted::SortedMap;
 
 /// The collection of a topic that can be watched; `None` for trust bundles, whose API version the server decides, and
@@ -39,31 +39,44 @@ pub(super) fn selected(path: String, field_selector: String) -> Collection {
 }
 
 /// An unreadable object does not replace the stored one.
-pub(super) fn remember(store: &OfflineStore, topic: &Topic, event: &ObjectEvent, there: &SortedMap<String, Value>) {
+pub(super) fn remember(
+    store: &OfflineStore,
+    topic: &Topic,
+    event: &ObjectEvent,
+    there: &SortedMap<String, ObjectText>,
+) {
     match event {
         // Also stores that the object does not exist.
-        ObjectEvent::Received(..) => store.remember(topic, &there.values().map(used_part).collect()),
+        ObjectEvent::Received(..) => {
+            let used: Vec<ObjectText> = there.values().map(used_part).collect();
+            store.remember(topic, ObjectText::list(used.iter()));
+        }
         ObjectEvent::Failed(..) => {}
     }
 }
 
 /// Reads what [`remember`] stored.
-pub(super) fn by_name(stored: Value) -> SortedMap<String, Value> {
-    let Value::Array(objects) = stored else { return SortedMap::new() };
+pub(super) fn stored_by_name(stored: &Value) -> SortedMap<String, ObjectText> {
+    by_name(stored.as_array().into_iter().flatten().map(ObjectText::of))
+}
+
+pub(super) fn by_name(objects: impl IntoIterator<Item = ObjectText>) -> SortedMap<String, ObjectText> {
     objects.into_iter().map(|object| (name_of(&object), object)).collect()
 }
 
-pub(super) fn object_event(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectEvent {
+pub(super) fn object_event(topic: &Topic, there: &SortedMap<String, ObjectText>) -> ObjectEvent {
+    let values = || there.values().filter_map(|object| object.value().ok());
+    let named = |name: &String| there.get(name).map(|object| object.value().unwrap_or_default());
     let content = match topic {
-        Topic::Object(key) => {
-            there.get(&key.name).map(|object| object_of(key.kind, object.clone()).map(Content::Object))
-        }
+        Topic::Object(key) => there.get(&key.name).map(|object| object_of(key.kind, object).map(Content::Object)),
         Topic::Services(_) | Topic::ApiServerService => {
-            Some(Ok(Content::Services(there.values().filter_map(Service::read).collect())))
+            Some(Ok(Content::Services(values().filter_map(|service| Service::read(&service)).collect())))
         }
-        Topic::RuntimeClass(name) => there.get(name).map(|class| Ok(Content::RuntimeHandler(handler_of(class)))),
-        Topic::CsiDriver(name) => there.get(name).map(|driver| Ok(Content::CsiDriver(CsiDriver::read(driver)))),
-        Topic::TrustBundles(_) => Some(Ok(Content::TrustBundles(there.values().map(TrustBundle::read).collect()))),
+        Topic::RuntimeClass(name) => named(name).map(|class| Ok(Content::RuntimeHandler(handler_of(&class)))),
+        Topic::CsiDriver(name) => named(name).map(|driver| Ok(Content::CsiDriver(CsiDriver::read(&driver)))),
+        Topic::TrustBundles(_) => {
+            Some(Ok(Content::TrustBundles(values().map(|bundle| TrustBundle::read(&bundle)).collect())))
+        }
         Topic::Attachment(_) | Topic::Claim { .. } | Topic::ResourceClaim(_) | Topic::Token(_) => None,
     };
     match content.transpose() {
@@ -72,10 +85,10 @@ pub(super) fn object_event(topic: &Topic, there: &SortedMap<String, Value>) -> O
     }
 }
 
-fn object_of(kind: ObjectKind, object: Value) -> Result<Arc<ConfigObject>, DecodeError> {
+fn object_of(kind: ObjectKind, object: &ObjectText) -> Result<Arc<ConfigObject>, DecodeError> {
     let object: ConfigObject = match kind {
-        ObjectKind::ConfigMap => decode::<ConfigMap>(object)?.value.into(),
-        ObjectKind::Secret => decode::<Secret>(object)?.value.into(),
+        ObjectKind::ConfigMap => object.decode::<ConfigMap>()?.value.into(),
+        ObjectKind::Secret => object.decode::<Secret>()?.value.into(),
     };
     Ok(Arc::new(object))
 }
@@ -84,6 +97,7 @@ fn handler_of(class: &Value) -> String {
     class.get("handler").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-pub(super) fn name_of(object: &Value) -> String {
-    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
+pub(super) fn name_of(object: &ObjectText) -> String {
+    let [name] = object.metadata(["name"]);
+    name
 }

@@ -24,7 +24,7 @@ use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::objects::{ObjectKey, Topic};
 use crate::state::pods::SyncEvent;
-use crate::types::api::PodUid;
+use crate::types::api::{DecodeError, ObjectText, PodUid};
 use crate::types::time::TokenBucket;
 
 /// The followed topics, and the task that requests them.
@@ -311,23 +311,25 @@ async fn ask(client: &Client, topic: &Topic) -> Answer {
 }
 
 /// The object, or nothing if it does not exist.
-async fn read_object(client: &Client, key: &ObjectKey) -> Result<Vec<Value>, ApiError> {
+async fn read_object(client: &Client, key: &ObjectKey) -> Result<Vec<ObjectText>, ApiError> {
     let ObjectKey { kind, namespace, name } = key;
     let path = format!("/api/v1/namespaces/{namespace}/{}s/{name}", kind.resource());
     match client.send(&Request::get(path).requested_by(Requester::Tenant)).await {
-        Ok(answer) => Ok(vec![answer.json()?]),
+        Ok(answer) => Ok(vec![answer.object()?]),
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-async fn list(client: &Client, collection: &Collection) -> Result<Vec<Value>, ApiError> {
+async fn list(client: &Client, collection: &Collection) -> Result<Vec<ObjectText>, ApiError> {
     let mut request = Request::get(collection.path.as_str()).for_much().requested_by(collection.requester);
     if !collection.field_selector.is_empty() {
         request = request.with_query("fieldSelector", &collection.field_selector);
     }
-    match client.send(&request).await?.json()?.get_mut("items").map(Value::take) {
-        Some(Value::Array(objects)) => Ok(objects),
-        _ => Ok(Vec::new()),
+    let malformed = |error: DecodeError| ApiError::Malformed(error.to_string().into());
+    let [items] = client.send(&request).await?.object()?.parts(["items"]).map_err(malformed)?;
+    match items.filter(|items| items.as_str() != "null") {
+        Some(items) => items.elements().map_err(malformed),
+        None => Ok(Vec::new()),
     }
 }

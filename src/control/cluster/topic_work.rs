@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::lookups::lookup_event;
 use super::next_step::NextStep;
 use super::token_work::{IssuedToken, TokenWork};
-use super::topic_content::{by_name, object_event, remember};
+use super::topic_content::{by_name, object_event, remember, stored_by_name};
 use crate::kubelet::offline::OfflineStore;
-use crate::platform::apiserver::resource_version;
 use crate::platform::rt;
 use crate::state::objects::{Content, ObjectEvent, Topic};
 use crate::state::pods::SyncEvent;
+use crate::types::api::ObjectText;
 use crate::types::time::{Backoff, jitter};
 
 /// The state of a followed topic.
@@ -37,7 +37,7 @@ pub(super) enum Answer {
     /// A claim, an attachment or a ResourceClaim that is usable.
     Object(Result<Value, String>),
     /// All objects of a topic that could be watched.
-    Collection(Result<Vec<Value>, String>),
+    Collection(Result<Vec<ObjectText>, String>),
 }
 
 /// Back-off of requests for a topic that is not usable yet.
@@ -98,14 +98,14 @@ impl OtherWork {
             // A bound claim stays bound, and an allocated claim stays reserved while the pod exists.
             Ok(object) => {
                 self.stored = None;
-                store.remember(topic, &object);
+                store.remember(topic, ObjectText::of(&object));
                 NextStep { events: vec![SyncEvent::Object(lookup_event(topic, &object))], ..NextStep::default() }
             }
             Err(why) => self.failed(topic, why),
         }
     }
 
-    fn on_read(&mut self, topic: &Topic, answer: Result<Vec<Value>, String>, store: &OfflineStore) -> NextStep {
+    fn on_read(&mut self, topic: &Topic, answer: Result<Vec<ObjectText>, String>, store: &OfflineStore) -> NextStep {
         let objects = match answer {
             Ok(objects) => objects,
             Err(why) => return self.failed(topic, why),
@@ -117,7 +117,7 @@ impl OtherWork {
         if std::mem::replace(&mut self.known, state) == state {
             return NextStep { request_after, ..NextStep::default() };
         }
-        let objects = by_name(Value::Array(objects));
+        let objects = by_name(objects);
         let event = object_event(topic, &objects);
         remember(store, topic, &event, &objects);
         let is_immutable =
@@ -139,17 +139,16 @@ impl OtherWork {
         let stored = self.stored.take()?;
         Some(SyncEvent::Object(match topic {
             Topic::Attachment(_) | Topic::Claim { .. } | Topic::ResourceClaim(_) => lookup_event(topic, &stored),
-            _ => object_event(topic, &by_name(stored)),
+            _ => object_event(topic, &stored_by_name(&stored)),
         }))
     }
 }
 
 /// Differs if any object was created, changed or deleted.
-fn fingerprint(objects: &[Value]) -> u64 {
+fn fingerprint(objects: &[ObjectText]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for object in objects {
-        object.pointer("/metadata/uid").and_then(Value::as_str).hash(&mut hasher);
-        resource_version(object).hash(&mut hasher);
+        object.metadata(["uid", "resourceVersion"]).hash(&mut hasher);
     }
     hasher.finish()
 }

@@ -3,14 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::control::pod_sources::merge::same_content;
 use crate::kubelet::offline::{WriteUrgency, without_managed_fields};
 use crate::platform::apiserver::Change;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
-use crate::types::api::{DecodeError, Pod, PodUid, Time, decode};
+use crate::types::api::{DecodeError, ObjectText, Pod, PodUid, Time};
 use crate::types::sorted::SortedMap;
 use crate::types::timestamp::Timestamp;
 
@@ -36,8 +34,8 @@ pub(super) struct ApiPods {
 pub(super) enum StoreChange {
     Put {
         pod: Arc<Pod>,
-        /// As received from the server.
-        content: Vec<u8>,
+        /// As received from the server, without its managed fields.
+        content: ObjectText,
         pace: WriteUrgency,
     },
     Remove(Arc<Pod>),
@@ -64,7 +62,7 @@ impl ApiPods {
                 self.deleted.clear();
                 let before = std::mem::take(&mut self.pods);
                 for object in all {
-                    self.apply_object(object, &before, now);
+                    self.apply_object(&object, &before, now);
                 }
                 let gone = before.into_iter().filter(|(uid, _)| !self.pods.contains_key(uid));
                 self.kept.extend(gone.map(|(_, pod)| StoreChange::Remove(pod)));
@@ -72,11 +70,11 @@ impl ApiPods {
             Change::Applied(object) if self.is_older(&object) => {}
             Change::Applied(object) => {
                 let before = self.pods.clone();
-                self.apply_object(object, &before, now);
+                self.apply_object(&object, &before, now);
             }
             Change::Deleted(object) => {
-                self.unread.remove(&name_of(&object));
-                let uid = PodUid::from(uid_of(&object));
+                let ApiPodKey { name, uid, .. } = ApiPodKey::of(&object);
+                self.unread.remove(&name);
                 self.kept.extend(self.pods.remove(&uid).map(StoreChange::Remove));
                 if self.deleted.len() == DELETED {
                     self.deleted.pop_front();
@@ -88,10 +86,10 @@ impl ApiPods {
     }
 
     /// Restores the stored pods. The API server's set may differ by now.
-    pub(super) fn restore(&mut self, stored: Vec<Value>, now: Timestamp) {
+    pub(super) fn restore(&mut self, stored: Vec<ObjectText>, now: Timestamp) {
         self.changed = true;
         for object in stored {
-            self.apply_object(object, &SortedMap::new(), now);
+            self.apply_object(&object, &SortedMap::new(), now);
         }
         self.kept.clear();
     }
@@ -107,19 +105,15 @@ impl ApiPods {
     }
 
     /// Whether a newer state of the pod is known.
-    fn is_older(&self, object: &Value) -> bool {
-        let uid = uid_of(object);
-        let known = self.pods.get(uid).map(|pod| version(&pod.metadata.resource_version));
-        self.deleted.iter().any(|deleted| deleted.as_str() == uid)
-            || known.is_some_and(|known| known > version(version_of(object)))
+    fn is_older(&self, object: &ObjectText) -> bool {
+        let ApiPodKey { uid, resource_version, .. } = ApiPodKey::of(object);
+        let latest = self.pods.get(&uid).map(|pod| version(&pod.metadata.resource_version));
+        self.deleted.contains(&uid) || latest.is_some_and(|latest| latest > version(&resource_version))
     }
 
-    fn apply_object(&mut self, object: Value, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
-        let (name, uid) = (name_of(&object), PodUid::from(uid_of(&object)));
-        let version = version_of(&object).to_owned();
+    fn apply_object(&mut self, object: &ObjectText, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
+        let ApiPodKey { name, uid, resource_version } = ApiPodKey::of(object);
         let old = before.get(&uid);
-        let object = without_managed_fields(object);
-        let content = object.to_string().into_bytes();
         match read(object, old, now) {
             Ok(pod) => {
                 self.unread.remove(&name);
@@ -128,6 +122,7 @@ impl ApiPods {
                     // A change of the status alone was written by this node itself.
                     let is_asked = old.is_none_or(|old| !same_content(old, &pod));
                     let pace = if is_asked { WriteUrgency::Soon } else { WriteUrgency::Later };
+                    let content = without_managed_fields(object);
                     self.kept.push(StoreChange::Put { pod: Arc::clone(&pod), content, pace });
                 }
                 self.pods.insert(uid, pod);
@@ -137,7 +132,7 @@ impl ApiPods {
                 if let Some(old) = old {
                     let mut old = Pod::clone(old);
                     // Changes older than the undecodable one stay outdated.
-                    old.metadata.resource_version = version;
+                    old.metadata.resource_version = resource_version;
                     self.pods.insert(uid, Arc::new(old));
                 }
             }
@@ -164,8 +159,8 @@ impl ApiPods {
 }
 
 /// Decodes the pod and adds this node's annotations.
-fn read(object: Value, old: Option<&Arc<Pod>>, now: Timestamp) -> Result<Pod, DecodeError> {
-    let mut pod: Pod = decode(object)?.value;
+fn read(object: &ObjectText, old: Option<&Arc<Pod>>, now: Timestamp) -> Result<Pod, DecodeError> {
+    let mut pod: Pod = object.decode()?.value;
     if !pod.is_mirror() {
         let seen = old.and_then(|old| old.annotation(CONFIG_SEEN)).map_or_else(|| now.to_string(), str::to_owned);
         pod.metadata.annotations.insert(CONFIG_SEEN, seen);
@@ -178,12 +173,19 @@ fn problem(origin: &str, what: String, now: Timestamp) -> SourceProblem {
     SourceProblem { origin: origin.into(), what, keeps_last_good: true, since: Time::from_timestamp(now) }
 }
 
-fn uid_of(object: &Value) -> &str {
-    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
+/// What identifies a state of a pod, also of one that cannot be decoded.
+struct ApiPodKey {
+    /// For people.
+    name: String,
+    uid: PodUid,
+    resource_version: String,
 }
 
-fn version_of(object: &Value) -> &str {
-    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+impl ApiPodKey {
+    fn of(object: &ObjectText) -> Self {
+        let [namespace, name, uid, resource_version] = object.metadata(["namespace", "name", "uid", "resourceVersion"]);
+        Self { name: format!("pod {namespace}/{name}"), uid: PodUid::from(uid), resource_version }
+    }
 }
 
 /// Versions of one server can be compared as numbers. An unreadable one counts as the newest.
@@ -191,20 +193,19 @@ fn version(text: &str) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
-fn name_of(object: &Value) -> String {
-    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    format!("pod {}/{}", text("/metadata/namespace"), text("/metadata/name"))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn pod(name: &str, image: Value) -> Value {
         let containers = json!([{"name": "c", "image": image}]);
         json!({"metadata": {"namespace": "ns", "name": name, "uid": name}, "spec": {"containers": containers}})
+    }
+
+    fn replaced(objects: &[Value]) -> Change {
+        Change::Replaced(objects.iter().map(ObjectText::of).collect())
     }
 
     fn mirror(name: &str) -> Value {
@@ -224,14 +225,14 @@ mod tests {
     fn pods_are_added_and_removed_and_mirror_pods_are_separate() {
         let mut pods = ApiPods::default();
         assert!(pods.update().is_none());
-        pods.apply(Change::Replaced(vec![pod("a", json!("i")), mirror("m")]), at(1));
+        pods.apply(replaced(&[pod("a", json!("i")), mirror("m")]), at(1));
         let update = pods.update().unwrap();
         assert!(update.complete);
         assert_eq!(names(&update.pods), ["a"]);
         assert_eq!(update.pods[0].pod.annotation(CONFIG_SOURCE), Some("api"));
         assert_eq!(update.mirrors[0].annotation(CONFIG_SOURCE), Some("file"));
-        pods.apply(Change::Applied(pod("b", json!("i"))), at(2));
-        pods.apply(Change::Deleted(pod("a", json!("i"))), at(2));
+        pods.apply(Change::Applied(ObjectText::of(&pod("b", json!("i")))), at(2));
+        pods.apply(Change::Deleted(ObjectText::of(&pod("a", json!("i")))), at(2));
         assert_eq!(names(&pods.update().unwrap().pods), ["b"]);
         assert!(pods.update().is_none());
     }
@@ -244,12 +245,12 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.apply(Change::Replaced(vec![in_version("i", "9")]), at(1));
-        pods.apply(Change::Applied(in_version("k", "11")), at(1));
-        pods.apply(Change::Applied(in_version("j", "10")), at(1));
+        pods.apply(replaced(&[in_version("i", "9")]), at(1));
+        pods.apply(Change::Applied(ObjectText::of(&in_version("k", "11"))), at(1));
+        pods.apply(Change::Applied(ObjectText::of(&in_version("j", "10"))), at(1));
         assert_eq!(pods.update().unwrap().pods[0].pod.spec.containers[0].image, "k");
-        pods.apply(Change::Deleted(in_version("k", "12")), at(1));
-        pods.apply(Change::Applied(in_version("j", "10")), at(1));
+        pods.apply(Change::Deleted(ObjectText::of(&in_version("k", "12"))), at(1));
+        pods.apply(Change::Applied(ObjectText::of(&in_version("j", "10"))), at(1));
         assert!(pods.update().unwrap().pods.is_empty());
     }
 
@@ -261,13 +262,13 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.apply(Change::Replaced(vec![in_version(json!("i"), "9")]), at(1));
+        pods.apply(replaced(&[in_version(json!("i"), "9")]), at(1));
         assert!(pods.update().unwrap().relisted);
-        pods.apply(Change::Applied(in_version(json!("j"), "10")), at(1));
+        pods.apply(Change::Applied(ObjectText::of(&in_version(json!("j"), "10"))), at(1));
         assert!(!pods.update().unwrap().relisted);
         // In another history, the pod cannot be decoded at first.
-        pods.apply(Change::Replaced(vec![in_version(json!(7), "3")]), at(2));
-        pods.apply(Change::Applied(in_version(json!("k"), "4")), at(2));
+        pods.apply(replaced(&[in_version(json!(7), "3")]), at(2));
+        pods.apply(Change::Applied(ObjectText::of(&in_version(json!("k"), "4"))), at(2));
         let update = pods.update().unwrap();
         assert!(update.relisted);
         assert_eq!(update.pods[0].pod.spec.containers[0].image, "k");
@@ -276,8 +277,8 @@ mod tests {
     #[test]
     fn time_of_first_sight_is_kept() {
         let mut pods = ApiPods::default();
-        pods.apply(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
-        pods.apply(Change::Replaced(vec![pod("a", json!("j"))]), at(2));
+        pods.apply(replaced(&[pod("a", json!("i"))]), at(1));
+        pods.apply(replaced(&[pod("a", json!("j"))]), at(2));
         let update = pods.update().unwrap();
         assert_eq!(update.pods[0].pod.annotation(CONFIG_SEEN), Some("1970-01-01T00:00:01Z"));
     }
@@ -285,25 +286,25 @@ mod tests {
     #[test]
     fn undecodable_pod_stays_unchanged_and_is_reported() {
         let mut pods = ApiPods::default();
-        pods.apply(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
-        pods.apply(Change::Applied(pod("a", json!(7))), at(2));
+        pods.apply(replaced(&[pod("a", json!("i"))]), at(1));
+        pods.apply(Change::Applied(ObjectText::of(&pod("a", json!(7)))), at(2));
         let update = pods.update().unwrap();
         assert_eq!(update.pods[0].pod.spec.containers[0].image, "i");
         assert_eq!(&*update.problems[0].origin, "pod ns/a");
         assert_eq!(update.problems[0].what, "spec.containers[0].image: expected a string, found a number");
         assert!(!update.complete);
-        pods.apply(Change::Applied(pod("a", json!("k"))), at(3));
+        pods.apply(Change::Applied(ObjectText::of(&pod("a", json!("k")))), at(3));
         assert!(pods.update().unwrap().problems.is_empty());
     }
 
     #[test]
     fn restored_pods_are_reported_but_not_as_complete() {
         let mut pods = ApiPods::default();
-        pods.restore(vec![pod("a", json!("i")), pod("b", json!("i"))], at(1));
+        pods.restore([pod("a", json!("i")), pod("b", json!("i"))].iter().map(ObjectText::of).collect(), at(1));
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.complete, update.relisted), (vec!["a", "b"], false, false));
         assert!(pods.take_kept().is_empty());
-        pods.apply(Change::Replaced(vec![pod("b", json!("i")), mirror("m")]), at(2));
+        pods.apply(replaced(&[pod("b", json!("i")), mirror("m")]), at(2));
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.complete), (vec!["b"], true));
         let kept: Vec<String> = pods.take_kept().iter().map(kept).collect();
@@ -313,7 +314,7 @@ mod tests {
     fn kept(kept: &StoreChange) -> String {
         match kept {
             StoreChange::Put { pod, pace, content } => {
-                let content: Value = serde_json::from_slice(content).unwrap();
+                let content = content.value().unwrap();
                 assert_eq!(content["metadata"]["name"], pod.metadata.name.as_str());
                 format!("{} {pace:?}", pod.metadata.name)
             }
@@ -330,15 +331,15 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.apply(Change::Replaced(vec![object("i", "Pending")]), at(1));
-        pods.apply(Change::Applied(object("i", "Running")), at(1));
-        pods.apply(Change::Applied(object("j", "Running")), at(1));
-        pods.apply(Change::Applied(pod("a", json!(7))), at(1));
-        pods.apply(Change::Deleted(object("j", "Running")), at(1));
+        pods.apply(replaced(&[object("i", "Pending")]), at(1));
+        pods.apply(Change::Applied(ObjectText::of(&object("i", "Running"))), at(1));
+        pods.apply(Change::Applied(ObjectText::of(&object("j", "Running"))), at(1));
+        pods.apply(Change::Applied(ObjectText::of(&pod("a", json!(7)))), at(1));
+        pods.apply(Change::Deleted(ObjectText::of(&object("j", "Running"))), at(1));
         let all = pods.take_kept();
         assert_eq!(all.iter().map(kept).collect::<Vec<_>>(), ["a Soon", "a Later", "a Soon", "a gone"]);
         let StoreChange::Put { content, .. } = &all[0] else { panic!("it is there") };
-        assert!(!String::from_utf8_lossy(content).contains("managedFields"));
+        assert!(!content.as_str().contains("managedFields"));
     }
 
     #[test]
@@ -346,7 +347,7 @@ mod tests {
         let mut pods = ApiPods::default();
         pods.apply(Change::Away("connection refused".to_owned()), at(1));
         assert!(!pods.update().unwrap().complete);
-        pods.apply(Change::Replaced(vec![pod("a", json!("i"))]), at(2));
+        pods.apply(replaced(&[pod("a", json!("i"))]), at(2));
         pods.apply(Change::Away("connection refused".to_owned()), at(3));
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.problems.len(), update.complete), (vec!["a"], 1, true));

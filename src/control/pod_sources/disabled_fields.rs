@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::platform::config::{FeatureGates, Gate};
-use crate::types::api::{Container, EnvVar, EnvVarSource, Pod, PodSpec};
+use crate::types::api::{Container, EnvVarSource, Pod, PodSpec, ValueFrom};
 
 /// The gates that are off, of those that have fields in the pod.
 #[derive(Debug, Default)]
@@ -45,7 +45,10 @@ fn uses(spec: &PodSpec, gate: Gate) -> bool {
         Gate::ContainerStopSignals => {
             all.any(|container| container.lifecycle.as_ref().is_some_and(|own| own.stop_signal.is_some()))
         }
-        Gate::EnvFiles => all.flat_map(|container| &container.env).any(is_of_file),
+        Gate::EnvFiles => {
+            let mut sources = all.flat_map(|container| container.env.iter().filter_map(|variable| variable.value_from));
+            sources.any(is_file_key)
+        }
         Gate::HostnameOverride => spec.hostname_override.is_some(),
         Gate::PodLevelResources => spec.resources.is_some(),
         _ => false,
@@ -64,8 +67,8 @@ fn remove(spec: &mut PodSpec, gate: Gate) {
             all.filter_map(|container| container.lifecycle.as_mut()).for_each(|own| own.stop_signal = None);
         }
         Gate::EnvFiles => {
-            let variables = all.flat_map(|container| &mut container.env);
-            variables.filter(|variable| is_of_file(variable)).for_each(|variable| variable.value_from = None);
+            // Without its source a variable is empty, as upstream.
+            all.for_each(|container| container.env.retain_sources(|from| !is_file_key(from)));
         }
         Gate::HostnameOverride => spec.hostname_override = None,
         Gate::PodLevelResources => spec.resources = None,
@@ -78,9 +81,9 @@ fn drop_policy(container: &mut Container) {
     container.restart_policy_rules.clear();
 }
 
-/// A variable from a file in a volume. Without its source it is empty, as upstream.
-fn is_of_file(variable: &EnvVar) -> bool {
-    variable.value_from.as_ref().is_some_and(|from| matches!(from.source, EnvVarSource::FileKey(_)))
+/// Whether a variable is read from a file in a volume.
+fn is_file_key(from: &ValueFrom) -> bool {
+    matches!(from.source, EnvVarSource::FileKey(_))
 }
 
 fn has_rules(container: &Container) -> bool {
@@ -148,7 +151,7 @@ mod tests {
                     spec.init_containers[1].lifecycle.as_mut().unwrap().stop_signal = None;
                     spec.containers[0].lifecycle.as_mut().unwrap().stop_signal = None;
                 }
-                Gate::EnvFiles => spec.containers[0].env[0].value_from = None,
+                Gate::EnvFiles => spec.containers[0].env.retain_sources(|_| false),
                 Gate::HostnameOverride => spec.hostname_override = None,
                 _ => spec.resources = None,
             }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::key::{Key, KeyError};
 use super::pair::{Pair, PairError};
 use super::pkcs10::{Names, certification_request};
@@ -59,17 +57,17 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, CsrError> {
     let _follows = rt::spawn(reflect(client.clone(), collection, sender));
     while let Ok(change) = changes.recv().await {
         let object = match change {
-            Change::Applied(object) => object,
-            Change::Replaced(mut objects) => objects.pop().unwrap_or(Value::Null),
-            Change::Deleted(_) => Value::Null,
+            Change::Applied(object) => Some(object),
+            Change::Replaced(mut objects) => objects.pop(),
+            Change::Deleted(_) => None,
             Change::Away(why) => {
                 log!(debug, "failed to watch certificate signing request", request = name, error = why);
                 continue;
             }
         };
-        if object.is_null() {
+        let Some(object) = object.and_then(|object| object.value().ok()) else {
             return Err(CsrError::Gone { name: name.to_owned() });
-        }
+        };
         match Outcome::of(&object) {
             Outcome::Pending => {}
             Outcome::Issued(pem) => return Ok(pem),

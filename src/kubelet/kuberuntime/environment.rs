@@ -63,8 +63,8 @@ impl Environment {
         let by_name: SortedMap<&str, &str> =
             services.iter().rev().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let mut from_files = inputs.from_files.iter();
-        for variable in &container.env {
-            let value = match &variable.value_from {
+        for variable in container.env.iter() {
+            let value = match variable.value_from {
                 Some(from) if variable.value.is_empty() => match &from.source {
                     EnvVarSource::ConfigMapKey(key) => inputs.key(ObjectKind::ConfigMap, key)?.map(<[u8]>::to_vec),
                     EnvVarSource::Field(field) => Some(inputs.field(&field.field_path)?.into_bytes()),
@@ -78,13 +78,13 @@ impl Environment {
                     }
                     EnvVarSource::SecretKey(key) => inputs.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
                 },
-                _ => Some(expand_bytes(&variable.value, |name| {
+                _ => Some(expand_bytes(variable.value, |name| {
                     let service = || by_name.get(name).map(|value| value.as_bytes());
                     environment.get(name).or_else(service)
                 })),
             };
             if let Some(value) = value {
-                environment.set(&variable.name, value)?;
+                environment.set(variable.name, value)?;
             }
         }
         // Variables of the spec take precedence.

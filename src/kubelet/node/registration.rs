@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender, bounded};
-use serde_json::Value;
 
 use super::lease_task;
 use super::node_images::shown_images;
@@ -16,7 +15,7 @@ use crate::platform::cri::ImageService;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{NodeFields, SyncEvent};
-use crate::types::api::{ContainerImage, Node, decode};
+use crate::types::api::{ContainerImage, Node, ObjectText};
 use crate::types::error::ErrorChain;
 
 pub(crate) struct NodeRegistration {
@@ -157,14 +156,14 @@ impl NodeRegistration {
 fn apply(own: &mut NodeObjectState, change: Change) {
     match change {
         Change::Replaced(objects) => {
-            let node = objects.into_iter().next().map(read);
+            let node = objects.first().map(read);
             match node {
                 Some(Some(node)) => own.on_list(Some(node)),
                 None => own.on_list(None),
                 Some(None) => {}
             }
         }
-        Change::Applied(object) => read(object).into_iter().for_each(|node| own.on_server_object(node)),
+        Change::Applied(object) => read(&object).into_iter().for_each(|node| own.on_server_object(node)),
         Change::Deleted(_) => {
             log!(warn, "node object was deleted, registering again only after a restart");
             own.on_deletion();
@@ -173,8 +172,8 @@ fn apply(own: &mut NodeObjectState, change: Change) {
     }
 }
 
-fn read(object: Value) -> Option<Node> {
-    match decode(object) {
+fn read(object: &ObjectText) -> Option<Node> {
+    match object.decode() {
         Ok(node) => Some(node.value),
         Err(error) => {
             log!(error, "failed to decode node object", error = ErrorChain(&error));

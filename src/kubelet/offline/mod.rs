@@ -25,7 +25,7 @@ use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::objects::Topic;
 use crate::state::pods::NodeFields;
-use crate::types::api::{Pod, Time};
+use crate::types::api::{ObjectText, Pod, Time};
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
@@ -33,7 +33,7 @@ use crate::types::time::Backoff;
 use files::Folder;
 use journal::{Batch, CommitResult, Faults, Journal};
 use names::Cluster;
-pub(crate) use names::{used_part, without_managed_fields};
+pub(crate) use names::{used_part, used_part_of_volume, without_managed_fields};
 pub(crate) use seal::KeyPlaces;
 use seal::Seal;
 
@@ -225,12 +225,12 @@ impl OfflineStore {
     }
 
     /// The stored pods. Returned only once.
-    pub(crate) fn take_pods(&self) -> Vec<Value> {
+    pub(crate) fn take_pods(&self) -> Vec<ObjectText> {
         let mut unclaimed = self.inner.unclaimed.borrow_mut();
         let names: Vec<String> =
             unclaimed.keys().filter(|name| name.starts_with(names::POD_RECORD_PREFIX)).cloned().collect();
         let contents = names.iter().filter_map(|name| unclaimed.remove(name));
-        contents.filter_map(|content| serde_json::from_slice(&content).ok()).collect()
+        contents.filter_map(|content| ObjectText::parse(content).ok()).collect()
     }
 
     /// The stored object for a topic. Returned only once.
@@ -255,16 +255,16 @@ impl OfflineStore {
         }
     }
 
-    pub(crate) fn remember_pod(&self, pod: &Pod, content: Vec<u8>, urgency: WriteUrgency) {
-        self.change(names::of_pod(pod), Some(content), urgency);
+    pub(crate) fn remember_pod(&self, pod: &Pod, content: ObjectText, urgency: WriteUrgency) {
+        self.change(names::of_pod(pod), Some(content.into_bytes()), urgency);
     }
 
     pub(crate) fn forget_pod(&self, pod: &Pod) {
         self.change(names::of_pod(pod), None, WriteUrgency::Soon);
     }
 
-    pub(crate) fn remember(&self, topic: &Topic, content: &Value) {
-        self.change(names::of_topic(topic), Some(content.to_string().into_bytes()), WriteUrgency::Soon);
+    pub(crate) fn remember(&self, topic: &Topic, content: ObjectText) {
+        self.change(names::of_topic(topic), Some(content.into_bytes()), WriteUrgency::Soon);
     }
 
     pub(crate) fn forget(&self, topic: &Topic) {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::record::name;
 use crate::state::objects::{BundleKey, TokenKey, Topic, VOLUME_ANNOTATIONS};
 use crate::state::pods::NodeFields;
-use crate::types::api::{Pod, decode, encode};
+use crate::types::api::{ObjectText, Pod, decode, encode};
 
 /// Prefix of pod records.
 pub(super) const POD_RECORD_PREFIX: &str = "pod/";
@@ -54,29 +54,28 @@ pub(super) fn namespace(record: &str) -> &str {
     }
 }
 
-/// Removes `managedFields`, which only the API server needs and which is half of the object.
-pub(crate) fn without_managed_fields(mut object: Value) -> Value {
-    if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
-    object
+/// Without `managedFields`, which only the API server needs and which is half of the object.
+pub(crate) fn without_managed_fields(object: &ObjectText) -> ObjectText {
+    object.without(&["metadata.managedFields"])
 }
 
 /// The part of an object other than a pod that pods use.
-pub(crate) fn used_part(object: &Value) -> Value {
-    let mut kept = without_managed_fields(object.clone());
-    if let Some(fields) = kept.as_object_mut() {
-        fields.remove("status");
-        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-            let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
-            let is_used = annotations.is_some_and(|annotations| {
-                annotations.retain(|name, _| VOLUME_ANNOTATIONS.contains(&name.as_str()));
-                !annotations.is_empty()
-            });
-            if !is_used {
-                metadata.remove("annotations");
-            }
-            metadata.remove("ownerReferences");
+pub(crate) fn used_part(object: &ObjectText) -> ObjectText {
+    object.without(&["status", "metadata.managedFields", "metadata.annotations", "metadata.ownerReferences"])
+}
+
+/// The part of a persistent volume that pods use. Some of its annotations count.
+pub(crate) fn used_part_of_volume(volume: &Value) -> Value {
+    let server_only = ["status", "metadata.managedFields", "metadata.ownerReferences"];
+    let mut kept = ObjectText::of(volume).without(&server_only).value().unwrap_or_default();
+    if let Some(metadata) = kept.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+        let is_used = annotations.is_some_and(|annotations| {
+            annotations.retain(|name, _| VOLUME_ANNOTATIONS.contains(&name.as_str()));
+            !annotations.is_empty()
+        });
+        if !is_used {
+            metadata.remove("annotations");
         }
     }
     kept
@@ -180,10 +179,13 @@ mod tests {
             "data": {"k": "v"}, "status": {}
         });
         let metadata = json!({"name": "a", "resourceVersion": "7"});
-        assert_eq!(used_part(&object), json!({"metadata": metadata, "data": {"k": "v"}}));
+        let text = ObjectText::of(&object);
+        assert_eq!(used_part(&text).value().unwrap(), json!({"metadata": metadata, "data": {"k": "v"}}));
+        assert_eq!(used_part_of_volume(&object), json!({"metadata": metadata, "data": {"k": "v"}}));
         let group = json!({"metadata": {"annotations": {"k": "v", "pv.beta.kubernetes.io/gid": "7"}}});
-        assert_eq!(used_part(&group)["metadata"]["annotations"], json!({"pv.beta.kubernetes.io/gid": "7"}));
-        let pod = without_managed_fields(object);
+        let kept = used_part_of_volume(&group);
+        assert_eq!(kept["metadata"]["annotations"], json!({"pv.beta.kubernetes.io/gid": "7"}));
+        let pod = without_managed_fields(&text).value().unwrap();
         assert_eq!((&pod["metadata"]["annotations"], &pod["status"]), (&json!({"k": "v"}), &json!({})));
     }
 

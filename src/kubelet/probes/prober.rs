@@ -63,7 +63,7 @@ impl Prober {
         // Only literal values of the spec, without `valueFrom` and without expansion (as in the upstream kubelet).
         let has_references = action.command.iter().any(|word| word.contains("$("));
         let literals = container.env.iter().filter(|_| has_references);
-        let literals: SortedMap<&str, &str> = literals.map(|env| (env.name.as_str(), env.value.as_str())).collect();
+        let literals: SortedMap<&str, &str> = literals.map(|env| (env.name, env.value)).collect();
         let value = |name: &str| literals.get(name).copied();
         let command: Vec<String> = action.command.iter().map(|word| expand(word, value)).collect();
         match self.cri.exec_sync(pod, id, &command, limit).await {

@@ -243,7 +243,7 @@ impl PodVolumes {
 
     /// The values of the environment variables that come from files, in the order of the spec.
     pub(crate) fn file_values(&self, container: &Container) -> impl Future<Output = Vec<FileValue>> + use<> {
-        let sources = container.env.iter().filter_map(|variable| match &variable.value_from.as_ref()?.source {
+        let sources = container.env.iter().filter_map(|variable| match &variable.value_from?.source {
             EnvVarSource::FileKey(key) if variable.value.is_empty() => Some(key),
             EnvVarSource::ConfigMapKey(_)
             | EnvVarSource::Field(_)

@@ -20,7 +20,7 @@ use super::transport::Transport;
 use crate::platform::net::Dialer;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
-use crate::types::api::{Decode, decode};
+use crate::types::api::{Decode, ObjectText, decode};
 use crate::types::metrics::{self, Count, Timed};
 
 /// A handle on the connections to the API server. Clones share them.
@@ -323,6 +323,11 @@ async fn whole(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {
 impl ApiResponse {
     pub(super) fn of(content: Vec<u8>) -> Self {
         Self { content }
+    }
+
+    /// The response as text that was checked to be JSON.
+    pub(crate) fn object(self) -> Result<ObjectText, ApiError> {
+        ObjectText::parse(self.content).map_err(|error| ApiError::Malformed(error.to_string().into()))
     }
 
     pub(crate) fn json(&self) -> Result<Value, ApiError> {

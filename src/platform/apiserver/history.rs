@@ -3,10 +3,8 @@
 //! A server restored from a backup continues counting from the backup. It accepts a watch at a version that it has not
 //! reached yet, and sends nothing until it has, so a watch alone never notices the restore.
 
-use serde_json::Value;
-
-use super::watch_event::resource_version;
 use crate::protocol::protobuf::{decode, message};
+use crate::types::api::ObjectText;
 
 /// The resource versions in the responses to writes of one object, in the order of the requests.
 #[derive(Debug, Default)]
@@ -65,7 +63,10 @@ pub(super) fn version(answer: &[u8]) -> Option<u64> {
             let object: PartialObjectMetadata = decode(&around.raw).ok()?;
             object.metadata?.resource_version.parse().ok()
         }
-        None => resource_version(&serde_json::from_slice::<Value>(answer).ok()?).parse().ok(),
+        None => {
+            let [version] = ObjectText::parse(answer.to_vec()).ok()?.metadata(["resourceVersion"]);
+            version.parse().ok()
+        }
     }
 }
 

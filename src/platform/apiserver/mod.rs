@@ -36,4 +36,3 @@ pub(crate) use reflector::reflect;
 pub(crate) use reflector_state::{Change, Collection};
 pub(crate) use request::{Patch, Request, Requester};
 pub(crate) use single_request::SingleRequests;
-pub(crate) use watch_event::resource_version;

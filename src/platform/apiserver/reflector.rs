@@ -86,7 +86,7 @@ async fn list(
     listener: &Sender<Change>,
 ) -> Result<WatchOutcome, ApiError> {
     let answer = client.send(request).await?;
-    let Some(change) = reflection.listed(answer.json()?)? else { return Ok(WatchOutcome::More) };
+    let Some(change) = reflection.listed(&answer.object()?)? else { return Ok(WatchOutcome::More) };
     client.note_watched(reflection.version());
     let _ = listener.send(change).await;
     Ok(WatchOutcome::All)

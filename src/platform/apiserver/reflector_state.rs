@@ -11,12 +11,11 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::ApiError;
 use super::gate::Rank;
 use super::request::{Request, Requester};
-use super::watch_event::{WatchEvent, resource_version};
+use super::watch_event::WatchEvent;
+use crate::types::api::ObjectText;
 use crate::types::time::Backoff;
 
 /// The collection to list and watch, optionally narrowed by a selector.
@@ -37,10 +36,10 @@ pub(crate) struct Collection {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
     /// The complete content.
-    Replaced(Vec<Value>),
+    Replaced(Vec<ObjectText>),
     /// A new or updated object.
-    Applied(Value),
-    Deleted(Value),
+    Applied(ObjectText),
+    Deleted(ObjectText),
     /// The server is not reachable, with the reason in one line. The known content remains valid.
     Away(String),
 }
@@ -52,7 +51,7 @@ pub(super) struct Reflection {
     /// Whether the server supports watches with initial events.
     streams: bool,
     /// The objects so far, until the initial events or all pages have arrived.
-    initial: Option<Vec<Value>>,
+    initial: Option<Vec<ObjectText>>,
     /// Pages of the list so far.
     pages: u32,
     /// Whether the last request's resource version was also too old.
@@ -168,25 +167,28 @@ impl Reflection {
     }
 
     /// Handles a page. Returns the complete list after the last one.
-    pub(super) fn listed(&mut self, mut list: Value) -> Result<Option<Change>, ApiError> {
-        let items = match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => items,
-            None | Some(Value::Null) if list.pointer("/metadata").is_some() => Vec::new(),
-            _ => return Err(ApiError::Malformed("expected a list of items".into())),
+    pub(super) fn listed(&mut self, list: &ObjectText) -> Result<Option<Change>, ApiError> {
+        let no_list = || ApiError::Malformed("expected a list of items".into());
+        let [items, metadata] = list.parts(["items", "metadata"]).map_err(|_| no_list())?;
+        let items = match items.filter(|items| items.as_str() != "null") {
+            Some(items) => items.elements().map_err(|_| no_list())?,
+            None if metadata.is_some() => Vec::new(),
+            None => return Err(no_list()),
         };
+        let metadata = metadata.and_then(|metadata| metadata.value().ok()).unwrap_or_default();
+        let text = |key: &str| metadata.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
         self.pages = if self.initial.is_none() { 1 } else { self.pages.saturating_add(1) };
         let all = self.initial.get_or_insert_default();
         if all.len().saturating_add(items.len()) > MOST_OBJECTS || self.pages > MOST_PAGES {
             return Err(ApiError::Malformed(format!("expected a list of at most {MOST_OBJECTS} objects").into()));
         }
         all.extend(items);
-        match list.pointer("/metadata/continue").and_then(Value::as_str) {
-            Some(mark) if !mark.is_empty() => {
-                self.next = Next::Continue(mark.to_owned());
-                Ok(None)
-            }
-            _ => Ok(Some(self.complete(resource_version(&list).to_owned()))),
+        let mark = text("continue");
+        if mark.is_empty() {
+            return Ok(Some(self.complete(text("resourceVersion"))));
         }
+        self.next = Next::Continue(mark);
+        Ok(None)
     }
 
     fn complete(&mut self, version: String) -> Change {
@@ -205,7 +207,6 @@ impl Reflection {
         let version = event.resource_version();
         if let Some(initial) = &mut self.initial {
             if event.ends_initial_events() {
-                let version = version.to_owned();
                 return Some(self.complete(version));
             }
             match event {
@@ -216,7 +217,7 @@ impl Reflection {
             return None;
         }
         if !version.is_empty() {
-            self.next = Next::Watch(version.to_owned());
+            self.next = Next::Watch(version);
         }
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Change::Applied(object)),

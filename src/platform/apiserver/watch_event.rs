@@ -1,17 +1,16 @@
 //! Parses the lines of a watch. Pure.
 
-use serde_json::Value;
-
 use super::{ApiError, Status};
+use crate::types::api::{DecodeError, ObjectText};
 
 /// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum WatchEvent {
-    Added(Value),
-    Modified(Value),
-    Deleted(Value),
+    Added(ObjectText),
+    Modified(ObjectText),
+    Deleted(ObjectText),
     /// Only the progress of the watch.
-    Bookmark(Value),
+    Bookmark(ObjectText),
 }
 
 /// Splits received pieces into lines.
@@ -44,35 +43,43 @@ impl Lines {
             let rest = self.unread.split_off(end + 1);
             let line = std::mem::replace(&mut self.unread, rest);
             if !line.trim_ascii().is_empty() {
-                return read(&line).map(Some);
+                return read(line).map(Some);
             }
         }
     }
 }
 
-fn read(line: &[u8]) -> Result<WatchEvent, ApiError> {
+fn read(line: Vec<u8>) -> Result<WatchEvent, ApiError> {
     let malformed = |what: &str| ApiError::Malformed(format!("watch line: {what}").into());
-    let line: Value = serde_json::from_slice(line).map_err(|error| malformed(&error.to_string()))?;
-    let Value::Object(mut line) = line else { return Err(malformed("expected an object")) };
-    let object = line.remove("object").unwrap_or_default();
-    if !object.is_object() {
-        return Err(malformed("expected an object in it"));
+    let not_json = |error: DecodeError| malformed(&error.to_string());
+    let line = ObjectText::parse(line).map_err(not_json)?;
+    if !line.is_object() {
+        return Err(malformed("expected an object"));
     }
-    match line.get("type").and_then(Value::as_str).unwrap_or_default() {
+    let [kind, object] = line.parts(["type", "object"]).map_err(not_json)?;
+    let Some(object) = object.filter(ObjectText::is_object) else {
+        return Err(malformed("expected an object in it"));
+    };
+    let kind = kind.and_then(|kind| kind.value().ok()).unwrap_or_default();
+    match kind.as_str().unwrap_or_default() {
         "ADDED" => Ok(WatchEvent::Added(object)),
         "MODIFIED" => Ok(WatchEvent::Modified(object)),
         "DELETED" => Ok(WatchEvent::Deleted(object)),
         "BOOKMARK" => Ok(WatchEvent::Bookmark(object)),
-        "ERROR" => Err(ApiError::Refused(Box::new(Status::of_object(500, &object)))),
+        "ERROR" => {
+            let status = object.value().map_err(not_json)?;
+            Err(ApiError::Refused(Box::new(Status::of_object(500, &status))))
+        }
         kind => Err(malformed(&format!("unknown type {kind:?}"))),
     }
 }
 
 impl WatchEvent {
     /// The object's resource version; may be empty.
-    pub(super) fn resource_version(&self) -> &str {
+    pub(super) fn resource_version(&self) -> String {
         let (Self::Added(object) | Self::Modified(object) | Self::Deleted(object) | Self::Bookmark(object)) = self;
-        resource_version(object)
+        let [version] = object.metadata(["resourceVersion"]);
+        version
     }
 
     /// Whether all events up to its version were sent.
@@ -83,17 +90,14 @@ impl WatchEvent {
     /// Whether all initial events were sent.
     pub(super) fn ends_initial_events(&self) -> bool {
         let Self::Bookmark(object) = self else { return false };
+        let Ok(object) = object.value() else { return false };
         object.pointer("/metadata/annotations/k8s.io~1initial-events-end").is_some_and(|end| end == "true")
     }
 }
 
-pub(crate) fn resource_version(object: &Value) -> &str {
-    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -114,7 +118,8 @@ mod tests {
                     read.push(event);
                 }
             }
-            assert_eq!(read, [WatchEvent::Added(objects[0].clone()), WatchEvent::Bookmark(objects[1].clone())]);
+            let [first, second] = objects.each_ref().map(ObjectText::of);
+            assert_eq!(read, [WatchEvent::Added(first), WatchEvent::Bookmark(second)]);
             assert_eq!(read[0].resource_version(), "7");
         }
     }
@@ -145,8 +150,8 @@ mod tests {
     #[test]
     fn annotation_ends_the_initial_events() {
         let marked = json!({"metadata": {"annotations": {"k8s.io/initial-events-end": "true"}}});
-        assert!(WatchEvent::Bookmark(marked.clone()).ends_initial_events());
-        assert!(!WatchEvent::Added(marked).ends_initial_events());
-        assert!(!WatchEvent::Bookmark(json!({})).ends_initial_events());
+        assert!(WatchEvent::Bookmark(ObjectText::of(&marked)).ends_initial_events());
+        assert!(!WatchEvent::Added(ObjectText::of(&marked)).ends_initial_events());
+        assert!(!WatchEvent::Bookmark(ObjectText::of(&json!({}))).ends_initial_events());
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
                 EnvFromRef::Secret(object) => add(ObjectKind::Secret, &object.name),
             }
         }
-        for from in container.env.iter().filter_map(|variable| variable.value_from.as_ref()) {
+        for from in container.env.iter().filter_map(|variable| variable.value_from) {
             match &from.source {
                 EnvVarSource::ConfigMapKey(key) => add(ObjectKind::ConfigMap, &key.name),
                 EnvVarSource::SecretKey(key) => add(ObjectKind::Secret, &key.name),

@@ -1,11 +1,9 @@
 //! Byte strings, which JSON holds as base64 (RFC 4648, with padding). Pure.
 
+use super::decode::{Decode, DecodeContext, DecodeError, Input, text};
+use super::encode::{Encode, Json};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
-use serde_json::Value;
-
-use super::decode::{Decode, DecodeContext, DecodeError, text};
-use super::encode::{Encode, Json};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
@@ -36,8 +34,8 @@ impl Bytes {
 }
 
 impl Decode for Bytes {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let text = text(value)?;
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let text = text(input)?;
         match Self::from_base64(&text) {
             Some(bytes) => Ok(bytes),
             None => Err(DecodeError::new("expected base64, with padding")),

@@ -1,5 +1,6 @@
 //! A container: its ports, environment, mounts and hooks. Pure.
 
+use super::env_vars::EnvVars;
 use super::pod::RestartPolicy;
 use super::probe::{Lifecycle, Probe};
 use super::quantity::Quantity;
@@ -19,7 +20,7 @@ object! {
         working_dir: String,
         ports: Vec<ContainerPort>,
         env_from: Vec<EnvFromSource>,
-        env: Vec<EnvVar>,
+        env: EnvVars,
         resize_policy: Vec<ContainerResizePolicy>,
         restart_policy: Option<RestartPolicy>,
         restart_policy_rules: Vec<ContainerRestartRule>,

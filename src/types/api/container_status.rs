@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::container::RecursiveReadOnlyMode;
-use super::decode::{Decode, DecodeContext, DecodeError};
+use super::decode::{Decode, DecodeContext, DecodeError, Input};
 use super::encode::{Encode, Json};
 use super::map::Map;
 use super::quantity::Quantity;
@@ -79,14 +79,14 @@ object! {
 }
 
 impl Decode for ContainerState {
-    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
         // Upstream reads an object without a key as waiting.
         let waiting = || Self::Waiting(ContainerStateWaiting::default());
-        Self::decode_option(value, context).map(|state| state.unwrap_or_else(waiting))
+        Self::decode_option(input, context).map(|state| state.unwrap_or_else(waiting))
     }
 
-    fn decode_option(value: Value, context: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
-        let AnyState { waiting, running, terminated } = AnyState::decode(value, context)?;
+    fn decode_option(input: Input<'_>, context: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
+        let AnyState { waiting, running, terminated } = AnyState::decode(input, context)?;
         // If an object has more than one state, the latest in the life cycle wins.
         let terminated = terminated.map(Self::Terminated);
         Ok(terminated.or(running.map(Self::Running)).or(waiting.map(Self::Waiting)))

@@ -1,4 +1,4 @@
-//! Decodes a JSON value into a type by the rules of the API; reports the path of errors and unknown fields. Pure.
+//! Decodes JSON into a type by the rules of the API; reports the path of errors and unknown fields. Pure.
 //!
 //! Not serde: for the eighty types of a pod its derived code is five times as large, and it does not read `null` as
 //! "absent", as the API does.
@@ -7,7 +7,10 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+pub use self::input::Input;
+pub(super) use self::input::{each_element_text, each_entry_text};
 
 /// A decoded value, and the fields of the input that its type does not have.
 #[derive(Clone, Debug)]
@@ -19,24 +22,28 @@ pub struct Decoded<T> {
 
 /// A type that can be decoded from JSON.
 pub trait Decode: Sized {
-    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError>;
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError>;
 
     /// Decodes an optional field, where `null` means absent.
-    fn decode_option(value: Value, context: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
-        if value.is_null() { Ok(None) } else { Self::decode(value, context).map(Some) }
+    fn decode_option(input: Input<'_>, context: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
+        if input.is_null() { Ok(None) } else { Self::decode(input, context).map(Some) }
     }
 
     /// Whether a field with this value counts as absent. As with the API's defaults, that is so for an empty string where
     /// one of some words is expected.
-    fn is_absent(_value: &Value) -> bool {
+    fn is_absent(_input: &Input<'_>) -> bool {
         false
     }
 }
 
 /// Decodes `value` as a `T`. Unknown fields are collected and cause no error.
 pub fn decode<T: Decode>(value: Value) -> Result<Decoded<T>, DecodeError> {
+    decode_input(Input::Value(value))
+}
+
+pub(super) fn decode_input<T: Decode>(input: Input<'_>) -> Result<Decoded<T>, DecodeError> {
     let unknown = RefCell::new(Vec::new());
-    let value = T::decode(value, DecodeContext { path: Path::Root, unknown: &unknown })?;
+    let value = T::decode(input, DecodeContext { path: Path::Root, unknown: &unknown })?;
     Ok(Decoded { value, unknown: unknown.into_inner() })
 }
 
@@ -55,8 +62,8 @@ impl DecodeError {
         Self { path: None, problem: problem.to_string() }
     }
 
-    pub(super) fn expected(expected: &str, found: &Value) -> Self {
-        Self::new(format_args!("expected {expected}, found {}", kind(found)))
+    pub(super) fn expected(expected: &str, found: &Input<'_>) -> Self {
+        Self::new(format_args!("expected {expected}, found {}", found.kind()))
     }
 
     /// Sets the path, unless an inner value has already set it.
@@ -81,17 +88,6 @@ impl fmt::Display for DecodeError {
 }
 
 impl std::error::Error for DecodeError {}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
 
 /// The path of a value. It lives on the stack, and becomes text only for an error or an unknown field.
 #[derive(Clone, Copy)]
@@ -130,7 +126,7 @@ pub struct DecodeContext<'a> {
 
 impl fmt::Debug for DecodeContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({})", self.path)
+        write!(f, "DecodeContext({})", self.path)
     }
 }
 
@@ -142,8 +138,8 @@ pub(super) trait Object {
 /// One entry of an object: key, value and path.
 pub(super) struct Entry<'a> {
     key: &'a str,
-    value: Value,
-    place: DecodeContext<'a>,
+    value: Input<'a>,
+    context: DecodeContext<'a>,
 }
 
 impl<'a> Entry<'a> {
@@ -170,7 +166,7 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn value<T: Decode>(self) -> Result<T, DecodeError> {
-        T::decode(self.value, self.place)
+        T::decode(self.value, self.context)
     }
 
     pub(super) fn read<T: Decode>(self, field: &mut T) -> Result<(), DecodeError> {
@@ -182,16 +178,16 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn unknown(&self) {
-        let mut unknown = self.place.unknown.borrow_mut();
+        let mut unknown = self.context.unknown.borrow_mut();
         if unknown.len() < UNKNOWN_LIMIT {
-            unknown.push(self.place.path.to_string());
+            unknown.push(self.context.path.to_string());
         }
     }
 
     /// An error with the path of the enclosing object.
     pub(super) fn object_error(&self, problem: fmt::Arguments<'_>) -> DecodeError {
         let error = DecodeError::new(problem);
-        match self.place.path {
+        match self.context.path {
             Path::Key(object, _) => error.at(object),
             Path::Root | Path::Index(..) => error,
         }
@@ -201,47 +197,31 @@ impl<'a> Entry<'a> {
 /// Passes each entry to `object`. An entry that is `null` counts as absent.
 pub(super) fn read_object(
     object: &mut dyn Object,
-    value: Value,
+    input: Input<'_>,
     context: DecodeContext<'_>,
 ) -> Result<(), DecodeError> {
-    for (key, value) in entries(value)? {
-        if !value.is_null() {
-            let path = Path::Key(&context.path, &key);
-            let entry = Entry { key: &key, value, place: DecodeContext { path, ..context } };
-            object.read(entry).map_err(|error| error.at(&path))?;
+    input.each_entry(&mut |key, value| {
+        if value.is_null() {
+            return Ok(());
         }
-    }
-    Ok(())
+        let path = Path::Key(&context.path, key);
+        let entry = Entry { key, value, context: DecodeContext { path, ..context } };
+        object.read(entry).map_err(|error| error.at(&path))
+    })
 }
 
-fn entries(value: Value) -> Result<Map<String, Value>, DecodeError> {
-    match value {
-        Value::Object(map) => Ok(map),
-        Value::Null => Ok(Map::new()),
-        other => Err(DecodeError::expected("an object", &other)),
-    }
-}
-
-pub(super) fn elements(value: Value) -> Result<Vec<Value>, DecodeError> {
-    match value {
-        Value::Array(array) => Ok(array),
-        Value::Null => Ok(Vec::new()),
-        other => Err(DecodeError::expected("a list", &other)),
-    }
-}
-
-pub(super) fn text(value: Value) -> Result<String, DecodeError> {
-    match value {
-        Value::String(text) => Ok(text),
-        Value::Null => Ok(String::new()),
+pub(super) fn text(input: Input<'_>) -> Result<String, DecodeError> {
+    match input {
+        Input::Value(Value::String(text)) => Ok(text),
+        Input::Value(Value::Null) => Ok(String::new()),
         other => Err(DecodeError::expected("a string", &other)),
     }
 }
 
-fn integer(value: &Value) -> Result<i64, DecodeError> {
-    let number = match value {
-        Value::Number(number) => number,
-        Value::Null => return Ok(0),
+fn integer(input: &Input<'_>) -> Result<i64, DecodeError> {
+    let number = match input {
+        Input::Value(Value::Number(number)) => number,
+        Input::Value(Value::Null) => return Ok(0),
         other => return Err(DecodeError::expected("a number", other)),
     };
     match (number.as_i64(), number.as_u64()) {
@@ -256,95 +236,94 @@ fn out_of_range(number: impl fmt::Display) -> DecodeError {
 }
 
 impl Decode for Value {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        Ok(value)
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        input.into_value()
     }
 }
 
 impl Decode for bool {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        match value {
-            Value::Bool(value) => Ok(value),
-            Value::Null => Ok(false),
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        match input {
+            Input::Value(Value::Bool(value)) => Ok(value),
+            Input::Value(Value::Null) => Ok(false),
             other => Err(DecodeError::expected("a boolean", &other)),
         }
     }
 }
 
 impl Decode for i32 {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let number = integer(&value)?;
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let number = integer(&input)?;
         Self::try_from(number).map_err(|_| out_of_range(number))
     }
 }
 
 impl Decode for i64 {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        integer(&value)
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        integer(&input)
     }
 }
 
 impl Decode for String {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        text(value)
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        text(input)
     }
 }
 
 impl Decode for Cow<'static, str> {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        text(value).map(Cow::Owned)
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        text(input).map(Cow::Owned)
     }
 }
 
 impl<T: Decode> Decode for Box<T> {
-    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        T::decode(value, context).map(Box::new)
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        T::decode(input, context).map(Box::new)
     }
 }
 
 impl<T: Decode> Decode for Option<T> {
-    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        T::decode_option(value, context)
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        T::decode_option(input, context)
     }
 
-    fn is_absent(value: &Value) -> bool {
-        T::is_absent(value)
+    fn is_absent(input: &Input<'_>) -> bool {
+        T::is_absent(input)
     }
 }
 
 impl<T: Decode> Decode for Vec<T> {
-    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let elements = elements(value)?;
-        let mut list = Self::with_capacity(elements.len());
-        for (index, value) in elements.into_iter().enumerate() {
-            let path = Path::Index(&context.path, index);
-            list.push(T::decode(value, DecodeContext { path, ..context }).map_err(|error| error.at(&path))?);
-        }
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let mut list = Self::with_capacity(input.known_len());
+        input.each_decoded(context, &mut |_, element| list.push(element))?;
+        // A list that was read element by element has grown to up to twice its length.
+        list.shrink_to_fit();
         Ok(list)
     }
 }
 
 impl Decode for super::Texts {
-    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let texts = elements(value)?.into_iter().enumerate();
-        let texts =
-            texts.map(|(index, value)| text(value).map_err(|error| error.at(&Path::Index(&context.path, index))));
-        texts.collect()
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let mut texts = super::texts::TextsBuilder::default();
+        input.each_decoded(context, &mut |_, text: String| texts.push(&text))?;
+        Ok(texts.build())
     }
 }
 
 impl<V: Decode> Decode for super::Map<V> {
-    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let entries = entries(value)?;
-        let mut list = Vec::with_capacity(entries.len());
-        for (key, value) in entries {
-            let path = Path::Key(&context.path, &key);
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let mut list: Vec<(Box<str>, V)> = Vec::with_capacity(input.known_len());
+        input.each_entry(&mut |key, value| {
+            let path = Path::Key(&context.path, key);
             let value = V::decode(value, DecodeContext { path, ..context }).map_err(|error| error.at(&path))?;
-            list.push((key, value));
-        }
+            list.push((key.into(), value));
+            Ok(())
+        })?;
+        list.shrink_to_fit();
         Ok(list.into_iter().collect())
     }
 }
 
+mod input;
 #[cfg(test)]
 mod tests;

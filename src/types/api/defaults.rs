@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::annotations::APP_ARMOR_PREFIX;
 use super::{
-    CPU, Container, DownwardApiVolumeFile, EnvVar, EnvVarSource, HUGE_PAGES_PREFIX, HttpGetAction, LifecycleAction,
+    CPU, Container, DownwardApiVolumeFile, EnvVarSource, HUGE_PAGES_PREFIX, HttpGetAction, LifecycleAction,
     LifecycleHandler, MEMORY, Map, ObjectFieldSelector, Pod, PodSpec, Probe, ProbeHandler, ProjectedVolumeSource,
-    ProjectionSource, PullPolicy, Quantity, ResourceList, ResourceRequirements, SecurityProfile, Volume, VolumeSource,
-    container_limits, container_requests,
+    ProjectionSource, PullPolicy, Quantity, ResourceList, ResourceRequirements, SecurityProfile, ValueFrom, Volume,
+    VolumeSource, container_limits, container_requests,
 };
 
 /// Sets the defaults in `pod`. Idempotent.
@@ -198,7 +198,7 @@ fn apply_to_container(container: &mut Container) {
     container.image_pull_policy.get_or_insert(pull_policy(&container.image));
     fill(&mut container.termination_message_path, "/dev/termination-log");
     round_up_all(&mut container.resources);
-    container.env.iter_mut().for_each(apply_to_variable);
+    container.env.sources_mut().for_each(apply_to_variable);
     let probes = [&mut container.liveness_probe, &mut container.readiness_probe, &mut container.startup_probe];
     for probe in probes.into_iter().flatten() {
         apply_to_probe(probe);
@@ -212,13 +212,13 @@ fn apply_to_container(container: &mut Container) {
     }
 }
 
-fn apply_to_variable(variable: &mut EnvVar) {
-    match variable.value_from.as_mut().map(|from| &mut from.source) {
-        Some(EnvVarSource::Field(field)) => apply_to_field(field),
-        Some(EnvVarSource::FileKey(key)) => {
+fn apply_to_variable(from: &mut ValueFrom) {
+    match &mut from.source {
+        EnvVarSource::Field(field) => apply_to_field(field),
+        EnvVarSource::FileKey(key) => {
             key.optional.get_or_insert(false);
         }
-        Some(EnvVarSource::ConfigMapKey(_) | EnvVarSource::ResourceField(_) | EnvVarSource::SecretKey(_)) | None => {}
+        EnvVarSource::ConfigMapKey(_) | EnvVarSource::ResourceField(_) | EnvVarSource::SecretKey(_) => {}
     }
 }
 

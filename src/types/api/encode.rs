@@ -166,6 +166,16 @@ impl Encode for String {
     }
 }
 
+impl Encode for &str {
+    fn write(&self, json: &mut Json) {
+        json.string(self);
+    }
+
+    fn omit(&self) -> bool {
+        self.is_empty()
+    }
+}
+
 impl Encode for Cow<'static, str> {
     fn write(&self, json: &mut Json) {
         json.string(self);

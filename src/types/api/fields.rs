@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::{
-    Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped,
-    IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, Texts, Time, Unread, UnreadList,
+    Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped, EnvVar,
+    EnvVars, IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, Texts, Time, Unread, UnreadList,
 };
 
 /// The type of a field.
@@ -179,6 +179,12 @@ impl<T: KnownFields> KnownFields for Vec<T> {
 impl KnownFields for Texts {
     fn visit(fields: &mut Fields) {
         Vec::<String>::visit(fields);
+    }
+}
+
+impl KnownFields for EnvVars {
+    fn visit(fields: &mut Fields) {
+        Vec::<EnvVar>::visit(fields);
     }
 }
 

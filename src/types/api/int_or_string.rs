@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeContext, DecodeError};
+use super::decode::{Decode, DecodeContext, DecodeError, Input};
 use super::encode::{Encode, Json};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +29,10 @@ impl fmt::Display for IntOrString {
 }
 
 impl Decode for IntOrString {
-    fn decode(value: Value, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        match value {
-            Value::String(text) => Ok(Self::String(text)),
-            Value::Number(_) | Value::Null => i32::decode(value, context).map(Self::Int),
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        match input {
+            Input::Value(Value::String(text)) => Ok(Self::String(text)),
+            Input::Value(Value::Number(_) | Value::Null) => i32::decode(input, context).map(Self::Int),
             other => Err(DecodeError::expected("a number or a string", &other)),
         }
     }

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
-
-use super::decode::{Decode, DecodeContext, DecodeError, text};
+use super::decode::{Decode, DecodeContext, DecodeError, Input, text};
 use super::encode::{Encode, Json};
 use super::map::Map;
 use super::time::Time;
@@ -88,8 +86,8 @@ impl std::borrow::Borrow<str> for PodUid {
 }
 
 impl Decode for PodUid {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        text(value).map(Self::from)
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        text(input).map(Self::from)
     }
 }
 
@@ -108,7 +106,7 @@ impl Encode for PodUid {
 pub struct Dropped;
 
 impl Decode for Dropped {
-    fn decode(_value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
+    fn decode(_input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self)
     }
 }

@@ -1,7 +1,7 @@
 //! API types: the pod and its parts, quantities, reasons. Pure.
 //!
-//! Names and JSON are those of `v1.Pod`. [`decode`] reads a type from a [`serde_json::Value`]; [`encode_text`] writes
-//! one as text, [`encode`] as a value.
+//! Names and JSON are those of `v1.Pod`. [`decode`] reads a type from a [`serde_json::Value`], [`ObjectText`] from
+//! text; [`encode_text`] writes one as text, [`encode`] as a value.
 
 #[macro_use]
 mod object;
@@ -17,6 +17,7 @@ mod decode;
 pub mod defaults;
 mod device_attribute;
 mod encode;
+mod env_vars;
 mod event;
 mod expansion;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod kubeconfig;
 mod map;
 mod metadata;
 mod node;
+mod object_text;
 mod pod;
 mod pod_fields;
 mod pod_status;
@@ -53,11 +55,12 @@ pub use container::*;
 pub use container_hash::{container_hash, container_hash_text, fnv_32a};
 pub use container_status::*;
 pub use declared_features::{DECLARED_FEATURES, required_features};
-pub use decode::{Decode, DecodeContext, DecodeError, Decoded, UNKNOWN_LIMIT, decode};
+pub use decode::{Decode, DecodeContext, DecodeError, Decoded, Input, UNKNOWN_LIMIT, decode};
 pub use device_attribute::{
     DeviceAttribute, DeviceAttributes, DeviceSelectors, LONGEST_ATTRIBUTE, MOST_ATTRIBUTES, is_attribute_name,
 };
 pub use encode::{Encode, Json, encode, encode_text};
+pub use env_vars::{EnvVarRef, EnvVars};
 pub use event::*;
 pub use expansion::{LONGEST_STRING, expand, expand_bytes};
 pub use int_or_string::IntOrString;
@@ -65,6 +68,7 @@ pub use kubeconfig::*;
 pub use map::Map;
 pub use metadata::{Dropped, ObjectMeta, OwnerReference, PodUid};
 pub use node::*;
+pub use object_text::ObjectText;
 pub use pod::*;
 pub use pod_fields::{FieldProblem, metadata_field, resource_field};
 pub use pod_status::*;

@@ -40,11 +40,11 @@ macro_rules! object {
 
         impl $crate::types::api::decode::Decode for $name {
             fn decode(
-                value: serde_json::Value,
+                input: $crate::types::api::decode::Input<'_>,
                 context: $crate::types::api::decode::DecodeContext<'_>,
             ) -> Result<Self, $crate::types::api::DecodeError> {
                 let mut object = Self::default();
-                $crate::types::api::decode::read_object(&mut object, value, context)?;
+                $crate::types::api::decode::read_object(&mut object, input, context)?;
                 Ok(object)
             }
         }
@@ -115,16 +115,16 @@ macro_rules! words {
 
         impl $crate::types::api::decode::Decode for $name {
             fn decode(
-                value: serde_json::Value,
-                _place: $crate::types::api::decode::DecodeContext<'_>,
+                input: $crate::types::api::decode::Input<'_>,
+                _context: $crate::types::api::decode::DecodeContext<'_>,
             ) -> Result<Self, $crate::types::api::DecodeError> {
-                let word = $crate::types::api::decode::text(value)?;
+                let word = $crate::types::api::decode::text(input)?;
                 Self::from_word(&word)
                     .ok_or_else(|| $crate::types::api::object::unexpected(&word, Self::WORDS))
             }
 
-            fn is_absent(value: &serde_json::Value) -> bool {
-                value.as_str() == Some("") && Self::from_word("").is_none()
+            fn is_absent(input: &$crate::types::api::decode::Input<'_>) -> bool {
+                input.as_str() == Some("") && Self::from_word("").is_none()
             }
         }
 
@@ -199,7 +199,7 @@ macro_rules! one_of_object {
     ($name:ident { $($field:ident: $type:ty,)* @one $one:ident: $one_type:ty, default $default:expr }) => {
         impl $crate::types::api::decode::Decode for $name {
             fn decode(
-                value: serde_json::Value,
+                input: $crate::types::api::decode::Input<'_>,
                 context: $crate::types::api::decode::DecodeContext<'_>,
             ) -> Result<Self, $crate::types::api::DecodeError> {
                 #[derive(Default)]
@@ -220,7 +220,7 @@ macro_rules! one_of_object {
                 }
 
                 let mut parts = Parts::default();
-                $crate::types::api::decode::read_object(&mut parts, value, context)?;
+                $crate::types::api::decode::read_object(&mut parts, input, context)?;
                 let none: Option<$one_type> = $default;
                 match parts.one.or(none) {
                     Some($one) => Ok($name { $($field: parts.$field,)* $one }),

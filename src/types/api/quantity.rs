@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeContext, DecodeError};
+use super::decode::{Decode, DecodeContext, DecodeError, Input};
 use super::encode::{Encode, Json};
 
 /// A quantity: at most 2^63-1 in magnitude, rounded away from zero to a billionth.
@@ -256,12 +256,12 @@ fn reduced<'a>(mut number: i128, base: i128, suffixes: &[&'a str]) -> (i128, &'a
 }
 
 impl Decode for Quantity {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let text = match value {
-            Value::String(text) => text,
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let text = match input {
+            Input::Value(Value::String(text)) => text,
             // A bare number reads like the same number in quotes.
-            Value::Number(number) => number.to_string(),
-            Value::Null => return Ok(Self::ZERO),
+            Input::Value(Value::Number(number)) => number.to_string(),
+            Input::Value(Value::Null) => return Ok(Self::ZERO),
             other => return Err(DecodeError::expected("a quantity", &other)),
         };
         text.trim().parse().map_err(|error| DecodeError::new(format_args!("{error}, found {text:?}")))

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::Value;
-
-use super::decode::{Decode, DecodeContext, DecodeError, text};
+use super::decode::{Decode, DecodeContext, DecodeError, Input, text};
 use super::encode::{Encode, Json};
 
 /// A CamelCase reason. Runtimes and other controllers use reasons that are not listed here.
@@ -201,8 +199,8 @@ impl fmt::Display for Reason {
 }
 
 impl Decode for Reason {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        text(value).map(Self::from)
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        text(input).map(Self::from)
     }
 }
 

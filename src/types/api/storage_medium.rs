@@ -1,8 +1,6 @@
 //! The storage medium of an emptyDir. Pure.
 
-use serde_json::Value;
-
-use super::decode::{Decode, DecodeContext, DecodeError, text};
+use super::decode::{Decode, DecodeContext, DecodeError, Input, text};
 use super::encode::{Encode, Json};
 use super::quantity::Quantity;
 
@@ -18,8 +16,8 @@ pub enum StorageMedium {
 }
 
 impl Decode for StorageMedium {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let text = text(value)?;
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let text = text(input)?;
         let page_size = match text.as_str() {
             "" => return Ok(Self::Disk),
             "Memory" => return Ok(Self::Memory),

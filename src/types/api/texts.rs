@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeContext, DecodeError, elements};
+use super::decode::{Decode, DecodeContext, DecodeError, Input};
 use super::encode::{Encode, Json};
 
 /// A list of texts.
@@ -33,17 +33,29 @@ impl Texts {
     }
 }
 
+/// Collects a list of texts.
+#[derive(Default)]
+pub(super) struct TextsBuilder {
+    text: String,
+    ends: Vec<u32>,
+}
+
+impl TextsBuilder {
+    pub(super) fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
+    }
+
+    pub(super) fn build(self) -> Texts {
+        Texts { text: self.text.into(), ends: self.ends.into() }
+    }
+}
+
 impl<T: AsRef<str>> FromIterator<T> for Texts {
     fn from_iter<I: IntoIterator<Item = T>>(texts: I) -> Self {
-        let mut all = String::new();
-        let ends: Box<[u32]> = texts
-            .into_iter()
-            .map(|text| {
-                all.push_str(text.as_ref());
-                u32::try_from(all.len()).unwrap_or(u32::MAX)
-            })
-            .collect();
-        Self { text: all.into(), ends }
+        let mut all = TextsBuilder::default();
+        texts.into_iter().for_each(|text| all.push(text.as_ref()));
+        all.build()
     }
 }
 
@@ -68,8 +80,11 @@ impl Encode for Texts {
 pub struct Unread(Box<str>);
 
 impl Decode for Unread {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        Ok(Self(value.to_string().into()))
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(match input {
+            Input::Value(value) => value.to_string().into(),
+            Input::Text(text) => text.get().into(),
+        }))
     }
 }
 
@@ -84,9 +99,14 @@ impl Encode for Unread {
 pub struct UnreadList(Option<Box<str>>);
 
 impl Decode for UnreadList {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let elements = elements(value)?;
-        Ok(Self((!elements.is_empty()).then(|| Value::Array(elements).to_string().into())))
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(match input {
+            Input::Value(Value::Null) => None,
+            Input::Value(Value::Array(elements)) if elements.is_empty() => None,
+            Input::Value(list @ Value::Array(_)) => Some(list.to_string().into()),
+            Input::Text(text) if text.get().starts_with('[') => Some(text.get().into()),
+            other => return Err(DecodeError::expected("a list", &other)),
+        }))
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
-
-use super::decode::{Decode, DecodeContext, DecodeError, text};
+use super::decode::{Decode, DecodeContext, DecodeError, Input, text};
 use super::encode::{Encode, Json};
 use crate::types::timestamp::Timestamp;
 
@@ -44,8 +42,8 @@ impl fmt::Display for Time {
 }
 
 impl Decode for Time {
-    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        let text = text(value)?;
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let text = text(input)?;
         match text.parse() {
             Ok(moment) => Ok(Self::from_timestamp(moment)),
             Err(_) => {

@@ -144,7 +144,7 @@ fn fitting_values_are_refused_with_a_path_or_reach_the_runtime() {
 fn recursive_aliases_are_refused_at_once() {
     let nested: String = (1..40).map(|n| format!("a{n}: &a{n} [*a{0},*a{0},*a{0},*a{0}]\n", n - 1)).collect();
     let bomb = format!("a0: &a0 [x,x,x,x]\n{nested}");
-    let within_itself = "an alias refers to no earlier anchor of its document";
+    let within_itself = "refers to no earlier anchor of its document";
     for (text, why) in [
         (bomb.as_str(), "the aliases make the text too large"),
         ("apiVersion: v1\nkind: Pod\nmetadata: &m {name: web, labels: *m}\n", within_itself),

@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::platform::apiserver::{Requester, Status};
@@ -13,13 +13,18 @@ fn pods() -> Collection {
     }
 }
 
-fn object(name: &str, version: u32) -> Value {
+fn value(name: &str, version: u32) -> Value {
     json!({"metadata": {"name": name, "resourceVersion": version.to_string()}})
+}
+
+fn object(name: &str, version: u32) -> ObjectText {
+    ObjectText::of(&value(name, version))
 }
 
 fn end(version: u32) -> WatchEvent {
     let annotations = json!({"k8s.io/initial-events-end": "true"});
-    WatchEvent::Bookmark(json!({"metadata": {"resourceVersion": version.to_string(), "annotations": annotations}}))
+    let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
+    WatchEvent::Bookmark(ObjectText::of(&json!({"metadata": metadata})))
 }
 
 fn refused(code: u16) -> ApiError {
@@ -60,8 +65,8 @@ fn watch_begins_with_initial_events() {
 fn tenants_object_is_watched_without_bookmarks() {
     let mut reflection = Reflection::new(Collection { bookmarks: false, requester: Requester::Tenant, ..pods() });
     assert_eq!(asked(&reflection), "list &limit=250");
-    let list = json!({"metadata": {"resourceVersion": "5"}, "items": [object("a", 3)]});
-    assert_eq!(reflection.listed(list).unwrap(), Some(Change::Replaced(vec![object("a", 3)])));
+    let list = json!({"metadata": {"resourceVersion": "5"}, "items": [value("a", 3)]});
+    assert_eq!(reflection.listed(&ObjectText::of(&list)).unwrap(), Some(Change::Replaced(vec![object("a", 3)])));
     assert_eq!(asked(&reflection), "watch &resourceVersion=5");
 }
 
@@ -117,11 +122,11 @@ fn without_initial_events_pages_are_listed() {
     let mut reflection = Reflection::new(pods());
     assert_eq!(reflection.failed(&refused(422), LONG), Duration::ZERO);
     assert_eq!(asked(&reflection), "list &limit=250");
-    let page = |mark: &str, name: &str| json!({"metadata": {"resourceVersion": "9", "continue": mark}, "items": [object(name, 1)]});
-    assert_eq!(reflection.listed(page("m", "a")).unwrap(), None);
+    let page = |mark: &str, name: &str| json!({"metadata": {"resourceVersion": "9", "continue": mark}, "items": [value(name, 1)]});
+    assert_eq!(reflection.listed(&ObjectText::of(&page("m", "a"))).unwrap(), None);
     assert_eq!(asked(&reflection), "list &limit=250&continue=m");
     let all = Change::Replaced(vec![object("a", 1), object("b", 1)]);
-    assert_eq!(reflection.listed(page("", "b")).unwrap(), Some(all));
+    assert_eq!(reflection.listed(&ObjectText::of(&page("", "b"))).unwrap(), Some(all));
     assert_eq!(asked(&reflection), "watch &resourceVersion=9&allowWatchBookmarks=true");
 }
 
@@ -129,19 +134,19 @@ fn without_initial_events_pages_are_listed() {
 fn incomplete_list_starts_over() {
     let mut reflection = Reflection::new(pods());
     reflection.failed(&refused(400), LONG);
-    let page = json!({"metadata": {"continue": "m"}, "items": [object("a", 1)]});
-    reflection.listed(page.clone()).unwrap();
+    let page = json!({"metadata": {"continue": "m"}, "items": [value("a", 1)]});
+    reflection.listed(&ObjectText::of(&page)).unwrap();
     reflection.failed(&refused(410), LONG);
     assert_eq!(asked(&reflection), "list &limit=250");
     let last = json!({"metadata": {"resourceVersion": "9"}, "items": null});
-    assert_eq!(reflection.listed(last).unwrap(), Some(Change::Replaced(Vec::new())));
+    assert_eq!(reflection.listed(&ObjectText::of(&last)).unwrap(), Some(Change::Replaced(Vec::new())));
 }
 
 #[test]
 fn invalid_list_is_not_an_empty_list() {
     for answer in [json!({}), json!([]), json!({"items": {}}), json!({"kind": "Status"})] {
         let mut reflection = Reflection::new(pods());
-        let error = reflection.listed(answer.clone()).err();
+        let error = reflection.listed(&ObjectText::of(&answer)).err();
         let is_it = matches!(&error, Some(ApiError::Malformed(why)) if &**why == "expected a list of items");
         assert!(is_it, "{answer}: {error:?}");
     }
@@ -191,12 +196,12 @@ fn list_without_a_version_starts_over_after_a_delay() {
     let mut reflection = Reflection::new(pods());
     reflection.failed(&refused(400), Duration::ZERO);
     for least in [FIRST_REFLECTOR_DELAY, FIRST_REFLECTOR_DELAY * 2] {
-        let listed = reflection.listed(json!({"metadata": {}, "items": []}));
+        let listed = reflection.listed(&ObjectText::of(&json!({"metadata": {}, "items": []})));
         assert_eq!(listed.unwrap(), Some(Change::Replaced(vec![])));
         assert_eq!(reflection.after_list(), least);
     }
     let page = json!({"metadata": {"continue": "x"}, "items": []});
-    assert_eq!(reflection.listed(page).unwrap(), None);
+    assert_eq!(reflection.listed(&ObjectText::of(&page)).unwrap(), None);
     assert_eq!(reflection.after_list(), Duration::ZERO);
 }
 
@@ -207,9 +212,9 @@ fn oversized_lists_start_over_after_a_delay() {
         reflection.failed(&refused(400), Duration::ZERO);
         let page = json!({"metadata": {"continue": "x"}, "items": vec![Value::Null; items]});
         for _ in 0..most {
-            assert_eq!(reflection.listed(page.clone()).unwrap(), None);
+            assert_eq!(reflection.listed(&ObjectText::of(&page)).unwrap(), None);
         }
-        let error = reflection.listed(page).unwrap_err();
+        let error = reflection.listed(&ObjectText::of(&page)).unwrap_err();
         assert_eq!(reflection.failed(&error, Duration::ZERO), FIRST_REFLECTOR_DELAY);
         assert_eq!(asked(&reflection), "list &limit=250");
     }

@@ -103,10 +103,10 @@ fn unknown_fields_are_reported_by_path() {
 
 #[test]
 fn list_of_unknown_fields_is_bounded() {
-    let many: Map<String, Value> =
+    let many: serde_json::Map<String, Value> =
         (0..1000).map(|n| (format!("x{n}"), Value::Null)).chain([("y".into(), json!(1))]).collect();
     assert_eq!(decode::<Pod>(Value::Object(many)).unwrap().unknown, ["y"]);
-    let many: Map<String, Value> = (0..1000).map(|n| (format!("x{n}"), json!(1))).collect();
+    let many: serde_json::Map<String, Value> = (0..1000).map(|n| (format!("x{n}"), json!(1))).collect();
     assert_eq!(decode::<Pod>(Value::Object(many)).unwrap().unknown.len(), UNKNOWN_LIMIT);
 }
 

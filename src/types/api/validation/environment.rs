@@ -7,7 +7,7 @@ use super::names::{CONFIG_KEY, DNS_LABEL, DNS_SUBDOMAIN, NAME_PREFIX, VARIABLE_N
 use super::scope::Scope;
 use crate::types::api::decode::Path;
 use crate::types::api::{
-    Container, EnvFromRef, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, KeySelector, VolumeSource,
+    Container, EnvFromRef, EnvFromSource, EnvVarRef, EnvVarSource, FileKeySelector, KeySelector, VolumeSource,
 };
 
 /// The longest key of an env file.
@@ -16,7 +16,7 @@ const FILE_KEY: usize = 128;
 pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let list = path.key("env");
     for (index, variable) in container.env.iter().enumerate() {
-        check_variable(variable, scope, &list.index(index), faults);
+        check_variable(&variable, scope, &list.index(index), faults);
     }
     let list = path.key("envFrom");
     for (index, source) in container.env_from.iter().enumerate() {
@@ -24,9 +24,9 @@ pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, f
     }
 }
 
-fn check_variable(variable: &EnvVar, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
-    faults.required_name(&path.key("name"), &variable.name, &VARIABLE_NAME);
-    let Some(from) = &variable.value_from else { return };
+fn check_variable(variable: &EnvVarRef<'_>, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
+    faults.required_name(&path.key("name"), variable.name, &VARIABLE_NAME);
+    let Some(from) = variable.value_from else { return };
     let path = path.key("valueFrom");
     if !variable.value.is_empty() {
         faults.forbidden(&path, "when value is");

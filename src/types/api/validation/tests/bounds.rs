@@ -52,7 +52,8 @@ fn large_pod(many: usize) -> Pod {
     let (mount, volume) = (container.volume_mounts[0].clone(), spec.volumes[0].clone());
     let first = &mut spec.containers[0];
     let numbers = || (0..many).map(|number| number.to_string());
-    first.env = vec![container.env[0].clone(); many];
+    let variable = crate::types::api::EnvVar { name: "A".to_owned(), ..Default::default() };
+    first.env = vec![variable; many].into_iter().collect();
     first.ports = (1..=i32::try_from(many).unwrap())
         .map(|number| {
             let mut port = port.clone();
