@@ -57,7 +57,7 @@ impl EnvVars {
 
     /// Removes the sources that `keep` does not accept; their variables stay.
     pub fn retain_sources(&mut self, keep: impl Fn(&ValueFrom) -> bool) {
-        for variables in &mut self.0 {
+        if let Some(variables) = &mut self.0 {
             let sources = std::mem::take(&mut variables.sources).into_iter();
             variables.sources = sources.filter(|(_, source)| keep(source)).collect();
         }
