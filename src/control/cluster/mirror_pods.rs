@@ -112,7 +112,7 @@ fn leave_out_references(mirror: &mut Pod) {
             VolumeSource::ConfigMap(_) | VolumeSource::Secret(_) => false,
             VolumeSource::Projected(projected) => {
                 projected.sources.retain(|projection| {
-                    !matches!(projection.source, ProjectionSource::ConfigMap(_) | ProjectionSource::Secret(_))
+                    !matches!(projection.source, Some(ProjectionSource::ConfigMap(_) | ProjectionSource::Secret(_)))
                 });
                 !projected.sources.is_empty()
             }

@@ -127,8 +127,8 @@ impl<'a> Files<'a, '_> {
     fn add_projected(&mut self, volume: &'a ProjectedVolumeSource) -> Result<(), FilesProblem> {
         let mode = volume.default_mode;
         let mut problems = Vec::new();
-        for projection in &volume.sources {
-            let added = match &projection.source {
+        for source in volume.sources.iter().filter_map(|projection| projection.source.as_ref()) {
+            let added = match source {
                 ProjectionSource::ConfigMap(object) => {
                     self.add_object(Reference::projected(ObjectKind::ConfigMap, object), mode)
                 }
@@ -138,9 +138,7 @@ impl<'a> Files<'a, '_> {
                 ProjectionSource::DownwardApi(fields) => self.add_fields(&fields.items, mode),
                 ProjectionSource::ServiceAccountToken(token) => self.add_token(token, mode),
                 ProjectionSource::ClusterTrustBundle(bundle) => self.add_trust_anchors(bundle, mode),
-                ProjectionSource::PodCertificate(_) => {
-                    Err(FilesProblem::NeedsCluster { kind: projection.source.key() })
-                }
+                ProjectionSource::PodCertificate(_) => Err(FilesProblem::NeedsCluster { kind: source.key() }),
             };
             problems.extend(added.err());
         }

@@ -462,7 +462,7 @@ fn volumes_written_by_the_node_are_relabelled_on_a_host_with_selinux() {
         {"name": "config", "configMap": {"name": "c"}},
         {"name": "secret", "secret": {"secretName": "s"}},
         {"name": "down", "downwardAPI": {"items": []}},
-        {"name": "all", "projected": {"sources": []}},
+        {"name": "all", "projected": {"sources": [{}]}},
         {"name": "host", "hostPath": {"path": "/srv"}},
         {"name": "share", "nfs": {"server": "s", "path": "/x"}},
         {"name": "image", "image": {"reference": "r.io/a:1"}},

@@ -22,8 +22,8 @@ pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
                 add(ObjectKind::Secret, &secret.name);
             }
         } else if let VolumeSource::Projected(source) = &volume.source {
-            for projection in &source.sources {
-                match &projection.source {
+            for source in source.sources.iter().filter_map(|projection| projection.source.as_ref()) {
+                match source {
                     ProjectionSource::ConfigMap(object) => add(ObjectKind::ConfigMap, &object.name),
                     ProjectionSource::Secret(object) => add(ObjectKind::Secret, &object.name),
                     ProjectionSource::ClusterTrustBundle(_)

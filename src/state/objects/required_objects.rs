@@ -119,7 +119,7 @@ fn projections(pod: &Pod) -> impl Iterator<Item = &ProjectionSource> {
         VolumeSource::Projected(projected) => Some(projected),
         _ => None,
     });
-    projected.flat_map(|projected| &projected.sources).map(|source| &source.source)
+    projected.flat_map(|projected| &projected.sources).filter_map(|projection| projection.source.as_ref())
 }
 
 impl TokenKey {

@@ -159,8 +159,8 @@ fn file_mode(mode: &mut Option<i32>) {
 
 fn apply_to_projected(volume: &mut ProjectedVolumeSource) {
     file_mode(&mut volume.default_mode);
-    for projection in &mut volume.sources {
-        match &mut projection.source {
+    for source in volume.sources.iter_mut().filter_map(|projection| projection.source.as_mut()) {
+        match source {
             ProjectionSource::DownwardApi(source) => apply_to_files(&mut source.items),
             ProjectionSource::ServiceAccountToken(source) => {
                 source.expiration_seconds.get_or_insert(60 * 60);

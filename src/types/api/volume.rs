@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::affinity::LabelSelector;
 use super::container::{ObjectFieldSelector, PullPolicy, ResourceFieldSelector};
+use super::decode::{Decode, DecodeContext, DecodeError, Entry, Input, Object, read_object};
+use super::encode::{Encode, Json};
 use super::map::Map;
 use super::pod::LocalObjectReference;
 use super::quantity::Quantity;
@@ -141,7 +143,8 @@ object! {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct VolumeProjection {
-    pub source: ProjectionSource,
+    /// Absent in an empty object, which the API accepts, and which projects nothing.
+    pub source: Option<ProjectionSource>,
 }
 
 one_of! {
@@ -155,7 +158,37 @@ one_of! {
     }
 }
 
-one_of_object!(VolumeProjection { @one source: ProjectionSource, default None });
+impl Decode for VolumeProjection {
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let mut projection = Self { source: None };
+        read_object(&mut projection, input, context)?;
+        Ok(projection)
+    }
+}
+
+impl Object for VolumeProjection {
+    fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError> {
+        ProjectionSource::read(&mut self.source, entry)
+    }
+}
+
+impl Encode for VolumeProjection {
+    fn write(&self, json: &mut Json) {
+        json.begin_object();
+        if let Some(source) = &self.source {
+            source.write(json);
+        }
+        json.end_object();
+    }
+}
+
+#[cfg(test)]
+impl super::fields::KnownFields for VolumeProjection {
+    fn visit(fields: &mut super::fields::Fields) {
+        fields.note(super::fields::Kind::Object);
+        ProjectionSource::visit(fields);
+    }
+}
 
 object! {
     /// Selects trusted certificates by bundle name or by signer.

@@ -37,9 +37,10 @@ pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>,
     let mut files = SortedSet::new();
     let sources = path.key("sources");
     for (index, projection) in volume.sources.iter().enumerate() {
+        let Some(source) = &projection.source else { continue };
         let path = sources.index(index);
-        let path = path.key(projection.source.key());
-        match &projection.source {
+        let path = path.key(source.key());
+        match source {
             ProjectionSource::ConfigMap(object) | ProjectionSource::Secret(object) => {
                 check_object(&object.name, "name", &object.items, &path, faults);
                 for (index, item) in object.items.iter().enumerate() {

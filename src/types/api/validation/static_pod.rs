@@ -67,7 +67,9 @@ fn check_volume(source: &VolumeSource, path: &Path<'_>, faults: &mut Faults) {
             for (index, projection) in volume.sources.iter().enumerate() {
                 let list = path.key("sources");
                 let path = list.index(index);
-                check_projection(&projection.source, &path.key(projection.source.key()), faults);
+                if let Some(source) = &projection.source {
+                    check_projection(source, &path.key(source.key()), faults);
+                }
             }
         }
         VolumeSource::CephFs(fields)

@@ -34,7 +34,8 @@ fn check_source(volume: &Volume, meta: &ObjectMeta, scope: &Scope<'_>, path: &Pa
         VolumeSource::EmptyDir(source) => check_empty_dir(source, path, faults),
         VolumeSource::Ephemeral(source) => check_ephemeral(source, volume, meta, path, faults),
         VolumeSource::HostPath(source) => check_host_path(source, path, faults),
-        VolumeSource::Image(source) => require(&source.reference, "reference", path, faults),
+        // The API server requires a reference of pods, the kubelet does not.
+        VolumeSource::Image(_) => {}
         VolumeSource::Nfs(source) => check_nfs(source, path, faults),
         VolumeSource::PersistentVolumeClaim(source) => require(&source.claim_name, "claimName", path, faults),
         VolumeSource::Projected(source) => projections::check_projected(source, scope, path, faults),

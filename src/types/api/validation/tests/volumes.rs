@@ -41,7 +41,12 @@ fn local_volumes_need_their_fields() {
     check_source(json!({"hostPath": {}}), &["hostPath.path: required"]);
     check_source(json!({"hostPath": {"path": "/a/../b"}}), &["hostPath.path: \"/a/../b\": must not contain '..'"]);
     passes(json!({"image": {"reference": "r.example/a:1"}}));
-    check_source(json!({"image": {}}), &["image.reference: required"]);
+    passes(json!({"image": {}}));
+}
+
+#[test]
+fn projection_without_a_source_is_accepted() {
+    passes(json!({"projected": {"sources": [{}, {"secret": null}]}}));
 }
 
 #[test]
