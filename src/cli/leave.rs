@@ -12,7 +12,7 @@ use super::layout::Layout;
 use super::service::{self, Service};
 use super::{failed, print};
 use crate::kubelet::certificates::{Store, node_of_kubeconfig};
-use crate::platform::apiserver::{Access, Request, SingleRequests};
+use crate::platform::apiserver::{Access, ExecCredentials, Request, SingleRequests};
 use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
@@ -22,7 +22,8 @@ pub(super) fn run(command: &Leave) -> ExitCode {
     let kubeconfig = layout.kubeconfig();
     // Read before its files are removed.
     let node = node_of_kubeconfig(&kubeconfig);
-    let access = Access::load(&kubeconfig).map_err(|error| ErrorChain(&error).to_string());
+    let access = rt::block_on(ExecCredentials::default().access(&kubeconfig));
+    let access = access.map_err(|error| ErrorChain(&error).to_string());
     let mut report = Report::default();
     remove_files(&layout, &mut report);
     if report.removed == 0 && report.failures.is_empty() {

@@ -15,6 +15,7 @@ mod dra_health;
 mod endings;
 mod endurance;
 mod events;
+mod exec_credentials;
 mod forward_proxy;
 mod golden;
 mod histories;

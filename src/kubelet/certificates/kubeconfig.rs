@@ -80,6 +80,7 @@ mod tests {
             proxy: None,
             certificate: None,
             token: Some(Token::Data("secret".to_owned())),
+            exec: None,
         }
     }
 

@@ -10,6 +10,7 @@ use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
+use super::exec_credential::ExecPlugin;
 use super::kubeconfig::{Kubeconfig, Pem, Token};
 use super::tls;
 use crate::platform::host::file::read_all;
@@ -25,6 +26,8 @@ pub(crate) struct Access {
     /// The kubeconfig's, which precedes that of the environment.
     pub(super) proxy: Option<Proxy>,
     pub(super) token: Option<String>,
+    /// The token is that of a plugin.
+    pub(super) plugin_token: bool,
     /// The trusted CA certificates.
     pub(super) trusted: Vec<CertificateDer<'static>>,
     /// The digests of the trusted CA certificates.
@@ -45,17 +48,37 @@ pub(crate) enum AccessError {
     },
 }
 
+/// A kubeconfig that was read.
+pub(super) enum Loaded {
+    Access(Box<Access>),
+    /// Its user's credential is that of a plugin.
+    Plugin {
+        kubeconfig: Box<Kubeconfig>,
+        plugin: Box<ExecPlugin>,
+        /// The cluster's CA, if the plugin needs it.
+        authority: Option<Vec<u8>>,
+    },
+}
+
 /// Upper bound on a kubeconfig, certificate or token.
 const MAX_CREDENTIAL_FILE_BYTES: u64 = 1 << 20;
 
 impl Access {
-    /// Loads the kubeconfig and the files that it refers to. Blocks.
+    /// Loads the kubeconfig and the files that it refers to. Blocks. The credential of a plugin is missing: see
+    /// [`ExecCredentials::access`](super::ExecCredentials::access).
     pub(crate) fn load(path: &Path) -> Result<Self, AccessError> {
-        let text = read(path)?;
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
-        let kubeconfig = Kubeconfig::read(&text, folder).map_err(|bad| wrong(bad.to_string()))?;
-        Self::new(&kubeconfig, path)
+        Self::new(&read_kubeconfig(path)?, path)
+    }
+
+    /// As [`Self::load`], unless the credential is that of a plugin.
+    pub(super) fn load_unless_exec(path: &Path) -> Result<Loaded, AccessError> {
+        let mut kubeconfig = read_kubeconfig(path)?;
+        let Some(plugin) = kubeconfig.exec.take().filter(|_| kubeconfig.token.is_none()) else {
+            return Ok(Loaded::Access(Box::new(Self::new(&kubeconfig, path)?)));
+        };
+        let authority = kubeconfig.authority.as_ref().filter(|_| plugin.needs_authority());
+        let authority = authority.map(|pem| load(pem, path, AUTHORITY_DATA_FIELD)).transpose()?.map(|(_, pem)| pem);
+        Ok(Loaded::Plugin { kubeconfig: Box::new(kubeconfig), plugin, authority })
     }
 
     /// Loads the files that a kubeconfig refers to; `path` names the kubeconfig in errors. Blocks.
@@ -90,7 +113,7 @@ impl Access {
             }
         };
         let authorities = trusted.iter().map(digest).collect();
-        Ok(Self { url, tls, proxy, token, trusted, authorities })
+        Ok(Self { url, tls, proxy, token, plugin_token: false, trusted, authorities })
     }
 
     /// The client certificate and key, if there are any.
@@ -99,6 +122,14 @@ impl Access {
         config.client_auth_cert_resolver.has_certs().then(|| Arc::clone(&config.client_auth_cert_resolver))
     }
 }
+
+fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, AccessError> {
+    let text = read(path)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    Kubeconfig::read(&text, folder).map_err(|bad| AccessError::Wrong { path: path.to_owned(), what: bad.to_string() })
+}
+
+const AUTHORITY_DATA_FIELD: &str = "certificate-authority-data";
 
 /// The TLS configuration, and the trusted CAs.
 fn client_config(
@@ -112,7 +143,7 @@ fn client_config(
             return Err(wrong("certificate-authority: expected the cluster's CA, found nothing".to_owned()));
         }
         (Some(authority), false) => {
-            let (place, pem) = load(authority, path, "certificate-authority-data")?;
+            let (place, pem) = load(authority, path, AUTHORITY_DATA_FIELD)?;
             tls::Trust::Authorities(certificates(&pem).ok_or_else(|| place.wrong(NO_CERTIFICATES))?)
         }
     };

@@ -185,6 +185,7 @@ impl Client {
             self.inner.unauthorized.notify();
         }
         if error.is_unauthorized() && rt::elapsed(link.made) >= RENEW {
+            self.transport().exec.forget();
             link.end(ApiError::Lost("client is no longer authorized".into()));
         }
         error

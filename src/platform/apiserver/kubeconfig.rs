@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::exec_credential::ExecPlugin;
 use crate::types::api::{Bytes, DecodeError, KubeconfigCluster, KubeconfigFile, KubeconfigUser, decode, yaml};
 
 /// The current context of a kubeconfig.
@@ -19,6 +20,8 @@ pub(crate) struct Kubeconfig {
     pub(crate) proxy: Option<String>,
     pub(crate) certificate: Option<(Pem, Pem)>,
     pub(crate) token: Option<Token>,
+    /// Asked for the credential, unless there is a token.
+    pub(crate) exec: Option<Box<ExecPlugin>>,
 }
 
 /// PEM, inline or in a file.
@@ -49,6 +52,7 @@ impl Kubeconfig {
             proxy: None,
             certificate: None,
             token: None,
+            exec: None,
         }
     }
 
@@ -98,6 +102,8 @@ impl Kubeconfig {
             }
         };
         check_user(&user, &context.user)?;
+        let exec = user.exec.map(|config| ExecPlugin::new(*config, &cluster.cluster, &context.user, folder));
+        let exec = exec.transpose().map_err(BadKubeconfig)?.map(Box::new);
         let KubeconfigCluster { server, certificate_authority: authority, .. } = cluster.cluster;
         if server.is_empty() {
             return Err(bad(&format_args!(
@@ -129,21 +135,21 @@ impl Kubeconfig {
             proxy: given(cluster.cluster.proxy_url),
             certificate,
             token,
+            exec,
         })
     }
 }
 
-/// Rejects authentication by another program or by password.
+/// Rejects authentication by password, by a provider that was built into clients, and as another user.
 fn check_user(user: &KubeconfigUser, name: &str) -> Result<(), BadKubeconfig> {
     let unsupported = [
-        ("exec", !user.exec.is_null()),
         ("auth-provider", !user.auth_provider.is_null()),
         ("username", !user.username.is_empty()),
         ("as", !user.impersonate.is_empty()),
     ];
     match unsupported.into_iter().find(|(_, unsupported)| *unsupported) {
         Some((field, _)) => Err(BadKubeconfig(format!(
-            "user {name:?}: {field}: not supported, expected client-certificate and client-key, token or tokenFile"
+            "user {name:?}: {field}: not supported, expected client-certificate and client-key, token, tokenFile or exec"
         ))),
         None => Ok(()),
     }
@@ -226,9 +232,12 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let server = "{server: 'https://h:1'}";
-        let expected = "expected client-certificate and client-key, token or tokenFile";
+        let expected = "expected client-certificate and client-key, token, tokenFile or exec";
         let table = [
-            (with(server, "{exec: {command: aws}}"), format!("user \"u\": exec: not supported, {expected}")),
+            (
+                with(server, "{auth-provider: {name: gcp}}"),
+                format!("user \"u\": auth-provider: not supported, {expected}"),
+            ),
             (with(server, "{username: a, password: b}"), format!("user \"u\": username: not supported, {expected}")),
             (with(server, "{client-key: k}"), "user \"u\": expected both of client-certificate and client-key".into()),
             (with("{}", "{}"), "cluster \"c\": server: expected https://HOST:PORT, found nothing".into()),

@@ -1,5 +1,7 @@
 //! Requests to the API server. Pure.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -33,6 +35,9 @@ pub(crate) enum Requester {
     /// The objects that pods refer to, and the reviews of the kubelet API's clients: a tenant decides how many there are.
     Tenant,
 }
+
+/// A token that a new credential replaces. Clones share it.
+pub(super) type SharedToken = Rc<RefCell<Option<String>>>;
 
 /// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +155,7 @@ impl Request {
             Field::new("user-agent", caller.agent.as_bytes()),
             Field::fixed("accept", self.accept),
         ];
-        if let Some(token) = &caller.token {
+        if let Some(token) = &*caller.token.borrow() {
             head.push(Field::new("authorization", format!("Bearer {token}")));
         }
         if let Some((kind, _)) = &self.content {
@@ -176,7 +181,7 @@ pub(super) struct Caller {
     /// Precedes every path; empty unless several servers share an address.
     pub(super) prefix: String,
     pub(super) agent: String,
-    pub(super) token: Option<String>,
+    pub(super) token: SharedToken,
 }
 
 #[cfg(test)]
@@ -199,7 +204,7 @@ mod tests {
             authority: "h:1".to_owned(),
             prefix: "/k8s".to_owned(),
             agent: "coracle".to_owned(),
-            token: Some("t".to_owned()),
+            token: SharedToken::new(Some("t".to_owned()).into()),
         };
         let request = Request::patch("/api/v1/nodes/n", Patch::Merge, &json!({"a": 1})).for_metadata();
         let head: Vec<String> = request.head(&caller).iter().map(|field| format!("{field:?}")).collect();

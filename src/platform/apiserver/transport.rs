@@ -10,9 +10,10 @@ use super::ApiError;
 use super::access::Access;
 use super::connect::{Socket, connect};
 use super::exchange::{Exchange, Link, ended};
+use super::exec_plugin::ExecCredentials;
 use super::gate::Gate;
 use super::reconnect::{Overload, ReconnectGuard, spread};
-use super::request::Caller;
+use super::request::{Caller, SharedToken};
 use super::traffic::Traffic;
 use crate::platform::net::Dialer;
 use crate::platform::rpc::{Attempt, Connector, Signal, live};
@@ -24,6 +25,8 @@ use crate::types::error::ErrorChain;
 pub(super) struct Transport {
     /// Loaded for each connection.
     pub(super) kubeconfig: PathBuf,
+    /// The credential of the kubeconfig's plugin.
+    pub(super) exec: ExecCredentials,
     dialer: Dialer,
     pub(super) gate: Rc<Gate>,
     pub(super) traffic: Rc<Traffic>,
@@ -61,6 +64,7 @@ impl Transport {
     pub(super) fn new(kubeconfig: PathBuf, dialer: Dialer, gate: Rc<Gate>, traffic: Rc<Traffic>) -> Rc<Self> {
         Rc::new(Self {
             kubeconfig,
+            exec: ExecCredentials::default(),
             dialer,
             gate,
             traffic,
@@ -120,10 +124,14 @@ impl Transport {
         };
         // In TLS 1.3 the server rejects a client certificate only in its first bytes after the handshake.
         let silent = |cause| unreachable(&access, &ended(&cause));
-        let lives = live(connector, attempt, caller(&access), socket, API_CONNECT_TIMEOUT, silent);
+        let mut caller = caller(&access);
+        if access.plugin_token {
+            caller.token = self.exec.token();
+        }
+        let lives = live(connector, attempt, caller, socket, API_CONNECT_TIMEOUT, silent);
         match role {
             ConnectionRole::First => {
-                rt::either(lives, self.come_back()).await;
+                rt::either(lives, rt::either(self.come_back(), self.renew_credential(attempt))).await;
                 // Without a connection, the absence continues.
                 if attempt.came_about() {
                     self.lost.set(Some((rt::now(), self.gate.hurried.changes())));
@@ -141,6 +149,14 @@ impl Transport {
         std::future::pending().await
     }
 
+    /// Closes the connections when a plugin has returned another client certificate. Never returns.
+    async fn renew_credential(&self, attempt: &Attempt<Exchange>) {
+        let link = attempt.connected().await;
+        self.exec.renew().await;
+        link.end(ApiError::Lost("client certificate renewed".into()));
+        std::future::pending().await
+    }
+
     fn reconnect_guard(&self) -> Option<ReconnectGuard> {
         let (moment, hurried) = self.lost.get()?;
         let most = spread(rt::elapsed(moment))?;
@@ -155,8 +171,7 @@ impl Transport {
     }
 
     async fn access(&self) -> Result<Access, ApiError> {
-        let path = self.kubeconfig.clone();
-        let access = rt::blocking(move || Access::load(&path)).await;
+        let access = self.exec.access(&self.kubeconfig).await;
         access.map_err(|error| ApiError::Access(ErrorChain(&error).to_string().into()))
     }
 
@@ -217,7 +232,7 @@ pub(super) fn caller(access: &Access) -> Caller {
         authority: access.url.authority(),
         prefix: access.url.target.trim_end_matches('/').to_owned(),
         agent: agent(),
-        token: access.token.clone(),
+        token: SharedToken::new(access.token.clone().into()),
     }
 }
 

@@ -52,12 +52,32 @@ object! {
         client_key_data: Bytes = "client-key-data",
         token: String,
         token_file: String = "tokenFile",
-        exec: Value,
+        exec: Option<Box<ExecConfig>>,
         auth_provider: Value = "auth-provider",
         username: String,
         password: String,
         impersonate: String = "as",
         extensions: Value,
+    }
+}
+
+object! {
+    /// A program that returns the user's credentials.
+    pub struct ExecConfig {
+        command: String,
+        args: Vec<String>,
+        env: Vec<ExecEnvVar>,
+        api_version: String,
+        install_hint: String,
+        provide_cluster_info: bool,
+        interactive_mode: String,
+    }
+}
+
+object! {
+    pub struct ExecEnvVar {
+        name: String,
+        value: String,
     }
 }
 

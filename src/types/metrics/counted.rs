@@ -77,6 +77,10 @@ families! {
             "[ALPHA] Cumulative number of resizes that were accepted after being deferred.";
         DevicePluginRegistrations: "kubelet_device_plugin_registration_total", ["resource_name"],
             "[ALPHA] Cumulative number of device plugin registrations. Broken down by resource name.";
+        ExecPluginCalls: "rest_client_exec_plugin_call_total", ["call_status", "code"],
+            "[ALPHA] Number of calls to an exec plugin, partitioned by the type of event encountered (no_error, \
+             plugin_execution_error, plugin_not_found_error, client_internal_error) and an optional exit code. The \
+             exit code will be set to 0 if and only if the plugin call was successful.";
         Evictions: "kubelet_evictions", ["eviction_signal"],
             "[ALPHA] Cumulative number of pod evictions by eviction signal";
         ImagesCollected: "kubelet_image_garbage_collected_total", ["reason"],

@@ -16,7 +16,7 @@ const METRICS: &str = include_str!("../../../../tests/data/upstream-1.36/figures
 const PROBES: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics-probes.txt");
 
 /// Prefixes of upstream's metrics that are missing on this node's page, and why.
-const NOT_ON_THE_PAGE: [(&str, &str); 42] = [
+const NOT_ON_THE_PAGE: [(&str, &str); 44] = [
     ("aggregator_", "of an API server's library, which all upstream programs contain"),
     ("apiserver_", "the same"),
     ("cardinality_enforcement_", "of upstream's metrics library"),
@@ -31,7 +31,9 @@ const NOT_ON_THE_PAGE: [(&str, &str); 42] = [
     ("kubelet_orphan_pod_cleaned_volumes", "the same"),
     ("go_", "of Go's runtime"),
     ("workqueue_", "of Go's client library; there are no such queues"),
-    ("rest_client_exec_plugin_", "credentials of programs are not used towards the API server"),
+    ("rest_client_exec_plugin_certificate_", "the log has the failures of a plugin"),
+    ("rest_client_exec_plugin_policy_", "the same"),
+    ("rest_client_exec_plugin_ttl_", "the same"),
     ("rest_client_rate_limiter_", "requests do not wait for a rate"),
     ("rest_client_request_size_bytes", "coracle_api_server_sent_bytes_total has all of them"),
     ("rest_client_response_size_bytes", "coracle_api_server_received_bytes_total has all of them"),
@@ -109,6 +111,7 @@ fn count_everything() {
     }
     metrics::count(Count::MustPullChecks, &["credentialPolicyAllowed"]);
     metrics::count(Count::RestRequests, &["200", "h:6443", "GET"]);
+    metrics::count(Count::ExecPluginCalls, &["no_error", "0"]);
     metrics::count(Count::Probes, &["main", "default", "web", "u", "Liveness", "failed"]);
     for what in [Timed::PlegIntervals, Timed::PlegRelists, Timed::PodStarts, Timed::PodWorkerStarts] {
         metrics::took(what, &[], Duration::from_millis(7));
