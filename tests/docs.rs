@@ -306,3 +306,41 @@ fn commands_in_backticks_have_known_names_and_options() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+/// The words of the reasons that the program's sources use, by the constants of `reason.rs`.
+fn recorded_reasons() -> BTreeSet<String> {
+    let reasons = std::fs::read_to_string(Path::new(TOP).join("src/types/api/reason.rs")).unwrap();
+    let constants: BTreeMap<&str, &str> =
+        reasons.lines().filter_map(|line| line.trim().strip_suffix("\";")?.split_once(" = \"")).collect();
+    let mut sources = String::new();
+    let mut folders = vec![Path::new(TOP).join("src")];
+    while let Some(folder) = folders.pop() {
+        // Readers of events know reasons that nothing here records.
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_reader = path.ends_with("status/problem") || path.ends_with("api/reason.rs");
+            if path.is_dir() && !is_reader && !path.ends_with("tests") {
+                folders.push(path);
+            } else if path.is_file() && !is_reader && !path.ends_with("tests.rs") {
+                sources.push_str(&std::fs::read_to_string(path).unwrap_or_default());
+            }
+        }
+    }
+    let words = sources.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect::<BTreeSet<_>>();
+    constants.into_iter().filter(|(name, _)| words.contains(name)).map(|(_, word)| word.to_owned()).collect()
+}
+
+#[test]
+fn events_of_upstream_are_recorded_or_declared() {
+    let recorded = recorded_reasons();
+    let path = Path::new("docs/differences-from-upstream.md");
+    let differences = std::fs::read_to_string(Path::new(TOP).join(path)).unwrap();
+    let table = differences.split("### Events that are missing").nth(1).unwrap();
+    let table = table.split("### ").next().unwrap();
+    let upstream = std::fs::read_to_string(Path::new(TOP).join("tests/data/upstream-1.36/events.txt")).unwrap();
+    assert!(upstream.lines().count() > 50);
+    for event in upstream.lines() {
+        let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
+        let is_declared = rows.into_iter().any(|row| row.contains(&format!("`{event}`")));
+        assert_ne!(recorded.contains(event), is_declared, "{event}: recorded {}", recorded.contains(event));
+    }
+}

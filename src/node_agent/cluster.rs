@@ -31,7 +31,7 @@ impl Cluster {
         let kubeconfig = config.cluster.kubeconfig.clone()?;
         let sync = &config.cluster.sync;
         let gate = Gate::new(SyncScheduler::first(&sync.mode), sync.bytes_per_day);
-        let dialer = Dialer::of_server(proxies);
+        let dialer = Dialer::of_server(proxies).counting_lookups();
         let client = Client::behind(gate, kubeconfig, dialer.clone());
         let scheduler = SyncScheduler::new(client.clone(), sync.mode.clone(), &config.process.local_socket);
         let store = OfflineStore::open(config.root_dir.join(OFFLINE), key_places(config)).await;

@@ -100,8 +100,13 @@ impl Csi {
 
     /// The driver, if it can expand the volume.
     fn can_grow(&self, volume: &CsiVolume) -> Option<Rc<Driver>> {
+        self.expanding_driver(volume).filter(|_| !volume.read_only)
+    }
+
+    /// The driver of a volume with a claim, if it expands volumes.
+    fn expanding_driver(&self, volume: &CsiVolume) -> Option<Rc<Driver>> {
         let driver = self.driver(&volume.driver).ok()?;
-        (volume.claim.is_some() && !volume.read_only && driver.can(EXPAND_VOLUME)).then_some(driver)
+        (volume.claim.is_some() && driver.can(EXPAND_VOLUME)).then_some(driver)
     }
 
     async fn expand_if_due(&self, volume: &CsiVolume, driver: &Driver, seen: &ExpansionState) {
@@ -119,10 +124,17 @@ impl Csi {
     /// Expands a volume before its first use: some drivers can only expand unused volumes. The caller must hold the
     /// volume's turn. A failure does not prevent the use of the volume.
     pub(super) async fn expand_before_use(&self, volume: &CsiVolume) {
-        let Some(driver) = self.can_grow(volume) else { return };
+        let Some(driver) = self.expanding_driver(volume) else { return };
         let seen = self.seen(volume);
         let due = self.due(volume, &seen, Request::at_once);
-        if let Ok(Ok(Some((claim, target)))) = rt::deadline(EXPANSION_WAIT, due).await {
+        let Ok(Ok(Some((claim, target)))) = rt::deadline(EXPANSION_WAIT, due).await else { return };
+        if volume.read_only {
+            let message = format!(
+                "MountVolume.NodeExpandVolume failed for volume {:?} requested read-only file system",
+                volume.name
+            );
+            self.record_event(volume, EventKind::Warning, Reason::FILE_SYSTEM_RESIZE_FAILED, message);
+        } else {
             self.grow(volume, &driver, &claim, &target, &seen).await;
         }
     }

@@ -77,7 +77,11 @@ impl Client {
     /// Time spent waiting at the gate does not count against the limit.
     pub(crate) async fn send(&self, request: &Request) -> Result<ApiResponse, ApiError> {
         let pass = self.pass(request).await?;
-        let answer = in_time(request, async |left| self.send_once(request, left).await).await;
+        let retried = |error: &ApiError| {
+            let code = error.code().map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+            metrics::count(Count::RestRetries, &[&code, &self.transport().server.borrow(), request.method()]);
+        };
+        let answer = in_time(request, async |left| self.send_once(request, left).await, retried).await;
         pass.ended(is_answered(&answer));
         answer
     }
@@ -284,6 +288,7 @@ impl Client {
 pub(super) async fn in_time(
     request: &Request,
     send: impl AsyncFn(Duration) -> Result<ApiResponse, ApiError>,
+    retried: impl Fn(&ApiError),
 ) -> Result<ApiResponse, ApiError> {
     let begun = rt::now();
     let left = || request.limit.saturating_sub(rt::elapsed(begun));
@@ -294,7 +299,10 @@ pub(super) async fn in_time(
             Err(error) => error,
         };
         match retry::wait(&error, request.is_idempotent(), tries, left(), rt::random()) {
-            Some(wait) => rt::sleep(wait).await,
+            Some(wait) => {
+                retried(&error);
+                rt::sleep(wait).await;
+            }
             None => return Err(error),
         }
         tries += 1;

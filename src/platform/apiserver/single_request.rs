@@ -24,7 +24,7 @@ impl SingleRequests {
 
     /// Sends a request and returns its response within the request's limit.
     pub(crate) async fn send(&self, request: &Request) -> Result<ApiResponse, ApiError> {
-        in_time(request, async |left| self.send_once(request, left).await).await
+        in_time(request, async |left| self.send_once(request, left).await, |_| {}).await
     }
 
     /// The proxy that requests take, if any.

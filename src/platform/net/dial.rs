@@ -12,6 +12,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, Sockaddr
 use crate::platform::net::tls::Tls;
 use crate::platform::net::{DialError, Proxy, ProxySettings, Url};
 use crate::platform::rt::{self, Async, Semaphore, TcpStream};
+use crate::types::metrics::{self, Timed};
 
 /// Connects to hosts. Looks up one name at a time, so that an unresponsive name server does not occupy every thread:
 /// clones share that limit and the TLS configuration. Probes and hooks have one without proxies, for each pod.
@@ -23,6 +24,8 @@ pub(crate) struct Dialer {
     pub(super) tls: Tls,
     /// For servers other than pods.
     proxies: Arc<ProxySettings>,
+    /// The times of its lookups are shown: it is for the API server.
+    counts_lookups: bool,
 }
 
 /// A server and its proxy are looked up one after the other.
@@ -36,7 +39,12 @@ impl Dialer {
     /// For one server, such as the API server, whose lookups do not queue behind those of pods and other servers.
     pub(crate) fn of_server(proxies: ProxySettings) -> Self {
         let lookups = Arc::new(Semaphore::new(LOOKUPS));
-        Self { lookups, pod: None, tls: Tls::default(), proxies: Arc::new(proxies) }
+        Self { lookups, pod: None, tls: Tls::default(), proxies: Arc::new(proxies), counts_lookups: false }
+    }
+
+    /// Counts its lookups as those of the API server's client.
+    pub(crate) fn counting_lookups(self) -> Self {
+        Self { counts_lookups: true, ..self }
     }
 
     /// For the names of one pod, whose lookups queue behind each other only. Its clients try again after their
@@ -97,10 +105,15 @@ impl Dialer {
             let _turn = turn;
             (name.as_str(), port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
         };
-        match &self.pod {
+        let begun = rt::now();
+        let found = match &self.pod {
             Some(uid) => rt::inquire_for(uid, lookup).await,
             None => rt::slow(lookup).await,
+        };
+        if self.counts_lookups {
+            metrics::took(Timed::NameLookups, &[host], rt::elapsed(begun));
         }
+        found
     }
 }
 

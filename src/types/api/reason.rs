@@ -127,6 +127,7 @@ reasons! {
     FAILED_SYNC = "FailedSync";
     FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret";
     FAILED_VALIDATION = "FailedValidation";
+    FILE_SYSTEM_RESIZE_FAILED = "FileSystemResizeFailed";
     FILE_SYSTEM_RESIZE_SUCCESSFUL = "FileSystemResizeSuccessful";
     FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed";
     IMAGE_GC_FAILED = "ImageGCFailed";

@@ -1,8 +1,9 @@
 //! The counters and histograms: the only declaration of their names, labels, help texts and buckets. Pure.
 
 use super::buckets::{
-    Bucket, DRA_BUCKETS, IMAGE_PULL_BUCKETS, POD_RESIZE_BUCKETS, POD_START_BUCKETS, REST_REQUEST_BUCKETS,
-    RUNTIME_OPERATION_BUCKETS, STATUS_SYNC_BUCKETS, TOPOLOGY_ADMISSION_BUCKETS, USUAL_BUCKETS,
+    Bucket, DRA_BUCKETS, IMAGE_PULL_BUCKETS, NAME_LOOKUP_BUCKETS, POD_RESIZE_BUCKETS, POD_START_BUCKETS,
+    REST_REQUEST_BUCKETS, RUNTIME_OPERATION_BUCKETS, SERVING_ROTATION_BUCKETS, STATUS_SYNC_BUCKETS,
+    TOPOLOGY_ADMISSION_BUCKETS, USUAL_BUCKETS,
 };
 
 /// The name, help text, labels and buckets of a family.
@@ -128,6 +129,8 @@ families! {
         RestartedPods: "kubelet_restarted_pods_total", ["static"],
             "[ALPHA] Number of pods that have been restarted because they were deleted and recreated with the same \
              UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)";
+        RestRetries: "rest_client_request_retries_total", ["code", "host", "verb"],
+            "[ALPHA] Number of request retries, partitioned by status code, verb, and host.";
         RestRequests: "rest_client_requests_total", ["code", "host", "method"],
             "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.";
         RuntimeErrors: "kubelet_runtime_operations_errors_total", ["operation_type"],
@@ -197,12 +200,16 @@ families! {
             "[ALPHA] Duration in seconds from kubelet seeing a pod to starting a worker.";
         PodWorkers: "kubelet_pod_worker_duration_seconds", ["operation_type"] in USUAL_BUCKETS,
             "[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync";
+        NameLookups: "rest_client_dns_resolution_duration_seconds", ["host"] in NAME_LOOKUP_BUCKETS,
+            "[ALPHA] DNS resolver latency in seconds. Broken down by host.";
         RestRequests: "rest_client_request_duration_seconds", ["host", "verb"] in REST_REQUEST_BUCKETS,
             "[ALPHA] Request latency in seconds. Broken down by verb, and host.";
         RuntimeOperations: "kubelet_runtime_operations_duration_seconds", ["operation_type"] in RUNTIME_OPERATION_BUCKETS,
             "[ALPHA] Duration in seconds of runtime operations. Broken down by operation type.";
         Sandboxes: "kubelet_run_podsandbox_duration_seconds", ["runtime_handler"] in USUAL_BUCKETS,
             "[ALPHA] Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.";
+        ServingRotations: "kubelet_certificate_manager_server_rotation_seconds", [] in SERVING_ROTATION_BUCKETS,
+            "[ALPHA] Histogram of the number of seconds the previous certificate lived before being rotated.";
         StatusSyncs: "kubelet_pod_status_sync_duration_seconds", [] in STATUS_SYNC_BUCKETS,
             "[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod \
              status until the API is successfully updated for that pod, even if multiple intevening changes to pod \

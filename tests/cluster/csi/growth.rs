@@ -169,6 +169,8 @@ fn read_only_volume_is_not_expanded() {
     let claim = json!({"claimName": "data", "readOnly": true});
     joined.api.create(&pod("web", &mounted(&json!({"name": "v", "persistentVolumeClaim": claim}))));
     joined.wait_until_web_is_ready();
+    let failed = "MountVolume.NodeExpandVolume failed for volume \"disk\" requested read-only file system";
+    joined.wait_for_event_of("FileSystemResizeFailed", failed);
     joined.delete_web(&driver);
     assert!(!driver.names().contains(&"expand"), "{:?}", driver.names());
 }

@@ -111,7 +111,10 @@ fn count_everything() {
     }
     metrics::count(Count::MustPullChecks, &["credentialPolicyAllowed"]);
     metrics::count(Count::RestRequests, &["200", "h:6443", "GET"]);
+    metrics::count(Count::RestRetries, &["503", "h:6443", "GET"]);
     metrics::count(Count::ExecPluginCalls, &["no_error", "0"]);
+    metrics::took(Timed::NameLookups, &["h"], Duration::from_millis(7));
+    metrics::took(Timed::ServingRotations, &[], Duration::from_secs(86_400));
     metrics::count(Count::Probes, &["main", "default", "web", "u", "Liveness", "failed"]);
     for what in [Timed::PlegIntervals, Timed::PlegRelists, Timed::PodStarts, Timed::PodWorkerStarts] {
         metrics::took(what, &[], Duration::from_millis(7));
@@ -178,7 +181,15 @@ fn metrics_match_upstreams_names_help_and_labels() {
 }
 
 /// Metrics of upstream's source that its idle node does not show and that are missing here, and why.
-const NOT_IN_THE_SOURCE: [(&str, &str); 9] = [
+const NOT_IN_THE_SOURCE: [(&str, &str); 17] = [
+    ("authentication_", "of an API server's library, which all upstream programs contain"),
+    ("authorization_", "the same"),
+    ("kubelet_credential_provider_config_info", "the hash of a file on the node"),
+    ("kubelet_podcertificate_states", "behind a gate that is off upstream"),
+    ("kubelet_volume_stats_health_status_abnormal", "behind a gate that is off upstream"),
+    ("plugin_manager_total_plugins", "the log has registrations of plugins"),
+    ("scrape_error", "resource_scrape_error has the same"),
+    ("version_info", "kubernetes_build_info has the version"),
     ("csi_operations_seconds", "the time of a driver's calls is not measured"),
     ("kubelet_cgroup_manager_duration_seconds", "writes of cgroup files are not measured"),
     ("kubelet_eviction_stats_age_seconds", "the node is measured for each check"),
@@ -203,6 +214,21 @@ fn metrics_of_upstreams_source_are_on_the_page_or_declared() {
         // No resize is pending here.
         let is_here = is_shown || name == "kubelet_pod_pending_resizes";
         assert_ne!(is_here, is_left_out(name), "{name}: on the page {is_here}");
+    }
+    let pages = [
+        include_str!("../agent_metrics.rs"),
+        include_str!("../../server/kubelet_api/health_metrics.rs"),
+        include_str!("../../../kubelet/stats/cadvisor.rs"),
+        include_str!("../../../kubelet/stats/cadvisor_families.rs"),
+        include_str!("../../../kubelet/stats/resource.rs"),
+        include_str!("../../../kubelet/stats/volume_metrics.rs"),
+        include_str!("../../../types/metrics/counted.rs"),
+    ];
+    for line in include_str!("../../../../tests/data/upstream-1.36/metrics.txt").lines() {
+        let name = line.split(' ').next().unwrap();
+        let is_written = pages.iter().any(|page| page.contains(&format!("\"{name}\"")));
+        let is_here = text.contains(&format!("# TYPE {name} ")) || metrics::names().contains(&name) || is_written;
+        assert_ne!(is_here, is_left_out(name), "{name}: on a page {is_here}");
     }
     let differences = include_str!("../../../../docs/differences-from-upstream.md");
     for (prefix, why) in declared {

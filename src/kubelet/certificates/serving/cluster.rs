@@ -24,6 +24,7 @@ use crate::platform::rt;
 use crate::protocol::x509::Certificate;
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Timed};
 
 pub(super) async fn run(
     names: impl Fn() -> Option<Names>,
@@ -108,6 +109,10 @@ impl ServingCertificateManager {
         let (store, put) = (self.store.clone(), pair.clone());
         let moment = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));
         let stored = rt::blocking(move || store.put(&put, moment).and_then(|()| store.forget_key())).await;
+        if let Some(former) = &self.current {
+            let age = present.now().saturating_sub(former.leaf.not_before);
+            metrics::took(Timed::ServingRotations, &[], Duration::from_secs(u64::try_from(age).unwrap_or(0)));
+        }
         // A certificate that cannot be stored is still usable.
         cell.show(&pair);
         self.events.issued(&pair.leaf);
