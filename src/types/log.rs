@@ -29,6 +29,11 @@ pub(crate) fn init(verbosity: u8, journal: bool) {
     IS_JOURNAL.store(journal, Ordering::Relaxed);
 }
 
+/// Changes the verbosity.
+pub(crate) fn set_verbosity(verbosity: u8) {
+    VERBOSITY.store(verbosity, Ordering::Relaxed);
+}
+
 pub(crate) fn enabled(level: Level) -> bool {
     level <= Level::Info || VERBOSITY.load(Ordering::Relaxed) >= 4
 }

@@ -329,6 +329,30 @@ fn disabled_debugging_handlers_close_logs_and_exec() {
 }
 
 #[test]
+fn verbosity_of_the_log_is_set_by_a_put() {
+    const MALFORMED: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
+                             Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.YQ\r\n";
+    let mut served = Served::new(Options::default());
+    served.start(ALLOWS_ALL, &[]);
+    let mut door = served.place.reach(Some(&served.admin()));
+    let put = |text: &str| {
+        let length = text.len();
+        format!("PUT /debug/flags/v HTTP/1.1\r\nHost: node\r\nContent-Length: {length}\r\n\r\n{text}")
+    };
+    let lines = || served.joined.node.log().matches("client token malformed").count();
+    for verbosity in [0, 4] {
+        let set = format!("successfully set klog.logging.verbosity to {verbosity}");
+        assert_eq!(door.say(&put(&verbosity.to_string())), Some((200, set)));
+        assert_eq!(served.place.reach(None).get("/pods", MALFORMED).0, 401);
+    }
+    served.joined.node.wait_until("a line of the debug level", |_| lines() > 0);
+    assert_eq!(lines(), 1);
+    assert_eq!(door.say(&put("high")).map(|(status, _)| status), Some(400));
+    assert_eq!(door.get("/debug/flags/v", "").0, 406);
+    assert_eq!(served.place.reach(None).say(&put("9")).map(|(status, _)| status), Some(401));
+}
+
+#[test]
 fn ambiguous_requests_close_the_connection() {
     let mut served = Served::new(Options::default());
     served.start(ALLOWS_ALL, &[]);

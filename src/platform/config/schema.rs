@@ -253,7 +253,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("crashLoopBackOff", Kind::Object(CRASH_LOOP_BACK_OFF)),
     used("reservedMemory", Kind::List(&Kind::Object(RESERVED_MEMORY))),
     used("enableProfilingHandler", Kind::Bool),
-    later("enableDebugFlagsHandler", Kind::Bool),
+    used("enableDebugFlagsHandler", Kind::Bool),
     used("seccompDefault", Kind::Bool),
     later("memoryThrottlingFactor", Kind::Number(0.0, 1.0)),
     later("memoryReservationPolicy", Kind::Word(&["None", "TieredReservation"])),

@@ -26,6 +26,8 @@ pub(crate) struct ServerSettings {
     pub(crate) system_log_queries: bool,
     /// `enableProfilingHandler`.
     pub(crate) profiling: bool,
+    /// `enableDebugFlagsHandler`.
+    pub(crate) debug_flags: bool,
     /// Whether to serve container logs, exec, attach and port forwarding.
     pub(crate) debugging: bool,
 }
@@ -65,6 +67,7 @@ impl Default for ServerSettings {
             system_logs: true,
             system_log_queries: false,
             profiling: true,
+            debug_flags: true,
             debugging: true,
         }
     }
@@ -85,6 +88,7 @@ pub(super) fn read(fields: &Fields<'_>) -> ServerSettings {
     fields.replace("enableSystemLogHandler", Fields::bool, &mut settings.system_logs);
     fields.replace("enableSystemLogQuery", Fields::bool, &mut settings.system_log_queries);
     fields.replace("enableProfilingHandler", Fields::bool, &mut settings.profiling);
+    fields.replace("enableDebugFlagsHandler", Fields::bool, &mut settings.debug_flags);
     settings.tls = TlsSettings {
         only_1_3: fields.text("tlsMinVersion") == Some("VersionTLS13"),
         cipher_suites: list(fields, "tlsCipherSuites").filter_map(|name| name.as_str().map(str::to_owned)).collect(),

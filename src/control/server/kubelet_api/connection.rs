@@ -11,6 +11,7 @@ use super::KubeletApiServer;
 use super::attributes::Attributes;
 use super::bearer_token::tokens;
 use super::client_ca::Verified;
+use super::debug_flags::{self, debug_flags};
 use super::delegated_auth::{Lifetimes, ReviewFailure};
 use super::error::CertificateError;
 use super::health_metrics;
@@ -230,6 +231,9 @@ impl ServedConnection {
         if let Some(response) = profiles(&request.path, server.settings.profiling) {
             return response;
         }
+        if let Some(response) = debug_flags(request, server.settings.debug_flags) {
+            return response;
+        }
         match &*request.path {
             "/metrics/slis" => health_metrics::page(&checks),
             "/statusz" if server.gates.is_on(Gate::ComponentStatusz) => {
@@ -252,7 +256,8 @@ impl RequestHandler for ServedConnection {
     }
 
     fn admit<'a>(&'a self, request: &'a Request) -> AdmissionFuture<'a> {
-        Box::pin(async { self.check(request).await.map(|()| pod_changes::body_limit(request)) })
+        let limit = || pod_changes::body_limit(request).or_else(|| debug_flags::body_limit(request));
+        Box::pin(async move { self.check(request).await.map(|()| limit()) })
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {

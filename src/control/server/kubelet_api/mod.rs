@@ -20,6 +20,7 @@ mod auth_cache;
 mod bearer_token;
 mod client_ca;
 mod connection;
+mod debug_flags;
 mod delegated_auth;
 mod error;
 mod health_metrics;

@@ -72,7 +72,7 @@ fn identity_settings_are_read() {
 fn server_settings_are_read() {
     let (config, _) = file_loaded(
         r#""address":"::1","port":10350,"enableDebuggingHandlers":false,"readOnlyPort":10255,
-           "enableSystemLogHandler":false,"enableProfilingHandler":false,"tlsMinVersion":"VersionTLS13","tlsCurvePreferences":[29],
+           "enableSystemLogHandler":false,"enableProfilingHandler":false,"enableDebugFlagsHandler":false,"tlsMinVersion":"VersionTLS13","tlsCurvePreferences":[29],
            "tlsCipherSuites":["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
            "authentication":{"anonymous":{"enabled":true},"webhook":{"cacheTTL":"7s"}},
            "authorization":{"webhook":{"cacheAuthorizedTTL":"8s","cacheUnauthorizedTTL":"9s"}}"#,
@@ -93,6 +93,7 @@ fn server_settings_are_read() {
         system_logs: false,
         system_log_queries: false,
         profiling: false,
+        debug_flags: false,
         debugging: false,
     };
     assert_eq!(config.identity.server, expected);
