@@ -14,8 +14,8 @@ use crate::fake_cri::Sandbox;
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 const ANCHOR: &str = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
 
-/// Creates a claim that is bound to a directory of the node.
-fn create_claim(joined: &Joined) {
+/// Creates a claim that is bound to a directory of the node `host`.
+fn create_claim(joined: &Joined, host: &str) {
     let data = joined.node.folder().join("data");
     fs::create_dir(&data).unwrap();
     let capacity = json!({"storage": "1Gi"});
@@ -26,11 +26,13 @@ fn create_claim(joined: &Joined) {
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": capacity}, "volumeName": "disk"},
     }));
     let uid = claim["metadata"]["uid"].as_str().unwrap();
+    let host = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [host]});
     joined.api.create(&json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": "disk"},
+        "metadata": {"name": "disk", "annotations": {"pv.beta.kubernetes.io/gid": "1234", "other": "x"}},
         "spec": {
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}},
             "capacity": capacity, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": data},
             "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data", "uid": uid},
         },
@@ -55,7 +57,7 @@ fn claims_runtime_class_and_trust_survive_an_offline_reboot() {
         RuntimeHandler::default(),
         RuntimeHandler { name: "runsc".to_owned(), ..RuntimeHandler::default() },
     ]);
-    create_claim(&joined);
+    create_claim(&joined, "node-a");
     joined.api.create(&json!({
         "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "strict"}, "handler": "runsc"
     }));
@@ -81,6 +83,8 @@ fn claims_runtime_class_and_trust_survive_an_offline_reboot() {
         assert_eq!(sandboxes.iter().map(|one| &*one.runtime_handler).collect::<Vec<_>>(), ["runsc"]);
         let container = joined.node.fake.containers().pop().unwrap();
         let mount = container.config.mounts.iter().find(|mount| mount.container_path == "/data").unwrap();
+        let context = container.config.linux.as_ref().unwrap().security_context.as_ref().unwrap();
+        assert_eq!(context.supplemental_groups, [1234]);
         assert_eq!(mount.host_path, joined.node.folder().join("data").display().to_string());
         assert_eq!(joined.volume_file("kubernetes.io~projected", "anchors.pem").as_deref(), Some(ANCHOR));
     };
@@ -90,6 +94,25 @@ fn claims_runtime_class_and_trust_survive_an_offline_reboot() {
     joined.start(SHORT, &[]);
     joined.wait_for_running(1);
     check(&joined);
+}
+
+#[test]
+fn volume_of_another_node_is_not_mounted() {
+    let mut joined = Joined::new();
+    create_claim(&joined, "node-b");
+    let bound = json!({"status": {"phase": "Bound"}});
+    joined.api.patch("/api/v1/namespaces/default/persistentvolumeclaims/data/status", &bound);
+    joined.start("", &[]);
+    let mut pod = pod("web", &json!({}));
+    pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    joined.api.create(&pod);
+    joined.node.wait_until("the reason to be shown", |_| {
+        let log = joined.node.log();
+        log.contains("MountVolume.NodeAffinity check failed for volume")
+            && log.contains("no matching NodeSelectorTerms")
+    });
+    assert_eq!(joined.running().len(), 0);
 }
 
 #[test]
