@@ -36,6 +36,10 @@ pub(super) struct ClockFacts {
     pub(super) latest: Option<i64>,
     /// A clock with a battery.
     pub(super) has_rtc: bool,
+    /// The program that sets the clock from the network.
+    pub(super) time_service: Option<String>,
+    /// `None`: unknown, as without systemd.
+    pub(super) is_synchronised: Option<bool>,
 }
 
 /// The file system of a directory, or of the nearest one above it that exists.

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use rustix::fs::Access;
 
@@ -15,13 +17,17 @@ use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::file_system::file_system;
 use crate::platform::host::procfs::Procfs;
 use crate::platform::host::time_mark::LATEST_TIME;
-use crate::platform::host::{clock, file};
+use crate::platform::host::{clock, file, program};
+use crate::platform::rt;
 use crate::protocol::pem;
 use crate::protocol::x509::Certificate;
 use crate::types::error::ErrorChain;
 
 /// Size limit of certificates, kubeconfigs and CNI configurations.
 const MAX_CHECKED_FILE_BYTES: u64 = 1 << 20;
+/// As the kernel shortens their names.
+const TIME_SERVICES: [&str; 6] = ["chronyd", "connmand", "ntpd", "phc2sys", "sntp", "systemd-timesyn"];
+const TIMEDATECTL_TIMEOUT: Duration = Duration::from_secs(3);
 const CNI_CONFIGURATIONS: &str = "/etc/cni/net.d";
 /// Where distributions put the plugins.
 const CNI_PLUGINS: [&str; 4] = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni", "/usr/local/lib/cni"];
@@ -32,7 +38,26 @@ pub(super) fn clock(root: &Path, config: &Config) -> ClockFacts {
         Ok(StoredFile::Damaged | StoredFile::Nothing) | Err(_) => None,
     };
     let rtc = fs::read_dir(root.join("sys/class/rtc")).is_ok_and(|mut entries| entries.next().is_some());
-    ClockFacts { now: clock::now().unix_seconds(), built: clock::built(), latest, has_rtc: rtc }
+    ClockFacts {
+        now: clock::now().unix_seconds(),
+        built: clock::built(),
+        latest,
+        has_rtc: rtc,
+        time_service: Procfs::at(root.join("proc")).first_running(&TIME_SERVICES),
+        is_synchronised: is_synchronised(),
+    }
+}
+
+/// The kernel's state of the clock, which every time service sets. `None` without systemd.
+fn is_synchronised() -> Option<bool> {
+    let mut command = Command::new("timedatectl");
+    command.args(["show", "--property=NTPSynchronized", "--value"]);
+    let output = rt::block_on(program::run(command, Vec::new(), TIMEDATECTL_TIMEOUT)).ok()?;
+    match output.stdout.trim_ascii() {
+        b"yes" => Some(true),
+        b"no" => Some(false),
+        _ => None,
+    }
 }
 
 /// The directories that grow.
@@ -222,6 +247,20 @@ mod tests {
         assert_eq!(facts.config, Some(("10-a.conf".to_owned(), Ok(vec!["bridge".to_owned()]))));
         assert_eq!(facts.plugins, ["bridge"]);
         assert_eq!((none.config, none.plugins), (None, Vec::new()));
+    }
+
+    #[test]
+    fn time_service_is_found_by_its_name() {
+        let root = std::env::temp_dir().join(format!("coracle-doctor-clock-{}", std::process::id()));
+        for (pid, name) in [("1", "systemd"), ("310", "systemd-timesyn"), ("self", "chronyd")] {
+            fs::create_dir_all(root.join("proc").join(pid)).unwrap();
+            fs::write(root.join("proc").join(pid).join("comm"), format!("{name}\n")).unwrap();
+        }
+        let service = clock(&root, &Config::default()).time_service;
+        fs::remove_dir_all(root.join("proc/310")).unwrap();
+        let none = clock(&root, &Config::default()).time_service;
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!((service.as_deref(), none), (Some("systemd-timesyn"), None));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const CERTIFICATE_WARNING_SECONDS: i64 = 7 * 86_400;
 const LEAST_FREE_BYTES: u64 = 200 << 20;
 
 pub(super) fn clock(clock: &ClockFacts) -> Finding {
-    let ClockFacts { now, built, latest, has_rtc } = clock;
+    let ClockFacts { now, built, latest, has_rtc, time_service, is_synchronised } = clock;
     let shown = rfc3339(*now);
     let advice = "set it with date -s or chronyc makestep, and run a time service; certificates are invalid until then";
     // 2020: older than every release.
@@ -24,7 +24,21 @@ pub(super) fn clock(clock: &ClockFacts) -> Finding {
         return Finding::warning("clock", format!("it is {shown}, but this node has seen {}", rfc3339(latest)), advice);
     }
     let rtc = if *has_rtc { "" } else { "; no clock with a battery: it is wrong after a power loss until set" };
-    Finding::ok("clock", format!("{shown}{rtc}"))
+    let (state, advice) = match (time_service, is_synchronised) {
+        (Some(service), Some(false)) => (
+            format!("{service} has not synchronised it yet"),
+            "check that its servers are reachable: timedatectl timesync-status or chronyc sources",
+        ),
+        (Some(service), Some(true)) => (format!("synchronised by {service}"), ""),
+        (Some(service), None) => (format!("{service} runs"), ""),
+        // Such as a hypervisor's agent.
+        (None, Some(true)) => ("synchronised".to_owned(), ""),
+        (None, Some(false) | None) => {
+            ("no time service runs".to_owned(), "install one: apt install systemd-timesyncd, or chrony")
+        }
+    };
+    let text = format!("{shown}, {state}{rtc}");
+    if advice.is_empty() { Finding::ok("clock", text) } else { Finding::warning("clock", text, advice) }
 }
 
 pub(super) fn disk(disk: &DiskFacts) -> Finding {
@@ -125,13 +139,32 @@ mod tests {
 
     #[test]
     fn clock_of_1970_and_a_step_back_are_warned_of() {
-        let facts = |now, built, latest| ClockFacts { now, built, latest, has_rtc: true };
+        let facts = |now, built, latest| {
+            let time_service = Some("chronyd".to_owned());
+            ClockFacts { now, built, latest, has_rtc: true, time_service, is_synchronised: Some(true) }
+        };
         expect(&clock(&facts(60, None, None)), Verdict::Warning, "1970-01-01T00:01:00Z");
         expect(&clock(&facts(NOW, Some(NOW + 1), None)), Verdict::Warning, "before this program was built");
         expect(&clock(&facts(NOW, None, Some(NOW + 3600))), Verdict::Warning, "has seen 2027-01-15T09:00:00Z");
         expect(&clock(&facts(NOW, None, Some(NOW + 60))), Verdict::Ok, "2027-01-15T08:00:00Z");
         let without = ClockFacts { has_rtc: false, ..facts(NOW, None, None) };
         expect(&clock(&without), Verdict::Ok, "no clock with a battery");
+    }
+
+    #[test]
+    fn clock_that_no_service_sets_is_warned_of() {
+        for (service, is_synchronised, verdict, words) in [
+            (Some("chronyd"), Some(true), Verdict::Ok, "2027-01-15T08:00:00Z, synchronised by chronyd"),
+            (Some("chronyd"), Some(false), Verdict::Warning, "chronyd has not synchronised it yet"),
+            (Some("ntpd"), None, Verdict::Ok, "ntpd runs"),
+            (None, Some(true), Verdict::Ok, ", synchronised"),
+            (None, Some(false), Verdict::Warning, "no time service runs"),
+            (None, None, Verdict::Warning, "no time service runs"),
+        ] {
+            let time_service = service.map(str::to_owned);
+            let facts = ClockFacts { now: NOW, has_rtc: true, time_service, is_synchronised, ..ClockFacts::default() };
+            expect(&clock(&facts), verdict, words);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::redact_text::redact_text;
 use super::redact_value::redact_value;
-use crate::cli::local_api::get;
+use crate::cli::local_api::{RequestFailure, fetch, get};
 use crate::platform::config::Config;
 use crate::platform::host::file::read_tail;
 use crate::platform::host::program;
@@ -33,7 +33,7 @@ const JOURNAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Answers of the agent.
 pub(super) fn of_agent(socket: &Path) -> Vec<Part> {
-    let pages = ["status", "pods", "events", "images", "devices", "stats/summary"];
+    let pages = ["status", "pods", "events", "images", "devices", "stats/summary", "configz"];
     let part = |page: &str| {
         let answer: Result<Value, _> = get(socket, &format!("/{page}"));
         let text = answer.map_err(|error| ErrorChain(&error).to_string()).map(|mut value| {
@@ -42,7 +42,9 @@ pub(super) fn of_agent(socket: &Path) -> Vec<Part> {
         });
         (format!("{}.json", page.replace('/', "-")), text)
     };
-    pages.into_iter().map(part).collect()
+    let metrics = fetch(socket, "/metrics").map_err(RequestFailure::line);
+    let metrics = metrics.map(|text| redact_text(&String::from_utf8_lossy(&text)));
+    pages.into_iter().map(part).chain([("metrics.txt".to_owned(), metrics)]).collect()
 }
 
 /// The journals of the agent and the runtime, or what is in their place.
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn silent_agent_leaves_an_error_for_each_page() {
         let parts = of_agent(Path::new("/nowhere/c.sock"));
-        assert_eq!(parts.len(), 6);
+        assert_eq!(parts.len(), 8);
         assert!(parts.iter().all(|(_, part)| part.as_ref().is_err_and(|error| error.contains("not running"))));
     }
 }

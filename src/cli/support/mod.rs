@@ -107,6 +107,7 @@ A node that runs Coracle, as `coracle support` saw it.
 doctor.txt                what `coracle doctor` finds wrong with this machine
 status.json, events.json  what is wrong with the node and its pods, and recent events
 pods.json, images.json, devices.json, stats-summary.json
+configz.json, metrics.txt the effective configuration, and the agent's metrics
 logs/                     ends of the logs of agent, runtime, kernel and containers
 config/, manifests/       configuration and manifests
 state/                    checkpoints, and a list of the agent's files
