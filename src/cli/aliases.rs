@@ -61,6 +61,16 @@ fn of_verb(verb: &str) -> Option<Alias> {
         "drain" | "cordon" | "uncordon" | "taint" | "label" => {
             Alias::Hint("this changes the Node object of the cluster: use kubectl")
         }
+        "stop" | "start" => Alias::Hint(
+            "move the manifest out of the manifest directory and back, or coracle delete POD and coracle apply -f FILE",
+        ),
+        "pull" => Alias::Hint(
+            "the agent pulls the images of a manifest before it starts the pod; coracle images import FILE needs no \
+             registry",
+        ),
+        "cp" => Alias::Hint(
+            "coracle exec POD -- cat PATH >FILE; coracle exec -i POD -- sh -c 'cat >PATH' <FILE; of directories, tar",
+        ),
         "build" | "push" | "tag" => Alias::Hint("build images elsewhere, then coracle images import FILE"),
         "login" => Alias::Hint("credentials are imagePullSecrets of the pod, or config.json in the root directory"),
         _ => return None,
@@ -98,7 +108,8 @@ mod tests {
 
     #[test]
     fn other_verbs_have_a_hint() {
-        for line in ["get deployments", "run nginx", "kill web", "drain node1", "edit pod web"] {
+        let verbs = ["get deployments", "run nginx", "kill web", "drain node1", "edit pod web"];
+        for line in verbs.into_iter().chain(["stop web", "start web", "pull nginx", "cp web:/a b"]) {
             let hint = of(line).unwrap_err();
             assert!(hint.contains("coracle") || hint.contains("kubectl"), "{hint}");
         }
