@@ -17,6 +17,8 @@ pub(super) enum WatchEvent {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     unread: Vec<u8>,
+    /// The first bytes of `unread`, which hold no end of a line. A large line arrives in many pieces.
+    searched: usize,
 }
 
 /// Upper bound on a line; etcd accepts objects up to 1.5 MiB.
@@ -34,13 +36,15 @@ impl Lines {
     /// The next event, or an error for an invalid line.
     pub(super) fn next(&mut self) -> Result<Option<WatchEvent>, ApiError> {
         loop {
-            let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
+            let Some(end) = self.unread.iter().skip(self.searched).position(|byte| *byte == b'\n') else {
+                self.searched = self.unread.len();
                 return match self.unread.len() > MAX_WATCH_LINE_BYTES {
                     true => Err(ApiError::Malformed("watch line too long".into())),
                     false => Ok(None),
                 };
             };
-            let rest = self.unread.split_off(end + 1);
+            let rest = self.unread.split_off(self.searched + end + 1);
+            self.searched = 0;
             let line = std::mem::replace(&mut self.unread, rest);
             if !line.trim_ascii().is_empty() {
                 return read(line).map(Some);
