@@ -219,7 +219,7 @@ mod tests {
             ),
             (
                 [pod("a", ""), "kind: Service\napiVersion: v1\n".to_owned()].join("---\n"),
-                "document 2 (line 6): kind Service is not supported yet in a manifest",
+                "document 2 (line 6): kind Service: a manifest has Pods, ConfigMaps and Secrets",
             ),
         ] {
             assert_eq!(parts(text.as_bytes()), Err(why.to_owned()));

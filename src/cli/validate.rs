@@ -167,7 +167,7 @@ mod tests {
         let text = format!("{WEB}---\napiVersion: v1\nkind: Service\n---\nkind: Pod\n");
         let lines = "\
 a: document 1 (line 1): ok (pod default/web)
-a: document 2 (line 5): kind Service is not supported yet in a manifest
+a: document 2 (line 5): kind Service: a manifest has Pods, ConfigMaps and Secrets
 a: document 3 (line 8): apiVersion: required
 ";
         assert_eq!(report(&[&text]), (lines.to_owned(), true));

@@ -1,4 +1,4 @@
-//! Usual mistakes: what `coracle pods` and `coracle status` say of each.
+//! Usual mistakes: what `coracle pods` and `coracle status` say of each pod, and `coracle status` of each manifest.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -123,6 +123,98 @@ const MISTAKES: [(&str, &str, &str); 22] = [
     ),
 ];
 
+/// Name, manifest, and the sentence about a manifest that is refused.
+const REFUSED: [(&str, &str, &str); 20] = [
+    ("bad-empty", "", "there is nothing in the file; to remove its pods, delete it"),
+    (
+        "bad-tab",
+        "apiVersion: v1\nkind: Pod\nmetadata:\n\tname: a\n",
+        "line 4, column 1: not YAML: while scanning for the next token, found a tab character",
+    ),
+    ("bad-indent", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n spec: {}\n", "line 5, column 2: not YAML"),
+    ("bad-case", "{apiVersion: v1, kind: pod, metadata: {name: a}}", "kind pod: did you mean Pod?"),
+    (
+        "bad-kind",
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}",
+        "kind Deployment needs a cluster: a manifest has its pod, the template, as kind Pod",
+    ),
+    (
+        "bad-no-name",
+        "{apiVersion: v1, kind: Pod, spec: {containers: [{name: main, image: a}]}}",
+        "metadata.name: required",
+    ),
+    (
+        "bad-name",
+        "{apiVersion: v1, kind: Pod, metadata: {name: My_Pod}, spec: {containers: [{name: main, image: a}]}}",
+        "must be a DNS subdomain (RFC 1123): at most 253 lower case letters, digits, '-' or '.'",
+    ),
+    (
+        "bad-containers",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {container: []}}",
+        "spec.containers: required",
+    ),
+    (
+        "bad-image",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, imgae: a}]}}",
+        "spec.containers[0].image: required",
+    ),
+    (
+        "bad-port",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, ports: [{containerPort: 80000}]}]}}",
+        "spec.containers[0].ports[0].containerPort: 80000: must be from 1 to 65535",
+    ),
+    (
+        "bad-value",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, env: [{name: A, value: 1}]}]}}",
+        "spec.containers[0].env[0].value: expected a string, found a number: put it in quotes",
+    ),
+    (
+        "bad-variables",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, env: {A: b}}]}}",
+        "spec.containers[0].env: expected a list, found an object: begin each entry with a dash",
+    ),
+    (
+        "bad-memory",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, resources: {limits: {memory: 64MB}}}]}}",
+        "expected a quantity that ends in n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or e<number>, found \"64MB\"",
+    ),
+    (
+        "bad-request",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, resources: {requests: {memory: 2Mi}, limits: {memory: 1Mi}}}]}}",
+        "spec.containers[0].resources.requests.memory: \"2Mi\": must be at most the limit, 1Mi",
+    ),
+    (
+        "bad-mount",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, volumeMounts: [{name: v, mountPath: /v}]}]}}",
+        "spec.containers[0].volumeMounts[0].name: \"v\": no volume has this name",
+    ),
+    (
+        "bad-restart",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {restartPolicy: always, containers: [{name: main, image: a}]}}",
+        "spec.restartPolicy: expected \"Always\", \"Never\" or \"OnFailure\", found \"always\"",
+    ),
+    (
+        "bad-same",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a}, {name: main, image: b}]}}",
+        "spec.containers[1].name: \"main\": duplicate",
+    ),
+    (
+        "bad-host-port",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostNetwork: true, containers: [{name: main, image: a, ports: [{containerPort: 80, hostPort: 81}]}]}}",
+        "hostPort: 81: must be the containerPort when hostNetwork is true",
+    ),
+    (
+        "bad-claim",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a}], volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]}}",
+        "spec.volumes[0].persistentVolumeClaim: static pods may not reference persistentvolumeclaims",
+    ),
+    (
+        "bad-probe",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, livenessProbe: {periodSeconds: 3}}]}}",
+        "spec.containers[0].livenessProbe: one of exec, grpc, httpGet or tcpSocket is required",
+    ),
+];
+
 /// Longer than the 30 s after which a failed mount or an unready container is a problem, and than the back-off of the
 /// first restarts.
 const FIRST_MINUTES: Duration = Duration::from_secs(150);
@@ -157,6 +249,24 @@ fn each_mistake_is_named_by_pods_and_status() {
     let status = node.ask(&["status"]).unwrap();
     assert!(status.contains("Health:   ok\n"), "{status}");
     assert_eq!(exit_status(&node), Some(0));
+}
+
+#[test]
+fn each_refused_manifest_is_named_by_status() {
+    let node = Node::start();
+    for (name, manifest, _) in REFUSED {
+        node.write_manifest(name, manifest);
+    }
+    let mut unseen = REFUSED.to_vec();
+    wait_for("all manifests to be named", FIRST_MINUTES, || {
+        let status = node.ask(&["status"])?;
+        unseen.retain(|(name, _, sentence)| {
+            let file = format!("{name}.yaml");
+            !status.lines().any(|line| line.contains(&file) && line.contains(sentence))
+        });
+        unseen.is_empty().then_some(())
+    });
+    assert_eq!(exit_status(&node), Some(3));
 }
 
 /// A crash loop is named while it waits, not while its container runs, so each sentence counts once it was seen.

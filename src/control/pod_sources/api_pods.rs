@@ -291,7 +291,10 @@ mod tests {
         let update = pods.update().unwrap();
         assert_eq!(update.pods[0].pod.spec.containers[0].image, "i");
         assert_eq!(&*update.problems[0].origin, "pod ns/a");
-        assert_eq!(update.problems[0].what, "spec.containers[0].image: expected a string, found a number");
+        assert_eq!(
+            update.problems[0].what,
+            "spec.containers[0].image: expected a string, found a number: put it in quotes"
+        );
         assert!(!update.complete);
         pods.apply(Change::Applied(ObjectText::of(&pod("a", json!("k")))), at(3));
         assert!(pods.update().unwrap().problems.is_empty());

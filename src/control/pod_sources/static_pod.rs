@@ -409,9 +409,22 @@ impl fmt::Display for ObjectError {
         match self {
             Self::Field { path: "", problem } => f.write_str(problem),
             Self::Field { path, problem } => write!(f, "{path}: {problem}"),
-            Self::Unsupported { kind } => write!(f, "kind {kind} is not supported yet in a manifest"),
+            Self::Unsupported { kind } => write_unsupported(f, kind),
             Self::Decode(..) | Self::Invalid(_) => f.write_str(&self.lines().join("; ")),
         }
+    }
+}
+
+/// What to do about an object that manifests do not have.
+fn write_unsupported(f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
+    if let Some(meant) = ["Pod", "ConfigMap", "Secret"].iter().find(|known| known.eq_ignore_ascii_case(kind)) {
+        return write!(f, "kind {kind}: did you mean {meant}?");
+    }
+    match kind {
+        "CronJob" | "DaemonSet" | "Deployment" | "Job" | "ReplicaSet" | "StatefulSet" => {
+            write!(f, "kind {kind} needs a cluster: a manifest has its pod, the template, as kind Pod")
+        }
+        _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps and Secrets"),
     }
 }
 

@@ -214,6 +214,10 @@ pub(super) fn text(input: Input<'_>) -> Result<String, DecodeError> {
     match input {
         Input::Value(Value::String(text)) => Ok(text),
         Input::Value(Value::Null) => Ok(String::new()),
+        // In YAML `80`, `yes` and `on` are no strings.
+        other @ Input::Value(Value::Bool(_) | Value::Number(_)) => {
+            Err(DecodeError::new(format_args!("expected a string, found {}: put it in quotes", other.kind())))
+        }
         other => Err(DecodeError::expected("a string", &other)),
     }
 }

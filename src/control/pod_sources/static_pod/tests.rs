@@ -181,12 +181,24 @@ fn pod_whose_log_directory_has_too_long_a_name_is_refused() {
 }
 
 #[test]
+fn kind_that_manifests_do_not_have_is_answered_with_what_to_do() {
+    for (kind, problem) in [
+        ("pod", "kind pod: did you mean Pod?"),
+        ("Configmap", "kind Configmap: did you mean ConfigMap?"),
+        ("Deployment", "kind Deployment needs a cluster: a manifest has its pod, the template, as kind Pod"),
+        ("Ingress", "kind Ingress: a manifest has Pods, ConfigMaps and Secrets"),
+    ] {
+        check(&format!("apiVersion: v1\nkind: {kind}\n"), &[problem]);
+    }
+}
+
+#[test]
 fn invalid_object_does_not_affect_the_others() {
     check(
         &format!("{POD}\n---\napiVersion: v1\nkind: Service\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),
         &[
             "web-node1",
-            "document 2 (line 2): kind Service is not supported yet in a manifest",
+            "document 2 (line 2): kind Service: a manifest has Pods, ConfigMaps and Secrets",
             "document 3 (line 5): spec: expected an object, found a list; metadata.name: required",
             "document 4 (line 9): expected an object with apiVersion and kind",
         ],
@@ -198,9 +210,9 @@ fn invalid_object_does_not_affect_the_others() {
         &[
             "web-node1",
             "items[1]: expected an object with apiVersion and kind",
-            "items[2]: kind Service is not supported yet in a manifest",
+            "items[2]: kind Service: a manifest has Pods, ConfigMaps and Secrets",
             "items[3]: apiVersion: required",
-            "items[4]: kind List is not supported yet in a manifest",
+            "items[4]: kind List: a manifest has Pods, ConfigMaps and Secrets",
             "items[5]: kind: required",
         ],
     );
@@ -253,7 +265,10 @@ fn config_maps_and_secrets_are_read_and_validated() {
 
     let wrong = |fields: &str| format!("{{apiVersion: v1, {fields}}}");
     for (fields, problem) in [
-        ("kind: ConfigMap, metadata: {name: c}, data: {a: 1}", "data.a: expected a string, found a number"),
+        (
+            "kind: ConfigMap, metadata: {name: c}, data: {a: 1}",
+            "data.a: expected a string, found a number: put it in quotes",
+        ),
         ("kind: Secret, metadata: {name: s}, data: {a: '%'}", "data.a: expected base64, with padding"),
         ("kind: ConfigMap", "metadata.name: required"),
         (

@@ -230,7 +230,10 @@ fn any_failure_keeps_the_pods_and_is_reported_once() {
                 ok("<html>", "Content-Type: text/html\r\n"),
                 "expected a manifest, found a page in HTML: is something else in between?",
             ),
-            (ok(&WEB.replace("kind: Pod", "kind: Service"), ""), "kind Service is not supported yet in a manifest"),
+            (
+                ok(&WEB.replace("kind: Pod", "kind: Service"), ""),
+                "kind Service: a manifest has Pods, ConfigMaps and Secrets",
+            ),
             (ok("", ""), "there is nothing in it; to remove its pods, give a PodList without items"),
             (long, "it has more than 1048576 bytes"),
             (Says::Bytes(Vec::new()), "cannot be fetched: EOF"),

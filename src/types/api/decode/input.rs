@@ -108,7 +108,10 @@ impl<'a> Input<'a> {
                     Ok(())
                 })
             }
-            other => Err(DecodeError::expected("a list", &other)),
+            other => {
+                let found = other.kind();
+                Err(DecodeError::new(format_args!("expected a list, found {found}: begin each entry with a dash")))
+            }
         }
     }
 }

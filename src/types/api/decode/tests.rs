@@ -31,14 +31,20 @@ fn empty_string_is_the_default_of_a_word() {
 fn errors_name_the_field_and_the_expected_type() {
     check_error(
         json!({"spec": {"containers": [{"image": 7}]}}),
-        "spec.containers[0].image: expected a string, found a number",
+        "spec.containers[0].image: expected a string, found a number: put it in quotes",
     );
-    check_error(json!({"metadata": {"name": false}}), "metadata.name: expected a string, found a boolean");
+    check_error(
+        json!({"metadata": {"name": false}}),
+        "metadata.name: expected a string, found a boolean: put it in quotes",
+    );
     check_error(
         json!({"metadata": {"labels": {"a.b/c": 1}}}),
-        "metadata.labels[\"a.b/c\"]: expected a string, found a number",
+        "metadata.labels[\"a.b/c\"]: expected a string, found a number: put it in quotes",
     );
-    check_error(json!({"spec": {"containers": {}}}), "spec.containers: expected a list, found an object");
+    check_error(
+        json!({"spec": {"containers": {}}}),
+        "spec.containers: expected a list, found an object: begin each entry with a dash",
+    );
     check_error(json!({"spec": []}), "spec: expected an object, found a list");
     check_error(json!([]), "expected an object, found a list");
     check_error(json!({"spec": {"hostNetwork": "true"}}), "spec.hostNetwork: expected a boolean, found a string");

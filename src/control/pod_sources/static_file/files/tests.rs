@@ -337,7 +337,7 @@ fn document_of_unsupported_kind_keeps_no_pods() {
     assert_eq!(desk.pods(), ["db-n"]);
     assert_eq!(
         desk.problems(),
-        [format!("/m/a: document 1 (line 1): kind Service is not supported yet in a manifest ({SINCE})")]
+        [format!("/m/a: document 1 (line 1): kind Service: a manifest has Pods, ConfigMaps and Secrets ({SINCE})")]
     );
     assert!(desk.files.update().complete);
 }
