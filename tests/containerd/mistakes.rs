@@ -113,7 +113,7 @@ const MISTAKES: [(&str, &str, &str); 22] = [
         "hook",
         "containers: [{name: main, image: IMAGE, command: STAY, lifecycle: {postStart: {exec: {command: ['false']}}}}], \
          terminationGracePeriodSeconds: 0",
-        "container main: its postStart hook fails",
+        "CrashLoopBackOff: container main is restarted because its postStart hook fails (",
     ),
     (
         "file-on-directory",

@@ -95,6 +95,13 @@ pub(crate) struct PodWarning<'a> {
     pub(crate) last: Time,
 }
 
+impl PodWarning<'_> {
+    /// The message; of a combined event, that of its newest.
+    pub(crate) fn text(&self) -> &str {
+        self.message.strip_prefix(COMBINED).unwrap_or(self.message)
+    }
+}
+
 /// An event without its times and count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewEvent {

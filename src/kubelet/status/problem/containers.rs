@@ -1,7 +1,7 @@
 //! Problems of containers: failed starts, exits, failed pulls, containers that are not ready. Pure.
 
 use super::advice::{self, EXEC_FORMAT_ERROR};
-use super::warnings::latest_probe;
+use super::warnings::{latest_post_start_hook, latest_probe};
 use super::{PATIENCE_SECONDS, PodProblem, PodSituation, innermost, is_older};
 use crate::state::pods::PodWarning;
 use crate::types::api::{
@@ -116,7 +116,7 @@ pub(super) fn unready(situation: PodSituation<'_>) -> Option<PodProblem> {
             reason: "NotReady".to_owned(),
             cause: format!("{} is not ready: its {probe} probe does not succeed", one.name()),
             advice: format!("check the {probe} probe and the container's log"),
-            detail: failed.map(|warning| warning.message.to_owned()).unwrap_or_default(),
+            detail: failed.map(|warning| warning.text().to_owned()).unwrap_or_default(),
             ..PodProblem::default()
         });
     }
@@ -185,7 +185,7 @@ fn failing_to_run(
         }
         "PostStartHookError" => {
             problem.cause = format!("{name}: its postStart hook fails");
-            problem.advice = "check lifecycle.postStart".to_owned();
+            problem.advice = ADVICE_FOR_HOOK.to_owned();
             problem.detail = waiting.message.clone();
         }
         _ => start_error(&mut problem, one, &waiting.message),
@@ -216,10 +216,15 @@ fn crash_loop(
         return problem;
     };
     let ended = &**ended;
-    if let Some(failed) = latest_probe(warnings, &one.spec.name, "Liveness").filter(|_| is_killed(ended)) {
+    let ended_it = |warning: &&PodWarning<'_>| may_have_ended(warning, ended);
+    if let Some(failed) = latest_probe(warnings, &one.spec.name, "Liveness").filter(ended_it) {
         problem.cause = format!("{} is restarted because its liveness probe fails ({restarts})", one.name());
         problem.advice = "check the liveness probe, its timeoutSeconds and the container's log".to_owned();
-        problem.detail = failed.message.to_owned();
+        problem.detail = failed.text().to_owned();
+    } else if let Some(failed) = latest_post_start_hook(warnings, &one.spec.name).filter(ended_it) {
+        problem.cause = format!("{} is restarted because its postStart hook fails ({restarts})", one.name());
+        problem.advice = ADVICE_FOR_HOOK.to_owned();
+        problem.detail = failed.text().to_owned();
     } else if ended.exit_code == 0 {
         problem.cause = format!("{} ends with success and is started again ({restarts})", one.name());
         problem.advice = "use restartPolicy: OnFailure, or a command that keeps running".to_owned();
@@ -272,10 +277,14 @@ fn has_memory_limit(container: &Container) -> bool {
     container.resources.limits.iter().any(|(name, _)| name == "memory")
 }
 
-/// SIGKILL or SIGTERM, as after a failed probe.
-fn is_killed(ended: &ContainerStateTerminated) -> bool {
-    ended.reason != Reason::OOM_KILLED
+/// Whether a failed probe or hook may be why this run ended: it failed during the run. The exit code says nothing,
+/// because a program that handles SIGTERM ends with one of its own.
+fn may_have_ended(warning: &PodWarning<'_>, run: &ContainerStateTerminated) -> bool {
+    let is_of_run = run.started_at.is_none_or(|started| warning.last.unix_seconds() >= started.unix_seconds());
+    is_of_run && run.reason != Reason::OOM_KILLED
 }
+
+const ADVICE_FOR_HOOK: &str = "check lifecycle.postStart";
 
 /// The pull error without the image's name, which the sentence has already.
 fn after_image(text: &str, image: &str) -> String {

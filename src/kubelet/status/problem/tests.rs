@@ -177,6 +177,37 @@ fn crash_loop_of_a_failed_liveness_probe_names_the_probe() {
 }
 
 #[test]
+fn crash_loop_of_a_failed_post_start_hook_names_the_hook() {
+    let last = json!({ "terminated": { "exitCode": 143, "reason": "Error", "startedAt": "2027-01-15T07:59:45Z" } });
+    let hook = (Reason::FAILED_POST_START_HOOK, "PostStartHook failed", "2027-01-15T07:58:00Z");
+    let cause = "container main is restarted because its postStart hook fails (4 restarts)";
+    check(&crash(last), &[hook], ["CrashLoopBackOff", cause, "check lifecycle.postStart"]);
+}
+
+#[test]
+fn failed_probe_or_hook_of_an_earlier_run_is_not_why_the_last_one_ended() {
+    // After the warnings.
+    let last = json!({ "terminated": { "exitCode": 3, "reason": "Error", "startedAt": "2027-01-15T07:59:55Z" } });
+    for warning in [
+        (Reason::FAILED_POST_START_HOOK, "PostStartHook failed", "2027-01-15T07:58:00Z"),
+        (Reason::UNHEALTHY, "Liveness probe failed: dial tcp", "2027-01-15T07:58:00Z"),
+    ] {
+        let cause = "container main exits with code 3 (4 restarts)";
+        check(&crash(last.clone()), &[warning], ["CrashLoopBackOff", cause, "coracle logs --previous -c main"]);
+    }
+}
+
+#[test]
+fn combined_event_of_a_probe_names_the_probe() {
+    let last = json!({ "terminated": { "exitCode": 137, "reason": "Error" } });
+    let text = "(combined from similar events): Liveness probe failed: after 1003ms";
+    let cause = "container main is restarted because its liveness probe fails (4 restarts)";
+    let warning = (Reason::UNHEALTHY, text, "2027-01-15T07:58:00Z");
+    let problem = check(&crash(last), &[warning], ["CrashLoopBackOff", cause, "timeoutSeconds"]);
+    assert_eq!(problem.detail, "Liveness probe failed: after 1003ms");
+}
+
+#[test]
 fn repeated_warning_is_a_problem_after_thirty_seconds() {
     let starting = json!({ "waiting": { "reason": "ContainerCreating" } });
     let pod = pod(json!({}), with_state(starting, json!({})));

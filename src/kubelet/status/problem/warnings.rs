@@ -15,12 +15,24 @@ pub(super) fn latest_probe<'a>(
     kind: &str,
 ) -> Option<&'a PodWarning<'a>> {
     let is_it = |warning: &&PodWarning<'_>| {
-        let rest = warning.field_path.split_once('{').map(|(_, rest)| rest);
-        *warning.reason == Reason::UNHEALTHY
-            && warning.message.starts_with(kind)
-            && rest.and_then(|rest| rest.strip_suffix('}')) == Some(container)
+        *warning.reason == Reason::UNHEALTHY && is_of(warning, container) && warning.text().starts_with(kind)
     };
     warnings.iter().rev().find(is_it)
+}
+
+/// The newest warning about the container's postStart hook.
+pub(super) fn latest_post_start_hook<'a>(
+    warnings: &'a [PodWarning<'a>],
+    container: &str,
+) -> Option<&'a PodWarning<'a>> {
+    let is_it =
+        |warning: &&PodWarning<'_>| *warning.reason == Reason::FAILED_POST_START_HOOK && is_of(warning, container);
+    warnings.iter().rev().find(is_it)
+}
+
+fn is_of(warning: &PodWarning<'_>, container: &str) -> bool {
+    let rest = warning.field_path.split_once('{').map(|(_, rest)| rest);
+    rest.and_then(|rest| rest.strip_suffix('}')) == Some(container)
 }
 
 fn is_current(warning: &PodWarning<'_>, now: Time) -> bool {
@@ -41,7 +53,7 @@ pub(super) fn while_starting(situation: PodSituation<'_>) -> Option<PodProblem> 
     if !is_older(PATIENCE_SECONDS, Some(warning.first), now) {
         return None;
     }
-    let cause = innermost(shortened(warning.message));
+    let cause = innermost(shortened(warning.text()));
     Some(PodProblem {
         reason: warning.reason.as_str().to_owned(),
         advice: advice(warning.reason, &cause, pod).to_owned(),
