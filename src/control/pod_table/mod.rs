@@ -70,6 +70,8 @@ pub(crate) struct PodTable {
     shows_device_health: bool,
     /// And the message of their driver.
     shows_health_messages: bool,
+    /// Statuses have the condition `PodReadyToStartContainers`.
+    shows_sandbox: bool,
     /// A relist has completed: a pod that the runtime did not list does not run.
     relisted: bool,
     /// A resize has completed: it may have freed resources.
@@ -119,6 +121,7 @@ impl PodTable {
             dirty: SortedSet::new(),
             shows_device_health: config.gates.is_on(Gate::ResourceHealthStatus),
             shows_health_messages: config.gates.is_on(Gate::ResourceHealthStatusMessage),
+            shows_sandbox: config.gates.is_on(Gate::PodReadyToStartContainersCondition),
             relisted: false,
             resized: false,
             reconcile: false,

@@ -50,6 +50,7 @@ impl PodTable {
             actuated: self.allocations.actuated.get(uid).as_ref(),
             devices: &self.shown_devices(devices),
             replaced: self.workers.replaced(uid),
+            shows_sandbox: self.shows_sandbox,
         });
         let status = self.last_status(worker, pod, status);
         count_terminations(records.statuses.status(uid).map_or(&pod.status, |known| known), &status);

@@ -154,6 +154,7 @@ fn report(pod: &Pod, observed: &ObservedPod) {
     for second in 1..4 {
         let now = Time::from_unix_nanos(second * 1_000_000_000);
         let status = pod_status(&StatusInput {
+            shows_sandbox: true,
             devices: &[],
             replaced: &[],
             pod,

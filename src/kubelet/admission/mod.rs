@@ -49,7 +49,12 @@ impl Admission {
         let resources = known.map(|(name, amount)| (name, *amount)).collect();
         Self {
             sysctls: AllowedSysctls::new(&config.pods.allowed_unsafe_sysctls, host::kernel()),
-            node: ThisNode::new(&config.node.name, host::MACHINE, &config.node.labels),
+            node: ThisNode::new(
+                &config.node.name,
+                host::MACHINE,
+                &config.node.labels,
+                config.gates.is_on(Gate::TaintTolerationComparisonOperators),
+            ),
             room: FreeResources {
                 resources,
                 extended: ResourceList::new(),

@@ -23,7 +23,7 @@ pub(crate) fn check_pressure(pod: &Pod, held: &SortedSet<Pressure>, spared: bool
 }
 
 fn tolerates_memory_pressure(toleration: &Toleration) -> bool {
-    toleration.tolerates(MEMORY_PRESSURE_TAINT, "", TaintEffect::NoSchedule.as_str())
+    toleration.tolerates(MEMORY_PRESSURE_TAINT, "", TaintEffect::NoSchedule.as_str(), false)
 }
 
 #[cfg(test)]

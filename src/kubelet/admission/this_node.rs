@@ -10,6 +10,8 @@ pub(super) struct ThisNode {
     name: String,
     labels: Map<String>,
     taints: Vec<Taint>,
+    /// Tolerations may compare values (`TaintTolerationComparisonOperators`).
+    compares_taints: bool,
 }
 
 const OS_LABEL: &str = "kubernetes.io/os";
@@ -17,7 +19,7 @@ const NODE_OS: &str = "linux";
 
 impl ThisNode {
     /// The default labels, overridden by the configured ones. `machine` is the architecture in Rust's spelling.
-    pub(super) fn new(name: &str, machine: &'static str, configured: &Map<String>) -> Self {
+    pub(super) fn new(name: &str, machine: &'static str, configured: &Map<String>, compares_taints: bool) -> Self {
         let (host, arch) = ("kubernetes.io/hostname", go_architecture(machine));
         let own = [(host, name), (OS_LABEL, NODE_OS), ("kubernetes.io/arch", arch)];
         let old = [("beta.kubernetes.io/os", NODE_OS), ("beta.kubernetes.io/arch", arch)];
@@ -26,7 +28,7 @@ impl ThisNode {
         let mut labels: Map<String> = all.map(|(key, value)| (key, value.to_owned())).collect();
         // The OS label cannot be overridden.
         labels.insert(OS_LABEL, NODE_OS.to_owned());
-        Self { name: name.to_owned(), labels, taints: Vec::new() }
+        Self { name: name.to_owned(), labels, taints: Vec::new(), compares_taints }
     }
 
     /// Replaces labels and taints by those of the Node object.
@@ -61,8 +63,10 @@ impl ThisNode {
     pub(super) fn is_tolerated(&self, pod: &Pod) -> bool {
         let no_execute = TaintEffect::NoExecute.as_str();
         let mut taints = self.taints.iter().filter(|taint| taint.effect == no_execute);
-        let tolerates =
-            |taint: &Taint| pod.spec.tolerations.iter().any(|one| one.tolerates(&taint.key, &taint.value, no_execute));
+        let tolerates = |taint: &Taint| {
+            let mut tolerations = pod.spec.tolerations.iter();
+            tolerations.any(|one| one.tolerates(&taint.key, &taint.value, no_execute, self.compares_taints))
+        };
         pod.is_static() || taints.all(tolerates)
     }
 
@@ -92,7 +96,8 @@ mod tests {
 
     fn node() -> ThisNode {
         let configured = [("zone", "a"), ("beta.kubernetes.io/arch", "own"), ("kubernetes.io/os", "plan9")];
-        ThisNode::new("node1", "aarch64", &configured.into_iter().map(|(key, value)| (key, value.to_owned())).collect())
+        let configured = configured.into_iter().map(|(key, value)| (key, value.to_owned())).collect();
+        ThisNode::new("node1", "aarch64", &configured, false)
     }
 
     fn pod(spec: Value) -> Pod {
@@ -150,6 +155,34 @@ mod tests {
             assert_eq!(node.is_tolerated(&pod), expected, "{tolerations}");
             pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "file".to_owned());
             assert!(node.is_tolerated(&pod), "static pods are exempt");
+        }
+    }
+
+    #[test]
+    fn tolerations_compare_integers_while_the_gate_is_on() {
+        let tolerated = |compares_taints, operator: &str, value: &str, of_taint: &str| {
+            let taint = Taint {
+                key: "level".to_owned(),
+                value: of_taint.to_owned(),
+                effect: "NoExecute".into(),
+                ..Taint::default()
+            };
+            let mut node = ThisNode { compares_taints, ..node() };
+            node.in_cluster(NodeFields { taints: vec![taint], ..NodeFields::default() });
+            let toleration = json!({"key": "level", "operator": operator, "value": value});
+            node.is_tolerated(&pod(json!({"tolerations": [toleration]})))
+        };
+        for (operator, value, of_taint, expected) in [
+            ("Gt", "950", "990", true),
+            ("Gt", "990", "990", false),
+            ("Lt", "990", "950", true),
+            ("Lt", "-5", "-6", true),
+            ("Lt", "950", "990", false),
+            ("Lt", "990", "0950", false),
+            ("Lt", "990", "low", false),
+        ] {
+            assert_eq!(tolerated(true, operator, value, of_taint), expected, "{operator} {value} {of_taint}");
+            assert!(!tolerated(false, operator, value, of_taint), "{operator} {value} {of_taint}");
         }
     }
 

@@ -50,12 +50,14 @@ gates! {
     KubeletServiceAccountTokenForCredentialProviders = "KubeletServiceAccountTokenForCredentialProviders",
     NodeDeclaredFeatures = "NodeDeclaredFeatures",
     PodLevelResources = "PodLevelResources",
+    PodReadyToStartContainersCondition = "PodReadyToStartContainersCondition",
     ReduceDefaultCrashLoopBackOffDecay = "ReduceDefaultCrashLoopBackOffDecay",
     ResourceHealthStatus = "ResourceHealthStatus",
     ResourceHealthStatusMessage = "ResourceHealthStatusMessage",
     RestartAllContainersOnContainerExits = "RestartAllContainersOnContainerExits",
     RotateKubeletServerCertificate = "RotateKubeletServerCertificate",
     SidecarContainers = "SidecarContainers",
+    TaintTolerationComparisonOperators = "TaintTolerationComparisonOperators",
 }
 
 /// `featureGates`: the gates that are not at their default.
@@ -269,7 +271,10 @@ impl Gate {
     const fn is_on_by_default(self) -> bool {
         !matches!(
             self,
-            Self::AllowDnsOnlyNodeCsr | Self::ContainerStopSignals | Self::ReduceDefaultCrashLoopBackOffDecay
+            Self::AllowDnsOnlyNodeCsr
+                | Self::ContainerStopSignals
+                | Self::ReduceDefaultCrashLoopBackOffDecay
+                | Self::TaintTolerationComparisonOperators
         )
     }
 
@@ -368,6 +373,7 @@ mod tests {
             Gate::DisableCpuQuotaWithExclusiveCpus,
             Gate::KubeletPodResourcesListUseActivePods,
             Gate::ReduceDefaultCrashLoopBackOffDecay,
+            Gate::TaintTolerationComparisonOperators,
         ];
         assert_eq!(on, expected.iter().collect::<Vec<_>>());
     }

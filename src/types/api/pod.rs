@@ -1,5 +1,6 @@
 //! The pod and its spec. Pure.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -189,16 +190,22 @@ words! {
 }
 
 impl Toleration {
-    /// Whether it tolerates a taint. `Gt` and `Lt` never match, as upstream while TaintTolerationComparisonOperators is
-    /// off.
-    pub fn tolerates(&self, key: &str, value: &str, effect: &str) -> bool {
+    /// Whether it tolerates a taint. `compares`: `Gt` and `Lt` compare values; otherwise they never match.
+    pub fn tolerates(&self, key: &str, value: &str, effect: &str, compares: bool) -> bool {
         self.effect.is_none_or(|tolerated| tolerated.as_str() == effect)
             && (self.key.is_empty() || self.key == key)
             && match self.operator.unwrap_or(TolerationOperator::Equal) {
                 TolerationOperator::Exists => true,
                 TolerationOperator::Equal => self.value == value,
-                TolerationOperator::Gt | TolerationOperator::Lt => false,
+                TolerationOperator::Gt => compares && self.compared(value) == Some(Ordering::Greater),
+                TolerationOperator::Lt => compares && self.compared(value) == Some(Ordering::Less),
             }
+    }
+
+    /// How the taint's value compares with this one. Both are decimal integers (`compareNumericValues`).
+    fn compared(&self, of_taint: &str) -> Option<Ordering> {
+        let number = |text: &str| text.parse::<i64>().ok().filter(|number| number.to_string() == text);
+        Some(number(of_taint)?.cmp(&number(&self.value)?))
     }
 }
 

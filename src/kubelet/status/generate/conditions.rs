@@ -24,6 +24,7 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) now: Time,
     pub(super) resize: Resize<'a>,
     pub(super) failed: Option<&'a PodFailure>,
+    pub(super) shows_sandbox: bool,
 }
 
 /// All conditions in upstream's order: those of other controllers unchanged, then the kubelet's own.
@@ -39,9 +40,11 @@ pub(super) fn conditions(inputs: &ConditionInputs<'_>) -> Vec<PodCondition> {
     all.extend(resize(inputs));
     let containers_ready = containers_ready(inputs);
     let ready = ready(inputs, &containers_ready, &all);
-    let sandbox = ConditionResult::plain(has_usable_sandbox(inputs.pod, inputs.observed));
+    if inputs.shows_sandbox {
+        let sandbox = ConditionResult::plain(has_usable_sandbox(inputs.pod, inputs.observed));
+        all.push(sandbox.into_condition(conditions::POD_READY_TO_START_CONTAINERS, inputs));
+    }
     for (kind, verdict) in [
-        (conditions::POD_READY_TO_START_CONTAINERS, sandbox),
         (conditions::INITIALIZED, initialized(inputs)),
         (conditions::READY, ready),
         (conditions::CONTAINERS_READY, containers_ready),

@@ -110,6 +110,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
         let last = step >= 2;
         pod.status.phase = if last { recording.shown } else { PodPhase::Pending };
         let status = pod_status(&StatusInput {
+            shows_sandbox: true,
             devices: &[],
             replaced: &[],
             pod,

@@ -59,6 +59,8 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) devices: &'a [AllocatedDevices],
     /// Ids of the instances that the worker's current sync replaces.
     pub(crate) replaced: &'a [String],
+    /// Shows the condition `PodReadyToStartContainers`.
+    pub(crate) shows_sandbox: bool,
 }
 
 /// A pending or running resize.
@@ -120,6 +122,7 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         now: input.now,
         resize: input.resize,
         failed: input.failed,
+        shows_sandbox: input.shows_sandbox,
     };
     let mut conditions = conditions::conditions(&facts);
     let messages = conditions.iter_mut().map(|condition| &mut condition.message);

@@ -35,6 +35,7 @@ struct Life {
     ended: bool,
     recursive_read_only: Option<bool>,
     replaced: Vec<String>,
+    shows_sandbox: bool,
 }
 
 impl Life {
@@ -65,6 +66,7 @@ impl Life {
             ended: false,
             recursive_read_only: None,
             replaced: Vec::new(),
+            shows_sandbox: true,
         }
     }
 
@@ -86,6 +88,7 @@ impl Life {
         let status = pod_status(&StatusInput {
             devices: &[],
             replaced: &self.replaced,
+            shows_sandbox: self.shows_sandbox,
             pod: &self.pod,
             observed: &observed,
             previous: self.status.as_ref(),
@@ -522,6 +525,7 @@ fn termination_messages_share_their_size_and_split_no_character() {
     life.host_ips.clear();
     let nothing = SortedMap::new();
     let status = pod_status(&StatusInput {
+        shows_sandbox: true,
         devices: &[],
         replaced: &[],
         pod: &life.pod,
@@ -650,6 +654,17 @@ fn sandbox_to_be_replaced_is_not_ready() {
     assert!(!holds(&mut life));
 }
 
+#[test]
+fn sandbox_condition_follows_its_gate() {
+    let mut life = Life::main(RestartPolicy::Always);
+    let kinds = |status: PodStatus| status.conditions.into_iter().map(|found| found.kind).collect::<Vec<_>>();
+    let with = kinds(life.see(&[]));
+    life.shows_sandbox = false;
+    let without: Vec<_> =
+        with.iter().filter(|kind| **kind != conditions::POD_READY_TO_START_CONTAINERS).cloned().collect();
+    assert_eq!((kinds(life.see(&[])), with.len()), (without.clone(), without.len() + 1));
+}
+
 /// Invariants between a status and the next one.
 fn check_step(before: &PodStatus, after: &PodStatus, history: &[Seen]) {
     if before.phase.is_terminal() {
@@ -740,6 +755,7 @@ fn resize_conditions_last_until_the_resize_is_done() {
     let observed = ObservedPod::new("u".into(), "default", "web");
     let conditions_of = |resize| {
         let status = pod_status(&StatusInput {
+            shows_sandbox: true,
             devices: &[],
             replaced: &[],
             pod: &pod,
@@ -783,6 +799,7 @@ fn running_container_shows_what_the_runtime_has_until_it_is_resized() {
     actuated.containers.insert("main".to_owned(), resources("1"));
     let shown = |progress, actuated| {
         let status = pod_status(&StatusInput {
+            shows_sandbox: true,
             devices: &[],
             replaced: &[],
             pod: &pod,
