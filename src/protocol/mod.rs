@@ -1,8 +1,9 @@
-//! Protocols without I/O: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates. Pure.
+//! Protocols without I/O: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates, gzip. Pure.
 
 pub mod dbus;
 pub mod der;
 pub mod grpc;
+pub(crate) mod gzip;
 pub mod hpack;
 pub mod http1;
 pub mod http2;

@@ -1,5 +1,6 @@
 //! Serves the requests of one connection, each within limits of time and memory.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::future::{Future, ready};
 use std::io::{self, Read as _};
@@ -13,6 +14,7 @@ use super::relay::relay;
 use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
 use super::unread_responses::{SMALL, UnreadResponses};
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
+use crate::protocol::gzip::gzip;
 use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
 
 /// The response to a request.
@@ -107,6 +109,11 @@ pub(super) trait RequestHandler {
     /// The responses of this server that wait for their readers. `None`: all are small.
     fn unread(&self) -> Option<&Rc<UnreadResponses>> {
         None
+    }
+
+    /// Whether the response to this request is compressed for a client that accepts it.
+    fn compresses(&self, _request: &Request) -> bool {
+        false
     }
 
     /// All requests so far are answered, and the next one is awaited.
@@ -213,7 +220,11 @@ where
                 Err(rt::Elapsed) => return Ok(()),
             },
         };
-        send_whole(stream, response, (head_only, after), answers).await?;
+        let (response, headers) = match answers.compresses(&request) && accepts_gzip(&request) {
+            true => compressed(response, answers.headers()).await,
+            false => (response, Cow::Borrowed(answers.headers())),
+        };
+        send_whole(stream, response, (head_only, after), &headers, answers).await?;
         if after == AfterResponse::Close {
             return Ok(());
         }
@@ -264,11 +275,33 @@ where
     Ok(*after)
 }
 
+/// RFC 9110, section 12.5.3.
+fn accepts_gzip(request: &Request) -> bool {
+    request.words("accept-encoding").any(|word| match word.split_once(';') {
+        None => word == "gzip",
+        Some((coding, weight)) => {
+            let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
+            coding.trim() == "gzip" && weight.contains(|digit: char| ('1'..='9').contains(&digit))
+        }
+    })
+}
+
+/// The response with its header lines, compressed if that may save a packet.
+async fn compressed(mut response: Response, headers: &'static str) -> (Response, Cow<'static, str>) {
+    if response.body.len() <= MAX_PACKET_BYTES {
+        return (response, Cow::Borrowed(headers));
+    }
+    let body = std::mem::take(&mut response.body);
+    response.body = rt::blocking_for(rt::CLIENTS, move || gzip(&body)).await;
+    (response, Cow::Owned([headers, "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"].concat()))
+}
+
 /// Sends a response, and counts it until its reader has taken it.
 async fn send_whole<S: AsyncWrite + Unpin>(
     stream: &mut S,
     response: Response,
     (head_only, after): (bool, AfterResponse),
+    headers: &str,
     answers: &impl RequestHandler,
 ) -> io::Result<()> {
     let is_small = head_only || response.body.len() <= SMALL;
@@ -277,7 +310,7 @@ async fn send_whole<S: AsyncWrite + Unpin>(
         return write(stream, &Response::too_many_unread().bytes(false, after, answers.headers())).await;
     };
     // A page is not copied.
-    let head = response.bytes(!is_small || head_only, after, answers.headers());
+    let head = response.bytes(!is_small || head_only, after, headers);
     let body = if is_small { Vec::new() } else { response.body };
     let written = async {
         write(stream, &head).await?;
@@ -467,6 +500,8 @@ const LINGER: Duration = Duration::from_millis(500);
 const DEAD_READER_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_READ_BYTES: usize = 1024;
 const RESPONSE_WRITE_BYTES: usize = 16 * 1024;
+/// A response that takes one packet anyway is not compressed.
+const MAX_PACKET_BYTES: usize = 1400;
 const MOST_BODY: u64 = 64 * 1024;
 /// Bytes that a client may send when nothing is expected.
 const MOST_IGNORED: usize = 64 * 1024;

@@ -20,12 +20,24 @@ impl RequestHandler for Echo {
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         let text = format!("{} {} {}", request.method, request.path, request.body);
         let response = Response::text(Status::Ok, text);
-        Box::pin(ready(if request.path == "/last" { Reply::Last(response) } else { Reply::Whole(response) }))
+        Box::pin(ready(match &*request.path {
+            "/last" => Reply::Last(response),
+            "/long" => Reply::Last(Response::text(Status::Ok, "long ".repeat(1000))),
+            _ => Reply::Whole(response),
+        }))
+    }
+
+    fn compresses(&self, request: &Request) -> bool {
+        request.query.is_empty()
     }
 }
 
 /// The complete response to `text`. The client's side stays open meanwhile, unless `then_ends`.
 fn said(text: &str, then_ends: bool) -> String {
+    String::from_utf8(said_bytes(text, then_ends)).unwrap()
+}
+
+fn said_bytes(text: &str, then_ends: bool) -> Vec<u8> {
     let (ours, mut theirs) = StdStream::pair().unwrap();
     theirs.write_all(text.as_bytes()).unwrap();
     if then_ends {
@@ -37,8 +49,8 @@ fn said(text: &str, then_ends: bool) -> String {
             std::future::pending().await
         };
         let heard = blocking(move || {
-            let mut heard = String::new();
-            theirs.read_to_string(&mut heard).unwrap();
+            let mut heard = Vec::new();
+            theirs.read_to_end(&mut heard).unwrap();
             heard
         });
         either(heard, served).await
@@ -58,6 +70,36 @@ fn requests_are_answered_in_order_and_bodies_are_skipped() {
     );
     assert_eq!(bodies(&heard), ["GET /a 0", "POST /b 3", "", "GET /d 0"]);
     assert_eq!(heard.matches("Connection: close").count(), 1);
+}
+
+#[test]
+fn long_response_is_compressed_for_a_client_that_accepts_it() {
+    let get = |target: &str, accepts: &str| {
+        let heard = said_bytes(&format!("GET {target} HTTP/1.1\r\nHost: x\r\n{accepts}\r\n"), false);
+        let end = heard.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        (String::from_utf8(heard[..end].to_vec()).unwrap(), heard[end + 4..].to_vec())
+    };
+    let plain = "long ".repeat(1000).into_bytes();
+    for accepts in ["Accept-Encoding: gzip\r\n", "Accept-Encoding: br, gzip;q=0.5\r\n"] {
+        let (head, body) = get("/long", accepts);
+        assert!(head.contains("\r\nContent-Encoding: gzip\r\nVary: Accept-Encoding\r\n"), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())) && body.len() < 200, "{head}");
+        let mut text = Vec::new();
+        flate2::read::GzDecoder::new(&*body).read_to_end(&mut text).unwrap();
+        assert!(text == plain);
+    }
+    let gzip = "Accept-Encoding: gzip\r\n";
+    for (target, accepts) in [
+        ("/long", ""),
+        ("/long", "Accept-Encoding: br\r\n"),
+        ("/long", "Accept-Encoding: gzip;q=0.0, x\r\n"),
+        ("/long?x", gzip),
+    ] {
+        let (head, body) = get(target, accepts);
+        assert!(!head.contains("Encoding") && body == plain, "{target} {accepts} {head}");
+    }
+    let (head, body) = get("/last", gzip);
+    assert!(!head.contains("Encoding") && body == b"GET /last 0", "{head}");
 }
 
 #[test]

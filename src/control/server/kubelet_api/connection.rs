@@ -272,6 +272,12 @@ impl RequestHandler for ServedConnection {
         self.server.slots.take(&self.client.borrow()).map(Some)
     }
 
+    /// Metrics, as upstream, and the other texts that clients read again and again.
+    fn compresses(&self, request: &Request) -> bool {
+        let path = &*request.path;
+        Page::of(path, "").is_some() || pod_lists::is_list(path)
+    }
+
     /// A client that was authenticated stays so between requests.
     fn on_idle(&self) {
         if self.client_state.get() == ClientState::Busy {

@@ -5,6 +5,10 @@ use serde_json::Value;
 use crate::control::server::http::Response;
 use crate::control::server::local_api::LocalApi;
 
+pub(super) fn is_list(path: &str) -> bool {
+    matches!(path, "/pods" | "/pods/" | "/runningpods" | "/runningpods/")
+}
+
 /// The pods that the node is to run, with their statuses.
 pub(super) fn pods(api: &dyn LocalApi) -> Response {
     let mut list = List::new();
