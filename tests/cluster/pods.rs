@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::joined::Joined;
 use crate::fake_api::faults::WatchFault;
-use crate::fake_api::world::Network;
+use crate::fake_api::world::{Network, WatchOrder};
 use coracle::platform::cri::v1::ContainerState;
 
 pub(crate) const PODS: &str = "/api/v1/pods";
@@ -142,6 +142,29 @@ fn node_labels_set_by_others_affect_pod_admission() {
         .create(&pod("web", &json!({"nodeSelector": {"example.com/site": "harbour", "kubernetes.io/os": "linux"}})));
     joined.start("", &[]);
     joined.wait_until_web_is_ready();
+}
+
+#[test]
+fn node_is_read_again_before_its_labels_reject_a_pod() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.wait_until_ready();
+    // The label is known to the cluster, but not to the node.
+    joined.api.order_watches("/api/v1/nodes", &WatchOrder::Silence);
+    joined.api.patch(NODE, &json!({"metadata": {"labels": {"example.com/site": "harbour"}}}));
+    joined.api.create(&pod("web", &json!({"nodeSelector": {"example.com/site": "harbour"}})));
+    joined.wait_until_web_is_ready();
+    joined.api.create(&pod("other", &json!({"nodeSelector": {"example.com/site": "lake"}})));
+    let path = "/api/v1/namespaces/default/pods/other";
+    let refused = joined.api.wait(path, "the pod to be refused", |pod| pod["status"]["phase"] == "Failed");
+    assert_eq!(refused["status"]["reason"], "NodeAffinity");
+    let reads = joined.api.count("get", NODE);
+    // A read that fails leaves the pod to what is known.
+    joined.api.on("get", NODE).answer(500);
+    joined.api.create(&pod("third", &json!({"nodeSelector": {"example.com/site": "lake"}})));
+    let path = "/api/v1/namespaces/default/pods/third";
+    joined.api.wait(path, "the pod to be refused", |pod| pod["status"]["reason"] == "NodeAffinity");
+    assert_eq!((reads, joined.api.count("get", NODE)), (2, 3));
 }
 
 #[test]

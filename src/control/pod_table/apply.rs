@@ -26,6 +26,7 @@ impl PodTable {
                 log!(info, "ending orphaned pod", pod = pod.uid, name = pod.name);
                 self.workers.orphan(&pod);
             }
+            Effect::Hold(uid) => self.workers.hold(&uid),
             Effect::NodeStatus(change) => self.reports.node_status(change),
             Effect::ReferencesChanged(pods) => self.workers.objects_changed(|pod| pods.contains(&pod.metadata.uid)),
             Effect::MarkStatus(uid) => self.mark_status(uid),

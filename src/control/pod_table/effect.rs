@@ -24,6 +24,8 @@ pub(crate) enum Effect {
     End(EndPod),
     /// Ends a pod of the runtime that no source has.
     EndOrphan(ObservedPod),
+    /// The pod's admission is decided later: until then it does not start.
+    Hold(PodUid),
     /// An input of the node status changed.
     NodeStatus(NodeStatusChange),
     /// Objects, devices or drivers that these pods refer to changed: their workers retry at once.

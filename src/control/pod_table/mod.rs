@@ -139,6 +139,10 @@ impl PodTable {
         self.reports.status = inputs;
     }
 
+    pub(crate) fn status_inputs(&self) -> Rc<StatusInputs> {
+        Rc::clone(&self.reports.status)
+    }
+
     pub(crate) fn runtime(&self) -> &Rc<PodRuntime> {
         &self.runtime
     }

@@ -31,6 +31,13 @@ impl PodTable {
         self.records.write().sources.changes(runs)
     }
 
+    /// The pod as its source has it.
+    pub(crate) fn source_pod(&self, uid: &PodUid) -> Option<Arc<Pod>> {
+        let records = self.records.read();
+        let mut pods = records.sources.pods();
+        pods.find(|source| source.pod.metadata.uid == *uid).map(|source| Arc::clone(&source.pod))
+    }
+
     /// The static pods of the sources, and those that have not stopped since their manifest is gone.
     pub(crate) fn static_pods(&self) -> StaticPods {
         let records = self.records.read();

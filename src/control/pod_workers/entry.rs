@@ -32,6 +32,8 @@ pub(super) struct Entry {
     pub(super) groupless: Option<String>,
     /// Running containers to restart on a user's request, by their ids in the runtime.
     pub(super) to_restart: Vec<String>,
+    /// The pod's admission is not decided yet.
+    pub(super) is_held: bool,
     /// Pods that end to make room for this one, which starts when they have ended.
     pub(super) waits_for: Vec<PodUid>,
     /// Brings the pod's images while it waits for other pods to end.
@@ -86,6 +88,7 @@ impl Entry {
             resizes: false,
             groupless: None,
             to_restart: Vec::new(),
+            is_held: false,
             waits_for: Vec::new(),
             early_pull: None,
             overdue: None,

@@ -338,10 +338,20 @@ impl PodWorkers {
         self.touch(uid);
     }
 
+    /// Delays the pod's start until it is admitted.
+    pub(crate) fn hold(&mut self, uid: &PodUid) {
+        if let Some(entry) = self.workers.get_mut(uid) {
+            entry.is_held = true;
+        }
+    }
+
     /// Delays the pod's start until these pods have ended.
     pub(crate) fn wait_for(&mut self, uid: &PodUid, others: Vec<PodUid>) {
         if let Some(entry) = self.workers.get_mut(uid) {
             entry.waits_for = others;
+            if std::mem::take(&mut entry.is_held) {
+                self.touch(uid);
+            }
         }
     }
 

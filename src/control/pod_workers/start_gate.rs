@@ -34,6 +34,11 @@ impl PodWorkers {
             || self.unseen.iter().any(|pod| identity.is_name_of(pod) && pod.uid != identity.uid)
     }
 
+    /// Whether the pod's admission is not decided yet. A pod that ends does not wait for it.
+    pub(super) fn waits_for_admission(&self, uid: &PodUid) -> bool {
+        self.workers.get(uid).is_some_and(|entry| entry.is_held && entry.worker.state == State::Sync)
+    }
+
     /// Whether pods that end to make room for this one are still running.
     pub(super) fn waits_for_room(&mut self, uid: &PodUid) -> bool {
         let waits_for = match self.workers.get(uid) {

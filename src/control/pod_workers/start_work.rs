@@ -61,6 +61,9 @@ impl PodWorkers {
                 entry.early_pull = None;
             }
         }
+        if self.waits_for_admission(uid) {
+            return false;
+        }
         if self.waits_for_namesake(uid, cache) || self.waits_for_room(uid) {
             self.pull_early(uid);
             return false;

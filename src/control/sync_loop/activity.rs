@@ -19,6 +19,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::OverStorageLimits(_)
         | SyncEvent::Groupless(..) => Activity::Happened,
         SyncEvent::AddressesChanged
+        | SyncEvent::NodeRead
         | SyncEvent::Object(_)
         | SyncEvent::ImagesImported
         | SyncEvent::CsiDriversChanged

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::control::pod_table::{Effect, EndCause, EndPod, PodTable};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::devices;
+use crate::control::sync_loop::node_reads::NodeReads;
 use crate::kubelet::admission::{Admission, Rejection};
 use crate::kubelet::devices::{Devices, InsufficientDevices};
 use crate::kubelet::resource_managers::{PodAllocation, Provider, unexpected};
@@ -27,14 +28,28 @@ pub(super) struct Gates {
     pub(super) shutdown: Result<(), Rejection>,
 }
 
+/// Whether the labels of the node that are known now decide about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Labels {
+    /// The Node object is read again before they reject a pod of the cluster: its rejection would be final.
+    MayChange,
+    Final,
+}
+
 pub(super) struct PodAdmission {
     admission: Admission,
     devices: Rc<Devices>,
+    /// `None` without a cluster.
+    reads: Option<NodeReads>,
 }
 
 impl PodAdmission {
     pub(super) fn new(admission: Admission, devices: Rc<Devices>) -> Self {
-        Self { admission, devices }
+        Self { admission, devices, reads: None }
+    }
+
+    pub(super) fn set_node_reads(&mut self, reads: NodeReads) {
+        self.reads = Some(reads);
     }
 
     /// The API server sent the Node object's scheduling terms.
@@ -42,16 +57,37 @@ impl PodAdmission {
         self.admission.in_cluster(fields);
     }
 
-    /// Admits or rejects a pod whose worker has not started it.
-    pub(super) fn on_new_pod(&self, pod: &Pod, pods: &PodTable, cpus: &mut CpuAssignment, gates: Gates) -> Vec<Effect> {
+    /// The Node object has been read again. Returns the pods to decide about.
+    pub(super) fn on_node_read(&mut self, now: Instant) -> Vec<PodUid> {
+        self.reads.as_mut().map(|reads| reads.on_read(now)).unwrap_or_default()
+    }
+
+    /// Admits or rejects a pod whose worker has not started it, or has it wait for the labels that the node has now.
+    pub(super) fn on_new_pod(
+        &mut self,
+        pod: &Pod,
+        pods: &PodTable,
+        cpus: &mut CpuAssignment,
+        gates: Gates,
+        (labels, now): (Labels, Instant),
+    ) -> Vec<Effect> {
         let uid = &pod.metadata.uid;
         match self.verdict(pod, pods, cpus, gates) {
             Ok((own, victims)) => {
                 cpus.allocate(uid, own);
                 admit(uid, victims)
             }
+            Err(rejection) if labels == Labels::MayChange && self.reads_for(pod, &rejection, now) => {
+                self.devices.release(uid);
+                vec![Effect::Hold(uid.clone())]
+            }
             Err(rejection) => vec![self.reject(uid, rejection)],
         }
+    }
+
+    fn reads_for(&mut self, pod: &Pod, rejection: &Rejection, now: Instant) -> bool {
+        let is_by_labels = rejection.reason == Reason::NODE_AFFINITY && pod.is_of_cluster();
+        is_by_labels && self.reads.as_mut().is_some_and(|reads| reads.wait(&pod.metadata.uid, now))
     }
 
     /// Whether a rejected pod would be admitted now.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::control::pod_table::Effect;
 use crate::control::sync_loop::activity::doing;
+use crate::control::sync_loop::admission::Labels;
 use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
 use crate::state::pods::{NodeFields, RuntimeState, SyncEvent, WorkDone, WorkResult};
@@ -24,6 +25,7 @@ impl SyncLoop {
             SyncEvent::NodeEvent(event) => vec![Effect::RecordNode(event)],
             SyncEvent::AddressesChanged => return self.pods.mark_all_statuses(),
             SyncEvent::NodeChanged(terms) => return self.on_node_fields(terms, now),
+            SyncEvent::NodeRead => return self.on_node_read(now),
             SyncEvent::OomKilled(kill) => parts.oom.on_oom_kill(kill),
             SyncEvent::Groupless(uid, sandbox) => vec![Effect::ReplaceSandbox { uid, sandbox }],
             SyncEvent::MemoryStalled => return parts.eviction.on_memory_stalled(),
@@ -83,6 +85,17 @@ impl SyncLoop {
         if is_news {
             self.parts.objects.follow(&self.pods);
             self.pods.apply(csi_drivers::on_attached(&self.pods), now);
+        }
+    }
+
+    /// Decides about the pods that waited for the labels that the node has now.
+    fn on_node_read(&mut self, now: Instant) {
+        for uid in self.parts.admission.on_node_read(now) {
+            let undecided = self.pods.syncing(&uid).filter(|_| !self.pods.is_admitted(&uid));
+            let Some(pod) = undecided.and_then(|worker| worker.pod.clone()) else { continue };
+            self.admit(&pod, Labels::Final, now);
+            let source = self.pods.source_pod(&uid);
+            source.into_iter().for_each(|pod| self.parts.resizes.on_added(&pod, &self.pods, now));
         }
     }
 

@@ -13,6 +13,7 @@ mod handle;
 mod image_gc;
 mod leftovers;
 mod node_cgroups;
+mod node_reads;
 mod object_watch;
 mod oom;
 mod orphans;
@@ -54,6 +55,7 @@ use crate::types::owned::Owned;
 pub(crate) use due_times::Part;
 
 use due_times::{Due, DueTimes, MOST_ROUNDS};
+use node_reads::NodeReads;
 use parts::{PartInputs, Parts};
 
 /// Capacity of the inbox. Senders wait when it is full: no event may be lost.
@@ -143,6 +145,8 @@ impl SyncLoop {
     /// Connects the parts to a cluster, for pod statuses and the objects that pods refer to.
     pub(crate) fn in_cluster(mut self, client: &Client, store: &OfflineStore, node: &str) -> Self {
         self.parts.join(client, store, node, &self.sender);
+        let reads = NodeReads::new(self.pods.status_inputs(), self.sender.clone());
+        self.parts.admission.set_node_reads(reads);
         self
     }
 

@@ -7,7 +7,7 @@ use crate::control::pod_sources::static_pod::is_own_uid;
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
-use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
+use crate::control::sync_loop::admission::{Gates, Labels, in_order_of_admission};
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::state::objects::{ObjectKey, references};
 use crate::state::pods::{PodEvent, SourceName, SourceProblem, SourceUpdate};
@@ -148,11 +148,16 @@ impl SyncLoop {
         // A pod with this uid that is still ending ends first.
         let worker = self.pods.worker(uid).filter(|worker| worker.successor.is_none());
         let Some(allocated) = worker.and_then(|worker| worker.pod.clone()) else { return };
-        let (pods, parts) = (&self.pods, &mut self.parts);
-        let gates = Gates { eviction: parts.eviction.admits(&allocated, pods), shutdown: parts.shutdown.admits() };
-        let effects = parts.admission.on_new_pod(&allocated, pods, &mut parts.cpus, gates);
-        self.pods.apply(effects, now);
+        self.admit(&allocated, Labels::MayChange, now);
         self.parts.resizes.on_added(pod, &self.pods, now);
+    }
+
+    /// Admits or rejects a pod that its worker has not started.
+    pub(super) fn admit(&mut self, pod: &Pod, labels: Labels, now: Instant) {
+        let (pods, parts) = (&self.pods, &mut self.parts);
+        let gates = Gates { eviction: parts.eviction.admits(pod, pods), shutdown: parts.shutdown.admits() };
+        let effects = parts.admission.on_new_pod(pod, pods, &mut parts.cpus, gates, (labels, now));
+        self.pods.apply(effects, now);
     }
 
     /// Admits rejected static pods again whose reason is gone.

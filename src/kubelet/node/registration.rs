@@ -69,6 +69,10 @@ impl NodeRegistration {
             while let Ok(change) = changes.try_recv() {
                 self.apply(&mut own, change);
             }
+            let was_read = self.status_inputs.take_wanted_read();
+            if was_read {
+                self.read_again(&mut own).await;
+            }
             if own.report_is_due(rt::now()) {
                 images = self.list_images().await.unwrap_or(images);
             }
@@ -90,6 +94,9 @@ impl NodeRegistration {
                 let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
             }
             self.send_node_fields(&own, &mut terms).await;
+            if was_read {
+                self.status_inputs.set_node_read();
+            }
             self.status_inputs.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
             match step {
                 NodeStep::Wait(until) => {
@@ -102,6 +109,18 @@ impl NodeRegistration {
                     own.done(outcome, rt::now(), rt::random());
                 }
             }
+        }
+    }
+
+    /// Reads the object for a pod that its known labels would reject. A failure leaves it as it is known.
+    async fn read_again(&self, own: &mut NodeObjectState) {
+        if own.server().is_none() {
+            return;
+        }
+        let request = Request::get(format!("/api/v1/nodes/{}", self.profile.metadata.name)).ranked(Rank::Node);
+        match get_node(&self.client, &request).await {
+            Ok(node) => own.on_server_object(node),
+            Err(error) => log!(debug, "failed to read node object again", error = ErrorChain(&error)),
         }
     }
 
@@ -191,8 +210,8 @@ struct NodeExchange {
 async fn send(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExchange) -> Outcome {
     let path = format!("/api/v1/nodes/{name}");
     let answer = match step {
-        NodeStep::Create(node) => get_node(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
-        NodeStep::Get => get_node(client, &Request::get(path).ranked(Rank::Node)).await,
+        NodeStep::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
+        NodeStep::Get => seen(client, &Request::get(path).ranked(Rank::Node)).await,
         NodeStep::Patch(patch) => {
             // The watch delivers the updated object.
             let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).unread();
@@ -225,7 +244,10 @@ async fn send(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExcha
     }
 }
 
-async fn get_node(client: &Client, request: &Request) -> Result<Outcome, ApiError> {
-    let node: Node = client.send(request).await?.decode()?;
-    Ok(Outcome::Seen(Box::new(node)))
+async fn get_node(client: &Client, request: &Request) -> Result<Node, ApiError> {
+    client.send(request).await?.decode()
+}
+
+async fn seen(client: &Client, request: &Request) -> Result<Outcome, ApiError> {
+    get_node(client, request).await.map(|node| Outcome::Seen(Box::new(node)))
 }

@@ -27,6 +27,10 @@ pub(crate) struct StatusInputs {
     away: Cell<bool>,
     /// The addresses in the Node object, or those about to be written; empty before they are known.
     addresses: RefCell<Vec<NodeAddress>>,
+    /// A pod waits for the Node object to be read again.
+    wants_read: Cell<bool>,
+    /// Notified when the Node object has been read again, or could not be read.
+    node_read: Signal,
     pub(crate) addresses_changed: Signal,
     pub(crate) uid_changed: Signal,
     /// Notified on every change of the node status.
@@ -96,6 +100,22 @@ impl StatusInputs {
             }
             self.changed.beyond(seen).await;
         }
+    }
+
+    /// Waits until the Node object has been read again, or the read has failed.
+    pub(crate) async fn fresh_node(&self) {
+        let seen = self.node_read.changes();
+        self.wants_read.set(true);
+        self.changed.notify();
+        self.node_read.beyond(seen).await;
+    }
+
+    pub(crate) fn take_wanted_read(&self) -> bool {
+        self.wants_read.take()
+    }
+
+    pub(crate) fn set_node_read(&self) {
+        self.node_read.notify();
     }
 
     pub(crate) fn shuts_down(&self, shuts_down: bool) {

@@ -32,6 +32,8 @@ pub(crate) enum SyncEvent {
     AddressesChanged,
     /// The Node object has changed in the cluster.
     NodeChanged(NodeFields),
+    /// The Node object was read again for pods that its known labels would reject, or could not be read in time.
+    NodeRead,
     /// The kernel has OOM-killed a process.
     OomKilled(OomKill),
     /// This sandbox of the pod is running, but the pod's cgroup does not exist.
