@@ -7,6 +7,7 @@ use std::time::Duration;
 use std::{error, fmt};
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::control::server::parse_response;
 use crate::platform::config::LOCAL_SOCKET;
@@ -26,6 +27,11 @@ pub(super) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, L
     serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
 }
 
+/// Decodes a part of an answer. From its text: decoding from a [`Value`] too would compile each type twice, 90 KB in all.
+pub(super) fn decoded<T: DeserializeOwned>(answer: &Value) -> serde_json::Result<T> {
+    serde_json::from_slice(answer.to_string().as_bytes())
+}
+
 /// DELETEs `path` at the agent; returns its message.
 pub(super) fn remove(socket: &Path, path: &str) -> Result<String, LocalApiError> {
     let failed = |kind| LocalApiError { socket: socket.to_owned(), kind };
@@ -42,7 +48,7 @@ pub(super) fn change(
     method: &str,
     path: &str,
     body: &[u8],
-) -> Result<serde_json::Value, RequestFailure> {
+) -> Result<Value, RequestFailure> {
     change_within(LOCAL_RESPONSE_TIMEOUT, socket, method, path, body)
 }
 
@@ -53,7 +59,7 @@ pub(super) fn change_within(
     method: &str,
     path: &str,
     body: &[u8],
-) -> Result<serde_json::Value, RequestFailure> {
+) -> Result<Value, RequestFailure> {
     let bytes = request(patience, socket, method, path, body)?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let error = LocalApiError { socket: socket.to_owned(), kind: Kind::Malformed(error) };

@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::command_table::Status;
 use super::images::size;
-use super::local_api::get;
+use super::local_api::{decoded, get};
 use super::outputs::StatusOutput;
 use super::pod_row::age;
 use super::problem_lines::problem_lines;
@@ -30,7 +29,7 @@ pub(super) fn run(command: &Status) -> ExitCode {
             return ExitCode::from(DOWN);
         }
     };
-    let status = match NodeStatus::deserialize(&answer) {
+    let status: NodeStatus = match decoded(&answer) {
         Ok(status) => status,
         Err(error) => return failed(&format!("decode the agent's status: {error}")),
     };

@@ -3,10 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde::Deserialize as _;
-
 use super::command_table::Sync;
-use super::local_api::change_within;
+use super::local_api::{change_within, decoded};
 use super::status::si_bytes;
 use super::{failed, print};
 use crate::control::server::{ExchangeStatus, SyncStatus};
@@ -20,7 +18,7 @@ pub(super) fn run(command: &Sync) -> ExitCode {
         Ok(answer) => answer,
         Err(refused) => return failed(&refused.line()),
     };
-    match SyncStatus::deserialize(answer) {
+    match decoded::<SyncStatus>(&answer) {
         Ok(status) => match summary(&status, command.wait) {
             Ok(line) => print(&line),
             Err(line) => failed(&line),
