@@ -64,6 +64,11 @@ impl Server {
         (watch.first_lines(), Following { watch, cursor })
     }
 
+    /// The size in bytes from which etcd refuses an object.
+    pub(crate) fn set_largest_object(&mut self, bytes: usize) {
+        self.world.options.largest_object = bytes;
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.world.store.version()
     }

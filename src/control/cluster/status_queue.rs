@@ -62,8 +62,8 @@ struct Report {
     /// After a failure: nothing is sent before this moment.
     not_before: Option<Instant>,
     backoff: Backoff,
-    /// The API server rejects the status as invalid. It is retried ever more rarely, until the status or the server's
-    /// object changes.
+    /// The API server rejects the status as invalid or too large. It is retried ever more rarely, until the status or the
+    /// server's object changes.
     refusals: Option<Backoff>,
     /// The API server does not have this pod, or has another pod of its name.
     unknown: bool,
@@ -93,7 +93,7 @@ const FIRST_STATUS_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_STATUS_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// First and longest time for the watch to show that a pod is gone.
 const WATCH_LAG: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(3600)];
-/// First and longest retry of a status rejected as invalid.
+/// First and longest retry of a rejected status.
 const RETRY_INVALID: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
 
 impl StatusQueue {
@@ -160,6 +160,9 @@ impl StatusQueue {
     /// Nothing of the pod is left on the node, and the API server waits for that.
     pub(super) fn enqueue_delete(&mut self, pod: &PodUid) {
         if let Some(report) = self.pods.get_mut(pod) {
+            if !report.gone && report.refusals.is_some() {
+                report.not_before = None;
+            }
             report.is_pending |= !report.gone;
             report.gone = true;
         }
@@ -291,7 +294,10 @@ impl StatusQueue {
             ReportOutcome::Invalid(_) => {
                 let [first, longest] = RETRY_INVALID;
                 let refusals = report.refusals.get_or_insert_with(|| Backoff::new(first, longest));
-                report.not_before = now.checked_add(stretch(refusals.next_wait()));
+                let wait = stretch(refusals.next_wait());
+                // The deletion follows at once.
+                let was_last_status = report.gone && matches!(under_way, Some(UnderWay::Patch { .. }));
+                report.not_before = now.checked_add(wait).filter(|_| !was_last_status);
             }
             ReportOutcome::Failed(_) => {
                 let wait = stretch(report.backoff.next_wait());
@@ -339,7 +345,9 @@ impl Report {
             return None;
         }
         let job = |what| StatusJob { pod: pod.clone(), target: self.target.clone(), what };
-        if let Some(wanted) = &self.wanted {
+        // A deletion that waited for a status that the API server refuses would never be sent.
+        let is_refused = self.gone && self.refusals.is_some();
+        if let Some(wanted) = self.wanted.as_ref().filter(|_| !is_refused) {
             if let Some(status) = status_patch(&self.shown, wanted) {
                 // Another pod of this name must not get it.
                 let patch = json!({"metadata": {"uid": self.target.uid.as_str()}, "status": status});

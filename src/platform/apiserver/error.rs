@@ -66,6 +66,16 @@ impl ApiError {
         self.code() == Some(401)
     }
 
+    /// The request is too large for the API server, or the changed object for its store. The store's message comes with
+    /// status 500 (kube-apiserver: `isTooLargeError`).
+    pub(crate) fn is_too_large(&self) -> bool {
+        let is_refused_by_store = |message: &str| TOO_LARGE_TO_STORE.iter().any(|text| message.contains(text));
+        match self {
+            Self::Refused(status) => status.code == 413 || (status.code == 500 && is_refused_by_store(&status.message)),
+            _ => false,
+        }
+    }
+
     pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::Refused(status) => Some(status.code),
@@ -118,6 +128,9 @@ impl Status {
     }
 }
 
+/// Messages of etcd and of its client.
+const TOO_LARGE_TO_STORE: [&str; 2] = ["etcdserver: request is too large", "trying to send message larger than max"];
+
 /// How many characters of an error page to show.
 const MAX_SHOWN_ERROR_CHARS: usize = 300;
 
@@ -167,6 +180,20 @@ mod tests {
         assert!(error.is_retryable());
         assert_eq!(error.to_string(), format!("{} (502)", "x".repeat(300)));
         assert_eq!(refused(503, "").to_string(), "API server returned 503 ");
+    }
+
+    #[test]
+    fn objects_that_are_too_large_are_told_by_status_or_message_of_the_store() {
+        assert!(refused(413, "Request entity too large: limit is 3145728").is_too_large());
+        for message in [
+            "etcdserver: request is too large",
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2100000 vs. 2097152)",
+        ] {
+            let body = serde_json::json!({"kind": "Status", "code": 500, "message": message}).to_string();
+            assert!(refused(500, &body).is_too_large(), "{message}");
+        }
+        assert!(!refused(500, "etcdserver: request timed out").is_too_large());
+        assert!(!refused(422, "etcdserver: request is too large").is_too_large());
     }
 
     #[test]

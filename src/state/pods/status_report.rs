@@ -16,7 +16,7 @@ pub(crate) enum ReportOutcome {
     Accepted { version: u64 },
     /// The server does not have the pod, or has another one with its name.
     Unknown,
-    /// The server rejects this status permanently; one line.
+    /// The server rejects this status as invalid or too large; one line.
     Invalid(String),
     /// One line.
     Failed(String),

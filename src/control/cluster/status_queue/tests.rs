@@ -314,6 +314,29 @@ fn invalid_status_is_retried_ever_more_rarely_until_it_changes() {
     assert_eq!(told(&mut reports, now), ["Failed"], "the server's object has changed");
 }
 
+#[test]
+fn pod_whose_last_status_is_refused_is_deleted_without_it() {
+    let (mut reports, now) = (pending(), Instant::now());
+    let invalid = ReportOutcome::Invalid("etcdserver: request is too large".to_owned());
+    let refused = |reports: &mut StatusQueue, moment| {
+        reports.done(&uid(), &invalid, moment, |wait| wait);
+    };
+    reports.enqueue(&uid(), status(PodPhase::Running));
+    assert_eq!(told(&mut reports, now), ["Running"]);
+    refused(&mut reports, now);
+    reports.enqueue_delete(&uid());
+    assert_eq!(told(&mut reports, now), [""], "the status was refused before");
+    // A deletion that is refused waits.
+    refused(&mut reports, now);
+    assert!(told(&mut reports, now).is_empty());
+    reports.enqueue(&uid(), status(PodPhase::Failed));
+    assert_eq!(told(&mut reports, now), ["Failed"], "another status is tried first");
+    refused(&mut reports, now);
+    assert_eq!(told(&mut reports, now), [""]);
+    accepted(&mut reports, 0, now);
+    assert!(told(&mut reports, now).is_empty());
+}
+
 /// A queue with these pods, which have changed in this order.
 fn queue_of(pods: impl Iterator<Item = u32>) -> StatusQueue {
     let mut reports = StatusQueue::default();
