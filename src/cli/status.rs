@@ -249,7 +249,7 @@ fn certificate_line(certificate: &CertificateStatus) -> String {
 
 /// The conditions that hold.
 fn pressure(conditions: &[ConditionStatus]) -> String {
-    let held = conditions.iter().filter(|condition| condition.status == "True");
+    let held = conditions.iter().filter(|condition| condition.is_pressure() && condition.status == "True");
     let held: Vec<String> =
         held.map(|condition| format!("{} since {}", condition.kind, condition.last_transition_time)).collect();
     if held.is_empty() { "none".to_owned() } else { held.join(", ") }

@@ -13,7 +13,7 @@ use crate::control::local_api::{NodeLocalApi, NodeStats};
 use crate::control::server::{LocalApi, Pulse};
 use crate::control::sync_loop::LoopEnd;
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::node::{AddressWatch, keep_iptables_chains};
+use crate::kubelet::node::{AddressWatch, BoardWatch, keep_iptables_chains};
 use crate::kubelet::stats::{self, Stats};
 use crate::platform::rt;
 use crate::platform::tracing::Exporter;
@@ -40,6 +40,7 @@ impl Agent {
             tasks.push(rt::spawn(Exporter::start(settings, &handles.config.node.name).run()));
         }
         tasks.push(rt::spawn(address_watch(&handles, &runtime.pods).run()));
+        tasks.push(rt::spawn(board_watch(&handles).run()));
         tasks.extend(servers.spawn(&handles));
         tasks.extend(plugins.spawn(&handles, records, client));
         if let Some(cluster) = cluster {
@@ -100,6 +101,7 @@ impl Agent {
             cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),
             store: self.cluster.as_ref().map(|cluster| cluster.store.clone()),
             certificates: Rc::clone(&handles.certificates),
+            status_inputs: Rc::clone(&handles.status_inputs),
         }
     }
 }
@@ -107,6 +109,15 @@ impl Agent {
 fn address_watch(handles: &Handles, runtime: &PodRuntime) -> AddressWatch {
     AddressWatch {
         host_ips: runtime.node.node_ips.clone(),
+        status_inputs: Rc::clone(&handles.status_inputs),
+        inbox: handles.inbox.clone(),
+    }
+}
+
+fn board_watch(handles: &Handles) -> BoardWatch {
+    BoardWatch {
+        root: "/".into(),
+        data: handles.config.root_dir.clone(),
         status_inputs: Rc::clone(&handles.status_inputs),
         inbox: handles.inbox.clone(),
     }

@@ -4,6 +4,7 @@
 
 pub mod api;
 pub(crate) mod architecture;
+pub(crate) mod board;
 pub(crate) mod cpu_set;
 pub(crate) mod error;
 #[macro_use]

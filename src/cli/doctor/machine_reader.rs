@@ -11,6 +11,7 @@ use rustix::fs::Access;
 
 use super::facts::{CertificateFacts, ClockFacts, CniFacts, DiskFacts, PortFacts, RuntimeAnswer, WatchdogFacts};
 use super::runtime::plugin_types;
+use crate::kubelet::node::BoardMoment;
 use crate::platform::apiserver::{Kubeconfig, Pem};
 use crate::platform::config::{Config, ServingIdentity};
 use crate::platform::host::durable::{self, StoredFile};
@@ -21,6 +22,7 @@ use crate::platform::host::{clock, file, program};
 use crate::platform::rt;
 use crate::protocol::pem;
 use crate::protocol::x509::Certificate;
+use crate::types::board::BoardReadings;
 use crate::types::error::ErrorChain;
 
 /// Size limit of certificates, kubeconfigs and CNI configurations.
@@ -58,6 +60,14 @@ fn is_synchronised() -> Option<bool> {
         b"no" => Some(false),
         _ => None,
     }
+}
+
+pub(super) fn board(root: &Path, config: &Config) -> BoardReadings {
+    BoardReadings::read(root, &config.root_dir)
+}
+
+pub(super) fn moment() -> BoardMoment {
+    BoardMoment { now: clock::now(), instant: rt::now(), built: clock::built(), is_alarmed: false }
 }
 
 /// The directories that grow.

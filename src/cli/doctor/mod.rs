@@ -3,11 +3,12 @@
 //! ```text
 //!   kernel_reader.rs  machine_reader.rs  runtime_reader.rs    read facts
 //!   facts.rs                                                  the facts                    pure
-//!   kernel.rs  node.rs  runtime.rs                            judge them                   pure
+//!   board.rs  kernel.rs  node.rs  runtime.rs                  judge them                   pure
 //!   finding.rs                                                the findings, and their text pure
 //! ```
 
 pub(super) mod agent_settings;
+mod board;
 mod facts;
 mod finding;
 mod kernel;
@@ -104,6 +105,7 @@ fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> 
     findings.extend(kernel::check(&kernel_reader::read(root), config.process.fail_swap_on, std::env::consts::ARCH));
     findings.push(node::clock(&clock));
     findings.extend(machine_reader::disks(config, &runtime.endpoint).iter().map(node::disk));
+    findings.extend(board::check(machine_reader::board(root, config), &machine_reader::moment()));
     findings.push(node::watchdog(&machine_reader::watchdog(root, config)));
     findings.extend(machine_reader::ports(root, config, agent).iter().map(node::port));
     let certificates = machine_reader::certificates(config);

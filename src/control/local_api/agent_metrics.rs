@@ -3,11 +3,13 @@
 //! Metrics use upstream's names where upstream has the same metric. `agent_metrics/tests.rs` lists the upstream metrics
 //! that are missing here, and why.
 
+use super::board_metrics::of_board;
 use super::node_stats::NodeStats;
 use super::shown_pods::each_pod;
 use crate::control::pod_table::PodRecords;
 use crate::control::server::PodCounts;
 use crate::kubelet::certificates::{CertificateKind, CertificateStatuses};
+use crate::kubelet::node::BoardHealth;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::stats::{ClaimUsage, write_claims};
 use crate::platform::apiserver::{Client, Rank};
@@ -34,6 +36,7 @@ pub(super) struct AgentMetrics<'a> {
     pub(super) certificates: &'a CertificateStatuses,
     pub(super) own: OwnProcess,
     pub(super) claims: Vec<ClaimUsage>,
+    pub(super) board: &'a BoardHealth,
     /// Prepared ResourceClaims by driver, and their total.
     pub(super) claims_in_use: (SortedMap<String, u64>, u64),
 }
@@ -58,6 +61,7 @@ impl NodeStats {
             own: OwnProcess::read(),
             claims_in_use: self.dra.in_use(),
             claims,
+            board: &self.status_inputs.board.borrow(),
         })
     }
 
@@ -80,6 +84,7 @@ pub(super) fn page(inputs: &AgentMetrics<'_>) -> Vec<u8> {
     of_resource_claims(&mut page, &inputs.claims_in_use);
     of_process(&mut page, &inputs.own);
     of_coracle(&mut page, inputs);
+    of_board(&mut page, inputs.board);
     page.into_bytes()
 }
 

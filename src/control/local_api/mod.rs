@@ -4,6 +4,7 @@
 //! observations to [`Followers`]. What changes pods goes to the sync loop as an event.
 
 mod agent_metrics;
+mod board_metrics;
 mod log_followers;
 mod node_local_api;
 mod node_stats;

@@ -34,6 +34,7 @@ use crate::kubelet::image_archives::ArchiveView;
 use crate::kubelet::image_transfer::LinkBudget;
 use crate::kubelet::images::{PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
+use crate::kubelet::node::BoardCondition;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::status::{LogUnavailable, NoLog, PodHealth, run_to_read};
 use crate::platform::apiserver::Client;
@@ -95,7 +96,7 @@ impl LocalApi for NodeLocalApi {
                 network_ready: runtime.network_ready,
                 message: runtime.message.clone(),
             },
-            conditions: self.views.pressures.read().conditions().map(condition_status).collect(),
+            conditions: self.conditions(),
             sources: records.sources.views().map(|view| source_status(view, &self.config)).collect(),
             pods: u64::try_from(records.sources.pods().count()).unwrap_or(u64::MAX),
             versions: self.views.versions.read().views().map(version_status).collect(),
@@ -280,6 +281,13 @@ impl LocalApi for NodeLocalApi {
 }
 
 impl NodeLocalApi {
+    /// As in the node status.
+    fn conditions(&self) -> Vec<ConditionStatus> {
+        let (pressures, board) = (self.views.pressures.read(), self.figures.status_inputs.board.borrow());
+        let of_board = board.conditions().iter().map(board_status);
+        pressures.conditions().map(condition_status).chain(of_board).collect()
+    }
+
     fn archives_status(&self) -> ArchivesStatus {
         let archives = self.figures.runtime.image_archives();
         let file = |ArchiveView { file, stamp, state, images, message }| ArchiveStatus {
@@ -488,6 +496,16 @@ fn condition_status(condition: PressureCondition) -> ConditionStatus {
         last_transition_time: condition.since.to_string(),
         reason: condition.reason.as_str().to_owned(),
         message: condition.message.to_owned(),
+    }
+}
+
+fn board_status(condition: &BoardCondition) -> ConditionStatus {
+    ConditionStatus {
+        kind: condition.problem.as_str().to_owned(),
+        status: if condition.holds { "True" } else { "False" }.to_owned(),
+        last_transition_time: condition.since.to_string(),
+        reason: condition.problem.reason(condition.holds).as_str().to_owned(),
+        message: condition.message.clone(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::control::server::Page;
 use crate::kubelet::certificates::CertificateStatuses;
 use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::stats::{PodInputs, Stats, StatsEndpoint, foreign_volumes};
 use crate::platform::apiserver::Client;
@@ -25,6 +26,7 @@ pub(crate) struct NodeStats {
     pub(crate) cluster: Option<Client>,
     pub(crate) store: Option<OfflineStore>,
     pub(crate) certificates: Rc<CertificateStatuses>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
 }
 
 impl NodeStats {

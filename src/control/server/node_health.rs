@@ -71,10 +71,14 @@ impl Problems {
             self.add(Failing, "network", why("the pod network is not ready"), advice);
         }
         for condition in status.conditions.iter().filter(|condition| condition.status == "True") {
+            // The board's conditions also say what to do.
+            let message = &*condition.message;
+            let (cause, advice) = message.split_once("; ").unwrap_or((message, ""));
             self.0.push(NodeProblem {
-                severity: Failing,
+                severity: if condition.is_pressure() { Failing } else { Warning },
                 subject: condition.kind.clone(),
-                cause: condition.message.clone(),
+                cause: cause.to_owned(),
+                advice: advice.to_owned(),
                 since: condition.last_transition_time.clone(),
                 ..NodeProblem::default()
             });

@@ -91,6 +91,13 @@ pub(crate) struct ConditionStatus {
     pub(crate) message: String,
 }
 
+impl ConditionStatus {
+    /// The others are about the board.
+    pub(crate) fn is_pressure(&self) -> bool {
+        self.kind.ends_with("Pressure")
+    }
+}
+
 /// One source of pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

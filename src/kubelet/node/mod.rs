@@ -1,6 +1,8 @@
 //! The node: its facts and settings, its Node object, and its lease.
 
 mod address_watch;
+mod board_health;
+mod board_watch;
 mod iptables_chains;
 mod lease;
 mod lease_task;
@@ -25,6 +27,8 @@ use crate::state::pods::HostIps;
 use crate::types::api::{MEMORY, ResourceList};
 
 pub(crate) use address_watch::AddressWatch;
+pub(crate) use board_health::{BoardCondition, BoardHealth, BoardMoment};
+pub(crate) use board_watch::BoardWatch;
 pub(crate) use iptables_chains::keep_iptables_chains;
 pub(crate) use machine_info::Machine;
 pub(crate) use node_info::NodeInfo;

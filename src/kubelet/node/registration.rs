@@ -80,6 +80,7 @@ impl NodeRegistration {
             self.status_inputs.set_addresses(self.profile.addresses(&addresses, own.addresses()));
             let step = own.next(&NodeObservation {
                 pressures: &self.status_inputs.pressures.borrow(),
+                board: self.status_inputs.board.borrow().known_conditions(),
                 runtime: &self.status_inputs.runtime.borrow(),
                 addresses: &addresses,
                 images: &images,

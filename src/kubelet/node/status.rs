@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
+use crate::kubelet::node::board_health::BoardProblem;
 use crate::kubelet::node::profile::specified;
-use crate::kubelet::node::{NodeProfile, RuntimeHealth};
+use crate::kubelet::node::{BoardCondition, NodeProfile, RuntimeHealth};
 use crate::state::pods::{Pressure, PressureCondition};
 use crate::types::api::{
     CPU, ContainerImage, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, NodeAddress, NodeCondition, NodeStatus, PODS,
@@ -16,6 +17,8 @@ use crate::types::api::{
 pub(crate) struct NodeObservation<'a> {
     /// Empty before the first node-pressure check.
     pub(crate) pressures: &'a [PressureCondition],
+    /// `None` before the first readings of the board.
+    pub(crate) board: Option<&'a [BoardCondition]>,
     pub(crate) runtime: &'a RuntimeHealth,
     /// Addresses of the default route's interface, IPv4 first.
     pub(crate) addresses: &'a [IpAddr],
@@ -143,6 +146,7 @@ impl NodeProfile {
                 }
             });
         }
+        conditions.extend(BoardProblem::ALL.iter().filter_map(|problem| of_board(*problem, observation, server)));
         let faults = self.faults(observation, capacity);
         let (reason, message) = match faults.is_empty() {
             true => (Reason::KUBELET_READY, "kubelet is posting ready status".to_owned()),
@@ -166,6 +170,29 @@ impl NodeProfile {
         }
         faults
     }
+}
+
+/// The condition of the board. One that another program has written stays as it is.
+fn of_board(
+    problem: BoardProblem,
+    observation: &NodeObservation<'_>,
+    server: &[NodeCondition],
+) -> Option<NodeCondition> {
+    let kind = problem.as_str();
+    let before = server.iter().find(|condition| condition.kind == kind);
+    let is_own = |reason: &Reason| [true, false].iter().any(|holds| problem.reason(*holds) == *reason);
+    if let Some(foreign) = before.filter(|before| !is_own(&before.reason)) {
+        return Some(foreign.clone());
+    }
+    let Some(known) = observation.board else {
+        let heartbeat = Some(observation.now);
+        return before.map(|before| NodeCondition { last_heartbeat_time: heartbeat, ..before.clone() });
+    };
+    let seen = known.iter().find(|condition| condition.problem == problem);
+    // Nothing can be read any more for one that is at the server: it no longer holds.
+    let holds = seen.map(|seen| seen.holds).or(before.map(|_| false))?;
+    let message = seen.map_or_else(|| problem.fine().to_owned(), |seen| seen.message.clone());
+    Some(condition(kind, holds, problem.reason(holds), message, before, observation.now))
 }
 
 fn add_all(list: &mut ResourceList, more: &ResourceList) {

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use super::RuntimeHealth;
+use super::{BoardHealth, BoardMoment, RuntimeHealth};
 use crate::platform::rpc::Signal;
-use crate::state::pods::{PressureCondition, RuntimeState};
+use crate::state::pods::{NodeEvent, PressureCondition, RuntimeState};
 use crate::types::api::{NodeAddress, ResourceList};
+use crate::types::board::BoardReadings;
 
 /// Written by the sync loop, read by the tasks that report to the API server.
 #[derive(Debug, Default)]
@@ -14,6 +15,9 @@ pub(crate) struct StatusInputs {
     pub(super) runtime: RefCell<RuntimeHealth>,
     /// Empty before the first node-pressure check.
     pub(super) pressures: RefCell<Vec<PressureCondition>>,
+    /// Notified after each node-pressure check.
+    pub(super) pressure_checks: Signal,
+    pub(crate) board: RefCell<BoardHealth>,
     pub(super) shuts_down: Cell<bool>,
     /// Capacity and allocatable devices.
     pub(super) devices: RefCell<[ResourceList; 2]>,
@@ -44,10 +48,22 @@ impl StatusInputs {
     }
 
     pub(crate) fn pressures(&self, conditions: Vec<PressureCondition>) {
+        self.pressure_checks.notify();
         if *self.pressures.borrow() != conditions {
             self.pressures.replace(conditions);
             self.changed.notify();
         }
+    }
+
+    /// Takes readings of the board. Returns the events of what changed.
+    pub(super) fn note_board(&self, readings: BoardReadings, moment: &BoardMoment) -> Vec<NodeEvent> {
+        let mut board = self.board.borrow_mut();
+        let before = board.known_conditions().map(<[_]>::to_vec);
+        let events = board.note(readings, moment);
+        if before.as_deref() != board.known_conditions() {
+            self.changed.notify();
+        }
+        events
     }
 
     pub(crate) fn volumes_in_use(&self, names: Vec<String>) {

@@ -1,5 +1,6 @@
 //! The machine: procfs, files, mounts, processes, clocks.
 
+pub(crate) mod board;
 pub(crate) mod boot_timer;
 pub(crate) mod changed_file;
 pub(crate) mod clock;
@@ -25,6 +26,7 @@ pub(crate) mod removals;
 pub(crate) mod remove_tree;
 pub(crate) mod selinux;
 pub(crate) mod signals;
+pub(crate) mod sysfs_events;
 pub(crate) mod thread_state;
 pub(crate) mod time_mark;
 pub(crate) mod wall_timer;

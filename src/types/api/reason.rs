@@ -182,6 +182,22 @@ reasons! {
     UPDATE_WAITS = "UpdateWaits";
     VOLUME_RESIZE_FAILED = "VolumeResizeFailed";
     VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress";
+
+    // Of the board: the conditions of the node, and their events.
+    BATTERY_LOW = "BatteryLow";
+    NO_BATTERY_LOW = "NoBatteryLow";
+    CLOCK_UNSET = "ClockUnset";
+    NO_CLOCK_UNSET = "NoClockUnset";
+    FLASH_WORN = "FlashWorn";
+    NO_FLASH_WORN = "NoFlashWorn";
+    OVERHEATED = "Overheated";
+    NO_OVERHEATED = "NoOverheated";
+    READONLY_FILESYSTEM = "ReadonlyFilesystem";
+    NO_READONLY_FILESYSTEM = "NoReadonlyFilesystem";
+    STORAGE_ERRORS = "StorageErrors";
+    NO_STORAGE_ERRORS = "NoStorageErrors";
+    UNDERVOLTAGE = "Undervoltage";
+    NO_UNDERVOLTAGE = "NoUndervoltage";
 }
 
 impl From<String> for Reason {

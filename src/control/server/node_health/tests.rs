@@ -1,6 +1,8 @@
 use super::super::node_problems::PodCounts;
 use super::*;
-use crate::control::server::{ApiServerStatus, RuntimeStatus, SourceStatus, SyncStatus, VersionStatus};
+use crate::control::server::{
+    ApiServerStatus, ConditionStatus, RuntimeStatus, SourceStatus, SyncStatus, VersionStatus,
+};
 use crate::kubelet::status::PodProblem;
 
 /// A node on which nothing is wrong.
@@ -71,4 +73,24 @@ fn closed_window_is_not_a_lost_connection() {
     check(status.clone(), Vec::new(), NodeHealth::Degraded, &["API server: not connected: k:6443"]);
     status.sync = Some(SyncStatus { open: false, ..SyncStatus::default() });
     check(status, Vec::new(), NodeHealth::Ok, &[]);
+}
+
+#[test]
+fn problem_of_the_board_degrades_the_node_and_has_its_advice() {
+    let mut status = node();
+    let condition = |kind: &str, status: &str, message: &str| ConditionStatus {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        message: message.to_owned(),
+        ..ConditionStatus::default()
+    };
+    status.conditions = vec![
+        condition("DiskPressure", "True", "kubelet has disk pressure"),
+        condition("FlashWorn", "True", "mmcblk0 is worn; replace it"),
+        condition("Overheated", "False", "no temperature is at its limit"),
+    ];
+    let problems = ["DiskPressure: kubelet has disk pressure", "FlashWorn: mmcblk0 is worn"];
+    let status = check(status, Vec::new(), NodeHealth::Degraded, &problems);
+    let shown = |at: usize| (status.problems[at].severity, &*status.problems[at].advice);
+    assert_eq!([shown(0), shown(1)], [(Severity::Failing, ""), (Severity::Warning, "replace it")]);
 }

@@ -41,6 +41,7 @@ impl Case {
 
     fn next(&mut self) -> NodeStep {
         let sight = NodeObservation {
+            board: None,
             volumes_in_use: &[],
             devices: &Default::default(),
             pressures: &[],

@@ -11,6 +11,7 @@ fn at(second: i64) -> Time {
 
 fn status(profile: &NodeProfile, server: &NodeStatus, second: i64) -> NodeStatus {
     let sight = NodeObservation {
+        board: None,
         volumes_in_use: &[],
         devices: &Default::default(),
         pressures: &[],

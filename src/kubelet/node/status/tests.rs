@@ -23,6 +23,7 @@ static NO_DEVICES: [ResourceList; 2] = [ResourceList::new(), ResourceList::new()
 
 fn sight(runtime: &RuntimeHealth) -> NodeObservation<'_> {
     NodeObservation {
+        board: None,
         volumes_in_use: &[],
         devices: &NO_DEVICES,
         pressures: &[],
@@ -242,4 +243,34 @@ fn runtime_version_is_kept_until_the_runtime_reports() {
     let status = profile.status(&sight(&healthy()), &server);
     assert_eq!((status.runtime_handlers.len(), status.features), (0, None));
     assert_eq!(status.node_info.container_runtime_version, "containerd://1.6.20");
+}
+
+#[test]
+fn conditions_of_the_board_precede_ready() {
+    let (profile, health) = (profile(|_, _| {}), RuntimeHealth::default());
+    let board = |holds, message: &str| BoardCondition {
+        problem: BoardProblem::FlashWorn,
+        holds,
+        message: message.to_owned(),
+        since: Time::from_unix_nanos(0),
+    };
+    let worn = [board(true, "mmcblk0 is worn; replace it")];
+    let shown = |board: Option<&[BoardCondition]>, server: &NodeStatus| {
+        profile.status(&NodeObservation { board, ..sight(&health) }, server)
+    };
+    let kinds = |status: &NodeStatus| status.conditions.iter().map(|one| one.kind.to_string()).collect::<Vec<_>>();
+    let status = shown(Some(&worn), &NodeStatus::default());
+    assert_eq!(kinds(&status), ["MemoryPressure", "DiskPressure", "PIDPressure", "FlashWorn", "Ready"]);
+    let found = &status.conditions[3];
+    assert_eq!((&*found.status, found.reason.as_str()), ("True", "FlashWorn"));
+    assert_eq!((&*found.message, found.last_heartbeat_time), ("mmcblk0 is worn; replace it", Some(sight(&health).now)));
+    // Before the first readings it stays; later, what cannot be read any more does not hold.
+    assert_eq!(shown(None, &status).conditions[3].status, "True");
+    let gone = &shown(Some(&[]), &status).conditions[3];
+    assert_eq!((&*gone.status, gone.reason.as_str()), ("False", "NoFlashWorn"));
+    assert_eq!(kinds(&shown(None, &NodeStatus::default())).len(), 4);
+    // Another program, such as node-problem-detector, writes this one.
+    let mut foreign = status.clone();
+    foreign.conditions[3].reason = "WearMonitor".to_owned().into();
+    assert_eq!(shown(Some(&[board(false, "fine")]), &foreign).conditions[3], foreign.conditions[3]);
 }

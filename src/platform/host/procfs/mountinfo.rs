@@ -17,6 +17,8 @@ pub(crate) struct Mount {
     /// Such as `/dev/vda1`.
     pub(crate) source: String,
     pub(crate) read_only: bool,
+    /// The kernel also makes a file system read-only after an error, which does not show in `read_only`.
+    pub(crate) file_system_read_only: bool,
     /// Each file has a security label.
     pub(crate) labels_files: bool,
 }
@@ -38,9 +40,10 @@ fn mount(line: &[u8]) -> Option<Mount> {
         field.map(|field| String::from_utf8_lossy(&unescaped(field)).into_owned()).unwrap_or_default()
     };
     let (file_system, source) = (text(after_dash.next()), text(after_dash.next()));
-    let labels_files = has(after_dash.next().unwrap_or_default(), b"seclabel");
+    let options = after_dash.next().unwrap_or_default();
+    let (labels_files, file_system_read_only) = (has(options, b"seclabel"), has(options, b"ro"));
     let device = (major.parse().ok()?, minor.parse().ok()?);
-    Some(Mount { device, point, file_system, source, read_only, labels_files })
+    Some(Mount { device, point, file_system, source, read_only, file_system_read_only, labels_files })
 }
 
 /// The kernel writes space, tab, newline and backslash as three octal digits.
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn mounts_are_found_in_order_and_unescaped() {
-        let table = b"22 1 254:0 / / rw - ext4 /dev/vda rw\nbroken\n\
+        let table = b"22 1 254:0 / / rw - ext4 /dev/vda ro,errors=remount-ro\nbroken\n\
             33 22 0:23 / /var/a\\040b/\\134\\012x ro,nosuid shared:1 master:2 - nfs4 server:/x rw,seclabel\n\
             34 22 0:24 / /var/\xff rw -\n";
         let mount = |device, point: &[u8], file_system: &str, source: &str| Mount {
@@ -82,6 +85,7 @@ mod tests {
             file_system: file_system.to_owned(),
             source: source.to_owned(),
             read_only: file_system == "nfs4",
+            file_system_read_only: file_system == "ext4",
             labels_files: file_system == "nfs4",
         };
         let expected = [
