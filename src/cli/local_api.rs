@@ -43,12 +43,7 @@ pub(super) fn remove(socket: &Path, path: &str) -> Result<String, LocalApiError>
 }
 
 /// Sends a change of one pod to the agent; returns its answer, or why it was refused.
-pub(super) fn change(
-    socket: &Path,
-    method: &str,
-    path: &str,
-    body: &[u8],
-) -> Result<Value, RequestFailure> {
+pub(super) fn change(socket: &Path, method: &str, path: &str, body: &[u8]) -> Result<Value, RequestFailure> {
     change_within(LOCAL_RESPONSE_TIMEOUT, socket, method, path, body)
 }
 

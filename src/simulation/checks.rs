@@ -30,6 +30,7 @@ impl Node {
             }
             Ok(())
         })?;
+        self.no_survivors()?;
         self.api_shows_no_others(&wanted)?;
         self.volumes_are_where_they_belong(&wanted)?;
         self.claims_are_prepared_for_running_pods(&wanted)?;

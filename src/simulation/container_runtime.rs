@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
 use super::fake_cri::process::Process;
+use super::kernel_processes::SurvivingProcess;
 use super::record::Record;
 use super::wanted::{REVISION, WantedPods};
 use crate::platform::cri::v1;
@@ -104,6 +105,8 @@ pub(super) struct ContainerRuntime {
     pub(super) job_sandboxes: RefCell<BTreeMap<String, String>>,
     /// The claims that the DRA driver has prepared.
     pub(super) prepared: Rc<RefCell<BTreeSet<String>>>,
+    /// Processes of containers that have been reported as exited.
+    pub(super) survivors: RefCell<Vec<SurvivingProcess>>,
 }
 
 const CHANGES: &[&str] = &[
@@ -145,7 +148,7 @@ impl ContainerRuntime {
         if world.chance(300) {
             runtime.hide_pids();
         }
-        Rc::new(Self {
+        let runtime = Rc::new(Self {
             world: Rc::clone(world),
             record: Rc::clone(record),
             wanted: Rc::clone(wanted),
@@ -168,7 +171,10 @@ impl ContainerRuntime {
             failed_starts: RefCell::default(),
             job_sandboxes: RefCell::default(),
             prepared: Rc::default(),
-        })
+            survivors: RefCell::default(),
+        });
+        runtime.show_processes();
+        runtime
     }
 
     /// Starts the server, unless it runs: connections and calls under way stay.

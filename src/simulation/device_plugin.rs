@@ -95,9 +95,11 @@ pub(super) fn device_of(config: &v1::ContainerConfig) -> Option<String> {
 /// Checks that no two running containers have the same device.
 pub(super) fn check(runtime: &ContainerRuntime, record: &Record) {
     let mut owners: Vec<(String, String)> = Vec::new();
+    let survivors = runtime.survivors.borrow();
     runtime.look(|runtime| {
         let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
-        for container in running {
+        let survivors = survivors.iter().filter_map(|one| one.container.as_ref());
+        for container in running.chain(survivors) {
             let Some(device) = device_of(&container.config) else { continue };
             let owner = container.config.labels.get("io.kubernetes.pod.name").cloned().unwrap_or_default();
             if let Some((_, other)) = owners.iter().find(|(taken, _)| *taken == device) {

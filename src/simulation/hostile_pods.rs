@@ -240,7 +240,8 @@ fn pod_whose_status_the_api_server_cannot_store_is_deleted() {
         let plan = Plan { seed: 4, lease: Duration::from_secs(40), episodes: Vec::new() };
         let mut node = Node::new(&world, &plan, Lines::default());
         node.recover().await;
-        let shape = shapes::PAIRS.iter().find(|(name, _)| *name == "fields of other containers in variables").unwrap().1;
+        let shape =
+            shapes::PAIRS.iter().find(|(name, _)| *name == "fields of other containers in variables").unwrap().1;
         let mut object = with_image(&shape(100));
         let (pod, _) = node.want_object(&mut object);
         let mut stored = node.api.change(|server| server.create(&object));

@@ -25,6 +25,7 @@ mod fake_cri;
 mod faults;
 mod full_size;
 mod hostile_pods;
+mod kernel_processes;
 mod lease;
 mod life;
 mod machine;

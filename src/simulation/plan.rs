@@ -60,6 +60,12 @@ pub(super) enum StepKind {
         code: i32,
     },
     SandboxDies(u64),
+    /// The runtime reports exits of processes that live.
+    ShimDies {
+        which: u64,
+        /// Of the sandbox and all containers, or of one container.
+        whole: bool,
+    },
     /// The call of this method after `skip` others fails.
     CallGoesWrong {
         method: &'static str,
@@ -501,7 +507,11 @@ impl StepKind {
             Kind::ChangeManifest => Self::ChangeManifest(numbers.next()),
             Kind::RemoveManifest => Self::RemoveManifest(numbers.next()),
             Kind::Exit => Self::Exit { which: numbers.next(), code: *numbers.one_of(&[0, 1, 137]) },
-            Kind::SandboxDies => Self::SandboxDies(numbers.next()),
+            // A third each. One number for all of them, so that the other steps of a seed stay the same.
+            Kind::SandboxDies => match numbers.next() {
+                number if number % 3 == 0 => Self::SandboxDies(number / 3),
+                number => Self::ShimDies { which: number / 3, whole: number % 3 == 1 },
+            },
             Kind::IgnoreSigterm => Self::IgnoreSigterm(numbers.next()),
             Kind::ChangeConfigMap => Self::ChangeConfigMap,
             Kind::Resize => {

@@ -215,15 +215,19 @@ impl ContainerRuntime {
         if let Some(twice) = twice {
             self.record.violated(Rule::Once, twice);
         }
+        self.check_survivors();
         device_plugin::check(self, &self.record);
         self.check_mounts();
     }
 
     /// The mount sources of running containers exist.
     fn check_mounts(&self) {
+        let survivors = self.survivors.borrow();
         let missing = self.look(|runtime| {
             let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
-            let mut mounts = running.flat_map(|one| one.config.mounts.iter().map(move |mount| (one, mount)));
+            let survivors = survivors.iter().filter_map(|one| one.container.as_ref());
+            let mut mounts =
+                running.chain(survivors).flat_map(|one| one.config.mounts.iter().map(move |mount| (one, mount)));
             let (container, mount) = mounts.find(|(_, mount)| !std::path::Path::new(&mount.host_path).exists())?;
             Some(format!("{} is gone, but container {} that mounts it runs", mount.host_path, short(&container.id)))
         });

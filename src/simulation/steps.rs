@@ -45,6 +45,7 @@ impl Node {
                 }
             }
             StepKind::SandboxDies(which) => self.sandbox_dies(*which),
+            StepKind::ShimDies { which, whole } => self.shim_dies(*which, *whole),
             StepKind::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
             StepKind::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
             StepKind::OthersGoOn { restart } => self.others_go_on(*restart).await,

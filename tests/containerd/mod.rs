@@ -5,6 +5,7 @@ mod adoption;
 mod configs;
 mod crash_safety;
 mod csi;
+mod dead_shims;
 mod deltas;
 mod devices;
 mod doctor;

@@ -79,6 +79,27 @@ impl Runtime {
         }
     }
 
+    /// The processes of running containers and sandboxes: their ids and pids.
+    pub(crate) fn processes(&self) -> Vec<(String, u32)> {
+        self.world.processes.iter().map(|(id, process)| (id.clone(), process.pid())).collect()
+    }
+
+    /// Reports the exit of a container whose process lives. Returns the process, and whether it ignores SIGTERM.
+    pub(crate) fn lose_container(&mut self, id: &str) -> Option<(Process, bool)> {
+        let process = self.world.processes.remove(id)?;
+        let container = self.world.container(id).ok()?;
+        let ignores = self.world.ignoring_sigterm.iter().any(|called| self.world.is_called(container, called));
+        self.world.container_exited(id, 255, "Unknown");
+        Some((process, ignores))
+    }
+
+    /// Reports that a sandbox has stopped whose process lives, and returns the process.
+    pub(crate) fn lose_sandbox(&mut self, id: &str) -> Option<Process> {
+        let process = self.world.processes.remove(id)?;
+        self.world.stop_sandbox(id).ok()?;
+        Some(process)
+    }
+
     /// Simulates a reboot: the runtime knows every pod, and nothing runs.
     pub(crate) fn end_pods(&mut self) {
         self.world.end_pods();

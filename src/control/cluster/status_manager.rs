@@ -273,9 +273,7 @@ async fn report(client: &Client, job: &StatusJob) -> ReportOutcome {
             ReportOutcome::Accepted { version: version.and_then(|version| version.parse().ok()).unwrap_or_default() }
         }
         Err(error) if error.is_not_found() || error.is_conflict() || is_another(&error) => ReportOutcome::Unknown,
-        Err(error) if error.code() == Some(422) || error.is_too_large() => {
-            ReportOutcome::Invalid(error.to_string())
-        }
+        Err(error) if error.code() == Some(422) || error.is_too_large() => ReportOutcome::Invalid(error.to_string()),
         Err(error) => ReportOutcome::Failed(error.to_string()),
     }
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::kubelet::dra::{DraError, DraManager};
-use crate::kubelet::kuberuntime::{PodRuntime, WorkViews};
-use crate::platform::cri;
+use crate::kubelet::kuberuntime::{KillError, PodRuntime, WorkViews};
 use crate::state::pods::{Observation, ObservedCache, ObservedPod, WorkDone, WorkResult};
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
@@ -45,15 +44,16 @@ async fn try_stop(
     observed: &ObservedPod,
     grace: Duration,
     by_lists: bool,
-) -> Result<Observation, cri::Error> {
+) -> Result<Observation, KillError> {
     // Work started before the termination may have completed unobserved. The lists show what runs.
     let before = runtime.listed_pod(&observed.uid, cache).await?;
     runtime.kill_pod(pod, &before.pod, Some(grace)).await?;
-    if by_lists {
+    let after = if by_lists {
         runtime.listed_pod(&observed.uid, cache).await
     } else {
         runtime.observe_pod(&observed.uid, cache).await
-    }
+    };
+    Ok(after?)
 }
 
 /// Upstream's message.

@@ -9,7 +9,7 @@ use super::node_values::{self, BEST_EFFORT_SHARES, burstable_shares};
 use super::pod_values::pod_values;
 use super::resize_steps::ResizeSteps;
 use super::settings::{Reserved, Settings};
-use crate::platform::cgroups::{CgroupError, CgroupName, CpuMax, Groups, Limit, Values, is_pod, oom_kills};
+use crate::platform::cgroups::{CLASSES, CgroupError, CgroupName, CpuMax, Groups, Limit, Values, is_pod, oom_kills};
 use crate::platform::config::CgroupDriver;
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, Placements};
@@ -38,9 +38,6 @@ pub(crate) struct ContainerManager {
 
 /// Upstream's message.
 const ENFORCED: &str = "Updated Node Allocatable limit across pods";
-
-/// The QoS classes, whose cgroups contain all pod cgroups.
-const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
 
 impl ContainerManager {
     /// `hierarchy` is the mount point of cgroup v2.

@@ -1,6 +1,7 @@
-//! Errors of sandbox creation and container resizes. Pure.
+//! Errors of sandbox creation, of containers to be stopped, and of container resizes. Pure.
 
 use std::fmt;
+use std::io;
 
 use super::config_error::ConfigError;
 use super::etc_hosts::FileError;
@@ -27,6 +28,8 @@ pub(super) enum SandboxError {
         handler: String,
     },
     UserRange(UserRangeError),
+    /// Something of the pod's former sandbox runs.
+    Former(KillError),
     Run(cri::Error),
     /// The sandbox was created, but its status could not be read.
     Status(cri::Error),
@@ -43,6 +46,7 @@ impl SandboxError {
             | Self::RuntimeClassUnknown { .. }
             | Self::NoUserNamespaces { .. }
             | Self::UserRange(_)
+            | Self::Former(_)
             | Self::Run(_) => (Reason::FAILED_CREATE_POD_SANDBOX, "create pod sandbox"),
         }
     }
@@ -64,6 +68,7 @@ impl fmt::Display for SandboxError {
                 f.write_str(" not support user namespaces")
             }
             Self::UserRange(_) => f.write_str("create user namespace"),
+            Self::Former(error) => error.fmt(f),
             // In the format of Go's gRPC.
             Self::Run(error) | Self::Status(error) => match error.status() {
                 Some(status) => write!(f, "rpc error: code = {} desc = {}", status.code, status.message),
@@ -79,6 +84,7 @@ impl std::error::Error for SandboxError {
             Self::Config(error) => error.source(),
             Self::Dns(error) => error.source(),
             Self::UserRange(error) => Some(error),
+            Self::Former(error) => error.source(),
             // The message already has the runtime's text.
             Self::Run(error) | Self::Status(error) if error.status().is_some() => None,
             Self::Run(error) | Self::Status(error) => error.source(),
@@ -87,9 +93,61 @@ impl std::error::Error for SandboxError {
     }
 }
 
+impl From<KillError> for SandboxError {
+    fn from(error: KillError) -> Self {
+        Self::Former(error)
+    }
+}
+
 impl From<ConfigError> for SandboxError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
+    }
+}
+
+/// Why a container may still run.
+#[derive(Debug)]
+pub(crate) enum KillError {
+    Runtime(cri::Error),
+    /// The processes of the pod's containers could not be found.
+    Look(io::Error),
+    /// The runtime may be creating it.
+    Unlisted {
+        id: String,
+    },
+    /// A process does not exit when it is killed, because it waits for a device or a file system.
+    Survives {
+        container: String,
+        pid: u32,
+    },
+}
+
+impl fmt::Display for KillError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(error) => error.fmt(f),
+            Self::Look(_) => f.write_str("look for processes of the pod"),
+            Self::Unlisted { id } => write!(f, "container {id} runs, and the runtime does not list it yet"),
+            Self::Survives { container, pid } => {
+                write!(f, "process {pid} of container {container:?} was killed and has not exited")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KillError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Runtime(error) => error.source(),
+            Self::Look(error) => Some(error),
+            Self::Unlisted { .. } | Self::Survives { .. } => None,
+        }
+    }
+}
+
+impl From<cri::Error> for KillError {
+    fn from(error: cri::Error) -> Self {
+        Self::Runtime(error)
     }
 }
 

@@ -10,10 +10,11 @@ use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_co
 use crate::kubelet::kuberuntime::cpu_placement::{lift_quota, put};
 use crate::kubelet::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
 use crate::kubelet::kuberuntime::environment::{Environment, EnvironmentInputs};
-use crate::kubelet::kuberuntime::error::SandboxError;
+use crate::kubelet::kuberuntime::error::{KillError, SandboxError};
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::kill::{ContainerKill, ignore_not_found};
+use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::pod_index::PodIndex;
 use crate::kubelet::kuberuntime::pod_sync::{PodSync, config_error};
 use crate::kubelet::kuberuntime::post_start::StartedContainer;
@@ -22,6 +23,7 @@ use crate::kubelet::kuberuntime::record_event::runtime_message;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::kubelet::kuberuntime::security_context::ImageUser;
 use crate::kubelet::kuberuntime::start_metrics;
+use crate::kubelet::kuberuntime::survivor_plan::{Scope, SurvivorSearch};
 use crate::kubelet::kuberuntime::user_namespace::share_users;
 use crate::kubelet::kuberuntime::{Action, CancelWatch, ContainerIndex, Plan, PodRuntime, handler};
 use crate::platform::cgroups::CgroupName;
@@ -81,7 +83,8 @@ impl PodRuntime {
                 Action::KillPod => self.kill_pod(Some(pod), observed, None).await.map_err(|error| one_line(&error)),
                 Action::CreateSandbox { attempt } => {
                     start_metrics::pod_starts(pod);
-                    match self.create_sandbox(sync, *attempt).await {
+                    let is_stopped = plan.actions.contains(&Action::KillPod);
+                    match self.create_sandbox(sync, *attempt, is_stopped).await {
                         Ok(created) => {
                             sandbox = Some(created);
                             Ok(())
@@ -108,10 +111,7 @@ impl PodRuntime {
                 Action::KillContainers { ids, why } => {
                     self.kill_containers(pod, observed, (ids, *why), cancel).await.map_err(|error| one_line(&error))
                 }
-                Action::RemoveContainer { id } => {
-                    ignore_not_found(self.cri_for(&pod.metadata.uid).remove_container(id).await)
-                        .map_err(|error| one_line(&error))
-                }
+                Action::RemoveContainer { id } => self.remove_exited(sync, id).await.map_err(|error| one_line(&error)),
                 Action::ResizePod => Ok(()),
                 Action::ResizeContainer { id, place, .. } => {
                     let Some(spec) = place.of(pod) else { continue };
@@ -204,8 +204,12 @@ impl PodRuntime {
         Ok((config, dns))
     }
 
-    async fn create_sandbox(&self, sync: PodSync<'_>, attempt: u32) -> Result<Sandbox, SandboxError> {
+    /// `is_stopped`: the pod has just been killed.
+    async fn create_sandbox(&self, sync: PodSync<'_>, attempt: u32, is_stopped: bool) -> Result<Sandbox, SandboxError> {
         let pod = sync.pod;
+        if !is_stopped {
+            self.end_survivors(former(sync, Scope::NewSandbox, pod.spec.termination_grace())).await?;
+        }
         let (config, dns) = self.sandbox_config(sync, attempt).await?;
         for warning in dns.warnings {
             self.record_pod_event(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
@@ -281,6 +285,9 @@ impl PodRuntime {
             put(resources, &views.placements.read(), &pod.metadata.uid, &container.name);
         }
         add_devices(&mut config, sync.container_devices(container).await?);
+        let grace = grace_of_kill(pod, container, KillReason::StateUnknown);
+        let ended = self.end_survivors(former(sync, Scope::Container(&container.name), grace)).await;
+        ended.map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, one_line(&error)))?;
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
@@ -296,6 +303,16 @@ impl PodRuntime {
         }
         let started = StartedContainer { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };
         self.start_created(&started, cancel).await
+    }
+
+    /// Removes a container so that its next instance starts as if for the first time: none of its processes may be left,
+    /// because nothing then tells what they are.
+    async fn remove_exited(&self, sync: PodSync<'_>, id: &str) -> Result<(), KillError> {
+        let container = sync.observed.containers.iter().find(|container| container.id == id);
+        if let Some(container) = container {
+            self.end_survivors(former(sync, Scope::Container(&container.name), Duration::ZERO)).await?;
+        }
+        Ok(ignore_not_found(self.cri_for(&sync.pod.metadata.uid).remove_container(id).await)?)
     }
 
     async fn image(
@@ -363,6 +380,12 @@ impl PodRuntime {
         self.record_event(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
         self.after_start(started, cancel).await
     }
+}
+
+/// The former processes of a pod or a container, which end before it starts.
+fn former<'a>(sync: PodSync<'a>, scope: Scope<'a>, grace: Duration) -> SurvivorSearch<'a> {
+    let PodSync { pod, observed, cancel, .. } = sync;
+    SurvivorSearch { pod: Some(pod), observed, scope, grace: Some(grace), cancel: Some(cancel) }
 }
 
 /// Device variables come first, so that the container's own values take precedence; its annotations do too.

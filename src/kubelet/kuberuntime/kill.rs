@@ -4,10 +4,12 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::kubelet::kuberuntime::error::KillError;
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::stop_order::{TerminationTurn, turns};
+use crate::kubelet::kuberuntime::survivor_plan::{Scope, Survivor, SurvivorSearch, has_impossible_hook, message};
 use crate::kubelet::kuberuntime::{CancelWatch, ContainerIndex, PodRuntime, labels};
 use crate::platform::cri;
 use crate::platform::rt;
@@ -38,17 +40,19 @@ pub(super) struct ContainerKill<'a> {
     pub(super) turn: TerminationTurn,
     /// When cancelled, the hook is no longer waited for and the container is not stopped.
     pub(super) cancel: Option<&'a CancelWatch>,
+    /// The processes to end, which the runtime cannot stop.
+    pub(super) survivor: Option<&'a Survivor<'a>>,
 }
 
 impl PodRuntime {
     /// Stops all containers of the pod concurrently, sidecars after the main containers, and then every sandbox.
-    /// `grace` overrides the containers' annotated grace periods.
+    /// Afterwards no process of the pod is left, unless it belongs to no container. `grace` overrides the containers' annotated grace periods.
     pub(crate) async fn kill_pod(
         &self,
         pod: Option<&Pod>,
         observed: &ObservedPod,
         grace: Option<Duration>,
-    ) -> Result<(), cri::Error> {
+    ) -> Result<(), KillError> {
         let specs = pod.map(|pod| pod.spec.containers_by_name()).unwrap_or_default();
         let running = observed.containers.iter().filter(|container| observed.may_run(container));
         let kills = running.map(|container| {
@@ -57,13 +61,16 @@ impl PodRuntime {
             self.kill_of(specs.get(container.name.as_str()).copied(), observed, container, grace, message)
         });
         self.kill_in_turn(pod, kills.collect()).await?;
+        // While the pod still has its network.
+        let search = SurvivorSearch { pod, observed, scope: Scope::Containers, grace, cancel: None };
+        self.end_survivors(search).await?;
         // Also those that are not ready: their network may still be set up, and StopPodSandbox is idempotent.
         for sandbox in &observed.sandboxes {
             if sandbox.state == SandboxState::Ready || observed.newest_sandbox() == Some(sandbox) {
                 self.stop_sandbox(&observed.uid, &sandbox.id).await?;
             }
         }
-        Ok(())
+        self.end_survivors(SurvivorSearch { scope: Scope::Pod, ..search }).await
     }
 
     /// Stops these containers in the same order while the pod continues.
@@ -73,7 +80,7 @@ impl PodRuntime {
         observed: &ObservedPod,
         (ids, why): (&[String], KillReason),
         cancel: &CancelWatch,
-    ) -> Result<(), cri::Error> {
+    ) -> Result<(), KillError> {
         let places = (0..pod.spec.init_containers.len()).map(ContainerIndex::Init);
         let places = places.chain((0..pod.spec.containers.len()).map(ContainerIndex::Main));
         let ids: SortedSet<&String> = ids.iter().collect();
@@ -88,12 +95,12 @@ impl PodRuntime {
     }
 
     /// Concurrently, except that sidecars wait for the main containers.
-    async fn kill_in_turn(&self, pod: Option<&Pod>, kills: Vec<ContainerKill<'_>>) -> Result<(), cri::Error> {
+    pub(super) async fn kill_in_turn(&self, pod: Option<&Pod>, kills: Vec<ContainerKill<'_>>) -> Result<(), KillError> {
         let names: Vec<&str> = kills.iter().map(|kill| kill.name).collect();
         let turns = turns(pod.map(|pod| &pod.spec), &names);
         let kills = kills.into_iter().zip(turns).map(|(kill, turn)| {
             Box::pin(self.kill_container(ContainerKill { turn, ..kill }))
-                as Pin<Box<dyn Future<Output = Result<(), cri::Error>> + '_>>
+                as Pin<Box<dyn Future<Output = Result<(), KillError>> + '_>>
         });
         let mut result = Ok(());
         for killed in rt::all(kills.collect()).await {
@@ -122,13 +129,38 @@ impl PodRuntime {
             message,
             turn: TerminationTurn::default(),
             cancel: None,
+            survivor: None,
+        }
+    }
+
+    /// The kill of a container that the runtime does not list, or of a sandbox.
+    pub(super) fn kill_of_unknown<'a>(
+        observed: &'a ObservedPod,
+        survivor: &'a Survivor<'a>,
+        grace: Duration,
+    ) -> ContainerKill<'a> {
+        ContainerKill {
+            pod: PodName { name: &observed.name, namespace: &observed.namespace, uid: &observed.uid },
+            name: "",
+            id: &survivor.id,
+            spec: None,
+            runs: false,
+            ip: None,
+            grace,
+            message: message(survivor, None, grace),
+            turn: TerminationTurn::default(),
+            cancel: None,
+            survivor: Some(survivor),
         }
     }
 
     /// Runs the hook, waits for other containers and sends the signal, all within the grace period except for the
     /// minimum. As upstream, a hook that outlasts the grace period runs until its container has stopped.
-    pub(super) async fn kill_container(&self, kill: ContainerKill<'_>) -> Result<(), cri::Error> {
-        self.record_event(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
+    pub(super) async fn kill_container(&self, kill: ContainerKill<'_>) -> Result<(), KillError> {
+        match kill.survivor {
+            None => self.record_event(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message),
+            Some(survivor) => self.record_survivor(&kill, survivor),
+        }
         let end = rt::now() + kill.grace;
         let mut hook: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
         if kill.runs && !kill.grace.is_zero() {
@@ -156,7 +188,11 @@ impl PodRuntime {
             // Afterwards it stops in any case.
             let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.turn.wait()).await;
             let left = end.saturating_duration_since(rt::now()).max(MIN_GRACE_AFTER_HOOK);
-            ignore_not_found(self.cri_for(kill.pod.uid).stop_container(kill.id, left).await)
+            if let Some(survivor) = kill.survivor {
+                self.end_processes(&kill, survivor, left).await;
+                return Ok(());
+            }
+            Ok(ignore_not_found(self.cri_for(kill.pod.uid).stop_container(kill.id, left).await)?)
         };
         let Some(hook) = hook else { return stop.await };
         let hook = async {
@@ -176,6 +212,9 @@ impl PodRuntime {
                 &written
             }
         };
+        if kill.survivor.is_some() && has_impossible_hook(container) {
+            return;
+        }
         let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else {
             return;
         };

@@ -40,6 +40,8 @@ mod security_context;
 mod service_links;
 mod start_metrics;
 mod stop_order;
+mod survivor_plan;
+mod survivors;
 mod termination_message;
 mod user_namespace;
 mod user_namespaces;
@@ -47,6 +49,7 @@ mod work_views;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::rc::Rc;
 
 use async_channel::Sender;
@@ -56,6 +59,7 @@ use crate::kubelet::image_transfer::LinkBudget;
 use crate::kubelet::images::{Images, PullsUnderWay};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;
+use crate::platform::cgroups::{HIERARCHY, Tree};
 use crate::platform::config::CgroupDriver;
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::removals::Removals;
@@ -70,6 +74,7 @@ use crate::types::cpu_set::CpuSet;
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, all_containers};
 pub(crate) use cpu_placement::{MisplacedContainer, processes};
+pub(crate) use error::KillError;
 use error::SandboxError;
 pub(crate) use execute::ExecuteResult;
 pub(crate) use known_images::KnownImage;
@@ -95,6 +100,8 @@ pub(crate) struct PodRuntime {
     /// The cgroup driver reported by the runtime; overrides the configuration.
     cgroup_driver: Cell<Option<CgroupDriver>>,
     cgroup_driver_reported: Cell<bool>,
+    /// The hierarchy with the pods' cgroups.
+    cgroup_tree: Tree,
     /// Runtime handlers with recursive read-only mounts; `None` until the runtime has answered.
     recursive_read_only: RefCell<Option<Vec<String>>>,
     /// Runtime handlers with user namespaces, and the lock for assigning their id ranges.
@@ -125,6 +132,7 @@ impl PodRuntime {
             inbox,
             cgroup_driver: Cell::new(None),
             cgroup_driver_reported: Cell::new(false),
+            cgroup_tree: Tree::new(Path::new(HIERARCHY)),
             recursive_read_only: RefCell::default(),
             user_namespaces: RefCell::default(),
             user_ranges: rt::Semaphore::new(1),

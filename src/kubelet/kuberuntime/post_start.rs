@@ -64,6 +64,7 @@ impl PodRuntime {
             message: "FailedPostStartHook".to_owned(),
             turn: TerminationTurn::default(),
             cancel: Some(cancel),
+            survivor: None,
         };
         if let Err(error) = self.kill_container(kill).await {
             log!(

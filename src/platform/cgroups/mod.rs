@@ -3,6 +3,7 @@
 //! [`Tree`] is the hierarchy below a given root. [`Groups`] creates, updates and removes groups with either driver.
 //! Everything here blocks, for microseconds with files and for milliseconds with systemd.
 
+mod containers;
 mod cpuset;
 mod error;
 mod groups;
@@ -13,10 +14,11 @@ mod tree;
 mod usage;
 mod values;
 
+pub(crate) use containers::{ContainerProcesses, anywhere, below, send_signal};
 pub(crate) use cpuset::{cpuset_of, mems_of};
 pub(crate) use error::CgroupError;
 pub(crate) use groups::Groups;
-pub(crate) use name::{CgroupName, is_pod};
+pub(crate) use name::{CLASSES, CgroupName, is_pod};
 #[cfg(test)]
 pub(crate) use stat_files::Bound;
 pub(crate) use stat_files::{CpuStat, DeviceIo, MemoryStat, oom_kills};

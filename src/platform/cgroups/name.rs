@@ -92,6 +92,9 @@ pub(crate) fn is_pod(class: &CgroupName, driver: CgroupDriver, directory: &str) 
     }
 }
 
+/// The QoS classes, whose cgroups contain all pod cgroups.
+pub(crate) const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
+
 const KUBEPODS: &str = "kubepods";
 const POD_CGROUP_PREFIX: &str = "pod";
 const SLICE: &str = ".slice";

@@ -101,16 +101,22 @@ impl Tree {
 
     /// The child groups; empty if the group does not exist.
     pub(crate) fn children(&self, path: &str) -> Result<Vec<String>, CgroupError> {
-        let group = self.at(path);
-        let failed = |error| CgroupError::new("list", &group, error);
-        match directories(&group) {
+        self.directories(path).map_err(CgroupError::io("list", &self.at(path)))
+    }
+
+    /// The names of the child groups; empty if the group does not exist.
+    pub(super) fn directories(&self, path: &str) -> io::Result<Vec<String>> {
+        match directories(&self.at(path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(failed(error)),
-            Ok(found) => {
-                let names = found.iter().filter_map(|path| path.file_name()?.to_str());
-                Ok(names.map(str::to_owned).collect())
-            }
+            found => Ok(found?.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect()),
         }
+    }
+
+    /// The processes in the group and below it.
+    pub(super) fn processes(&self, path: &str) -> Vec<u32> {
+        let mut pids = Vec::new();
+        processes(&self.at(path), &mut pids);
+        pids.into_iter().filter_map(|pid| pid.try_into().ok()).collect()
     }
 
     /// Removes the group and everything below it, killing its processes. Returns how many there were.

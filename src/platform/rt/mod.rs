@@ -50,7 +50,9 @@ pub(crate) use network::{Line, Resolver, simulated_lookup};
 #[cfg(test)]
 pub(crate) use power_cut::{disk_access, synced_file, synced_folder};
 #[cfg(test)]
-pub(crate) use processes::{SimulatedProcess, simulated_exit};
+pub(crate) use processes::{
+    ProcessTable, SimulatedProcess, set_process_table, simulated_cgroups, simulated_exit, simulated_signal,
+};
 #[cfg(test)]
 pub(crate) use sockets::simulated_connection;
 #[cfg(test)]

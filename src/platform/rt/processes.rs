@@ -2,8 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use async_channel::{Receiver, Sender};
+use nix::sys::signal::Signal;
 
 use super::virtual_time::world;
 
@@ -15,6 +17,39 @@ pub(super) struct Processes {
     started: Cell<u32>,
     /// By pid. The channel is closed when the process has exited.
     running: RefCell<BTreeMap<u32, Receiver<()>>>,
+    /// What a simulation knows of its processes.
+    table: RefCell<Option<Rc<dyn ProcessTable>>>,
+}
+
+/// The processes of a simulated machine, as the kernel shows them.
+pub(crate) trait ProcessTable {
+    /// Each process with the text of its `cgroup` file.
+    fn cgroups(&self) -> Vec<(u32, String)>;
+    fn signal(&self, pid: u32, signal: Signal);
+}
+
+/// Makes these the processes of this thread's simulation.
+pub(crate) fn set_process_table(table: Rc<dyn ProcessTable>) {
+    if let Some(world) = world() {
+        world.processes.table.replace(Some(table));
+    }
+}
+
+/// The simulated processes; `None` without a simulation.
+pub(crate) fn simulated_cgroups() -> Option<Vec<(u32, String)>> {
+    let world = world()?;
+    let table = world.processes.table.borrow().clone();
+    Some(table.map(|table| table.cgroups()).unwrap_or_default())
+}
+
+/// True in a simulation, where this is the whole signal.
+pub(crate) fn simulated_signal(pid: u32, signal: Signal) -> bool {
+    let Some(world) = world() else { return false };
+    let table = world.processes.table.borrow().clone();
+    if let Some(table) = table {
+        table.signal(pid, signal);
+    }
+    true
 }
 
 /// A process that exits when this is dropped.

@@ -107,6 +107,7 @@ reasons! {
     CGROUP_V1 = "CgroupV1";
     CHECK_LIMITS_FOR_RESOLV_CONF = "CheckLimitsForResolvConf";
     CONTAINER_GC_FAILED = "ContainerGCFailed";
+    CONTAINER_SURVIVED = "ContainerSurvived";
     CREATED = "Created";
     DNS_CONFIG_FORMING = "DNSConfigForming";
     EVICTION_THRESHOLD_MET = "EvictionThresholdMet";

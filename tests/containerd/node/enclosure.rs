@@ -69,12 +69,19 @@ impl Enclosure {
         &self.folder
     }
 
+    /// Programs in this folder replace those of the machine.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.folder.join("bin")
+    }
+
     /// A command that runs inside.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command
             .args(["--target", &self.init.to_string(), "--pid", "--net", "--mount", "--root", "--wd", "--"])
             .arg(program);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.programs().display()));
         // Storage configuration of CRI-O and of tools that share its images.
         command.stdin(Stdio::null()).env("CONTAINERS_STORAGE_CONF", self.folder.join("storage.conf"));
         command

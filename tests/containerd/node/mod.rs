@@ -17,6 +17,7 @@ pub(crate) mod settings;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -107,6 +108,23 @@ impl Node {
             .replace("@SUBNET@", SUBNET)
             .replace("@IPAM@", &format!("{folder}/containerd/ipam"));
         fs::write(self.folder().join("cni/10-bridge.conflist"), bridge).unwrap();
+    }
+
+    /// A node whose runtime leaves the processes of a dead shim alive, as containerd 2.1 does: here the command that
+    /// cleans up after it fails.
+    pub(crate) fn with_leaking_shims() -> Self {
+        let mut node = Self::bare();
+        let name = "containerd-shim-runc-v2";
+        let (shim, real) = (node.enclosure.programs().join(name), find_program(name));
+        let is_delete = "for last; do :; done; [ $last != delete ] || exit 1";
+        fs::create_dir(node.enclosure.programs()).unwrap();
+        fs::write(&shim, format!("#!/bin/sh\n{is_delete}\nexec {} \"$@\"\n", real.display())).unwrap();
+        fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
+        // The process of such a container does not exit, so that without the runtime's events only a relist tells.
+        node.configure_agent("syncFrequency: 1s\n");
+        node.start_containerd();
+        node.start_agent();
+        node
     }
 
     /// Starts containerd, waits until it answers, and imports the images if they are missing.
@@ -396,7 +414,7 @@ pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() ->
 }
 
 /// The PIDs in a container's cgroup, as seen from outside.
-fn processes_of(container: &str) -> Vec<i32> {
+pub(crate) fn processes_of(container: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(container)))

@@ -27,18 +27,13 @@ impl Procfs {
             open.filter_map(|entry| fs::read_link(entry.path()).ok())
                 .any(|target| target.as_os_str().as_bytes() == wanted.as_bytes())
         };
-        let pid = self.pids().find(has_it)?;
+        let pid = self.pids().ok()?.find(has_it)?;
         Some((pid, self.name(pid)))
     }
 
     /// The name of a running program that is one of `names`.
     pub(crate) fn first_running(&self, names: &[&str]) -> Option<String> {
-        self.pids().map(|pid| self.name(pid)).find(|name| names.contains(&name.as_str()))
-    }
-
-    fn pids(&self) -> impl Iterator<Item = u32> {
-        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        self.pids().ok()?.map(|pid| self.name(pid)).find(|name| names.contains(&name.as_str()))
     }
 
     fn name(&self, pid: u32) -> String {

@@ -59,6 +59,11 @@ impl Procfs {
         Process { directory: self.root.join(pid.to_string()) }
     }
 
+    /// The processes that there are now.
+    pub(crate) fn pids(&self) -> io::Result<impl Iterator<Item = u32>> {
+        Ok(fs::read_dir(&self.root)?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+    }
+
     /// This process.
     pub(crate) fn this_process(&self) -> Process {
         Process { directory: self.root.join("self") }
@@ -152,6 +157,11 @@ impl Process {
 
     pub(crate) fn cgroups(&self) -> Option<ProcessCgroups> {
         Some(ProcessCgroups::parse(&self.bytes("cgroup")?))
+    }
+
+    /// The lines of all its control groups.
+    pub(crate) fn cgroup_text(&self) -> Option<String> {
+        String::from_utf8(self.bytes("cgroup")?).ok()
     }
 
     /// The label of its security module.
