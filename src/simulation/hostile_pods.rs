@@ -149,7 +149,7 @@ fn with_image(pod: &Value) -> Value {
 const GROWTH: u32 = 5;
 const ANY: Duration = Duration::from_millis(150);
 /// Longest turn of an unoptimized build, which is ten to thirty times slower than a release.
-const LONGEST_TURN: Duration = Duration::from_millis(1500);
+const LONGEST_TURN: Duration = Duration::from_millis(500);
 
 fn containers(pod: &Value) -> usize {
     pod.to_string().matches("\"image\":").count()

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use async_channel::{Receiver, Sender, bounded};
 
 use super::api_pods::{ApiPods, StoreChange};
+use super::received_pods::{PodChange, read_all};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{Change, Client, Collection, Rank, Requester, reflect};
@@ -61,10 +62,10 @@ impl ApiSource {
                     Err(_) => return,
                 },
             };
-            self.apply(&mut pods, change);
+            self.apply(&mut pods, change).await;
             // Only the end of a burst matters.
             while let Ok(change) = changes.try_recv() {
-                self.apply(&mut pods, change);
+                self.apply(&mut pods, change).await;
             }
             self.store(pods.take_kept());
             if let Some(update) = pods.update() {
@@ -81,17 +82,17 @@ impl ApiSource {
     }
 
     /// Ignores changes from an API server of another cluster.
-    fn apply(&self, pods: &mut ApiPods, change: Change) {
+    async fn apply(&self, pods: &mut ApiPods, change: Change) {
         let now = clock::timestamp();
         if !matches!(change, Change::Away(_)) && !pods.has_none() && !self.server_is_of_stored_cluster() {
-            pods.apply(Change::Away(OTHER.to_owned()), now);
+            pods.apply(PodChange::Away(OTHER.to_owned()), now);
             return;
         }
         if matches!(change, Change::Replaced(_)) {
             self.store.end_to_count();
             self.store.remember_cluster(self.client.authorities(), self.status_inputs.uid());
         }
-        pods.apply(change, now);
+        pods.apply(PodChange::read(change).await, now);
     }
 
     /// The first change from the API server; `None` if none arrives soon and pods are stored.
@@ -117,7 +118,7 @@ impl ApiSource {
         let terms = self.store.take_node().filter(|_| !self.status_inputs.node_is_known());
         let terms = terms.map(SyncEvent::NodeChanged);
         self.store.begin_to_count();
-        pods.restore(stored, clock::timestamp());
+        pods.restore(read_all(stored).await, clock::timestamp());
         for event in terms.into_iter().chain(pods.update().map(SyncEvent::Sources)) {
             if self.inbox.send(event).await.is_err() {
                 return false;

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::control::pod_sources::merge::same_content;
-use crate::kubelet::offline::{WriteUrgency, without_managed_fields};
-use crate::platform::apiserver::Change;
+use crate::control::pod_sources::received_pods::{PodChange, PodKey, ReceivedPod};
+use crate::kubelet::offline::WriteUrgency;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
-use crate::types::api::{DecodeError, ObjectText, Pod, PodUid, Time};
+use crate::types::api::{ObjectText, Pod, PodUid, Time};
 use crate::types::sorted::SortedMap;
 use crate::types::timestamp::Timestamp;
 
@@ -48,32 +48,31 @@ const DELETED: usize = 64;
 const API_POD_ORIGIN: &str = "API server";
 
 impl ApiPods {
-    pub(super) fn apply(&mut self, change: Change, now: Timestamp) {
+    pub(super) fn apply(&mut self, change: PodChange, now: Timestamp) {
         self.changed = true;
-        if !matches!(change, Change::Away(_)) {
+        if !matches!(change, PodChange::Away(_)) {
             self.away = None;
         }
         match change {
-            Change::Replaced(all) => {
+            PodChange::Replaced(all) => {
                 self.synced = true;
                 self.relisted = true;
                 self.unread.clear();
                 // A list counts whatever its versions: the server may have another history now.
                 self.deleted.clear();
                 let before = std::mem::take(&mut self.pods);
-                for object in all {
-                    self.apply_object(&object, &before, now);
+                for pod in all {
+                    self.apply_pod(pod, &before, now);
                 }
                 let gone = before.into_iter().filter(|(uid, _)| !self.pods.contains_key(uid));
                 self.kept.extend(gone.map(|(_, pod)| StoreChange::Remove(pod)));
             }
-            Change::Applied(object) if self.is_older(&object) => {}
-            Change::Applied(object) => {
+            PodChange::Applied(pod) if self.is_older(&pod.key) => {}
+            PodChange::Applied(pod) => {
                 let before = self.pods.clone();
-                self.apply_object(&object, &before, now);
+                self.apply_pod(*pod, &before, now);
             }
-            Change::Deleted(object) => {
-                let ApiPodKey { name, uid, .. } = ApiPodKey::of(&object);
+            PodChange::Deleted(PodKey { name, uid, .. }) => {
                 self.unread.remove(&name);
                 self.kept.extend(self.pods.remove(&uid).map(StoreChange::Remove));
                 if self.deleted.len() == DELETED {
@@ -81,15 +80,15 @@ impl ApiPods {
                 }
                 self.deleted.push_back(uid);
             }
-            Change::Away(why) => self.away = Some(problem(API_POD_ORIGIN, why, now)),
+            PodChange::Away(why) => self.away = Some(problem(API_POD_ORIGIN, why, now)),
         }
     }
 
     /// Restores the stored pods. The API server's set may differ by now.
-    pub(super) fn restore(&mut self, stored: Vec<ObjectText>, now: Timestamp) {
+    pub(super) fn restore(&mut self, stored: Vec<ReceivedPod>, now: Timestamp) {
         self.changed = true;
-        for object in stored {
-            self.apply_object(&object, &SortedMap::new(), now);
+        for pod in stored {
+            self.apply_pod(pod, &SortedMap::new(), now);
         }
         self.kept.clear();
     }
@@ -105,24 +104,22 @@ impl ApiPods {
     }
 
     /// Whether a newer state of the pod is known.
-    fn is_older(&self, object: &ObjectText) -> bool {
-        let ApiPodKey { uid, resource_version, .. } = ApiPodKey::of(object);
-        let latest = self.pods.get(&uid).map(|pod| version(&pod.metadata.resource_version));
-        self.deleted.contains(&uid) || latest.is_some_and(|latest| latest > version(&resource_version))
+    fn is_older(&self, PodKey { uid, resource_version, .. }: &PodKey) -> bool {
+        let latest = self.pods.get(uid).map(|pod| version(&pod.metadata.resource_version));
+        self.deleted.contains(uid) || latest.is_some_and(|latest| latest > version(resource_version))
     }
 
-    fn apply_object(&mut self, object: &ObjectText, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
-        let ApiPodKey { name, uid, resource_version } = ApiPodKey::of(object);
+    fn apply_pod(&mut self, received: ReceivedPod, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
+        let ReceivedPod { key: PodKey { name, uid, resource_version }, content, pod } = received;
         let old = before.get(&uid);
-        match read(object, old, now) {
+        match pod {
             Ok(pod) => {
                 self.unread.remove(&name);
-                let pod = Arc::new(pod);
+                let pod = Arc::new(annotated(pod, old, now));
                 if !pod.is_mirror() {
                     // A change of the status alone was written by this node itself.
                     let is_asked = old.is_none_or(|old| !same_content(old, &pod));
                     let pace = if is_asked { WriteUrgency::Soon } else { WriteUrgency::Later };
-                    let content = without_managed_fields(object);
                     self.kept.push(StoreChange::Put { pod: Arc::clone(&pod), content, pace });
                 }
                 self.pods.insert(uid, pod);
@@ -158,34 +155,18 @@ impl ApiPods {
     }
 }
 
-/// Decodes the pod and adds this node's annotations.
-fn read(object: &ObjectText, old: Option<&Arc<Pod>>, now: Timestamp) -> Result<Pod, DecodeError> {
-    let mut pod: Pod = object.decode()?.value;
+/// Adds this node's annotations.
+fn annotated(mut pod: Pod, old: Option<&Arc<Pod>>, now: Timestamp) -> Pod {
     if !pod.is_mirror() {
         let seen = old.and_then(|old| old.annotation(CONFIG_SEEN)).map_or_else(|| now.to_string(), str::to_owned);
         pod.metadata.annotations.insert(CONFIG_SEEN, seen);
         pod.metadata.annotations.insert(CONFIG_SOURCE, SourceName::Api.as_str().to_owned());
     }
-    Ok(pod)
+    pod
 }
 
 fn problem(origin: &str, what: String, now: Timestamp) -> SourceProblem {
     SourceProblem { origin: origin.into(), what, keeps_last_good: true, since: Time::from_timestamp(now) }
-}
-
-/// What identifies a state of a pod, also of one that cannot be decoded.
-struct ApiPodKey {
-    /// For people.
-    name: String,
-    uid: PodUid,
-    resource_version: String,
-}
-
-impl ApiPodKey {
-    fn of(object: &ObjectText) -> Self {
-        let [namespace, name, uid, resource_version] = object.metadata(["namespace", "name", "uid", "resourceVersion"]);
-        Self { name: format!("pod {namespace}/{name}"), uid: PodUid::from(uid), resource_version }
-    }
 }
 
 /// Versions of one server can be compared as numbers. An unreadable one counts as the newest.
@@ -198,6 +179,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::control::pod_sources::received_pods::read_all;
+    use crate::platform::apiserver::Change;
+    use crate::platform::rt;
+
+    fn apply(pods: &mut ApiPods, change: Change, now: Timestamp) {
+        pods.apply(rt::block_on(PodChange::read(change)), now);
+    }
 
     fn pod(name: &str, image: Value) -> Value {
         let containers = json!([{"name": "c", "image": image}]);
@@ -225,14 +213,14 @@ mod tests {
     fn pods_are_added_and_removed_and_mirror_pods_are_separate() {
         let mut pods = ApiPods::default();
         assert!(pods.update().is_none());
-        pods.apply(replaced(&[pod("a", json!("i")), mirror("m")]), at(1));
+        apply(&mut pods, replaced(&[pod("a", json!("i")), mirror("m")]), at(1));
         let update = pods.update().unwrap();
         assert!(update.complete);
         assert_eq!(names(&update.pods), ["a"]);
         assert_eq!(update.pods[0].pod.annotation(CONFIG_SOURCE), Some("api"));
         assert_eq!(update.mirrors[0].annotation(CONFIG_SOURCE), Some("file"));
-        pods.apply(Change::Applied(ObjectText::of(&pod("b", json!("i")))), at(2));
-        pods.apply(Change::Deleted(ObjectText::of(&pod("a", json!("i")))), at(2));
+        apply(&mut pods, Change::Applied(ObjectText::of(&pod("b", json!("i")))), at(2));
+        apply(&mut pods, Change::Deleted(ObjectText::of(&pod("a", json!("i")))), at(2));
         assert_eq!(names(&pods.update().unwrap().pods), ["b"]);
         assert!(pods.update().is_none());
     }
@@ -245,12 +233,12 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.apply(replaced(&[in_version("i", "9")]), at(1));
-        pods.apply(Change::Applied(ObjectText::of(&in_version("k", "11"))), at(1));
-        pods.apply(Change::Applied(ObjectText::of(&in_version("j", "10"))), at(1));
+        apply(&mut pods, replaced(&[in_version("i", "9")]), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&in_version("k", "11"))), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&in_version("j", "10"))), at(1));
         assert_eq!(pods.update().unwrap().pods[0].pod.spec.containers[0].image, "k");
-        pods.apply(Change::Deleted(ObjectText::of(&in_version("k", "12"))), at(1));
-        pods.apply(Change::Applied(ObjectText::of(&in_version("j", "10"))), at(1));
+        apply(&mut pods, Change::Deleted(ObjectText::of(&in_version("k", "12"))), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&in_version("j", "10"))), at(1));
         assert!(pods.update().unwrap().pods.is_empty());
     }
 
@@ -262,13 +250,13 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.apply(replaced(&[in_version(json!("i"), "9")]), at(1));
+        apply(&mut pods, replaced(&[in_version(json!("i"), "9")]), at(1));
         assert!(pods.update().unwrap().relisted);
-        pods.apply(Change::Applied(ObjectText::of(&in_version(json!("j"), "10"))), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&in_version(json!("j"), "10"))), at(1));
         assert!(!pods.update().unwrap().relisted);
         // In another history, the pod cannot be decoded at first.
-        pods.apply(replaced(&[in_version(json!(7), "3")]), at(2));
-        pods.apply(Change::Applied(ObjectText::of(&in_version(json!("k"), "4"))), at(2));
+        apply(&mut pods, replaced(&[in_version(json!(7), "3")]), at(2));
+        apply(&mut pods, Change::Applied(ObjectText::of(&in_version(json!("k"), "4"))), at(2));
         let update = pods.update().unwrap();
         assert!(update.relisted);
         assert_eq!(update.pods[0].pod.spec.containers[0].image, "k");
@@ -277,8 +265,8 @@ mod tests {
     #[test]
     fn time_of_first_sight_is_kept() {
         let mut pods = ApiPods::default();
-        pods.apply(replaced(&[pod("a", json!("i"))]), at(1));
-        pods.apply(replaced(&[pod("a", json!("j"))]), at(2));
+        apply(&mut pods, replaced(&[pod("a", json!("i"))]), at(1));
+        apply(&mut pods, replaced(&[pod("a", json!("j"))]), at(2));
         let update = pods.update().unwrap();
         assert_eq!(update.pods[0].pod.annotation(CONFIG_SEEN), Some("1970-01-01T00:00:01Z"));
     }
@@ -286,8 +274,8 @@ mod tests {
     #[test]
     fn undecodable_pod_stays_unchanged_and_is_reported() {
         let mut pods = ApiPods::default();
-        pods.apply(replaced(&[pod("a", json!("i"))]), at(1));
-        pods.apply(Change::Applied(ObjectText::of(&pod("a", json!(7)))), at(2));
+        apply(&mut pods, replaced(&[pod("a", json!("i"))]), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&pod("a", json!(7)))), at(2));
         let update = pods.update().unwrap();
         assert_eq!(update.pods[0].pod.spec.containers[0].image, "i");
         assert_eq!(&*update.problems[0].origin, "pod ns/a");
@@ -296,18 +284,19 @@ mod tests {
             "spec.containers[0].image: expected a string, found a number: put it in quotes"
         );
         assert!(!update.complete);
-        pods.apply(Change::Applied(ObjectText::of(&pod("a", json!("k")))), at(3));
+        apply(&mut pods, Change::Applied(ObjectText::of(&pod("a", json!("k")))), at(3));
         assert!(pods.update().unwrap().problems.is_empty());
     }
 
     #[test]
     fn restored_pods_are_reported_but_not_as_complete() {
         let mut pods = ApiPods::default();
-        pods.restore([pod("a", json!("i")), pod("b", json!("i"))].iter().map(ObjectText::of).collect(), at(1));
+        let stored = [pod("a", json!("i")), pod("b", json!("i"))].iter().map(ObjectText::of).collect();
+        pods.restore(rt::block_on(read_all(stored)), at(1));
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.complete, update.relisted), (vec!["a", "b"], false, false));
         assert!(pods.take_kept().is_empty());
-        pods.apply(replaced(&[pod("b", json!("i")), mirror("m")]), at(2));
+        apply(&mut pods, replaced(&[pod("b", json!("i")), mirror("m")]), at(2));
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.complete), (vec!["b"], true));
         let kept: Vec<String> = pods.take_kept().iter().map(kept).collect();
@@ -334,11 +323,11 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.apply(replaced(&[object("i", "Pending")]), at(1));
-        pods.apply(Change::Applied(ObjectText::of(&object("i", "Running"))), at(1));
-        pods.apply(Change::Applied(ObjectText::of(&object("j", "Running"))), at(1));
-        pods.apply(Change::Applied(ObjectText::of(&pod("a", json!(7)))), at(1));
-        pods.apply(Change::Deleted(ObjectText::of(&object("j", "Running"))), at(1));
+        apply(&mut pods, replaced(&[object("i", "Pending")]), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&object("i", "Running"))), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&object("j", "Running"))), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&pod("a", json!(7)))), at(1));
+        apply(&mut pods, Change::Deleted(ObjectText::of(&object("j", "Running"))), at(1));
         let all = pods.take_kept();
         assert_eq!(all.iter().map(kept).collect::<Vec<_>>(), ["a Soon", "a Later", "a Soon", "a gone"]);
         let StoreChange::Put { content, .. } = &all[0] else { panic!("it is there") };
@@ -348,10 +337,10 @@ mod tests {
     #[test]
     fn unreachable_server_removes_no_pod() {
         let mut pods = ApiPods::default();
-        pods.apply(Change::Away("connection refused".to_owned()), at(1));
+        apply(&mut pods, Change::Away("connection refused".to_owned()), at(1));
         assert!(!pods.update().unwrap().complete);
-        pods.apply(replaced(&[pod("a", json!("i"))]), at(2));
-        pods.apply(Change::Away("connection refused".to_owned()), at(3));
+        apply(&mut pods, replaced(&[pod("a", json!("i"))]), at(2));
+        apply(&mut pods, Change::Away("connection refused".to_owned()), at(3));
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.problems.len(), update.complete), (vec!["a"], 1, true));
     }

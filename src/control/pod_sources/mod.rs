@@ -7,6 +7,7 @@ pub(crate) mod disabled_fields;
 mod field_names;
 pub(crate) mod local_pods;
 pub(crate) mod merge;
+mod received_pods;
 pub(crate) mod static_file;
 pub mod static_pod;
 mod unreplaced;

@@ -10,8 +10,8 @@ use crate::state::pods::{ErrorSubject, NodeError, PodEvent, WorkResult};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
 impl PodTable {
-    /// Starts the next work of every worker. Returns the pods whose workers have ended, each with its successor of the
-    /// same uid, if any.
+    /// Starts the next work of the workers, as far as it fits into a turn of the executor. Returns the pods whose workers
+    /// have ended, each with its successor of the same uid, if any.
     pub(crate) fn start_work(&mut self, now: Instant) -> Vec<(PodUid, Option<Arc<Pod>>)> {
         let ended = {
             let runtime = &self.records.read().runtime;
@@ -27,6 +27,10 @@ impl PodTable {
         // The pods that have ended are forgotten next.
         debug_assert_eq!(self.broken().filter(|_| ended.is_empty()), None);
         ended
+    }
+
+    pub(crate) fn has_work_to_start(&self) -> bool {
+        self.workers.has_work_to_start()
     }
 
     /// Handles the end of a worker's work. Returns the previous state of the pod's resize.

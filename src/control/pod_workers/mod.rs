@@ -381,6 +381,7 @@ mod tests {
     use crate::platform::rpc::Client;
     use crate::state::objects::{ObjectEvent, Objects};
     use crate::state::pods::{HostIps, RuntimeState};
+    use crate::types::api::Container;
     use crate::types::owned::Owned;
 
     /// Workers with a runtime that does not answer.
@@ -428,6 +429,27 @@ mod tests {
             workers.workers.get(&waits.metadata.uid).unwrap().wake.is_some()
         });
         assert_eq!(due, Ok(false));
+    }
+
+    #[test]
+    fn pods_with_many_containers_are_planned_in_several_turns() {
+        let left = rt::simulate(1, |_| async {
+            let (inbox, _events) = async_channel::bounded(100);
+            let mut workers = workers(inbox.clone()).await;
+            let probes = Probes::new(workers.runtime.cri(), Dialer::new(), HostIps::default(), inbox);
+            for number in 0..10 {
+                let mut large = Pod::clone(&pod(&format!("pod-{number}")));
+                large.spec.containers.resize(200, Container::default());
+                workers.update_pod(&Arc::new(large));
+            }
+            let mut left = Vec::new();
+            while workers.has_work_to_start() {
+                workers.start_work(&ObservedCache::default(), &probes, &RuntimeState::default(), rt::now());
+                left.push(workers.touched.len());
+            }
+            left
+        });
+        assert_eq!(left, Ok(vec![7, 4, 1, 0]));
     }
 
     #[test]

@@ -12,15 +12,19 @@ use super::{
 };
 use crate::kubelet::kuberuntime::{Action, Cancel, Plan, PodIndex};
 use crate::kubelet::probes::Probes;
-use crate::platform::rt;
+use crate::platform::rt::{self, TurnWork};
 use crate::state::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent};
 use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedSet;
 
+/// Containers whose pods are planned in a turn of the executor. A pod with more has a turn of its own.
+const PLANNED_CONTAINERS_OF_A_TURN: usize = 500;
+
 impl PodWorkers {
-    /// Starts the next work of every worker that was touched or is due. Returns the pods whose workers have ended, each
-    /// with its successor of the same uid, if any.
+    /// Starts the next work of the workers that were touched or are due, as far as it fits into a turn of the executor:
+    /// [`Self::has_work_to_start`] tells whether some are left. Returns the pods whose workers have ended, each with its
+    /// successor of the same uid, if any.
     pub(crate) fn start_work(
         &mut self,
         cache: &ObservedCache,
@@ -32,8 +36,11 @@ impl PodWorkers {
         let due: Vec<PodUid> = due.map(|(uid, _)| uid.clone()).collect();
         self.touched.extend(due);
         let mut ended = Vec::new();
+        let mut turn = TurnWork::new(PLANNED_CONTAINERS_OF_A_TURN);
         // A worker that ends touches the workers that waited for it.
         while let Some(uid) = self.touched.pop_first() {
+            let pod = self.worker(&uid).and_then(|worker| worker.pod.as_ref());
+            let containers = pod.map_or(0, |pod| pod.spec.all_containers().count());
             if self.consider(&uid, cache, probes, state, now) {
                 let successor = self.forget(&uid);
                 if let Some(pod) = &successor {
@@ -41,8 +48,15 @@ impl PodWorkers {
                 }
                 ended.push((uid, successor));
             }
+            if turn.ends_with(containers) {
+                break;
+            }
         }
         ended
+    }
+
+    pub(crate) fn has_work_to_start(&self) -> bool {
+        !self.touched.is_empty()
     }
 
     /// True if the worker has ended and can be forgotten.

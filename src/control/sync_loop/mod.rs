@@ -187,7 +187,7 @@ impl SyncLoop {
             while let Ok(event) = self.inbox.try_recv() {
                 self.handle(event, now);
             }
-            self.round(now);
+            self.round(now).await;
             self.hold_off_stalled(&due, now);
             self.health.end_round();
             if self.due_times.spins(waited) {

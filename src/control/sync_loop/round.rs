@@ -7,11 +7,15 @@ use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::platform::host::clock;
+use crate::platform::rt::{self, TurnWork};
 use crate::types::api::{Pod, PodUid};
+
+/// Containers whose statuses are generated in a turn of the executor. A pod with more has a turn of its own.
+const STATUS_CONTAINERS_OF_A_TURN: usize = 500;
 
 impl SyncLoop {
     /// Starts the next work of all pods, and updates the statuses.
-    pub(super) fn round(&mut self, now: Instant) {
+    pub(super) async fn round(&mut self, now: Instant) {
         self.health.begin(Activity::Versions);
         let effects = self.parts.next_versions.round(&mut self.parts.versions, &self.pods, now);
         self.apply(effects, now);
@@ -29,7 +33,7 @@ impl SyncLoop {
         if self.pods.can_work() {
             self.health.begin(Activity::Readmissions);
             self.readmit(now);
-            self.start_work(now);
+            self.start_work(now).await;
             self.health.begin(Activity::CpuAssignment);
             self.parts.cgroups.round(&self.pods);
             self.parts.cpus.round(&self.pods);
@@ -46,7 +50,7 @@ impl SyncLoop {
         self.parts.eviction.round(&self.pods, &self.parts.versions, now);
         self.health.begin(Activity::Statuses);
         // After all parts whose effects mark pods, so that a round generates one status for each of them.
-        self.refresh_statuses(now);
+        self.refresh_statuses(now).await;
         self.health.begin(Activity::Versions);
         let effects = self.parts.versions.round(&self.pods, now);
         self.apply(effects, now);
@@ -59,13 +63,17 @@ impl SyncLoop {
     }
 
     /// Starts the pods' work. Repeats while pods end or shrink that other pods wait for.
-    fn start_work(&mut self, now: Instant) {
+    async fn start_work(&mut self, now: Instant) {
         loop {
             self.health.begin(Activity::StartingWork);
             let ended = self.pods.start_work(now);
             let trigger = match (ended.is_empty(), self.pods.take_resized()) {
                 (false, _) => RetryTrigger::PodsRemoved,
                 (true, true) => RetryTrigger::PodResized,
+                (true, false) if self.pods.has_work_to_start() => {
+                    self.pause(Activity::StartingWork).await;
+                    continue;
+                }
                 (true, false) => return,
             };
             for (uid, successor) in ended {
@@ -123,7 +131,16 @@ impl SyncLoop {
         }
     }
 
-    fn refresh_statuses(&mut self, now: Instant) {
+    /// Lets the other tasks run before the round goes on.
+    async fn pause(&self, next: Activity) {
+        // What others compute meanwhile is of the state that they see.
+        self.health.end_round();
+        rt::yield_now().await;
+        self.health.begin(next);
+    }
+
+    async fn refresh_statuses(&mut self, now: Instant) {
+        let mut turn = TurnWork::new(STATUS_CONTAINERS_OF_A_TURN);
         for uid in self.pods.take_dirty() {
             // Before its first observation, the pod's status would report its containers as lost.
             if !self.pods.is_unknown(&uid) {
@@ -134,6 +151,10 @@ impl SyncLoop {
                 self.report_status(&uid);
             }
             self.parts.deadlines.on_status(&uid, &self.pods, now);
+            let pod = self.pods.worker(&uid).and_then(|worker| worker.pod.as_ref());
+            if turn.ends_with(pod.map_or(0, |pod| pod.spec.all_containers().count())) {
+                self.pause(Activity::Statuses).await;
+            }
         }
     }
 }

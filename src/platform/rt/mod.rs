@@ -17,6 +17,7 @@ mod sockets;
 mod timers;
 #[cfg(test)]
 mod turn_meter;
+mod turn_work;
 mod turns;
 #[cfg(test)]
 mod virtual_time;
@@ -42,6 +43,7 @@ pub use smol::net::unix::{UnixListener, UnixStream};
 #[cfg(not(test))]
 pub use smol::net::{TcpListener, TcpStream};
 pub use smol::stream::StreamExt;
+pub use turn_work::TurnWork;
 pub use turns::{Turn, Turns};
 
 // In tests a simulation may replace the kernel.
