@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::is_controlled_by;
-use crate::types::api::{Pod, PodUid};
+use crate::types::api::{Pod, PodResourceClaimKeys, PodUid, TextObject};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// An allocated `resource.k8s.io/v1` ResourceClaim that a pod may use.
@@ -135,12 +135,13 @@ pub(crate) fn pod_claims(pod: &Pod) -> impl Iterator<Item = Result<PodClaim<'_>,
     let extended = extended.and_then(|status| status.get("resourceClaimName")?.as_str());
     let extended = extended.map(|name| Ok(PodClaim { entry: "", claim: Some(name), is_generated: false }));
     let statuses = pod.status.resource_claim_statuses.iter().rev();
-    let statuses: SortedMap<&str, &Value> =
-        statuses.filter_map(|status| Some((status.get("name")?.as_str()?, status))).collect();
+    let statuses: SortedMap<&str, Option<&str>> =
+        statuses.filter_map(|status| Some((status.get("name")?, status.get("resourceClaimName")))).collect();
     pod.spec.resource_claims.iter().map(move |entry| named(pod, entry, &statuses)).chain(extended)
 }
 
-/// Requests of a container's extended resources in the claim that the scheduler made for them.
+/// Requests of a container's extended resources in the claim that the scheduler made for them. A claim has at most 32
+/// requests (upstream's `DeviceRequestsMaxSize`), so the list that is searched is short.
 pub(crate) fn extended_requests<'a>(pod: &'a Pod, container: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let mappings = pod.status.extended_resource_claim_status.as_deref();
     let mappings = mappings.and_then(|status| status.get("requestMappings")?.as_array()).into_iter().flatten();
@@ -170,19 +171,18 @@ pub(crate) fn is_backed_by_claim(pod: &Pod, container: &str, resource: &str) -> 
 
 fn named<'a>(
     pod: &'a Pod,
-    entry: &'a Value,
-    statuses: &SortedMap<&'a str, &'a Value>,
+    entry: TextObject<'a, PodResourceClaimKeys>,
+    statuses: &SortedMap<&'a str, Option<&'a str>>,
 ) -> Result<PodClaim<'a>, ClaimNotCreated> {
-    let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str);
-    let name = text(entry, "name").unwrap_or_default();
-    if let Some(claim) = text(entry, "resourceClaimName") {
+    let name = entry.get("name").unwrap_or_default();
+    if let Some(claim) = entry.get("resourceClaimName") {
         return Ok(PodClaim { entry: name, claim: Some(claim), is_generated: false });
     }
-    let Some(status) = statuses.get(name).copied() else {
+    let Some(claim) = statuses.get(name).copied() else {
         let (namespace, pod_name) = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         return Err(ClaimNotCreated { namespace, pod_name });
     };
-    Ok(PodClaim { entry: name, claim: text(status, "resourceClaimName"), is_generated: true })
+    Ok(PodClaim { entry: name, claim, is_generated: true })
 }
 
 impl fmt::Display for ClaimRefusal {

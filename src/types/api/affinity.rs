@@ -1,7 +1,7 @@
 //! Node selectors and label selectors. Pure.
 
 use super::map::Map;
-use super::texts::{Unread, UnreadList};
+use super::texts::{Texts, Unread, UnreadList};
 
 object! {
     pub struct Affinity {
@@ -39,7 +39,7 @@ object! {
     pub struct NodeSelectorRequirement {
         key: String,
         operator: Option<NodeSelectorOperator>,
-        values: Vec<String>,
+        values: Texts,
     }
 }
 
@@ -105,7 +105,7 @@ impl NodeSelectorRequirement {
 
     /// Compares both values as integers; false if either is not an integer.
     fn compares(&self, found: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
-        let [value] = self.values.as_slice() else { return false };
+        let (1, Some(value)) = (self.values.len(), self.values.get(0)) else { return false };
         let found = found.and_then(|found| found.parse().ok());
         found.zip(value.parse().ok()).is_some_and(|(found, value)| holds(found, value))
     }

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped, EnvVar,
-    EnvVars, IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, Texts, Time, Unread, UnreadList,
+    EnvVars, IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, TextKeys, TextObjects, Texts, Time, Unread,
+    UnreadList,
 };
 
 /// The type of a field.
@@ -179,6 +180,16 @@ impl<T: KnownFields> KnownFields for Vec<T> {
 impl KnownFields for Texts {
     fn visit(fields: &mut Fields) {
         Vec::<String>::visit(fields);
+    }
+}
+
+impl<K: TextKeys> KnownFields for TextObjects<K> {
+    fn visit(fields: &mut Fields) {
+        fields.note(Kind::List);
+        fields.step(Step::First, |fields| {
+            fields.note(Kind::Object);
+            K::KEYS.iter().for_each(|key| fields.under(key, String::visit));
+        });
     }
 }
 

@@ -40,6 +40,7 @@ mod resources;
 mod security;
 mod storage_medium;
 mod sysctl;
+mod text_objects;
 mod texts;
 mod time;
 pub mod validation;
@@ -81,6 +82,10 @@ pub use resources::*;
 pub use security::*;
 pub use storage_medium::StorageMedium;
 pub use sysctl::{KernelVersion, SysctlNamespace, dotted_sysctl, is_safe_sysctl, kernel_version};
+pub use text_objects::{
+    PodResourceClaimKeys, PodResourceClaimStatusKeys, PodResourceClaimStatuses, PodResourceClaims, PodSchedulingGates,
+    TextKeys, TextObject, TextObjects,
+};
 pub use texts::{Texts, Unread, UnreadList};
 pub use time::Time;
 pub use validation::{is_extended_resource, log_directory_fault};

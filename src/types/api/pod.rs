@@ -3,8 +3,6 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::affinity::Affinity;
 use super::container::Container;
 use super::map::Map;
@@ -13,6 +11,7 @@ use super::pod_status::PodStatus;
 use super::quantity::Quantity;
 use super::resources::ResourceRequirements;
 use super::security::PodSecurityContext;
+use super::text_objects::{PodResourceClaims, PodSchedulingGates};
 use super::texts::{Texts, Unread, UnreadList};
 use super::volume::Volume;
 use crate::types::sorted::SortedMap;
@@ -86,12 +85,12 @@ object! {
         overhead: Map<Quantity>,
         /// Pod-level resources.
         resources: Option<Box<ResourceRequirements>>,
-        resource_claims: Vec<Value>,
+        resource_claims: PodResourceClaims,
         os: Option<PodOs>,
         scheduler_name: String,
         affinity: Option<Box<Affinity>>,
         topology_spread_constraints: UnreadList,
-        scheduling_gates: Vec<Value>,
+        scheduling_gates: PodSchedulingGates,
         scheduling_group: Option<Unread>,
         workload_ref: Option<Unread>,
         deprecated_service_account: Dropped,

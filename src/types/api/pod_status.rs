@@ -9,6 +9,7 @@ use super::map::Map;
 use super::quantity::Quantity;
 use super::reason::Reason;
 use super::resources::ResourceRequirements;
+use super::text_objects::PodResourceClaimStatuses;
 use super::time::Time;
 
 object! {
@@ -29,7 +30,7 @@ object! {
         ephemeral_container_statuses: Vec<ContainerStatus>,
         qos_class: Option<QosClass>,
         resize: String,
-        resource_claim_statuses: Vec<Value>,
+        resource_claim_statuses: PodResourceClaimStatuses,
         extended_resource_claim_status: Option<Box<Value>>,
         allocated_resources: Map<Quantity>,
         resources: Option<Box<ResourceRequirements>>,

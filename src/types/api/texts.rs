@@ -23,6 +23,22 @@ impl Texts {
         self.ends.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn get(&self, index: usize) -> Option<&str> {
+        let end = |index: usize| usize::try_from(*self.ends.get(index)?).ok();
+        let begin = index.checked_sub(1).map_or(Some(0), end)?;
+        self.text.get(begin..end(index)?)
+    }
+
+    /// Bytes of the heap.
+    #[cfg(test)]
+    pub(super) fn allocated(&self) -> usize {
+        self.text.len() + size_of_val(&*self.ends)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let ends = self.ends.iter().map(|end| usize::try_from(*end).unwrap_or(usize::MAX));
         ends.scan(0, |begin, end| Some(self.text.get(std::mem::replace(begin, end)..end).unwrap_or_default()))
@@ -136,6 +152,8 @@ mod tests {
                 (list.iter().map(|text| (*text).to_owned()).collect(), list.is_empty())
             );
             assert_eq!(encode(&texts), json!(list));
+            assert_eq!((0..texts.len()).map_while(|index| texts.get(index)).collect::<Vec<_>>(), list);
+            assert_eq!(texts.get(list.len()), None);
             assert_eq!(format!("{texts:?}"), format!("{list:?}"));
             assert_eq!(texts, list.iter().collect());
         }

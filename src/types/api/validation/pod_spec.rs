@@ -1,13 +1,11 @@
 //! Validates the pod-wide fields: deadlines, namespaces, tolerations, gates; calls the other checks. Pure.
 
-use serde_json::Value;
-
 use super::faults::Faults;
 use super::names::{DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE};
 use super::scope::Scope;
 use super::{containers, dns, metadata, node_affinity, resources, security, volumes};
 use crate::types::api::decode::Path;
-use crate::types::api::{ObjectMeta, PodSpec, TaintEffect, Toleration, TolerationOperator};
+use crate::types::api::{ObjectMeta, PodResourceClaims, PodSpec, TaintEffect, Toleration, TolerationOperator};
 use crate::types::sorted::SortedSet;
 
 pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
@@ -90,11 +88,11 @@ fn check_os(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-fn check_claims(claims: &[Value], path: &Path<'_>, faults: &mut Faults) {
+fn check_claims(claims: &PodResourceClaims, path: &Path<'_>, faults: &mut Faults) {
     let mut names = SortedSet::new();
     for (index, claim) in claims.iter().enumerate() {
         let path = path.index(index);
-        let text = |key: &str| claim.get(key).and_then(Value::as_str);
+        let text = |key: &str| claim.get(key);
         let name = text("name").unwrap_or_default();
         faults.required_name(&path.key("name"), name, &DNS_LABEL);
         if !name.is_empty() && !names.insert(name) {
@@ -117,7 +115,7 @@ fn check_scheduling_gates(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) 
     for (index, gate) in spec.scheduling_gates.iter().enumerate() {
         let gates = path.key("schedulingGates");
         let path = gates.index(index);
-        let name = gate.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = gate.get("name").unwrap_or_default();
         faults.required_name(&path.key("name"), name, &LABEL_KEY);
         if !name.is_empty() && !names.insert(name) {
             faults.duplicate(&path.key("name"), name);

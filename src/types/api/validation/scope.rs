@@ -14,7 +14,7 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     pub(super) fn new(spec: &'a PodSpec) -> Self {
-        let claims = spec.resource_claims.iter().filter_map(|claim| claim.get("name")?.as_str());
+        let claims = spec.resource_claims.iter().filter_map(|claim| claim.get("name"));
         Self {
             spec,
             volumes: spec.volumes.iter().map(|volume| (volume.name.as_str(), &volume.source)).collect(),
