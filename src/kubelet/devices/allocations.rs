@@ -457,11 +457,9 @@ pub(super) fn selectors(pod: &Pod) -> Result<DeviceSelectors, InsufficientDevice
     };
     let refused = |why: String| InsufficientDevices(format!("annotation {}: {why}", annotations::DEVICE_SELECTORS));
     let selectors = DeviceSelectors::parse(text).map_err(refused)?;
-    let is_requested = |resource: &str| {
-        in_order(pod)
-            .any(|(container, _)| requested_devices(pod, container).any(|(name, count)| name == resource && count > 0))
-    };
-    let stray = selectors.resources().find(|resource| !is_requested(resource)).map(str::to_owned);
+    let requested = in_order(pod).flat_map(|(container, _)| requested_devices(pod, container));
+    let requested: SortedSet<&str> = requested.filter(|(_, count)| *count > 0).map(|(name, _)| name).collect();
+    let stray = selectors.resources().find(|resource| !requested.contains(*resource)).map(str::to_owned);
     match stray {
         Some(resource) => Err(refused(format!("no container has a limit of {resource}"))),
         None => Ok(selectors),

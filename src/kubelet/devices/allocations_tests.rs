@@ -506,6 +506,31 @@ fn time_of_choice(count: usize) -> Duration {
     took
 }
 
+/// Processor time of reading the device selectors of a pod with this many containers, each with a resource of its own.
+fn time_of_selectors(count: usize) -> Duration {
+    let resource = |n: usize| format!("x.io/{n:03}");
+    let mut pod = pod("1", 1);
+    let texts: Vec<String> = (0..count).map(|n| format!("{}: {{a: b}}", resource(n))).collect();
+    pod.metadata.annotations.insert(annotations::DEVICE_SELECTORS, format!("{{{}}}", texts.join(", ")));
+    let mut containers: Vec<Container> = (0..count * 8).map(|n| container(&n.to_string(), 1)).collect();
+    for (n, container) in containers.iter_mut().rev().take(count).enumerate() {
+        container.resources.limits.insert(&resource(n), "1".parse().unwrap());
+    }
+    pod.spec.containers = containers;
+    let begun = processor_time();
+    let read = selectors(&pod).unwrap();
+    let took = processor_time() - begun;
+    assert_eq!(read.resources().count(), count);
+    took
+}
+
+#[test]
+fn selectors_take_time_in_proportion_to_the_containers() {
+    let least = |count| (0..3).map(|_| time_of_selectors(count)).min().unwrap();
+    let (less, more) = (least(50), least(800));
+    assert!(more < less * 40, "{less:?} for 50 resources, {more:?} for 800");
+}
+
 #[test]
 fn choice_takes_time_in_proportion_to_the_containers() {
     let least = |count| (0..3).map(|_| time_of_choice(count)).min().unwrap();
