@@ -67,6 +67,12 @@ pub(crate) struct PowerSupply {
 }
 
 impl BoardReadings {
+    /// Whether a battery gives the power, and nothing else. False if nothing tells.
+    pub(crate) fn is_on_battery(&self) -> bool {
+        let is_online = self.supplies.iter().any(|supply| supply.is_online == Some(true));
+        !is_online && self.supplies.iter().any(|supply| supply.is_battery && supply.is_discharging)
+    }
+
     /// Whether anything changes that the kernel does not report.
     pub(crate) fn has_sensors(&self) -> bool {
         !(self.flash.is_empty() && self.voltages.is_empty() && self.zones.is_empty() && self.supplies.is_empty())

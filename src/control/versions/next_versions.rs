@@ -8,6 +8,7 @@
 //!
 //! A newer version, a rollback, a hold or the end of the pod drops the task, which cancels its pull.
 
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,11 +18,12 @@ use async_channel::Sender;
 use super::next_version_pulls::{NextVersionPull, NextVersionPulls};
 use super::pod_versions::PodVersions;
 use crate::control::pod_table::{Effect, PodTable};
+use crate::kubelet::node::StatusInputs;
 use crate::platform::config::go_duration;
 use crate::platform::rt;
 use crate::state::objects::Objects;
 use crate::state::pods::{PodEvent, SyncEvent, Waiting};
-use crate::types::api::annotations::{KEEP_VERSIONS, keep_versions};
+use crate::types::api::annotations::{KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, keep_versions, yes_or_no};
 use crate::types::api::{ContainerState, ContainerStatus, EventKind, Pod, PodStatus, PodUid, Reason};
 use crate::types::owned::{Owned, View};
 use crate::types::sorted::SortedMap;
@@ -38,6 +40,8 @@ pub(crate) struct NextVersions {
 
 /// Wait after a failure that has no back-off of its own.
 const NEXT_VERSION_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// The board is read once a minute.
+const MAINS_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 impl NextVersions {
     pub(crate) fn new(objects: View<Objects>, inbox: Sender<SyncEvent>) -> Self {
@@ -107,9 +111,15 @@ impl NextVersions {
         pull.retry = None;
         pull.attempts = pull.attempts.saturating_add(1);
         all.under_way = runtime.pulls_under_way();
-        let (objects, inbox) = (self.objects.clone(), self.inbox.clone());
+        let (objects, inbox, board) = (self.objects.clone(), self.inbox.clone(), pods.status_inputs());
         let task = rt::spawn(async move {
-            let pulled = runtime.pull_images(&next, &present, &objects).await;
+            let pulls = async {
+                match next.annotation(PULL_FIRST).and_then(yes_or_no) {
+                    Some(false) => Ok(()),
+                    Some(true) | None => runtime.pull_images(&next, &present, &objects).await,
+                }
+            };
+            let pulled = with_mains(&next, &board, pulls).await;
             // Fails only when the agent is ending.
             let _ = inbox.send(SyncEvent::NextVersionPulled { uid: next.metadata.uid.clone(), pulled }).await;
         });
@@ -137,11 +147,13 @@ impl NextVersions {
         };
         let failure = format!("{}: {}", waiting.reason, waiting.message);
         // Windows and budgets are no failure, and have an event of their own.
-        pull.is_held = waiting.reason == Reason::IMAGE_PULL_WAITING;
-        let is_news = pull.failure.is_none() && !pull.is_held;
+        let is_on_battery = waiting.reason == Reason::ON_BATTERY;
+        pull.is_held = is_on_battery || waiting.reason == Reason::IMAGE_PULL_WAITING;
+        let is_news = pull.failure.is_none() && (is_on_battery || !pull.is_held);
         let goes_first = needs_room_of_present(&pull.pod, &failure);
         let message = match goes_first {
             true => format!("The new version replaces the running version before its images are pulled: {failure}"),
+            false if is_on_battery => format!("The present version runs on until the board has mains power: {failure}"),
             false => format!("The present version runs on until the images of the new one are there: {failure}"),
         };
         let event = PodEvent::of_pod(&pull.present, EventKind::Warning, Reason::UPDATE_WAITS, message);
@@ -165,6 +177,26 @@ impl NextVersions {
             pull.retry = pull.retry.map(|_| now);
         }
     }
+}
+
+/// Pulls for a version that may need the mains, which may fail during the pull.
+async fn with_mains(
+    next: &Pod,
+    board: &StatusInputs,
+    pulls: impl Future<Output = Result<(), Waiting>>,
+) -> Result<(), Waiting> {
+    let needs_mains = next.annotation(NEEDS_MAINS).and_then(yes_or_no) == Some(true);
+    let check = || match needs_mains && board.board.borrow().readings().is_on_battery() {
+        true => Err(Waiting {
+            reason: Reason::ON_BATTERY,
+            message: "the board runs on its battery".to_owned(),
+            until: Some(rt::now() + MAINS_RETRY_DELAY),
+        }),
+        false => Ok(()),
+    };
+    check()?;
+    pulls.await?;
+    check()
 }
 
 /// Whether replacing the pod loses nothing: it has ended, or no container runs and one of them cannot start.

@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 
 use super::error::RequestError;
 use crate::control::pod_sources::merge::same_content;
-use crate::types::api::annotations::{KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no};
+use crate::types::api::annotations::{
+    KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no,
+};
 use crate::types::api::{Pod, PodUid, PullPolicy, VolumeSource, decode, encode};
 
 /// Number of accepted versions kept, including the current one, unless the manifest sets it.
@@ -377,12 +379,13 @@ impl Record {
     }
 }
 
-/// Whether `next` needs an image that `present` may not have, and its manifest does not ask for the present version to
-/// be ended first.
+/// Whether `next` needs the mains, or an image that `present` may not have, and its manifest does not ask for the present
+/// version to be ended first.
 fn pulls_first(present: &Pod, next: &Pod) -> bool {
     let has = |image: &str| images(present).any(|(other, _)| other == image);
     let needs = |(image, policy): (&str, Option<PullPolicy>)| policy == Some(PullPolicy::Always) || !has(image);
-    next.annotation(PULL_FIRST).and_then(yes_or_no) != Some(false) && images(next).any(needs)
+    let says = |name: &str| next.annotation(name).and_then(yes_or_no);
+    says(NEEDS_MAINS) == Some(true) || says(PULL_FIRST) != Some(false) && images(next).any(needs)
 }
 
 fn images(pod: &Pod) -> impl Iterator<Item = (&str, Option<PullPolicy>)> {

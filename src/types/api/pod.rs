@@ -318,6 +318,8 @@ pub mod annotations {
     pub const KEEP_VERSIONS: &str = "coracle.dev/keep-versions";
     /// `false`: a new version of a manifest replaces the present one before its images are pulled.
     pub const PULL_FIRST: &str = "coracle.dev/pull-first";
+    /// `true`: a new version of a manifest does not replace the present one while the board runs on its battery.
+    pub const NEEDS_MAINS: &str = "coracle.dev/needs-mains";
     /// `true`: the pod's images are pulled at once, whatever windows and budgets say.
     pub const URGENT: &str = "coracle.dev/urgent";
     /// Of a pod that the node shows: what its next version waits for.
@@ -338,7 +340,7 @@ pub mod annotations {
         (1..=86_400).contains(&seconds).then(|| std::time::Duration::from_secs(seconds))
     }
 
-    /// Parses [`PULL_FIRST`] and [`URGENT`].
+    /// Parses [`NEEDS_MAINS`], [`PULL_FIRST`] and [`URGENT`].
     pub fn yes_or_no(text: &str) -> Option<bool> {
         match text {
             "true" => Some(true),

@@ -191,6 +191,7 @@ reasons! {
     NO_CLOCK_UNSET = "NoClockUnset";
     FLASH_WORN = "FlashWorn";
     NO_FLASH_WORN = "NoFlashWorn";
+    ON_BATTERY = "OnBattery";
     OVERHEATED = "Overheated";
     NO_OVERHEATED = "NoOverheated";
     READONLY_FILESYSTEM = "ReadonlyFilesystem";

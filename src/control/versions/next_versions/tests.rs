@@ -1,10 +1,14 @@
 //! Next versions: when they are pulled, taken and given up.
 
+use std::task::{Context, Poll, Waker};
+
 use super::*;
 use crate::control::pod_table::testing::{Node, with_node};
 use crate::control::versions::Versions;
+use crate::kubelet::node::BoardMoment;
 use crate::state::pods::{RuntimeState, SourceName, SourcePod, SourceUpdate};
-use crate::types::api::{ContainerStateWaiting, PodPhase, decode};
+use crate::types::api::{ContainerStateWaiting, PodPhase, Time, decode};
+use crate::types::board::{BoardReadings, PowerSupply};
 
 fn version(uid: &str, annotations: &serde_json::Value) -> Arc<Pod> {
     let mut annotations = annotations.clone();
@@ -173,4 +177,59 @@ fn pod_without_a_running_container_that_cannot_start_is_replaced_at_once() {
     ] {
         assert_eq!(does_not_serve(&status(phase, reason.clone(), runs)), expected, "{phase:?} {reason:?} {runs}");
     }
+}
+
+#[test]
+fn version_that_needs_the_mains_waits_on_battery() {
+    with_node(|node| {
+        let (node, mut versions, mut nexts) = updated(node, &serde_json::json!({"coracle.dev/needs-mains": "true"}));
+        let now = rt::now();
+        nexts.round(&mut versions, &node.pods, now);
+        let attempt = |needs: bool, is_online: bool, pulls: fn(&StatusInputs)| {
+            let board = StatusInputs::default();
+            power(&board, is_online);
+            let next = version(SECOND, &serde_json::json!({"coracle.dev/needs-mains": needs.to_string()}));
+            let pulls = async {
+                pulls(&board);
+                Ok(())
+            };
+            let attempt = std::pin::pin!(with_mains(&next, &board, pulls));
+            attempt.poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let waits = |attempt: Poll<Result<(), Waiting>>| match attempt {
+            Poll::Ready(attempt) => attempt.err(),
+            Poll::Pending => panic!("nothing to wait for"),
+        };
+        assert_eq!(waits(attempt(true, true, |_| {})), None);
+        assert_eq!(waits(attempt(false, false, |_| {})), None);
+        let waiting = waits(attempt(true, false, |_| panic!("nothing is pulled on battery"))).unwrap();
+        assert_eq!(
+            waits(attempt(true, true, |board| power(board, false))),
+            Some(waiting.clone()),
+            "mains lost meanwhile"
+        );
+        assert_eq!(waiting.until, Some(now + MAINS_RETRY_DELAY));
+        let effects = nexts.on_pulled(&SECOND.into(), Err(waiting.clone()), &mut versions, now);
+        let failure = "OnBattery: the board runs on its battery";
+        let message = format!("The present version runs on until the board has mains power: {failure}");
+        let event = PodEvent::of_pod(&FIRST.into(), EventKind::Warning, Reason::UPDATE_WAITS, message);
+        assert_eq!((effects, runs(&node, &versions).as_str()), (vec![Effect::Record(event)], FIRST));
+        assert_eq!(line(&nexts), Some(format!("waiting (0s so far, attempt 1): {failure}")));
+        assert_eq!(nexts.on_pulled(&SECOND.into(), Err(waiting), &mut versions, now), [], "one event");
+        assert_eq!(nexts.next_due(), Some(now + MAINS_RETRY_DELAY));
+    });
+}
+
+/// Sets whether the board has mains power or its battery discharges.
+fn power(board: &StatusInputs, is_online: bool) {
+    let supply = |is_battery: bool| PowerSupply {
+        name: if is_battery { "BAT0" } else { "AC" }.to_owned(),
+        is_battery,
+        is_online: (!is_battery).then_some(is_online),
+        percent: None,
+        is_discharging: is_battery && !is_online,
+    };
+    let readings = BoardReadings { supplies: vec![supply(false), supply(true)], ..BoardReadings::default() };
+    let moment = BoardMoment { now: Time::from_unix_nanos(0), instant: rt::now(), built: Some(0), is_alarmed: false };
+    board.board.borrow_mut().note(readings, &moment);
 }

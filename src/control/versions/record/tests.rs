@@ -311,6 +311,9 @@ fn only_images_that_the_present_version_lacks_are_pulled_first() {
         let after = pod(containers, annotation);
         assert_eq!(pulls_first(&before, &after), expected, "{after:?}");
     }
+    let mut needs_mains = pod(vec![container("b:1", present)], Some("false"));
+    needs_mains.metadata.annotations.insert(NEEDS_MAINS, "true".to_owned());
+    assert!(pulls_first(&before, &needs_mains));
 }
 
 #[test]
