@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::fairness::{self, Fairness};
+use super::fairness::Fairness;
+use super::fake_api::fairness::refusal;
 use super::fake_api::handle::Reply;
 use super::fake_api::http::{Message, Response};
 use super::fake_api::http2::message;
@@ -336,7 +337,7 @@ async fn answer(link: Weak<Link>, stream: StreamId, message: Message) {
     record.line(&format!("api     {} {}", message.method, message.target));
     let Some(seat) = server.fairness.seat(&message.target).await else {
         record.count("requests refused for want of seats");
-        let (refusal, Some(link)) = (fairness::refusal(), link.upgrade()) else { return };
+        let (refusal, Some(link)) = (refusal(), link.upgrade()) else { return };
         link.head(stream, &refusal);
         return link.body(stream, refusal.body, true);
     };

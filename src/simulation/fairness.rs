@@ -1,31 +1,19 @@
-//! Priority and fairness of kube-apiserver: requests that it executes at once, those that wait, and refusals.
+//! Priority and fairness of the simulated API server: the seats and queues of the tests' fake server.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
-use super::fake_api::http::Response;
+use super::fake_api::fairness::{LONGEST_WAIT_FOR_SEAT, NODE_HIGH_SEATS, PriorityLevel, SYSTEM_SEATS, Seats};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 
-/// The two priority levels of nodes, with their parts of 600 seats: 40 and 30 of the 245 shares of the suggested
-/// configuration.
 pub(super) struct Fairness {
-    /// Node objects and leases.
     node_high: Rc<Level>,
-    /// Every other request of a node.
     system: Rc<Level>,
 }
 
-/// A request waits for a quarter of the server's request timeout of 60 s.
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// One node's requests are dealt to 6 queues with 50 places each.
-const QUEUED: usize = 6 * 50;
-
 struct Level {
-    seats: usize,
-    taken: Cell<usize>,
-    waiting: Cell<usize>,
+    seats: RefCell<Seats>,
     freed: Signal,
 }
 
@@ -37,29 +25,27 @@ struct Place<'a>(&'a Level);
 
 impl Default for Fairness {
     fn default() -> Self {
-        Self { node_high: Level::new(98), system: Level::new(74) }
+        Self { node_high: Level::new(NODE_HIGH_SEATS), system: Level::new(SYSTEM_SEATS) }
     }
 }
 
 impl Fairness {
     /// Waits for a seat; `None` if the queues are full, or after the longest wait.
     pub(super) async fn seat(&self, target: &str) -> Option<Seat> {
-        let path = target.split('?').next().unwrap_or_default();
-        let is_high = path.starts_with("/api/v1/nodes") || path.contains("/namespaces/kube-node-lease/leases");
-        let level = if is_high { &self.node_high } else { &self.system };
+        let level = match PriorityLevel::of(target) {
+            PriorityLevel::NodeHigh => &self.node_high,
+            PriorityLevel::System => &self.system,
+        };
         if let Some(seat) = level.take() {
             return Some(seat);
         }
-        if level.waiting.get() >= QUEUED {
+        if !level.seats.borrow_mut().queue() {
             return None;
         }
-        level.waiting.set(level.waiting.get() + 1);
         let _place = Place(level);
-        rt::deadline(LONGEST_WAIT, level.next()).await.ok()
+        rt::deadline(LONGEST_WAIT_FOR_SEAT, level.next()).await.ok()
     }
-}
 
-impl Fairness {
     /// Takes up to this many seats at once, like the requests of other nodes.
     pub(super) fn occupy(&self, seats: usize) -> Vec<Seat> {
         (0..seats).map_while(|_| self.system.take()).collect()
@@ -68,14 +54,11 @@ impl Fairness {
 
 impl Level {
     fn new(seats: usize) -> Rc<Self> {
-        Rc::new(Self { seats, taken: Cell::default(), waiting: Cell::default(), freed: Signal::default() })
+        Rc::new(Self { seats: RefCell::new(Seats::new(seats)), freed: Signal::default() })
     }
 
     fn take(self: &Rc<Self>) -> Option<Seat> {
-        (self.taken.get() < self.seats).then(|| {
-            self.taken.set(self.taken.get() + 1);
-            Seat(Rc::clone(self))
-        })
+        self.seats.borrow_mut().take().then(|| Seat(Rc::clone(self)))
     }
 
     async fn next(self: &Rc<Self>) -> Seat {
@@ -91,25 +74,21 @@ impl Level {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.taken.set(self.0.taken.get() - 1);
+        self.0.seats.borrow_mut().give_back();
         self.0.freed.notify();
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.waiting.set(self.0.waiting.get() - 1);
+        self.0.seats.borrow_mut().leave_queue();
     }
-}
-
-/// The response to a request without a seat.
-pub(super) fn refusal() -> Response {
-    let text = "Too many requests, please try again later.\n";
-    Response::new(429, "text/plain; charset=utf-8", text).header("Retry-After", "1")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -122,14 +101,14 @@ mod tests {
             }
             assert!(fairness.seat("/api/v1/nodes/a/status?fieldManager=x").await.is_some());
             assert!(fairness.seat("/api/v1/namespaces/default/secrets").await.is_none());
-            assert_eq!(world.passed(), LONGEST_WAIT);
+            assert_eq!(world.passed(), LONGEST_WAIT_FOR_SEAT);
             let waiting = rt::either(async { fairness.seat("/api/v1/pods").await.is_some() }, async {
                 rt::sleep(Duration::from_secs(1)).await;
                 seats.pop();
                 std::future::pending().await
             });
             assert!(waiting.await);
-            assert_eq!((fairness.system.waiting.get(), fairness.system.taken.get()), (0, 73));
+            assert_eq!(fairness.system.seats.borrow().used(), (73, 0));
             world.passed()
         });
         assert_eq!(passed.unwrap(), Duration::from_secs(16));

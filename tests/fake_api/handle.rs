@@ -12,6 +12,7 @@ use super::authorizer::Attributes;
 use super::collections::ListOptions;
 use super::deletion::DeleteOptions;
 use super::exchange::Exchange;
+use super::fairness::{self, PriorityLevel};
 use super::faults::{self, End, Fault, WatchFault};
 use super::http::{BUFFERED, CHUNK, Message, Response};
 use super::identity::Identity;
@@ -50,6 +51,9 @@ pub(super) fn handle(
         let faults = faults::faults(&mut world.rules, &request);
         (request, faults)
     });
+    let Some(seat) = shared.seat(PriorityLevel::of(&message.target), client.connection, token) else {
+        return answer(shared, exchange, client.connection, token, &fairness::refusal(), None);
+    };
     let mut last = None;
     for fault in faults {
         match fault {
@@ -84,6 +88,8 @@ pub(super) fn handle(
     };
     match reply {
         Reply::Watch(watch) => {
+            // A watch has a seat until it has begun.
+            drop(seat);
             let fault = match last {
                 Some(Fault::Watch(fault)) => Some(fault),
                 _ => None,

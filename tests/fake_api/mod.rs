@@ -26,6 +26,7 @@ mod deletion;
 pub(crate) mod der;
 mod events;
 mod exchange;
+pub(crate) mod fairness;
 pub(crate) mod faults;
 pub(crate) mod handle;
 pub(crate) mod http;
@@ -99,6 +100,10 @@ pub(crate) struct Options {
     pub goaway_chance: f64,
     /// `--max-request-bytes` of etcd: the largest object.
     pub largest_object: usize,
+    /// Requests executed at once for Node objects and leases, and for everything else.
+    pub seats: [usize; 2],
+    /// How long a request waits for a seat.
+    pub longest_wait: Duration,
     /// Whether client certificates of nodes are approved automatically.
     pub approve: bool,
     /// Whether serving certificates of nodes are approved automatically.
@@ -128,6 +133,8 @@ impl Default for Options {
             idle: Duration::from_secs(90),
             goaway_chance: 0.0,
             largest_object: 3 * 512 * 1024,
+            seats: [fairness::NODE_HIGH_SEATS, fairness::SYSTEM_SEATS],
+            longest_wait: fairness::LONGEST_WAIT_FOR_SEAT,
             approve: false,
             approve_serving: false,
             sign: true,

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::certificates::Authority;
+use super::fairness::PriorityLevel;
 use super::http2::Duplex;
 use super::tls::Tls;
 use super::world::{Network, World};
@@ -92,6 +93,35 @@ impl Shared {
     pub(super) fn delay(self: &Arc<Self>, time: Duration, connection: u64, token: u64) {
         let _following = self.follow_client(connection, token);
         self.pause(time, token);
+    }
+
+    /// Waits for a seat; `None` if the queues are full, after the longest wait, or if the client disconnects.
+    pub(super) fn seat(self: &Arc<Self>, level: PriorityLevel, connection: u64, token: u64) -> Option<Seat<'_>> {
+        let (is_seated, longest) = self.change(|world| (world.seats(level).take(), world.options.longest_wait));
+        if is_seated {
+            return Some(Seat { shared: self, level });
+        }
+        if !self.change(|world| world.seats(level).queue()) {
+            return None;
+        }
+        let _following = self.follow_client(connection, token);
+        let end = Instant::now() + longest;
+        let mut world = lock(&self.world);
+        let is_seated = loop {
+            if world.ended || world.has_left(token) {
+                break false;
+            }
+            if world.seats(level).take() {
+                break true;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break false;
+            }
+            world = self.wait(world, left);
+        };
+        world.seats(level).leave_queue();
+        is_seated.then(|| Seat { shared: self, level })
     }
 
     /// Waits for `release`.
@@ -187,6 +217,18 @@ impl Shared {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+/// The right to execute a request, until dropped.
+pub(super) struct Seat<'a> {
+    shared: &'a Shared,
+    level: PriorityLevel,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.shared.change(|world| world.seats(self.level).give_back());
     }
 }
 

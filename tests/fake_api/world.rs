@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Options;
 use super::certificates::Authority;
+use super::fairness::{PriorityLevel, Seats};
 use super::faults::Rule;
 use super::identity::Identity;
 use super::request_log::Request;
@@ -95,6 +96,8 @@ pub(crate) struct World {
     pub(super) released: u64,
     /// Number of requests waiting for `release`.
     pub(super) held: u64,
+    /// Of the priority levels, in their order.
+    pub(super) seats: [Seats; 2],
     pub(super) network: Network,
     /// Whether the test is over.
     pub(super) ended: bool,
@@ -115,6 +118,7 @@ pub(crate) struct World {
 
 impl World {
     pub(super) fn new(options: Options, authority: Arc<Authority>) -> Self {
+        let seats = options.seats.map(Seats::new);
         Self {
             store: Store::new(options.history),
             requests: Vec::new(),
@@ -125,6 +129,7 @@ impl World {
             rules: Vec::new(),
             released: 0,
             held: 0,
+            seats,
             network: Network::Open,
             ended: false,
             tokens: BTreeMap::new(),
@@ -227,6 +232,19 @@ impl World {
     }
 
     /// Whether a request waits for `release`.
+    pub(super) fn seats(&mut self, level: PriorityLevel) -> &mut Seats {
+        let [node_high, system] = &mut self.seats;
+        match level {
+            PriorityLevel::NodeHigh => node_high,
+            PriorityLevel::System => system,
+        }
+    }
+
+    /// Number of requests that wait for a seat.
+    pub(crate) fn waiting_for_seats(&self) -> usize {
+        self.seats.iter().map(|seats| seats.used().1).sum()
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         self.held > 0
     }

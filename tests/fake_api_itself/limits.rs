@@ -1,4 +1,4 @@
-//! The limits of kube-apiserver: streams, idle connections, GOAWAY, sizes and the ends of watches.
+//! The limits of kube-apiserver: streams, requests at once, idle connections, GOAWAY, sizes and the ends of watches.
 
 use std::time::Duration;
 
@@ -34,6 +34,51 @@ fn connection_has_a_hundred_streams() {
     client.http.reset(rest[0], coracle::protocol::http2::ErrorCode::CANCEL);
     client.flush();
     assert_eq!(client.status(waiting), 404);
+}
+
+/// What a held request and others get from a server with one seat for each priority level.
+fn beside_a_held_request(longest_wait: Duration, then: impl FnOnce(&FakeApi, &mut Client)) {
+    let api = FakeApi::start(Options { seats: [1, 1], longest_wait, ..Options::default() });
+    api.on("GET", CONFIG_MAPS).hold().times(1);
+    let mut holder = Client::new(&api);
+    let held = holder.ask("GET", CONFIG_MAPS, "");
+    api.wait_for("the request to be held", |world| world.is_held());
+    let mut client = Client::new(&api);
+    let node = client.ask("GET", "/api/v1/nodes/n", "");
+    assert_eq!(client.status(node), 404, "Node objects have seats of their own");
+    then(&api, &mut client);
+    api.release();
+    assert_eq!(holder.status(held), 200);
+    let get = client.ask("GET", WEB, "");
+    assert_eq!(client.status(get), 404);
+}
+
+#[test]
+fn request_without_a_seat_is_refused_after_the_longest_wait() {
+    beside_a_held_request(Duration::from_millis(100), |_, client| {
+        let get = client.ask("GET", WEB, "");
+        let head = client.wait(|event| match event {
+            Event::Head { stream, fields, .. } if *stream == get => Some(fields.clone()),
+            _ => None,
+        });
+        let head = head.unwrap();
+        let value = |name: &str| {
+            let field = head.iter().find(|field| *field.name == *name.as_bytes());
+            field.map(|field| String::from_utf8_lossy(&field.value).into_owned())
+        };
+        assert_eq!((value(":status"), value("retry-after")), (Some("429".to_owned()), Some("1".to_owned())));
+    });
+}
+
+#[test]
+fn request_waits_for_a_seat_and_watches_keep_none() {
+    beside_a_held_request(Duration::from_secs(60), |api, client| {
+        let waiting = client.ask("GET", WEB, "");
+        let watch = client.ask("GET", WATCH, "");
+        api.wait_for("both to wait", |world| world.waiting_for_seats() == 2);
+        api.release();
+        assert_eq!((client.status(waiting), client.status(watch)), (404, 200));
+    });
 }
 
 #[test]
