@@ -344,59 +344,7 @@ flags! {
         "coracle-config": path(coracle_config)
             => flag(FILE, "settings that KubeletConfiguration has no fields for, in YAML")
                 .default("/etc/coracle/coracle.yaml, if it exists")
-                .manual(
-"\
-Settings that KubeletConfiguration has no fields for, in YAML; by default
-.Pa /etc/coracle/coracle.yaml ,
-if it exists.
-An unknown field, or a field that has no effect in the mode that is set, keeps the agent from starting.
-.Bl -tag -width Ds
-.It Va sync.mode
-When the agent exchanges data with the API server.
-.Cm watch ,
-the default: everything as it happens.
-.Cm poll :
-every
-.Va sync.every
-.Pq from 1s to 720h
-the agent opens one connection, exchanges everything in the order lease, node status, pods and what they need, pod statuses
-(the newest first), events, and closes it; it sends nothing in between.
-A failed poll is retried after 30 seconds; the delay doubles with each further failure.
-.Cm windows :
-as in
-.Cm watch
-while a window is open, and nothing at other times.
-.Cm manual :
-only with
-.Cm sync .
-.It Va sync.windows , sync.whileInterface
-Times of the day in UTC, as
-.Li [\\(dq01:00-03:00\\(dq] ,
-and the name of a network interface that has to be up; if both are given, both have to hold.
-.It Va sync.lease.duration
-Duration of the node's lease, in whole seconds from 4s; it is renewed after a quarter of that.
-With
-.Cm poll
-at least twice
-.Va sync.every ,
-and four times that by default.
-.It Va sync.bytesPerDay
-Limit of bytes in a day by the clock of this boot, both ways and with TLS, from the start of the agent on; a quantity from 64Ki.
-When it is nearly used up, events are left out first (at 60 percent), then the pods that the node is to run and what they need
-(80 percent), then statuses (90 percent), and last the lease.
-.It Va devices
-A list of device files that containers may have without a device plugin.
-Each entry has a
-.Va resource ,
-which containers request by limits, as
-.Li example.com/camera ;
-.Va paths ,
-in which * and ? match parts of a name; and
-.Va permissions ,
-of r, w and m; by default rw.
-.El
-",
-                )
+                .manual(include_str!("../../../man/coracle.yaml.in"))
                 .reference("see [coracle.yaml](#coracleyaml)");
         "config-dir": path(config_dir)
             => flag(Value::Directory, "directory of *.conf files that override --config, in the order of their names")
