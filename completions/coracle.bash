@@ -54,6 +54,8 @@ _coracle() {
             "sync --local-socket" | \
             "validate -f" | "validate --filename" | \
             "doctor --local-socket" | \
+            "runtime-config --shim" | \
+            "runtime-config --local-socket" | \
             "support -o" | "support --output" | \
             "support --local-socket")
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
@@ -114,6 +116,9 @@ _coracle() {
             "rollback -n" | "rollback --namespace" | \
             "hold -n" | "hold --namespace" | \
             "confirm -n" | "confirm --namespace" | \
+            "runtime-config --runtime-version" | \
+            "runtime-config --pause-image" | \
+            "runtime-config --crun" | \
             "join --token" | \
             "join --discovery-token-ca-cert-hash" | \
             "join --node-name" | \
@@ -136,11 +141,14 @@ _coracle() {
             " --cpu-cfs-quota" | \
             " --fail-swap-on")
             [[ $current == -* ]] || words='true false' ;;
+        " --runtime-profile")
+            words='default lean' ;;
         " --image-credential-provider-bin-dir" | \
             " --image-archives" | \
             " --cert-dir" | \
             " --config-dir" | \
             " --root-dir" | \
+            "runtime-config --cni-bin-dir" | \
             "page-token --root-dir" | \
             "join --kubernetes-dir" | \
             "join --root-dir" | \
@@ -151,7 +159,8 @@ _coracle() {
             words='external' ;;
         " --authorization-mode")
             words='Webhook AlwaysAllow' ;;
-        " --cgroup-driver")
+        " --cgroup-driver" | \
+            "runtime-config --cgroup-driver")
             words='cgroupfs systemd' ;;
         "status -o" | "status --output" | \
             "events -o" | "events --output")
@@ -254,6 +263,10 @@ _coracle() {
             doctor)
                 words='-o --output --first-start --local-socket -h --help'
                 ;;
+            runtime-config)
+                words='--unit --runtime-version --cgroup-driver --pause-image --cni-bin-dir --crun --shim --local-socket -h --help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='containerd crio'
+                ;;
             support)
                 words='-o --output --no-container-logs --local-socket -h --help'
                 ;;
@@ -275,11 +288,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
                 ;;
             *)
-                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help'
+                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
                 ;;
         esac
     fi

@@ -1,6 +1,6 @@
 # Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
-set -l commands status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help
+set -l commands status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -25,6 +25,7 @@ complete -c coracle -n __fish_use_subcommand -a confirm -d 'run the manifest of 
 complete -c coracle -n __fish_use_subcommand -a sync -d 'exchange everything with the cluster now'
 complete -c coracle -n __fish_use_subcommand -a validate -d 'check manifests without running them'
 complete -c coracle -n __fish_use_subcommand -a doctor -d 'check what this machine needs to run pods'
+complete -c coracle -n __fish_use_subcommand -a runtime-config -d 'print a configuration of the runtime for a board with little memory'
 complete -c coracle -n __fish_use_subcommand -a support -d 'write an archive about this node for the person who helps'
 complete -c coracle -n __fish_use_subcommand -a page-token -d 'make a token for the controls of the status page'
 complete -c coracle -n __fish_use_subcommand -a join -d 'make this machine a node of a cluster'
@@ -37,10 +38,11 @@ complete -c coracle -s h -l help -d 'print help'
 complete -c coracle -n '__fish_seen_subcommand_from pods describe logs exec attach port-forward events delete wait restart rerun rollback hold confirm' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
 complete -c coracle -n '__fish_seen_subcommand_from images' -a 'delta import prune remove'
 complete -c coracle -n '__fish_seen_subcommand_from apply diff validate' -F
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -a 'containerd crio'
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
-complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync doctor support' -l local-socket -r -F -d 'socket of the agent'
+complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync doctor runtime-config support' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s A -l all-namespaces -d 'pods of all namespaces, also without this'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml name jsonpath=' -d 'output format; wide adds address, uid and manifest, json and yaml are a v1.PodList'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s l -l selector -x -d 'only pods with these labels, as app=web'
@@ -83,6 +85,13 @@ complete -c coracle -n '__fish_seen_subcommand_from sync' -l wait -d 'wait until
 complete -c coracle -n '__fish_seen_subcommand_from validate' -s f -l filename -r -F -d 'manifest, directory, or - for standard input, as an argument'
 complete -c coracle -n '__fish_seen_subcommand_from doctor version' -s o -l output -x -a 'json' -d 'print it as JSON'
 complete -c coracle -n '__fish_seen_subcommand_from doctor' -l first-start -d 'print only what is wrong, and only if the agent has never run here'
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l unit -d 'print the drop-in of the unit of the runtime'
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l runtime-version -x -d 'version of the runtime, as 2.1'
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l cgroup-driver -x -a 'cgroupfs systemd' -d 'driver of control groups'
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l pause-image -x -d 'pause image'
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l cni-bin-dir -x -a '(__fish_complete_directories)' -d 'directory of the network plugins'
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l crun -x -d 'version of /usr/bin/crun'
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l shim -r -F -d 'shim of containerd in place of its own'
 complete -c coracle -n '__fish_seen_subcommand_from support' -s o -l output -r -F -d 'archive to write, or - for standard output'
 complete -c coracle -n '__fish_seen_subcommand_from support' -l no-container-logs -d 'leave out the logs of containers'
 complete -c coracle -n '__fish_seen_subcommand_from page-token' -l remove -d 'remove the token, so that the page is read-only'
@@ -113,6 +122,7 @@ complete -c coracle -n $agent -l pod-max-pids -x -d 'highest number of processes
 complete -c coracle -n $agent -l seccomp-default -d 'use the RuntimeDefault seccomp profile for pods without a profile'
 complete -c coracle -n $agent -l container-runtime-endpoint -r -F -d 'socket of the container runtime'
 complete -c coracle -n $agent -l image-service-endpoint -r -F -d 'socket of the image service'
+complete -c coracle -n $agent -l runtime-profile -x -a 'default lean' -d 'lean lets static pods share shims, for boards with little memory'
 complete -c coracle -n $agent -l runtime-request-timeout -x -d 'timeout of runtime requests'
 complete -c coracle -n $agent -l serialize-image-pulls -a 'true false' -d 'pull one image at a time'
 complete -c coracle -n $agent -l registry-qps -x -d 'image pulls per second, 0 without a limit'

@@ -186,6 +186,18 @@ _coracle() {
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            runtime-config)
+                _arguments '2::runtime:(containerd crio)' \
+                    '--unit[print the drop-in of the unit of the runtime]' \
+                    '--runtime-version[version of the runtime, as 2.1]:version:' \
+                    '--cgroup-driver[driver of control groups]:cgroup-driver:(cgroupfs systemd)' \
+                    '--pause-image[pause image]:image:' \
+                    '--cni-bin-dir[directory of the network plugins]:directory:_files -/' \
+                    '--crun[version of /usr/bin/crun]:version|none:' \
+                    '--shim[shim of containerd in place of its own]:program:_files' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             support)
                 _arguments '2:: :' \
                     '(-o --output)'{-o,--output}'[archive to write, or - for standard output]:file:_files' \
@@ -229,7 +241,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor support page-token join leave completion version help)' \
+                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -259,6 +271,7 @@ _coracle() {
         'sync:exchange everything with the cluster now'
         'validate:check manifests without running them'
         'doctor:check what this machine needs to run pods'
+        'runtime-config:print a configuration of the runtime for a board with little memory'
         'support:write an archive about this node for the person who helps'
         'page-token:make a token for the controls of the status page'
         'join:make this machine a node of a cluster'
@@ -282,6 +295,7 @@ _coracle() {
         '--seccomp-default[use the RuntimeDefault seccomp profile for pods without a profile]'
         '--container-runtime-endpoint[socket of the container runtime]:socket:_files'
         '--image-service-endpoint[socket of the image service]:socket:_files'
+        '--runtime-profile[lean lets static pods share shims, for boards with little memory]:runtime-profile:(default lean)'
         '--runtime-request-timeout[timeout of runtime requests]:duration:'
         '--serialize-image-pulls=-[pull one image at a time]::bool:(true false)'
         '--registry-qps[image pulls per second, 0 without a limit]:n:'

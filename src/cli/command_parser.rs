@@ -24,7 +24,9 @@ macro_rules! commands {
         use super::age::Age;
         use super::layout::{KUBERNETES_DIR, ROOT_DIR};
         use super::local_api::default_socket;
-        use super::outputs::{ImagesOutput, PodsOutput, Shell, StatusOutput, TopOutput, VersionOutput};
+        use super::outputs::{
+            CgroupDriverName, ImagesOutput, PodsOutput, RuntimeName, Shell, StatusOutput, TopOutput, VersionOutput,
+        };
         use super::ports::{Addresses, PortPair};
         use super::selector::Selector;
         use super::wait::WaitedState;

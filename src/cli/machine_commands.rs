@@ -49,6 +49,38 @@ macro_rules! with_machine_commands {
             }
             examples: ["coracle doctor", "coracle doctor -- --container-runtime-endpoint unix:///run/crio/crio.sock"],
         }
+        command RuntimeConfig "runtime-config" {
+            brief: "RUNTIME",
+            usage: "containerd|crio [--unit]",
+            summary: "print a configuration of the runtime for a board with little memory",
+            description: [
+                "Prints a configuration of containerd (1.6 and newer) or CRI-O for this board, with which the runtime \
+                 takes less memory: plugins that no kubelet uses are off, pods can share shims, crun is used where it is \
+                 1.8 or newer. With --unit it prints the drop-in of the unit, which makes Go collect its garbage \
+                 earlier. Each says in its first lines where it belongs. Writes nothing.",
+                "Version, pause image, network and cgroup driver are those of the running runtime and of the agent; the \
+                 options print it for another board. The agent needs --runtime-profile=lean.",
+            ],
+            arguments {
+                (positional) runtime: RuntimeName => [("runtime", Completes::Words(&["containerd", "crio"]))];
+            }
+            flags {
+                unit: bool => switch("print the drop-in of the unit of the runtime");
+                runtime_version: Option<String> => flag(Value::Text("VERSION"), "version of the runtime, as 2.1");
+                cgroup_driver: Option<CgroupDriverName>
+                    => flag(Value::OneOf(&["cgroupfs", "systemd"]), "driver of control groups");
+                pause_image: Option<String> => flag(Value::Text("IMAGE"), "pause image");
+                cni_bin_dir: Option<PathBuf> => flag(Value::Directory, "directory of the network plugins");
+                crun: Option<String> => flag(Value::Text("VERSION|none"), "version of /usr/bin/crun");
+                shim: Option<PathBuf> => flag(Value::File("PROGRAM"), "shim of containerd in place of its own");
+                LOCAL_SOCKET;
+            }
+            examples: [
+                "coracle runtime-config containerd >config.toml",
+                "coracle runtime-config containerd --unit >coracle-lean.conf",
+                "coracle runtime-config containerd --runtime-version 2.1 --cgroup-driver systemd --crun none",
+            ],
+        }
         command Support "support" {
             brief: "[-o FILE]",
             usage: "[-o FILE] [--no-container-logs] [-- FLAGS]",

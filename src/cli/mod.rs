@@ -21,6 +21,7 @@ mod diff;
 mod doctor;
 mod events;
 mod find_pod;
+mod gc_variables;
 mod help;
 mod images;
 mod import_archives;
@@ -40,6 +41,7 @@ mod pods;
 mod ports;
 mod problem_lines;
 mod restart;
+mod runtime_config;
 mod selector;
 mod service;
 mod status;
@@ -92,6 +94,7 @@ pub fn main() -> ExitCode {
             Command::PageToken(command) => page_token::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Restart(command) => restart::run(&command),
+            Command::RuntimeConfig(command) => runtime_config::run(&command),
             Command::Rerun(command) => versions::rerun(&command),
             Command::Rollback(command) => versions::rollback(&command),
             Command::Hold(command) => versions::hold(&command),

@@ -33,6 +33,27 @@ words!(StatusOutput, "json or yaml": "text" => Text, "json" => Json, "yaml" => Y
 words!(TopOutput, "json": "table" => Table, "json" => Json);
 words!(VersionOutput, "json": "text" => Text, "json" => Json);
 
+words!(CgroupDriverName, "cgroupfs or systemd": "cgroupfs" => Cgroupfs, "systemd" => Systemd);
+words!(RuntimeName, "containerd or crio": "containerd" => Containerd, "crio" => Crio);
+
+impl RuntimeName {
+    /// The name of its program and its service.
+    pub(super) fn program(self) -> &'static str {
+        match self {
+            Self::Containerd => "containerd",
+            Self::Crio => "crio",
+        }
+    }
+
+    /// Its name in the CRI.
+    pub(super) fn cri_name(self) -> &'static str {
+        match self {
+            Self::Containerd => "containerd",
+            Self::Crio => "cri-o",
+        }
+    }
+}
+
 /// A format of the list of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodsOutput {

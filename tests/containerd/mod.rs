@@ -22,6 +22,7 @@ mod hooks;
 mod hostile;
 mod image_archives;
 mod images;
+mod lean;
 mod local_pods;
 mod local_volumes;
 mod logs;

@@ -122,6 +122,19 @@ pub(super) struct RuntimeAnswer {
     pub(super) has_pause_image: Option<bool>,
     pub(super) cni_config_directory: Option<String>,
     pub(super) cni_plugin_directories: Vec<String>,
+    pub(super) passes_groups: Option<bool>,
+}
+
+/// What the lean profile needs of the runtime.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LeanFacts {
+    /// `--runtime-profile=lean`.
+    pub(super) is_asked_for: bool,
+    /// containerd passes the annotation of groups to its shim; `None`: unknown, or another runtime.
+    pub(super) passes_groups: Option<bool>,
+    /// `NAME=VALUE` of the runtime's process; `None`: unknown.
+    pub(super) environment: Option<Vec<String>>,
+    pub(super) memory_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

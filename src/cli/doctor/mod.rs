@@ -3,7 +3,7 @@
 //! ```text
 //!   kernel_reader.rs  machine_reader.rs  runtime_reader.rs    read facts
 //!   facts.rs                                                  the facts                    pure
-//!   board.rs  kernel.rs  node.rs  runtime.rs                  judge them                   pure
+//!   board.rs  kernel.rs  lean.rs  node.rs  runtime.rs        judge them                   pure
 //!   finding.rs                                                the findings, and their text pure
 //! ```
 
@@ -14,6 +14,7 @@ mod finding;
 mod kernel;
 mod kernel_config;
 mod kernel_reader;
+mod lean;
 mod machine_reader;
 mod node;
 mod runtime;
@@ -101,6 +102,7 @@ fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> 
     let network = answer.and_then(|answer| Some((answer.network_ready?, answer.network_message.as_str())));
     let clock = machine_reader::clock(root, config);
     let mut findings = runtime::check(&runtime);
+    findings.extend(lean::check(&runtime_reader::lean(root, config, answer)));
     findings.push(runtime::cni(&machine_reader::cni(answer), network));
     findings.extend(kernel::check(&kernel_reader::read(root), config.process.fail_swap_on, std::env::consts::ARCH));
     findings.push(node::clock(&clock));

@@ -1,11 +1,16 @@
 //! Asks the container runtime.
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::facts::{RuntimeAnswer, RuntimeError, RuntimeFacts};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+use super::facts::{LeanFacts, RuntimeAnswer, RuntimeError, RuntimeFacts};
+use super::lean::passes_groups;
 use super::runtime::cni_directories;
-use crate::platform::config::Config;
+use crate::kubelet::node::NodeInfo;
+use crate::platform::config::{Config, RuntimeProfile};
 use crate::platform::cri::{Error, ImageService, RuntimeService};
 use crate::platform::{rpc, rt};
 use crate::protocol::grpc;
@@ -36,6 +41,23 @@ pub(super) fn read(config: &Config) -> RuntimeFacts {
     }
 }
 
+pub(super) fn lean(root: &Path, config: &Config, answer: Option<&RuntimeAnswer>) -> LeanFacts {
+    LeanFacts {
+        is_asked_for: config.runtime.profile == RuntimeProfile::Lean,
+        passes_groups: answer.and_then(|answer| answer.passes_groups),
+        environment: environment(&config.runtime.endpoint),
+        memory_bytes: NodeInfo::read(root).memory_bytes,
+    }
+}
+
+/// The environment of the process that listens on the socket.
+fn environment(socket: &Path) -> Option<Vec<String>> {
+    let peer = getsockopt(&UnixStream::connect(socket).ok()?, PeerCredentials).ok()?.pid();
+    let text = std::fs::read(format!("/proc/{peer}/environ")).ok()?;
+    let variables = text.split(|byte| *byte == 0).filter(|variable| !variable.is_empty());
+    Some(variables.map(|variable| String::from_utf8_lossy(variable).into_owned()).collect())
+}
+
 async fn ask(config: &Config) -> Result<RuntimeAnswer, RuntimeError> {
     let client = |endpoint: &Path| rpc::Client::with_limit(&endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT);
     let runtime = RuntimeService::new(client(&config.runtime.endpoint), RUNTIME_CHECK_TIMEOUT);
@@ -46,6 +68,7 @@ async fn ask(config: &Config) -> Result<RuntimeAnswer, RuntimeError> {
     answer.pause_image = status.sandbox_image();
     if let Some(config) = status.info.get("config") {
         (answer.cni_config_directory, answer.cni_plugin_directories) = cni_directories(config);
+        answer.passes_groups = passes_groups(config);
     }
     for condition in status.status.into_iter().flat_map(|status| status.conditions) {
         match condition.r#type.as_str() {

@@ -20,7 +20,7 @@ use crate::kubelet::kuberuntime::pod_sync::{PodSync, config_error};
 use crate::kubelet::kuberuntime::post_start::StartedContainer;
 use crate::kubelet::kuberuntime::previous_runs;
 use crate::kubelet::kuberuntime::record_event::runtime_message;
-use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
+use crate::kubelet::kuberuntime::sandbox_config::{sandbox_config, set_shim_group};
 use crate::kubelet::kuberuntime::security_context::ImageUser;
 use crate::kubelet::kuberuntime::start_metrics;
 use crate::kubelet::kuberuntime::survivor_plan::{Scope, SurvivorSearch};
@@ -170,7 +170,9 @@ impl PodRuntime {
     /// The pod's existing sandbox, with its reconstructed configuration.
     async fn sandbox_of(&self, sync: PodSync<'_>) -> Result<Option<Sandbox>, SandboxError> {
         let Some(seen) = sync.observed.ready_sandbox() else { return Ok(None) };
-        let (config, _) = self.sandbox_config(sync, seen.attempt).await?;
+        let (mut config, _) = self.sandbox_config(sync, seen.attempt).await?;
+        // Its containers belong to the shim of the sandbox, whatever the pod would get now.
+        set_shim_group(&mut config, &self.node, sync.observed.shim_group.as_deref());
         Ok(Some(Sandbox { id: seen.id.clone(), config, ips: self.node.node_ips.of_pod(&seen.ips) }))
     }
 
@@ -210,7 +212,7 @@ impl PodRuntime {
         if !is_stopped {
             self.end_survivors(former(sync, Scope::NewSandbox, pod.spec.termination_grace())).await?;
         }
-        let (config, dns) = self.sandbox_config(sync, attempt).await?;
+        let (mut config, dns) = self.sandbox_config(sync, attempt).await?;
         for warning in dns.warnings {
             self.record_pod_event(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
         }
@@ -218,8 +220,11 @@ impl PodRuntime {
             self.record_node_event(EventKind::Warning, warning.reason, warning.message);
         }
         let handler = handler(pod, &sync.views.objects.read())?;
+        let reserved = self.node.shares_shims.then(|| self.shim_groups.reserve(sync)).flatten();
+        set_shim_group(&mut config, &self.node, reserved.as_ref().map(|reserved| reserved.group.as_str()));
         let begun = rt::now();
         let made = self.cri_for(&pod.metadata.uid).run_pod_sandbox(&config, &handler).await;
+        drop(reserved);
         let id = made.map_err(|error| {
             metrics::count(Count::SandboxErrors, &[&handler]);
             SandboxError::Run(error)

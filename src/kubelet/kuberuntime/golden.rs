@@ -50,6 +50,7 @@ pub(crate) fn node() -> NodeSettings {
         pod_cgroups: None,
         system_containers: Vec::new(),
         single_process_oom_kill: true,
+        shares_shims: false,
         selinux: false,
         container_file_label: None,
         seccomp_default: false,

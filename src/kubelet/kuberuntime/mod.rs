@@ -38,6 +38,8 @@ mod resources;
 mod sandbox_config;
 mod security_context;
 mod service_links;
+mod shim_group;
+mod shim_groups;
 mod start_metrics;
 mod stop_order;
 mod survivor_plan;
@@ -84,6 +86,7 @@ pub(crate) use pod_actions::{
 pub(crate) use pod_cache::Process;
 pub(crate) use pod_index::{ContainerIndex, PodIndex};
 pub(crate) use pod_sync::PodSync;
+pub(crate) use shim_group::SHIM_GROUP;
 pub(crate) use work_views::WorkViews;
 
 /// The runtime with the state needed to run pods in it.
@@ -107,6 +110,8 @@ pub(crate) struct PodRuntime {
     /// Runtime handlers with user namespaces, and the lock for assigning their id ranges.
     user_namespaces: RefCell<Vec<String>>,
     user_ranges: rt::Semaphore,
+    /// Groups of sandboxes that are being created.
+    shim_groups: shim_groups::ShimGroups,
     /// The runtime supports the strict supplemental groups policy.
     strict_groups: Cell<bool>,
     /// Allocated and actuated resources.
@@ -136,6 +141,7 @@ impl PodRuntime {
             recursive_read_only: RefCell::default(),
             user_namespaces: RefCell::default(),
             user_ranges: rt::Semaphore::new(1),
+            shim_groups: shim_groups::ShimGroups::default(),
             strict_groups: Cell::new(false),
             allocations: Rc::default(),
             applied: RefCell::default(),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::kubelet::kuberuntime::labels::{AnnotatedContainerInfo, LabeledPodInfo};
+use crate::kubelet::kuberuntime::shim_group::SHIM_GROUP;
 use crate::platform::cri::v1;
 use crate::state::pods::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedResources, ObservedSandbox, ObservedUser,
@@ -42,7 +43,9 @@ pub(super) fn named(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1
     );
     let attempt = |sandbox: &v1::PodSandbox| sandbox.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
     let newest = sandboxes.iter().max_by_key(|sandbox| (attempt(sandbox), sandbox.created_at));
-    pod.source = newest.and_then(|sandbox| sandbox.annotations.get(CONFIG_SOURCE)).cloned();
+    let annotation = |key: &str| newest.and_then(|sandbox| sandbox.annotations.get(key));
+    pod.source = annotation(CONFIG_SOURCE).cloned();
+    pod.shim_group = annotation(SHIM_GROUP).map(|group| group.as_str().into());
     pod
 }
 
@@ -409,14 +412,14 @@ mod tests {
     }
 
     #[test]
-    fn source_is_from_the_newest_sandbox() {
+    fn source_and_group_are_from_the_newest_sandbox() {
         let sandbox = |attempt, created_at, source: &str| v1::PodSandbox {
             metadata: Some(v1::PodSandboxMetadata { attempt, ..Default::default() }),
             created_at,
-            annotations: written(&[("kubernetes.io/config.source", source)]),
+            annotations: written(&[("kubernetes.io/config.source", source), (SHIM_GROUP, source)]),
             ..v1::PodSandbox::default()
         };
         let pod = named(&PodUid::from("u"), &[sandbox(0, 9, "api"), sandbox(1, -9, "file")], &[]);
-        assert_eq!(pod.source.as_deref(), Some("file"));
+        assert_eq!((pod.source.as_deref(), pod.shim_group.as_deref()), (Some("file"), Some("file")));
     }
 }

@@ -5,6 +5,7 @@ use super::hostname::kernel_hostname;
 use super::labels::{StringMap, sandbox_annotations, sandbox_labels};
 use super::resources::{overhead, sandbox_resources};
 use super::security_context::sandbox_security_context;
+use super::shim_group::SHIM_GROUP;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cgroups::CgroupName;
 use crate::platform::cri::v1::{
@@ -47,6 +48,16 @@ pub(crate) fn sandbox_config(
             resources: Some(sandbox_resources(&pod.spec, node)),
         }),
     })
+}
+
+/// Sets the group of the sandbox's shim; `None`: its own shim. Where pods share shims, none chooses its group itself: a
+/// pod of the cluster could join the shim of the node's own pods.
+pub(super) fn set_shim_group(config: &mut PodSandboxConfig, node: &NodeSettings, group: Option<&str>) {
+    match group {
+        Some(group) => drop(config.annotations.insert(SHIM_GROUP.to_owned(), group.to_owned())),
+        None if node.shares_shims => drop(config.annotations.remove(SHIM_GROUP)),
+        None => {}
+    }
 }
 
 /// Every port of a container, whether it has a host port or not, without duplicates.
@@ -106,6 +117,21 @@ mod tests {
         let mapped: Vec<(i32, String)> =
             port_mappings(&container).map(|port| (port.container_port, port.host_ip)).collect();
         assert_eq!(mapped, [(80, String::new()), (80, "::1".to_owned()), (1, String::new())]);
+    }
+
+    #[test]
+    fn pod_cannot_choose_its_shim_where_pods_share_shims() {
+        let mut pod = Pod::default();
+        pod.metadata.annotations = [(SHIM_GROUP, "coracle-0-0".to_owned())].into_iter().collect();
+        let group = |shares_shims: bool, group: Option<&str>| {
+            let node = NodeSettings { shares_shims, ..golden::node() };
+            let mut config = sandbox_config(&pod, 0, &node, &DnsConfig::default()).unwrap();
+            set_shim_group(&mut config, &node, group);
+            config.annotations.get(SHIM_GROUP).cloned()
+        };
+        assert_eq!(group(true, None), None);
+        assert_eq!(group(true, Some("coracle-7-1")).as_deref(), Some("coracle-7-1"));
+        assert_eq!(group(false, None).as_deref(), Some("coracle-0-0"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::platform::config::{CgroupDriver, Config, SwapBehavior};
+use crate::platform::config::{CgroupDriver, Config, RuntimeProfile, SwapBehavior};
 use crate::state::pods::HostIps;
 use crate::types::api::{MEMORY, ResourceList};
 
@@ -77,6 +77,9 @@ pub(crate) struct NodeSettings {
     pub(crate) system_containers: Vec<(&'static str, String)>,
     /// The OOM killer kills single processes instead of the whole container.
     pub(crate) single_process_oom_kill: bool,
+
+    /// Static pods share shims of the runtime.
+    pub(crate) shares_shims: bool,
 
     /// Mounts need labels that containers may access.
     pub(crate) selinux: bool,
@@ -136,6 +139,7 @@ impl NodeSettings {
                 .map(|(name, group)| (name, group.clone()))
                 .collect(),
             single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!node_info.cgroup_v2),
+            shares_shims: config.runtime.profile == RuntimeProfile::Lean,
             selinux: node_info.selinux,
             container_file_label: node_info.container_file_label.clone(),
             seccomp_default: config.pods.seccomp_default,

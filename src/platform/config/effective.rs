@@ -128,7 +128,7 @@ impl Config {
             identity,
             offline: offline::read(flags, &root_dir),
             static_pods,
-            runtime: runtime::read(fields),
+            runtime: runtime::read(fields, flags),
             images,
             pods,
             dns: dns::read(fields),

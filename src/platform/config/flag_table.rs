@@ -81,6 +81,23 @@ flags! {
                 );
         "image-service-endpoint": field("imageServiceEndpoint")
             => flag(SOCKET, "socket of the image service").default("that of the runtime");
+        "runtime-profile": own(Kind::Word(&["default", "lean"]), set_runtime_profile)
+            => flag(Value::OneOf(&["default", "lean"]), "lean lets static pods share shims, for boards with little memory")
+                .default("default")
+                .manual(
+                    "With\n\
+                     .Cm lean\n\
+                     static pods of one priority share a shim, ten pods at most, which saves several megabytes for each \
+                     pod.\n\
+                     A shim that is killed takes the containers of its pods with it.\n\
+                     A pod with the annotation\n\
+                     .Li coracle.dev/own-shim: \\(dqtrue\\(dq\n\
+                     has a shim of its own.\n\
+                     This needs the configuration of the runtime that\n\
+                     .Cm runtime-config\n\
+                     prints.\n",
+                )
+                .reference("`lean`: static pods share shims; see [a lean stack](boards-and-memory.md#a-lean-stack)");
         "runtime-request-timeout": field("runtimeRequestTimeout")
             => flag(DURATION, "timeout of runtime requests").default("2m");
         "serialize-image-pulls": field("serializeImagePulls")

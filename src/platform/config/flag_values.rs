@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::check::Ineffective;
+use super::runtime_profile::RuntimeProfile;
 use crate::types::api::Map as Labels;
 
 #[derive(Debug, Default, PartialEq)]
@@ -25,6 +26,7 @@ pub(super) struct FlagValues {
     pub(super) page_port: u16,
     pub(super) root_dir: Option<PathBuf>,
     pub(super) runtime_cgroups: String,
+    pub(super) runtime_profile: RuntimeProfile,
     pub(super) cert_dir: Option<PathBuf>,
     pub(super) local_socket: Option<PathBuf>,
     pub(super) lock_file: Option<PathBuf>,

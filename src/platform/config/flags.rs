@@ -12,6 +12,7 @@ use super::flag_table::FLAGS;
 use super::flag_values::FlagValues;
 use super::managers;
 use super::node_labels;
+use super::runtime_profile::RuntimeProfile;
 use super::schema::{FieldSupport, Kind};
 use super::static_pod_url;
 use super::taints;
@@ -191,6 +192,11 @@ impl FlagValues {
 
     pub(super) fn set_runtime_cgroups(&mut self, text: &str) -> Result<(), String> {
         self.runtime_cgroups = text.to_owned();
+        Ok(())
+    }
+
+    pub(super) fn set_runtime_profile(&mut self, text: &str) -> Result<(), String> {
+        self.runtime_profile = if text == "lean" { RuntimeProfile::Lean } else { RuntimeProfile::Default };
         Ok(())
     }
 

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use super::check::socket_path;
 use super::fields::Fields;
+use super::flag_values::FlagValues;
+use super::runtime_profile::RuntimeProfile;
 
-/// The container runtime: `containerRuntimeEndpoint`, `imageServiceEndpoint` and `runtimeRequestTimeout`.
+/// The container runtime: `containerRuntimeEndpoint`, `imageServiceEndpoint` and `runtimeRequestTimeout`;
+/// `--runtime-profile`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuntimeSettings {
     /// The path of the socket, without `unix://`.
@@ -14,6 +17,7 @@ pub(crate) struct RuntimeSettings {
     /// The same as `endpoint` unless it is configured.
     pub(crate) image_endpoint: PathBuf,
     pub(crate) request_timeout: Duration,
+    pub(crate) profile: RuntimeProfile,
 }
 
 impl Default for RuntimeSettings {
@@ -22,12 +26,13 @@ impl Default for RuntimeSettings {
             endpoint: PathBuf::from("/run/containerd/containerd.sock"),
             image_endpoint: PathBuf::from("/run/containerd/containerd.sock"),
             request_timeout: Duration::from_secs(120),
+            profile: RuntimeProfile::Default,
         }
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>) -> RuntimeSettings {
-    let mut runtime = RuntimeSettings::default();
+pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> RuntimeSettings {
+    let mut runtime = RuntimeSettings { profile: flags.runtime_profile, ..RuntimeSettings::default() };
     let socket = |path: &str| fields.text(path).and_then(socket_path).map(PathBuf::from);
     if let Some(path) = socket("containerRuntimeEndpoint") {
         runtime.endpoint = path;

@@ -16,6 +16,8 @@ pub(crate) struct ObservedPod {
     pub(crate) name: String,
     /// `kubernetes.io/config.source` from the newest sandbox.
     pub(crate) source: Option<String>,
+    /// The pods of one group share a shim of the runtime; from the newest sandbox.
+    pub(crate) shim_group: Option<Box<str>>,
     /// Newest first.
     pub(crate) sandboxes: Vec<ObservedSandbox>,
     /// Newest first, of all sandboxes.
@@ -199,6 +201,7 @@ impl ObservedPod {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             source: None,
+            shim_group: None,
             sandboxes: Vec::new(),
             containers: ContainerInstances::default(),
         }

@@ -322,6 +322,8 @@ pub mod annotations {
     pub const NEEDS_MAINS: &str = "coracle.dev/needs-mains";
     /// `true`: the pod's images are pulled at once, whatever windows and budgets say.
     pub const URGENT: &str = "coracle.dev/urgent";
+    /// `true`: the pod shares no shim of the runtime with other pods.
+    pub const OWN_SHIM: &str = "coracle.dev/own-shim";
     /// Of a pod that the node shows: what its next version waits for.
     pub const NEXT_VERSION: &str = "coracle.dev/next-version";
     /// Conditions on the devices that the pod's containers get, by resource: `{example.com/camera: {model: imx219}}`.

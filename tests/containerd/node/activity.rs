@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// Counters per thread: an exiting thread takes its counters out of procfs, so a process-wide sum could decrease.
+#[derive(Default)]
 pub(crate) struct Activity {
     threads: BTreeMap<OsString, Thread>,
     written: u64,
@@ -29,14 +31,19 @@ pub(crate) struct Done {
 
 impl Activity {
     pub(crate) fn of(pid: u32) -> Self {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|thread| {
+        Self::at(Path::new(&format!("/proc/{pid}")))
+    }
+
+    /// Of the process with this directory in procfs.
+    pub(crate) fn at(process: &Path) -> Self {
+        let threads = fs::read_dir(process.join("task")).unwrap().flatten().map(|thread| {
             let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
             let wakes = number_after(&read("status"), "\nvoluntary_ctxt_switches:");
             // Nanoseconds on a CPU, then nanoseconds in the run queue.
             let cpu = Duration::from_nanos(number_after(&read("schedstat"), ""));
             (thread.file_name(), Thread { wakes, cpu })
         });
-        let written = number_after(&fs::read_to_string(format!("/proc/{pid}/io")).unwrap(), "\nwrite_bytes:");
+        let written = number_after(&fs::read_to_string(process.join("io")).unwrap(), "\nwrite_bytes:");
         Self { threads: threads.collect(), written }
     }
 

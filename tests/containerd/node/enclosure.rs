@@ -98,8 +98,14 @@ impl Enclosure {
 
     /// Starts a long-running program inside and appends its output to `log`.
     pub(crate) fn start(&self, program: &Path, arguments: &[&str], log: &Path) -> Process {
+        self.start_with(&[], program, arguments, log)
+    }
+
+    /// The same with these variables, as `NAME=VALUE`.
+    pub(crate) fn start_with(&self, environment: &[String], program: &Path, arguments: &[&str], log: &Path) -> Process {
         let log = fs::File::options().create(true).append(true).open(log).unwrap();
         let mut command = self.command(program);
+        command.envs(environment.iter().filter_map(|variable| variable.split_once('=')));
         command.args(arguments).stdout(log.try_clone().unwrap()).stderr(log);
         Process::start(command, program)
     }

@@ -7,6 +7,7 @@ pub(crate) mod activity;
 mod crio;
 mod enclosure;
 mod events;
+mod lean;
 pub(crate) mod manifest;
 mod page;
 mod pods;
@@ -28,6 +29,7 @@ use nix::sys::signal::Signal;
 
 pub(crate) use enclosure::images;
 pub(crate) use events::{Event, Events};
+pub(crate) use lean::shim_children;
 pub(crate) use manifest::{BUSYBOX, Manifest, STAY};
 pub(crate) use page::{page, page_if_served};
 pub(crate) use pods::{NODE_NAME, Pod, Pods};
@@ -45,6 +47,8 @@ pub(crate) struct Node {
     containerd: Option<Process>,
     enclosure: Enclosure,
     more_arguments: Vec<String>,
+    /// `NAME=VALUE` for containerd.
+    runtime_environment: Vec<String>,
 }
 
 impl Node {
@@ -64,7 +68,13 @@ impl Node {
 
     /// A node with directories and configuration only.
     pub(crate) fn bare() -> Self {
-        let node = Self { agent: None, containerd: None, enclosure: Enclosure::new(), more_arguments: Vec::new() };
+        let node = Self {
+            agent: None,
+            containerd: None,
+            enclosure: Enclosure::new(),
+            more_arguments: Vec::new(),
+            runtime_environment: Vec::new(),
+        };
         for folder in ["manifests", "cni", "pods", "logs"] {
             fs::create_dir(node.folder().join(folder)).unwrap();
         }
@@ -134,7 +144,12 @@ impl Node {
         }
         let config = self.folder().join("containerd.toml").display().to_string();
         let log = self.folder().join("containerd.log");
-        let containerd = self.enclosure.start(&find_program("containerd"), &["--config", &config], &log);
+        let containerd = self.enclosure.start_with(
+            &self.runtime_environment,
+            &find_program("containerd"),
+            &["--config", &config],
+            &log,
+        );
         self.containerd = Some(containerd);
         wait_for("containerd to answer", PATIENCE, || {
             self.ctr_command(&["version"]).output().unwrap().status.success().then_some(())
