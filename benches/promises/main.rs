@@ -1,7 +1,7 @@
 //! The resource limits that the agent promises, idle and under load, measured on a real containerd.
 //!
 //! `cargo bench --bench promises` takes about ten minutes. `-- quick` runs fewer rounds and shorter pauses. The name
-//! of a part (`latency`, `rest`, `logs`, `probes`, `scrape`, `storm`, `updates`, `density`) runs that part alone.
+//! of a part (`latency`, `rest`, `stack`, `logs`, `probes`, `scrape`, `storm`, `updates`, `density`) runs that part alone.
 //! `density` needs the kube-apiserver, etcd and kubectl in the directory `KUBEBUILDER_ASSETS`, and is skipped without.
 //! It measures the build that cargo has just made. `CORACLE_BINARY=dist/coracle-VERSION-x86_64` measures a release
 //! binary instead. The first line of the output names the binary.
@@ -52,6 +52,7 @@ mod probes;
 mod registry;
 mod report;
 mod scrape;
+mod stack;
 mod storm;
 mod updates;
 #[path = "../../tests/containerd/updates.rs"]
@@ -76,6 +77,7 @@ struct Part {
 const PARTS: &[Part] = &[
     Part { name: "latency", measure: latency::measure },
     Part { name: "rest", measure: at_rest::measure },
+    Part { name: "stack", measure: stack::measure },
     Part { name: "logs", measure: log_stream::measure },
     Part { name: "probes", measure: probes::measure },
     Part { name: "scrape", measure: scrape::measure },
