@@ -43,11 +43,14 @@ _coracle() {
             "apply --local-socket" | \
             "diff -f" | "diff --filename" | \
             "diff --local-socket" | \
+            "cp --local-socket" | \
             "delete -f" | "delete --filename" | \
             "delete --local-socket" | \
             "wait --local-socket" | \
             "restart --local-socket" | \
             "rerun --local-socket" | \
+            "stop --local-socket" | \
+            "start --local-socket" | \
             "rollback --local-socket" | \
             "hold --local-socket" | \
             "confirm --local-socket" | \
@@ -106,12 +109,16 @@ _coracle() {
             "port-forward -n" | "port-forward --namespace" | \
             "events -n" | "events --namespace" | \
             "top -n" | "top --namespace" | \
+            "cp -c" | "cp --container" | \
+            "cp -n" | "cp --namespace" | \
             "delete -n" | "delete --namespace" | \
             "wait --timeout" | \
             "wait -n" | "wait --namespace" | \
             "restart -c" | "restart --container" | \
             "restart -n" | "restart --namespace" | \
             "rerun -n" | "rerun --namespace" | \
+            "stop -n" | "stop --namespace" | \
+            "start -n" | "start --namespace" | \
             "rollback --to" | \
             "rollback -n" | "rollback --namespace" | \
             "hold -n" | "hold --namespace" | \
@@ -181,7 +188,7 @@ _coracle() {
     if [[ -z $words && $current != -* && $COMP_CWORD -eq 2 ]]; then
         # The pods of this node, if its agent answers.
         case $command in
-            pods | describe | logs | exec | attach | port-forward | events | delete | wait | restart | rerun | rollback | hold | confirm)
+            pods | describe | logs | exec | attach | port-forward | events | cp | delete | wait | restart | rerun | stop | start | rollback | hold | confirm)
                 words=$(coracle pods 2>/dev/null | while read -r namespace name _; do
                     [[ $namespace == NAMESPACE || $namespace == No ]] || echo "$name"; done)
                 mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return ;;
@@ -218,7 +225,7 @@ _coracle() {
                 ;;
             images)
                 words='-o --output --local-socket -h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='delta import prune remove'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='delta import prune pull remove'
                 [[ ${COMP_WORDS[2]} != @(import|delta) || $COMP_CWORD -lt 3 || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             top)
@@ -232,6 +239,10 @@ _coracle() {
                 words='-f --filename --local-socket -h --help'
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
+            cp)
+                words='-c --container -n --namespace --local-socket -h --help'
+                [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                ;;
             delete)
                 words='-f --filename --wait -n --namespace --local-socket -h --help'
                 ;;
@@ -242,6 +253,12 @@ _coracle() {
                 words='-c --container --wait -n --namespace --local-socket -h --help'
                 ;;
             rerun)
+                words='-n --namespace --local-socket -h --help'
+                ;;
+            stop)
+                words='-n --namespace --local-socket -h --help'
+                ;;
+            start)
                 words='-n --namespace --local-socket -h --help'
                 ;;
             rollback)
@@ -288,11 +305,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
                 ;;
         esac
     fi

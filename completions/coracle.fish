@@ -1,6 +1,6 @@
 # Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
-set -l commands status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help
+set -l commands status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -11,14 +11,17 @@ complete -c coracle -n __fish_use_subcommand -a attach -d 'show the output of a 
 complete -c coracle -n __fish_use_subcommand -a port-forward -d 'forward ports of this machine to a pod'
 complete -c coracle -n __fish_use_subcommand -a events -d 'list recent events of this node or of one pod'
 complete -c coracle -n __fish_use_subcommand -a devices -d 'list devices, their attributes and who has them'
-complete -c coracle -n __fish_use_subcommand -a images -d 'list, import or remove images, or make a delta of two archives'
+complete -c coracle -n __fish_use_subcommand -a images -d 'list, import, pull or remove images, or make a delta of two archives'
 complete -c coracle -n __fish_use_subcommand -a top -d 'show CPU and memory usage of the node and its pods'
 complete -c coracle -n __fish_use_subcommand -a apply -d 'run the pods of a manifest on this node and keep them'
 complete -c coracle -n __fish_use_subcommand -a diff -d 'show what coracle apply would change'
+complete -c coracle -n __fish_use_subcommand -a cp -d 'copy files from or to a container'
 complete -c coracle -n __fish_use_subcommand -a delete -d 'stop and remove pods that were applied'
 complete -c coracle -n __fish_use_subcommand -a wait -d 'wait until pods are ready, done or gone'
 complete -c coracle -n __fish_use_subcommand -a restart -d 'restart the containers of a pod in place'
 complete -c coracle -n __fish_use_subcommand -a rerun -d 'run a pod again that has ended'
+complete -c coracle -n __fish_use_subcommand -a stop -d 'end a pod until it is started'
+complete -c coracle -n __fish_use_subcommand -a start -d 'run a pod that coracle stop has ended'
 complete -c coracle -n __fish_use_subcommand -a rollback -d 'run an earlier version of a pod'
 complete -c coracle -n __fish_use_subcommand -a hold -d 'keep the running version of a pod even if its manifest changes'
 complete -c coracle -n __fish_use_subcommand -a confirm -d 'run the manifest of a pod and accept it'
@@ -35,21 +38,21 @@ complete -c coracle -n __fish_use_subcommand -a version -d 'print the version'
 complete -c coracle -n __fish_use_subcommand -a help -d 'print this help or the help of a command'
 complete -c coracle -s h -l help -d 'print help'
 
-complete -c coracle -n '__fish_seen_subcommand_from pods describe logs exec attach port-forward events delete wait restart rerun rollback hold confirm' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
-complete -c coracle -n '__fish_seen_subcommand_from images' -a 'delta import prune remove'
-complete -c coracle -n '__fish_seen_subcommand_from apply diff validate' -F
+complete -c coracle -n '__fish_seen_subcommand_from pods describe logs exec attach port-forward events cp delete wait restart rerun stop start rollback hold confirm' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
+complete -c coracle -n '__fish_seen_subcommand_from images' -a 'delta import prune pull remove'
+complete -c coracle -n '__fish_seen_subcommand_from apply diff cp validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -a 'containerd crio'
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
-complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync doctor runtime-config support' -l local-socket -r -F -d 'socket of the agent'
+complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config support' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s A -l all-namespaces -d 'pods of all namespaces, also without this'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml name jsonpath=' -d 'output format; wide adds address, uid and manifest, json and yaml are a v1.PodList'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s l -l selector -x -d 'only pods with these labels, as app=web'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s w -l watch -d 'print each row again when it changes'
 complete -c coracle -n '__fish_seen_subcommand_from pods top' -s n -l namespace -x -d 'only pods of this namespace'
-complete -c coracle -n '__fish_seen_subcommand_from describe logs exec attach port-forward delete wait restart rerun rollback hold confirm' -s n -l namespace -x -d 'namespace of the pod'
-complete -c coracle -n '__fish_seen_subcommand_from logs exec attach' -s c -l container -x -d 'container'
+complete -c coracle -n '__fish_seen_subcommand_from describe logs exec attach port-forward cp delete wait restart rerun stop start rollback hold confirm' -s n -l namespace -x -d 'namespace of the pod'
+complete -c coracle -n '__fish_seen_subcommand_from logs exec attach cp' -s c -l container -x -d 'container'
 complete -c coracle -n '__fish_seen_subcommand_from logs' -l all-containers -d 'the logs of all containers of the pod'
 complete -c coracle -n '__fish_seen_subcommand_from logs' -s l -l selector -x -d 'the logs of pods with these labels'
 complete -c coracle -n '__fish_seen_subcommand_from logs' -s f -l follow -d 'print new lines until the container ends'

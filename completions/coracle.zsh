@@ -92,7 +92,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             images)
-                _arguments '2::action:(delta import prune remove)' \
+                _arguments '2::action:(delta import prune pull remove)' \
                     '*:image:_files' \
                     '(-o --output)'{-o,--output}'[output format; wide adds digests and all pods, json has all fields; for delta the file to write]:output:(wide json)' \
                     '--local-socket[socket of the agent]:path:_files' \
@@ -116,6 +116,14 @@ _coracle() {
             diff)
                 _arguments '*:manifest:_files' \
                     '*'{-f,--filename}'[manifest, directory, or - for standard input; may be given again]:file|-:_files' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            cp)
+                _arguments '2::pod:_coracle_pods' \
+                    '*:file:_files' \
+                    '(-c --container)'{-c,--container}'[container]:container:' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
@@ -144,6 +152,18 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             rerun)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            stop)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            start)
                 _arguments '2::pod:_coracle_pods' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
@@ -241,7 +261,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff delete wait restart rerun rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help)' \
+                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -257,14 +277,17 @@ _coracle() {
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
         'devices:list devices, their attributes and who has them'
-        'images:list, import or remove images, or make a delta of two archives'
+        'images:list, import, pull or remove images, or make a delta of two archives'
         'top:show CPU and memory usage of the node and its pods'
         'apply:run the pods of a manifest on this node and keep them'
         'diff:show what coracle apply would change'
+        'cp:copy files from or to a container'
         'delete:stop and remove pods that were applied'
         'wait:wait until pods are ready, done or gone'
         'restart:restart the containers of a pod in place'
         'rerun:run a pod again that has ended'
+        'stop:end a pod until it is started'
+        'start:run a pod that coracle stop has ended'
         'rollback:run an earlier version of a pod'
         'hold:keep the running version of a pod even if its manifest changes'
         'confirm:run the manifest of a pod and accept it'

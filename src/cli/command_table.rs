@@ -184,8 +184,8 @@ with_machine_commands! {
     }
     command ListImages "images" {
         brief: "[-o wide]",
-        usage: "[-o wide|json] [import FILE... | remove IMAGE... | prune | delta OLD NEW -o FILE]",
-        summary: "list, import or remove images, or make a delta of two archives",
+        usage: "[-o wide|json] [import FILE... | pull IMAGE... | remove IMAGE... | prune | delta OLD NEW -o FILE]",
+        summary: "list, import, pull or remove images, or make a delta of two archives",
         description: [
             "Lists the images of the runtime, their sizes and the pods that need them. remove deletes images that \
              no pod needs, prune all of these.",
@@ -193,12 +193,14 @@ with_machine_commands! {
              the directory of --image-archives, waits until coracle has imported them, and prints the names of \
              their images. An image is kept as long as its archive is in the directory. An archive on the same file \
              system is hard-linked, not copied.",
+            "pull downloads images now, with the credentials of the node and outside the windows of images.windows. An \
+             image that no pod needs may be removed again when the disk is full.",
             "delta, on any machine, writes FILE with what the image in the archive NEW has and that in OLD does \
              not. A node that has the image in OLD imports it like an archive.",
         ],
         arguments {
             (positional) words: Vec<String> => [
-                ("action", Completes::Words(&["delta", "import", "prune", "remove"])),
+                ("action", Completes::Words(&["delta", "import", "prune", "pull", "remove"])),
                 ("image", Completes::FilesAfter(&["import", "delta"])),
             ];
         }
@@ -274,6 +276,23 @@ with_machine_commands! {
             LOCAL_SOCKET;
         }
         examples: ["coracle diff -f web.yaml"],
+    }
+    command Copy "cp" {
+        brief: "POD:PATH PATH",
+        usage: "POD:PATH PATH | PATH POD:PATH [-c CONTAINER] [-n NAMESPACE]",
+        summary: "copy files from or to a container",
+        description: [
+            "Copies a file or a directory between this machine and a running container. The image needs no tar. \
+             Files in the container belong to the owner of their directory. A path of this machine that has a colon \
+             begins with / or a dot. Needs root.",
+        ],
+        arguments { (positional) paths: Vec<String> => [("pod", Completes::Pods), ("file", Completes::Files)]; }
+        flags {
+            CONTAINER.default("the first container of the pod");
+            NAMESPACE;
+            LOCAL_SOCKET;
+        }
+        examples: ["coracle cp web:/etc/nginx .", "coracle cp nginx.conf web:/etc/nginx/nginx.conf"],
     }
     command Delete "delete" {
         brief: "POD...",
@@ -356,6 +375,32 @@ with_machine_commands! {
         arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
         flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle rerun backup && coracle wait backup --until done --timeout 10m"],
+    }
+    command Stop "stop" {
+        brief: "POD",
+        usage: "POD [-n NAMESPACE]",
+        summary: "end a pod until it is started",
+        description: [
+            "Ends a pod of this node, which then does not run until coracle start, also after a reboot or a change \
+             of its manifest. It is listed as Stopped. Its containers and emptyDir volumes are removed, its images \
+             stay. A stopped pod is forgotten when its manifest is removed. POD is the name of the pod or the name \
+             in its manifest.",
+        ],
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        flags { NAMESPACE; LOCAL_SOCKET; }
+        examples: ["coracle stop web"],
+    }
+    command Start "start" {
+        brief: "POD",
+        usage: "POD [-n NAMESPACE]",
+        summary: "run a pod that coracle stop has ended",
+        description: [
+            "Runs a pod of this node again that coracle stop has ended, as its manifest is now. Exit code 1 if it \
+             is not stopped. POD is the name of the pod or the name in its manifest.",
+        ],
+        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        flags { NAMESPACE; LOCAL_SOCKET; }
+        examples: ["coracle start web && coracle wait web"],
     }
     command Rollback "rollback" {
         brief: "POD",

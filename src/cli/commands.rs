@@ -141,13 +141,12 @@ fn switches(command: &str) -> &'static str {
     }
 }
 
-const IMAGES_USAGE: &str =
-    "expected nothing, or: import FILE..., or: remove IMAGE..., or: prune, or: delta OLD NEW -o FILE";
+const IMAGES_USAGE: &str = "expected nothing, or: import FILE..., or: pull IMAGE..., or: remove IMAGE..., or: prune, or: delta OLD NEW -o FILE";
 
 fn is_about_images(images: &ListImages) -> bool {
     match (images.words.first().map(String::as_str), matches!(images.output, ImagesOutput::File(_))) {
         (None, has_file) => !has_file,
-        (Some("import" | "remove"), false) => images.words.len() > 1,
+        (Some("import" | "pull" | "remove"), false) => images.words.len() > 1,
         (Some("prune"), false) => images.words.len() == 1,
         (Some("delta"), true) => images.words.len() == 3,
         (Some(_), _) => false,
@@ -331,6 +330,7 @@ mod tests {
             (&["apply"], "apply: expected -f FILE, found nothing; -f - reads standard input"),
             (&["images", "remove"], &*images),
             (&["images", "import"], &*images),
+            (&["images", "pull"], &*images),
             (&["images", "-o", "xml"], &*images),
             (&["images", "delta", "a.tar", "b.tar"], &*images),
             (&["images", "delta", "a.tar", "b.tar", "-o", "json"], &*images),

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::command_table::ListImages;
 use super::import_archives::import_archives;
-use super::local_api::{get, remove};
+use super::local_api::{RequestFailure, change_within, get, remove};
 use super::outputs::ImagesOutput;
 use super::table::table;
 use super::{complain, failed, print};
@@ -19,6 +22,7 @@ pub(super) fn run(command: &ListImages) -> ExitCode {
         None => list(&command.local_socket, &command.output),
         Some((word, files)) if word == "import" => import_archives(&command.local_socket, files),
         Some((word, files)) if word == "delta" => delta(files, &command.output),
+        Some((word, names)) if word == "pull" => names.iter().map(|name| pull(&command.local_socket, name)).collect(),
         Some((word, _)) if word == "prune" => prune(&command.local_socket),
         // The parser accepts no other subcommand.
         Some((_, names)) => names.iter().map(|name| remove_one(&command.local_socket, name)).collect(),
@@ -79,6 +83,17 @@ fn list(socket: &Path, output: &ImagesOutput) -> Result<String, String> {
         ImagesOutput::Json => serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n",
     })
 }
+
+/// Waits as long as the pull takes; coracle status shows its progress.
+fn pull(socket: &Path, name: &str) -> Result<String, String> {
+    let mut path = "/images?image=".to_owned();
+    push_escaped(&mut path, name);
+    let answer = change_within(PULL_TIMEOUT, socket, "POST", &path, &[]).map_err(RequestFailure::line)?;
+    let id = answer.get("result").and_then(Value::as_str).unwrap_or_default();
+    Ok(format!("pulled {name} ({})\n", short(id)))
+}
+
+const PULL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 fn remove_one(socket: &Path, name: &str) -> Result<String, String> {
     let mut path = "/images?image=".to_owned();

@@ -238,7 +238,7 @@ mod tests {
 
         fn pods(&self, _each: &mut dyn FnMut(PodEntry)) {}
 
-        fn running_pods(&self, _each: &mut dyn FnMut(serde_json::Value)) {}
+        fn running_pods(&self, _each: &mut dyn FnMut(Value)) {}
 
         fn events(&self, _each: &mut dyn FnMut(Event)) {}
 
@@ -252,6 +252,10 @@ mod tests {
 
         fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>> {
             Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
+        }
+
+        fn pull_image(&self, _name: String) -> AnswerFuture<String> {
+            Box::pin(async { Err("no registry".to_owned()) })
         }
 
         fn remove_image(&self, name: String) -> AnswerFuture<String> {
@@ -283,7 +287,7 @@ mod tests {
     #[test]
     fn answer_is_decoded_and_unknown_path_refused() {
         let socket = std::env::temp_dir().join(format!("coracle-local-api-{}/c.sock", std::process::id()));
-        let server = LocalServer::bind(&socket).unwrap();
+        let server = LocalServer::bind(&socket, None).unwrap();
         let serve = async {
             server.serve(Rc::new(Empty)).await;
             unreachable!("serves for ever")
@@ -301,7 +305,7 @@ mod tests {
     #[test]
     fn change_is_sent_with_its_body_and_a_refusal_has_the_agents_message() {
         let socket = std::env::temp_dir().join(format!("coracle-change-{}/c.sock", std::process::id()));
-        let server = LocalServer::bind(&socket).unwrap();
+        let server = LocalServer::bind(&socket, None).unwrap();
         let serve = async {
             server.serve(Rc::new(Empty)).await;
             unreachable!("serves for ever")
@@ -321,7 +325,7 @@ mod tests {
 
     #[test]
     fn missing_agent_is_reported_in_one_line() {
-        let error = get::<serde_json::Value>(Path::new("/nowhere/c.sock"), "/pods").unwrap_err();
+        let error = get::<Value>(Path::new("/nowhere/c.sock"), "/pods").unwrap_err();
         let line = "not running, or listening on another socket (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
         assert_eq!(ErrorChain(&error).to_string(), line);
     }

@@ -14,6 +14,7 @@ mod machine_commands;
 mod command_table;
 mod commands;
 mod completion;
+mod copy;
 mod delete;
 mod describe;
 mod devices;
@@ -80,6 +81,7 @@ pub fn main() -> ExitCode {
             Command::Delete(command) => delete::run(&command),
             Command::Attach(command) => streams::attach(&command),
             Command::Completion(command) => print(&completion::script(command.shell)),
+            Command::Copy(command) => copy::run(&command),
             Command::Describe(command) => describe::run(&command),
             Command::Doctor(command) => doctor::run(&command),
             Command::Diff(command) => diff::run(&command),
@@ -96,6 +98,8 @@ pub fn main() -> ExitCode {
             Command::Restart(command) => restart::run(&command),
             Command::RuntimeConfig(command) => runtime_config::run(&command),
             Command::Rerun(command) => versions::rerun(&command),
+            Command::Stop(command) => versions::stop(&command),
+            Command::Start(command) => versions::start(&command),
             Command::Rollback(command) => versions::rollback(&command),
             Command::Hold(command) => versions::hold(&command),
             Command::Confirm(command) => versions::confirm(&command),

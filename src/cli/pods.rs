@@ -203,7 +203,7 @@ mod tests {
                 "spec": { "containers": [{ "name": "c" }] },
                 "status": { "phase": "Pending", "startTime": "2027-01-15T07:59:00Z" },
             }),
-            problem: None,
+            ..PodEntry::default()
         };
         vec![pod("x", "b"), pod("x", "a"), pod("default", "c")]
     }

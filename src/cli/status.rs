@@ -131,12 +131,13 @@ fn health(status: &NodeStatus) -> String {
 
 /// Such as `4 (2 running, 1 failing, 1 done)`.
 fn pods(status: &NodeStatus) -> String {
-    let PodCounts { running, failing, waiting, done } = status.pod_counts;
-    let counts = [(running, "running"), (failing, "failing"), (waiting, "waiting"), (done, "done")];
+    let PodCounts { running, failing, waiting, done, stopped } = status.pod_counts;
+    let counts =
+        [(running, "running"), (failing, "failing"), (waiting, "waiting"), (done, "done"), (stopped, "stopped")];
     let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
     // With pods that no source has any more and that are still ending.
-    let all = running + failing + waiting + done;
+    let all = running + failing + waiting + done + stopped;
     if counts.is_empty() { status.pods.to_string() } else { format!("{all} ({counts})") }
 }
 
@@ -364,7 +365,7 @@ mod tests {
                 since: "2027-01-15T07:55:00Z".to_owned(),
                 ..NodeProblem::default()
             }],
-            pod_counts: PodCounts { running: 1, failing: 1, waiting: 0, done: 0 },
+            pod_counts: PodCounts { running: 1, failing: 1, waiting: 0, done: 0, stopped: 0 },
             leftovers: vec!["remove /var/log/pods/default_left_1: Operation not permitted".to_owned()],
             errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
         };

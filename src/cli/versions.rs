@@ -1,11 +1,11 @@
-//! `coracle rollback`, `hold`, `confirm` and `rerun`: requests about one pod that need no more than its name.
+//! `coracle rollback`, `hold`, `confirm`, `rerun`, `stop` and `start`: requests about one pod that need no more than its name.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::command_table::{Confirm, Hold, Rerun, Rollback};
+use super::command_table::{Confirm, Hold, Rerun, Rollback, Start, Stop};
 use super::find_pod::find_pod;
 use super::local_api::{change, pod_path};
 use super::{failed, print};
@@ -21,6 +21,14 @@ pub(super) fn hold(command: &Hold) -> ExitCode {
 
 pub(super) fn rerun(command: &Rerun) -> ExitCode {
     run(&command.local_socket, &command.pod, command.namespace.as_deref(), "/rerun")
+}
+
+pub(super) fn stop(command: &Stop) -> ExitCode {
+    run(&command.local_socket, &command.pod, command.namespace.as_deref(), "/stop")
+}
+
+pub(super) fn start(command: &Start) -> ExitCode {
+    run(&command.local_socket, &command.pod, command.namespace.as_deref(), "/start")
 }
 
 pub(super) fn confirm(command: &Confirm) -> ExitCode {

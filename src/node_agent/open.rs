@@ -15,8 +15,8 @@ use super::runtime::Runtime;
 use super::sources::PodSources;
 use crate::control::local_api::{Followers, RecentErrors};
 use crate::control::pod_sources::merge::Sources;
-use crate::control::server::{LocalServer, SyncHealth, Watchdog};
-use crate::control::sync_loop::{self, SyncLoop};
+use crate::control::server::{LocalServer, SyncHealth, Watchdog, readers_group};
+use crate::control::sync_loop::{self, SyncLoop, read_stopped_pods};
 use crate::control::versions::Versions;
 use crate::kubelet::node::NodeProfile;
 use crate::platform::config::Config;
@@ -47,7 +47,8 @@ pub(super) struct Agent {
 impl Agent {
     pub(super) async fn open(config: Rc<Config>, proxies: ProxySettings) -> Result<Self, StartError> {
         // Binding comes first: it fails if another agent runs on this node.
-        let local = LocalServer::bind(&config.process.local_socket).map_err(StartError::LocalSocket)?;
+        let local =
+            LocalServer::bind(&config.process.local_socket, readers_group()).map_err(StartError::LocalSocket)?;
         let started = rt::now();
         let health = SyncHealth::new(config.pods.sync_frequency, started);
         let Node { processors, may_swap_volumes, settings, profile, managers, groups } = Node::open(&config).await?;
@@ -68,7 +69,12 @@ impl Agent {
             runtime.pods.set_cluster(&cluster.client);
         }
         let sources = PodSources::open(&config, proxies)?;
-        let expected = Sources::new(&sources.names(&config, cluster.is_some()));
+        let stopped_pods = config.root_dir.join("coracle/stopped-pods.json");
+        let stopped = {
+            let file = stopped_pods.clone();
+            rt::blocking(move || read_stopped_pods(&file)).await
+        };
+        let expected = Sources::new(&sources.names(&config, cluster.is_some())).with_stopped_pods(stopped);
         let directory = config.root_dir.join("coracle/versions");
         let versions = rt::blocking(move || Versions::open(directory)).await;
         let (status_inputs, certificates) = (Rc::default(), Rc::default());
@@ -86,6 +92,7 @@ impl Agent {
             csi: Rc::clone(&plugins.csi),
             dra: Rc::clone(&plugins.dra),
             sources: expected,
+            stopped_pods,
             versions,
             errors: handles.errors.clone(),
             followers: handles.followers.clone(),

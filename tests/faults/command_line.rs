@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use super::node::{CORACLE, Manifest, Node};
@@ -183,4 +184,112 @@ fn ended_pod_runs_again() {
     assert!(succeeds(&node, &["rerun", "job"]).ends_with(" runs again\n"));
     node.wait_until_ready("job");
     node.fake.wait_for_calls("StartContainer", 2);
+}
+
+#[test]
+fn stopped_pod_does_not_run_until_it_is_started_also_after_a_restart_of_the_agent() {
+    let mut node = Node::new();
+    node.apply(&Manifest::new("web").container("main", "one"));
+    node.apply(&Manifest::new("db").container("main", "one"));
+    node.start_agent();
+    node.wait_until_ready("web");
+    node.wait_until_ready("db");
+    assert!(succeeds(&node, &["stop", "web"]).ends_with(" stopped\n"));
+    let runs = |node: &Node| node.seen("web").running().len();
+    wait_for("the container has ended", || runs(&node) == 0);
+    let is_listed = |node: &Node, state: &str| {
+        let pods = succeeds(node, &["pods"]);
+        pods.lines().any(|line| line.contains("web") && line.contains(state))
+    };
+    wait_for("the pod is listed as stopped", || is_listed(&node, "Stopped"));
+    assert!(succeeds(&node, &["status"]).contains("2 (1 running, 1 stopped)"));
+    assert!(succeeds(&node, &["describe", "web"]).contains("coracle start web-"));
+    let (code, _, stderr) = run(&node, &["restart", "web"]);
+    assert_eq!((code, stderr.contains("is stopped: coracle start")), (1, true), "{stderr}");
+
+    // A changed manifest does not start it.
+    node.apply(&Manifest::new("web").container("main", "two"));
+    node.kill_agent();
+    node.start_agent();
+    node.wait_until_ready("db");
+    assert!(is_listed(&node, "Stopped"));
+    assert_eq!(runs(&node), 0);
+
+    assert!(succeeds(&node, &["start", "web"]).ends_with(" started\n"));
+    node.wait_until_ready("web");
+    let (code, _, stderr) = run(&node, &["start", "web"]);
+    assert_eq!((code, stderr.contains("is not stopped")), (1, true), "{stderr}");
+}
+
+#[test]
+fn stopped_pod_is_forgotten_with_its_manifest() {
+    let mut node = Node::new();
+    node.apply(&Manifest::new("web").container("main", "one"));
+    node.start_agent();
+    node.wait_until_ready("web");
+    succeeds(&node, &["stop", "web"]);
+    node.remove_manifest("web");
+    let stored = node.folder().join("pods/coracle/stopped-pods.json");
+    wait_for("the stopped pod is forgotten", || !stored.exists());
+    node.apply(&Manifest::new("web").container("main", "one"));
+    node.wait_until_ready("web");
+}
+
+#[test]
+fn pod_stays_as_it_is_if_the_stop_cannot_be_stored() {
+    let mut node = Node::new();
+    node.apply(&Manifest::new("web").container("main", "one"));
+    node.start_agent();
+    node.wait_until_ready("web");
+    // A directory in the place of the file.
+    fs::create_dir_all(node.folder().join("pods/coracle/stopped-pods.json/x")).unwrap();
+    let (code, _, stderr) = run(&node, &["stop", "web"]);
+    assert_eq!((code, stderr.contains("stopped pods not written")), (1, true), "{stderr}");
+    assert!(succeeds(&node, &["pods"]).contains("Running"));
+}
+
+#[test]
+fn members_of_the_group_read_and_change_nothing() {
+    const GROUP: u32 = 64999;
+    let mut node = Node::new();
+    let groups = node.folder().join("group");
+    fs::write(&groups, format!("root:x:0:\ncoracle:x:{GROUP}:\n")).unwrap();
+    node.apply(&Manifest::new("web").container("main", "one"));
+    // The agent sees this group in a mount namespace of its own.
+    node.start_agent_with(|agent| {
+        let script = "mount --bind \"$0\" /etc/group && exec \"$@\"";
+        let mut inside = Command::new("unshare");
+        inside.args(["--mount", "sh", "-c", script]).arg(&groups).arg(agent.get_program()).args(agent.get_args());
+        inside.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        *agent = inside;
+    });
+    node.wait_until_ready("web");
+    // Where every user can run it.
+    let program = node.folder().join("coracle");
+    fs::copy(CORACLE, &program).unwrap();
+    let run_as = |group: u32, line: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(line).env("CORACLE_SOCKET", node.folder().join("coracle.sock"));
+        let output = command.uid(64998).gid(group).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    for line in [&["status"][..], &["pods"], &["describe", "web"], &["events"], &["images"], &["logs", "web"]] {
+        let (is_ok, stdout, stderr) = run_as(GROUP, line);
+        assert!(is_ok, "{line:?}: {stdout}{stderr}");
+    }
+    for line in [
+        &["restart", "web"][..],
+        &["stop", "web"],
+        &["delete", "web"],
+        &["exec", "web", "--", "true"],
+        &["images", "remove", "x"],
+        &["images", "pull", "x"],
+        &["sync"],
+    ] {
+        let (is_ok, stdout, stderr) = run_as(GROUP, line);
+        assert!(!is_ok && stderr.contains("only root may do this"), "{line:?}: {stdout}{stderr}");
+    }
+    let (is_ok, _, stderr) = run_as(GROUP + 1, &["status"]);
+    assert!(!is_ok && stderr.contains("ermission denied"), "{stderr}");
 }

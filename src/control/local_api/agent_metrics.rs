@@ -331,8 +331,10 @@ fn of_health(inputs: &AgentMetrics<'_>, page: &mut Exposition) {
         Kind::Gauge,
         "Pods by whether they run as wanted; coracle status names those that fail.",
     );
-    let PodCounts { running, failing, waiting, done } = &inputs.pods;
-    for (health, count) in [("running", running), ("failing", failing), ("waiting", waiting), ("done", done)] {
+    let PodCounts { running, failing, waiting, done, stopped } = &inputs.pods;
+    let counts =
+        [("running", running), ("failing", failing), ("waiting", waiting), ("done", done), ("stopped", stopped)];
+    for (health, count) in counts {
         page.sample(&Labels::of(&[("health", health)]), Number::Whole(*count));
     }
     page.family("coracle_manifest_errors", Kind::Gauge, "Errors in manifests; coracle status lists them.");

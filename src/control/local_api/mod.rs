@@ -8,6 +8,7 @@ mod board_metrics;
 mod log_followers;
 mod node_local_api;
 mod node_stats;
+mod pod_changes;
 mod pod_requests;
 mod recent_errors;
 mod shown_pods;

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::log_followers::Followers;
 use super::node_stats::NodeStats;
-use super::pod_requests::{self, elsewhere, is_taken, name_on_node};
 use super::recent_errors::RecentErrors;
 use super::shown_pods::{ShownPod, each_pod};
 use super::sync_status::sync_status;
@@ -42,8 +41,8 @@ use crate::platform::config::Config;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{
-    ContainerState, EventRing, HostIps, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs, PressureCondition,
-    RestartRequest, SourceName, SourcePod, SyncEvent, VersionAction, VersionActionRequest,
+    ContainerState, EventRing, HostIps, ObservedPod, PodAnswer, PodChange, PodDirs, PressureCondition, SourceName,
+    SyncEvent,
 };
 use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{self, Event, Pod, PodUid, Time};
@@ -118,7 +117,9 @@ impl LocalApi for NodeLocalApi {
             let name = format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
             verdicts.push(PodVerdict { pod: name, uid: uid.to_string(), health });
         });
-        let with_a_problem = |verdict: &&PodVerdict| !matches!(verdict.health, PodHealth::Running | PodHealth::Done);
+        let with_a_problem = |verdict: &&PodVerdict| {
+            !matches!(verdict.health, PodHealth::Running | PodHealth::Done | PodHealth::Stopped)
+        };
         let ill: SortedSet<String> =
             verdicts.iter().filter(with_a_problem).map(|verdict| verdict.pod.clone()).collect();
         self.errors.keep_pods(|name| ill.contains(name));
@@ -186,6 +187,14 @@ impl LocalApi for NodeLocalApi {
         })
     }
 
+    fn pull_image(&self, name: String) -> AnswerFuture<String> {
+        let (runtime, objects) = (Rc::clone(&self.figures.runtime), self.views.objects.clone());
+        Box::pin(async move {
+            let pulled = runtime.pull_image_for_user(&name, &objects).await;
+            pulled.map_err(|waiting| format!("{}: {}", waiting.reason, waiting.message))
+        })
+    }
+
     fn remove_image(&self, name: String) -> AnswerFuture<String> {
         let (runtime, records) = (Rc::clone(&self.figures.runtime), self.views.records.read());
         let (pods, is_known) = (self.known_pods(), records.sources.all_ready());
@@ -240,39 +249,7 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        if let PodChangeKind::Restart(container) = &change.what {
-            let request = self.restart(&change, container.as_deref());
-            let inbox = self.inbox.clone();
-            return Box::pin(async move {
-                let request = match request {
-                    Ok(request) => request,
-                    Err(refused) => return refused,
-                };
-                let containers = request.containers.clone();
-                // Fails only when the agent is ending.
-                let _ = inbox.send(SyncEvent::RestartRequest(request)).await;
-                PodAnswer::Restarts(containers)
-            });
-        }
-        if change.what == PodChangeKind::Rerun {
-            return self.rerun(&change);
-        }
-        if let PodChangeKind::Versions(what) = change.what {
-            return self.request_of_versions(&change, what);
-        }
-        let node = &self.config.node.name;
-        let records = self.views.records.read();
-        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, records.sources.pods())) {
-            return Box::pin(ready(PodAnswer::Conflict(why)));
-        }
-        let elsewhere = elsewhere(&change, node, records.sources.pods());
-        let pods = self.local_pods.clone();
-        Box::pin(async move {
-            match (pods.request(change).await, elsewhere) {
-                (PodAnswer::Missing(_), Some(elsewhere)) => PodAnswer::Conflict(elsewhere),
-                (answer, _) => answer,
-            }
-        })
+        self.change_pod(change)
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {
@@ -308,12 +285,14 @@ impl NodeLocalApi {
     /// The pods whose images are in use: those of the sources, ending pods, and the versions that may run again.
     fn known_pods(&self) -> Vec<Arc<Pod>> {
         let (records, versions) = (self.views.records.read(), self.views.versions.read());
-        records.pods().chain(versions.kept()).cloned().collect()
+        let stopped = records.sources.stopped().map(|(source, _)| &source.pod);
+        records.pods().chain(versions.kept()).chain(stopped).cloned().collect()
     }
 
     /// The pod as `/pods` has it.
     fn entry(&self, shown: ShownPod<'_>) -> PodEntry {
         let ShownPod { pod, uid, status, origin, health } = shown;
+        let is_stopped = health == PodHealth::Stopped;
         let mut pod = pod.clone();
         pod.metadata.uid = uid.clone();
         pod.status = status.clone();
@@ -322,65 +301,9 @@ impl NodeLocalApi {
         }
         let problem = match health {
             PodHealth::Failing(problem) => Some(problem),
-            PodHealth::Running | PodHealth::Done | PodHealth::Waiting => None,
+            PodHealth::Running | PodHealth::Done | PodHealth::Waiting | PodHealth::Stopped => None,
         };
-        PodEntry { source: origin.to_owned(), pod: api::encode(&pod), problem }
-    }
-
-    /// The pod with that name, on the node or in its manifest.
-    fn find<'a>(&self, records: &'a PodRecords, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
-        let PodChange { namespace, name, .. } = change;
-        let names = [name.clone(), name_on_node(name, &self.config.node.name)];
-        let source = records.sources.pods().find(|pod| {
-            let metadata = &pod.pod.metadata;
-            metadata.namespace == *namespace && names.contains(&metadata.name)
-        });
-        source.ok_or_else(|| PodAnswer::Missing(format!("there is no pod {namespace}/{name}")))
-    }
-
-    /// Sends the request to the sync loop, which changes the version and answers once it is on disk.
-    fn request_of_versions(&self, change: &PodChange, what: VersionAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        let pod = match self.find(&self.views.records.read(), change) {
-            Ok(source) => Arc::clone(&source.pod),
-            Err(missing) => return Box::pin(ready(missing)),
-        };
-        let inbox = self.inbox.clone();
-        Box::pin(async move {
-            let (answer, answered) = async_channel::bounded(1);
-            // Both fail only when the agent is ending.
-            let _ = inbox.send(SyncEvent::VersionRequest(VersionActionRequest { pod, what, answer })).await;
-            answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
-        })
-    }
-
-    /// Lets the sync loop run an ended pod again.
-    fn rerun(&self, change: &PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        let records = self.views.records.read();
-        let found = self.find(&records, change).and_then(|source| {
-            let uid = records.running_uid(&source.pod.metadata.uid);
-            let phase = records.statuses.status(uid).map_or(source.pod.status.phase, |status| status.phase);
-            pod_requests::rerun(&source.pod, phase).map(|()| Arc::clone(&source.pod))
-        });
-        let pod = match found {
-            Ok(pod) => pod,
-            Err(refused) => return Box::pin(ready(refused)),
-        };
-        let inbox = self.inbox.clone();
-        Box::pin(async move {
-            // Fails only when the agent is ending.
-            let _ = inbox.send(SyncEvent::RerunRequest(pod)).await;
-            PodAnswer::Done("runs again")
-        })
-    }
-
-    /// Resolves a restart request to containers.
-    fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartRequest, PodAnswer> {
-        let (records, seen) = (self.views.records.read(), self.views.observed.read());
-        let source = self.find(&records, change)?;
-        let uid = records.running_uid(&source.pod.metadata.uid);
-        let phase = records.statuses.status(uid).map_or(source.pod.status.phase, |status| status.phase);
-        let request = pod_requests::restart(&source.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
-        Ok(RestartRequest { uid: uid.clone(), ..request })
+        PodEntry { source: origin.to_owned(), pod: api::encode(&pod), problem, is_stopped }
     }
 }
 

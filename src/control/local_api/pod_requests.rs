@@ -1,6 +1,6 @@
 //! Resolves user requests about one pod: who owns it, and which of its containers can restart. Pure.
 
-use crate::state::pods::{ContainerState, ObservedPod, PodAnswer, PodChange, RestartRequest, SourcePod};
+use crate::state::pods::{ContainerState, ObservedPod, PodAnswer, PodChange, RestartRequest, SourcePod, StopAction};
 use crate::types::api::{Pod, PodPhase, RestartPolicy};
 
 /// The pod of a manifest as the node names it.
@@ -85,6 +85,28 @@ pub(super) fn rerun(pod: &Pod, phase: PodPhase) -> Result<(), PodAnswer> {
         return Err(PodAnswer::Conflict(what));
     }
     Ok(())
+}
+
+/// Whether a user may stop or start this pod, which is not stopped.
+pub(super) fn stop(pod: &Pod, what: StopAction, is_on_trial: bool) -> Result<(), PodAnswer> {
+    let name = &pod.metadata.name;
+    let why = match what {
+        _ if pod.is_of_cluster() => format!("pod {name} is the cluster's: delete it or scale its controller there"),
+        StopAction::Start => format!("pod {name} is not stopped: coracle restart {name} restarts its containers"),
+        StopAction::Stop if is_on_trial => {
+            format!(
+                "pod {name} has a version on trial: coracle confirm {name} or coracle rollback {name} ends the trial"
+            )
+        }
+        StopAction::Stop => return Ok(()),
+    };
+    Err(PodAnswer::Conflict(why))
+}
+
+/// What a user reads about a stopped pod.
+pub(super) fn still_stopped(pod: &Pod) -> String {
+    let name = &pod.metadata.name;
+    format!("pod {name} is stopped: coracle start {name} runs it again")
 }
 
 /// The containers that can restart, each with its effective restart policy.

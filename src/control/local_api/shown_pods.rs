@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::control::pod_table::PodRecords;
 use crate::kubelet::status::{PodHealth, PodSituation, pod_health};
 use crate::state::pods::{EventRing, PodWarning};
-use crate::types::api::{Pod, PodStatus, PodUid, Time};
+use crate::types::api::{Pod, PodStatus, PodUid, Reason, Time};
 use crate::types::sorted::SortedMap;
 
 pub(super) struct ShownPod<'a> {
@@ -18,7 +18,7 @@ pub(super) struct ShownPod<'a> {
     pub(super) health: PodHealth,
 }
 
-/// Calls `each` with every wanted or ending pod.
+/// Calls `each` with every wanted, ending or stopped pod.
 pub(super) fn each_pod(records: &PodRecords, events: &EventRing, now: Time, each: &mut dyn FnMut(ShownPod<'_>)) {
     let mut warnings: SortedMap<&PodUid, Vec<PodWarning<'_>>> = SortedMap::new();
     for warning in events.pod_warnings() {
@@ -33,5 +33,16 @@ pub(super) fn each_pod(records: &PodRecords, events: &EventRing, now: Time, each
         let unreplaced_since = records.sources.unreplaced_since(pod, status);
         let health = pod_health(PodSituation { pod, status, warnings, unreplaced_since, now });
         each(ShownPod { pod, uid, status, origin, health });
+    }
+    for (source, since) in records.sources.stopped() {
+        let (pod, origin) = (&*source.pod, &*source.origin);
+        let uid = &pod.metadata.uid;
+        if records.ending.contains_key(uid) {
+            continue;
+        }
+        let name = &pod.metadata.name;
+        let message = format!("stopped by a user at {since}: coracle start {name} runs it again");
+        let status = PodStatus { reason: Reason::STOPPED, message, ..PodStatus::default() };
+        each(ShownPod { pod, uid, status: &status, origin, health: PodHealth::Stopped });
     }
 }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use super::unreplaced::Unreplaced;
 use crate::state::objects::SourceObject;
-use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate, StoppedPods};
 use crate::types::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
 use crate::types::api::{Map, Pod, PodStatus, PodUid, Time};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The last update of every source, and the wanted pods that follow from them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sources {
     sources: SortedMap<SourceName, Source>,
     wanted: SortedMap<PodUid, SourcePod>,
     /// Wanted pods that run with another spec than their manifest's.
     unreplaced: SortedMap<PodUid, Unreplaced>,
+    /// The node's own pods that are not wanted until a user starts them.
+    stopped: StoppedPods,
     /// The wanted pods have been computed. Before that, only the sources' own pods are known.
     merged: bool,
 }
@@ -62,7 +64,12 @@ impl Sources {
     /// `expected` are the sources that must report before orphaned pods are removed.
     pub(crate) fn new(expected: &[SourceName]) -> Self {
         let sources = expected.iter().map(|name| (*name, Source::default())).collect();
-        Self { sources, wanted: SortedMap::new(), unreplaced: SortedMap::new(), merged: false }
+        Self { sources, ..Self::default() }
+    }
+
+    /// Sets the stopped pods of a former agent.
+    pub(crate) fn with_stopped_pods(self, stopped: StoppedPods) -> Self {
+        Self { stopped, ..self }
     }
 
     /// Stores the update of a source. [`Self::changes`] computes its effects.
@@ -166,6 +173,27 @@ impl Sources {
         self.unreplaced.get(&pod.metadata.uid)?.since(pod, status)
     }
 
+    pub(crate) fn stopped_pods(&self) -> &StoppedPods {
+        &self.stopped
+    }
+
+    pub(crate) fn set_stopped_pods(&mut self, stopped: StoppedPods) {
+        self.stopped = stopped;
+    }
+
+    /// The pods of the sources that are stopped, each with the time when it was stopped.
+    pub(crate) fn stopped(&self) -> impl Iterator<Item = (&SourcePod, Time)> {
+        let pods = self.sources.values().flat_map(|source| &source.pods);
+        pods.filter_map(|source| Some((source, self.stopped.since(&source.pod)?)))
+    }
+
+    /// Full names of stopped pods that no source has any more. Empty until all sources are ready.
+    pub(crate) fn gone_stopped_pods(&self) -> Vec<String> {
+        let has = |name: &str| self.stopped().any(|(source, _)| source.pod.full_name() == name);
+        let gone = self.stopped.full_names().filter(|name| self.all_ready() && !has(name));
+        gone.cloned().collect()
+    }
+
     /// The mirror pods that the API server has.
     pub(crate) fn mirrors(&self) -> &[Arc<Pod>] {
         self.sources.get(&SourceName::Api).map_or(&[], |source| &source.mirrors)
@@ -174,6 +202,7 @@ impl Sources {
     /// The wanted pods of all sources; before the first merge, all pods of the sources.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &SourcePod> {
         let all = self.sources.values().filter(|_| !self.merged).flat_map(|source| &source.pods);
+        let all = all.filter(|source| self.stopped.since(&source.pod).is_none());
         self.wanted.values().chain(all)
     }
 
@@ -201,7 +230,7 @@ impl Sources {
         let mut known = Vec::new();
         for (name, source) in &mut self.sources {
             known.append(&mut source.duplicates);
-            for pod in &source.pods {
+            for pod in source.pods.iter().filter(|pod| self.stopped.since(&pod.pod).is_none()) {
                 let uid = &pod.pod.metadata.uid;
                 let claim = if self.wanted.contains_key(uid) {
                     NameClaim::Wanted

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use super::{PodTable, adoption};
 use crate::control::cluster::StaticPods;
 use crate::control::pod_sources::merge::Changes;
-use crate::state::pods::{SourcePod, SourceProblem, SourceUpdate};
+use crate::state::pods::{SourcePod, SourceProblem, SourceUpdate, StoppedPods};
 use crate::types::api::{Pod, PodUid};
 
 impl PodTable {
     /// Stores the update. [`Self::take_changes`] computes its effects.
     pub(crate) fn receive(&mut self, update: SourceUpdate) {
         self.records.write().sources.receive(update);
+    }
+
+    pub(crate) fn set_stopped_pods(&mut self, stopped: StoppedPods) {
+        self.records.write().sources.set_stopped_pods(stopped);
     }
 
     /// Replaces each pod of the sources for which `version` returns another one.

@@ -1,4 +1,4 @@
-//! Images in the local API: lists and removes them.
+//! Images in the local API: lists, pulls and removes them.
 
 use std::time::Duration;
 
@@ -45,7 +45,16 @@ pub(super) fn images(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
                 }
             }))
         }
-        ("DELETE", None) => Reply::Whole(Response::text(Status::BadRequest, "expected ?image=NAME\n")),
+        ("POST", Some(image)) => {
+            let pulled = api.pull_image(image);
+            Reply::Later(Box::pin(async move {
+                match pulled.await {
+                    Ok(id) => Response::json(serde_json::json!({ "result": id }).to_string().into_bytes()),
+                    Err(error) => Response::text(Status::BadRequest, error + "\n"),
+                }
+            }))
+        }
+        ("POST" | "DELETE", None) => Reply::Whole(Response::text(Status::BadRequest, "expected ?image=NAME\n")),
         _ => Reply::Whole(Response::not_allowed()),
     })
 }

@@ -40,6 +40,9 @@ pub(crate) trait LocalApi {
     /// The images that known pods need and the runtime does not have. The error is one line.
     fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>>;
 
+    /// Pulls the image for a user. Returns its id. The error is one line.
+    fn pull_image(&self, name: String) -> AnswerFuture<String>;
+
     /// Removes the image of this name. Returns its id. The error is one line.
     fn remove_image(&self, name: String) -> AnswerFuture<String>;
 
@@ -121,4 +124,7 @@ pub(crate) struct PodEntry {
     /// Why it does not run as wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<PodProblem>,
+    /// A user has stopped it.
+    #[serde(rename = "stopped", skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_stopped: bool,
 }

@@ -10,6 +10,7 @@
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/devices   {"devices": [DeviceEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/images    {"images": [ImageEntry, ...]}
+//! curl --unix-socket /run/coracle/coracle.sock -X POST http://localhost/images?image=NAME    {"result": ID}
 //! curl --unix-socket /run/coracle/coracle.sock -X DELETE http://localhost/images?image=NAME
 //! curl --unix-socket /run/coracle/coracle.sock -X POST http://localhost/sync?wait=true
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/stats/summary
@@ -31,6 +32,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use nix::unistd::Gid;
+
 use super::connection_shares::{ClientState, ConnectionLimits, Peer};
 use super::connections::{AdmissionFuture, MAX_LOCAL_CONNECTIONS, Reply, RequestHandler, ResponseFuture, answer};
 use super::container_logs::container_logs;
@@ -38,7 +41,7 @@ use super::http::{Response, Status};
 use super::images::{self, images};
 use super::json_list::{List, json};
 use super::local_api::{DeviceEntries, LocalApi};
-use super::local_socket::{LocalError, LocalSocket, trusted_peer};
+use super::local_socket::{LocalError, LocalPeer, LocalSocket, READERS_GROUP};
 use super::metrics_pages::Page;
 use super::open_connections::{ConnectionFuture, Connections};
 use super::pod_changes;
@@ -63,8 +66,9 @@ pub(crate) struct LocalServer {
 }
 
 impl LocalServer {
-    pub(crate) fn bind(path: &Path) -> Result<Self, LocalError> {
-        LocalSocket::bind(path).map(|socket| Self {
+    /// Members of the group `readers` may read.
+    pub(crate) fn bind(path: &Path, readers: Option<Gid>) -> Result<Self, LocalError> {
+        LocalSocket::bind(path, readers).map(|socket| Self {
             socket,
             streaming: None,
             slots: StreamSlots::new(MAX_LOCAL_STREAMS, MAX_LOCAL_STREAMS_OF_PROCESS),
@@ -86,15 +90,15 @@ impl LocalServer {
             match connections.beside(self.socket.listener.accept()).await {
                 Ok((stream, _)) => {
                     backoff.reset();
-                    if let Some(process) = trusted_peer(&stream) {
+                    if let Some(peer) = self.socket.peer(&stream) {
                         let (api, streaming, slots) = (Rc::clone(&api), self.streaming.clone(), Rc::clone(&self.slots));
                         let unread = Rc::clone(&self.unread);
                         let start = move |client_state| {
-                            let served = ServedConnection { api, streaming, slots, unread, process, client_state };
+                            let served = ServedConnection { api, streaming, slots, unread, peer, client_state };
                             let answered: ConnectionFuture = Box::pin(answer(stream, served));
                             answered
                         };
-                        connections.add(Peer::Process(process), Box::new(start));
+                        connections.add(Peer::Process(peer.process), Box::new(start));
                     }
                 }
                 Err(error) => {
@@ -111,8 +115,7 @@ struct ServedConnection {
     api: Rc<dyn LocalApi>,
     streaming: Option<Streaming>,
     slots: Rc<StreamSlots>,
-    /// The client's process id.
-    process: i32,
+    peer: LocalPeer,
     unread: Rc<UnreadResponses>,
     client_state: Rc<Cell<ClientState>>,
 }
@@ -131,7 +134,7 @@ impl RequestHandler for ServedConnection {
     }
 
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
-        self.slots.take(&self.process.to_string()).map(Some)
+        self.slots.take(&self.peer.process.to_string()).map(Some)
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
@@ -144,6 +147,10 @@ impl RequestHandler for ServedConnection {
 impl ServedConnection {
     fn reply(&self, request: &Request) -> Reply {
         let api = &*self.api;
+        if !self.peer.may_change && !is_read(request) {
+            let why = format!("members of the group {READERS_GROUP} may read: only root may do this\n");
+            return Reply::Whole(Response::text(Status::Forbidden, why));
+        }
         let streamed = self.streaming.as_ref().and_then(|streaming| stream(request, api, streaming));
         if let Some(reply) = streamed.or_else(|| images(request, api).or_else(|| sync(request, api))) {
             return reply;
@@ -154,6 +161,12 @@ impl ServedConnection {
             None => Reply::Whole(Response::only_get()),
         }
     }
+}
+
+/// Whether the request changes nothing and is no stream to a container. A manifest may have a password.
+fn is_read(request: &Request) -> bool {
+    let is_stream = ["/exec/", "/attach/", "/portForward/"].iter().any(|path| request.path.starts_with(path));
+    request.method == "GET" && !is_stream && !pod_changes::is_of_pod(&request.path)
 }
 
 /// Connections that have not sent a request yet count as strangers'.

@@ -1,14 +1,14 @@
-//! The Unix socket for the command line: owned by one process, usable only by root.
+//! The Unix socket for the command line: owned by one process, usable by root. Members of a group may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::{error, fmt};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use nix::unistd::geteuid;
+use nix::unistd::{Gid, geteuid};
 
 use crate::platform::rt::{UnixListener, UnixStream};
 
@@ -17,12 +17,27 @@ use crate::platform::rt::{UnixListener, UnixStream};
 pub(super) struct LocalSocket {
     pub(super) listener: UnixListener,
     path: PathBuf,
+    /// Whose members may read.
+    readers: Option<Gid>,
     _lock: Flock<File>,
 }
 
+/// Members of this group may read over the local socket, if it exists when the agent starts.
+pub(super) const READERS_GROUP: &str = "coracle";
+
+/// The group id of [`READERS_GROUP`], from /etc/group: a static program has no other name service.
+pub(crate) fn readers_group() -> Option<Gid> {
+    group_id(&fs::read_to_string("/etc/group").ok()?, READERS_GROUP)
+}
+
+fn group_id(groups: &str, name: &str) -> Option<Gid> {
+    let fields = groups.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    Some(Gid::from_raw(fields?.split(':').nth(1)?.parse().ok()?))
+}
+
 impl LocalSocket {
-    /// Binds the socket. Replaces a stale one.
-    pub(super) fn bind(path: &Path) -> Result<Self, LocalError> {
+    /// Binds the socket. Replaces a stale one. Its directory is opened to the members of `readers`.
+    pub(super) fn bind(path: &Path, readers: Option<Gid>) -> Result<Self, LocalError> {
         let failed = |doing| move |source| LocalError::Io { doing, path: path.to_owned(), source };
         if let Some(dir) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("create the directory of"))?;
@@ -35,9 +50,28 @@ impl LocalSocket {
             Err(error) => return Err(failed("open")(error)),
         }
         let listener = UnixListener::bind(path).map_err(failed("open"))?;
-        // Until here the mode depends on the umask. A client that connects meanwhile is rejected by `trusted_peer`.
+        // Until here the mode depends on the umask. A client that connects meanwhile is rejected by `peer`.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("protect"))?;
-        Ok(Self { listener, path: path.to_owned(), _lock: lock })
+        if let Some(readers) = readers {
+            let open_to = |path: &Path, mode| {
+                chown(path, None, Some(readers.as_raw()))?;
+                fs::set_permissions(path, Permissions::from_mode(mode))
+            };
+            open_to(path, 0o660).map_err(failed("protect"))?;
+            // A directory of others, such as /run, is open already.
+            if let Some(dir) = path.parent().filter(|dir| is_private(dir)) {
+                open_to(dir, 0o750).map_err(failed("open the directory of"))?;
+            }
+        }
+        Ok(Self { listener, path: path.to_owned(), readers, _lock: lock })
+    }
+
+    /// The peer of a connection; `None` if it may do nothing.
+    pub(super) fn peer(&self, stream: &UnixStream) -> Option<LocalPeer> {
+        let peer = getsockopt(stream, PeerCredentials).ok()?;
+        let is_trusted = peer.uid() == 0 || peer.uid() == geteuid().as_raw();
+        // Others could only connect as members of the group.
+        (is_trusted || self.readers.is_some()).then(|| LocalPeer { process: peer.pid(), may_change: is_trusted })
     }
 }
 
@@ -60,10 +94,17 @@ fn lock(path: &Path) -> Result<Flock<File>, LocalError> {
     })
 }
 
-/// The id of the peer process, if it belongs to root, or to the user of this process.
-pub(super) fn trusted_peer(stream: &UnixStream) -> Option<i32> {
-    let peer = getsockopt(stream, PeerCredentials).ok()?;
-    (peer.uid() == 0 || peer.uid() == geteuid().as_raw()).then(|| peer.pid())
+/// Whether only the owner can use the directory.
+fn is_private(dir: &Path) -> bool {
+    fs::metadata(dir).is_ok_and(|dir| dir.permissions().mode() & 0o077 == 0)
+}
+
+/// The process at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LocalPeer {
+    pub(super) process: i32,
+    /// It belongs to root, or to the user of this process. Others only read.
+    pub(super) may_change: bool,
 }
 
 /// Why the local socket could not be bound.
@@ -94,6 +135,20 @@ impl error::Error for LocalError {
         match self {
             Self::AlreadyRunning { .. } => None,
             Self::Io { source, .. } => Some(source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_is_found_by_its_whole_name() {
+        let groups = "root:x:0:\ncoracle2:x:7:\ncoracle:x:998:alice,bob\nother:x:y:\n";
+        assert_eq!(group_id(groups, "coracle"), Some(Gid::from_raw(998)));
+        for none in ["corac", "other", "none"] {
+            assert_eq!(group_id(groups, none), None, "{none}");
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) use local_api::{
     AnswerFuture, DeviceEntries, DeviceEntry, LocalApi, LogSource, NotFound, PodEntry, PodQuery,
 };
 pub(crate) use local_server::LocalServer;
-pub(crate) use local_socket::LocalError;
+pub(crate) use local_socket::{LocalError, readers_group};
 pub(crate) use log_query::LogQuery;
 pub(crate) use metrics_pages::Page;
 pub(crate) use node_health::PodVerdict;

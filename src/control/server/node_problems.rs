@@ -53,6 +53,7 @@ pub(crate) struct PodCounts {
     pub(crate) failing: u64,
     pub(crate) waiting: u64,
     pub(crate) done: u64,
+    pub(crate) stopped: u64,
 }
 
 impl PodCounts {
@@ -62,6 +63,7 @@ impl PodCounts {
             PodHealth::Failing(_) => &mut self.failing,
             PodHealth::Waiting => &mut self.waiting,
             PodHealth::Done => &mut self.done,
+            PodHealth::Stopped => &mut self.stopped,
         };
         *count += 1;
     }

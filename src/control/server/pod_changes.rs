@@ -6,6 +6,8 @@
 //! DELETE /pods/{namespace}/{name}    the pod ends
 //! POST   /pods/{namespace}/{name}/restart?container=NAME    only on the local socket, like the following:
 //! POST   /pods/{namespace}/{name}/rerun
+//! POST   /pods/{namespace}/{name}/stop
+//! POST   /pods/{namespace}/{name}/start
 //! POST   /pods/{namespace}/{name}/rollback?to=NUMBER
 //! POST   /pods/{namespace}/{name}/hold
 //! POST   /pods/{namespace}/{name}/confirm
@@ -15,7 +17,7 @@ use serde_json::json;
 
 use super::http::{Response, Status};
 use crate::protocol::http1::Request;
-use crate::state::pods::{ApplyOutcome, PodAnswer, PodChange, PodChangeKind, VersionAction};
+use crate::state::pods::{ApplyOutcome, PodAnswer, PodChange, PodChangeKind, StopAction, VersionAction};
 
 /// Longest manifest, about the same as for an API object.
 const MOST_MANIFEST: u64 = 1 << 20;
@@ -45,6 +47,8 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
         ("DELETE", "") => PodChangeKind::Delete,
         ("POST", "restart") if is_local => PodChangeKind::Restart(request.query_value("container")),
         ("POST", "rerun") if is_local => PodChangeKind::Rerun,
+        ("POST", "stop") if is_local => PodChangeKind::Stop(StopAction::Stop),
+        ("POST", "start") if is_local => PodChangeKind::Stop(StopAction::Start),
         ("POST", "rollback") if is_local => {
             let back = request.query_value("to").map_or(Some(1), |to| to.parse().ok());
             let Some(back) = back else {
@@ -55,7 +59,7 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
         ("POST", "hold") if is_local => PodChangeKind::Versions(VersionAction::Hold),
         ("POST", "confirm") if is_local => PodChangeKind::Versions(VersionAction::Confirm),
         (_, "") => return Some(Err(Response::not_allowed())),
-        (_, "restart" | "rerun" | "rollback" | "hold" | "confirm") if is_local => {
+        (_, "restart" | "rerun" | "stop" | "start" | "rollback" | "hold" | "confirm") if is_local => {
             return Some(Err(Response::not_allowed()));
         }
         _ => return Some(Err(Response::not_found())),
@@ -144,6 +148,16 @@ mod tests {
             assert_eq!(asked(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
         }
         assert_eq!(asked("POST /pods/default/web/rollback?to=x", true), Some(Err(Status::BadRequest)));
+    }
+
+    #[test]
+    fn pods_can_be_stopped_only_over_the_local_socket() {
+        for (line, what) in [("stop", StopAction::Stop), ("start", StopAction::Start)] {
+            let line = format!("/pods/default/web/{line}");
+            assert_eq!(asked(&format!("POST {line}"), true), of(PodChangeKind::Stop(what)));
+            assert_eq!(asked(&format!("GET {line}"), true), Some(Err(Status::MethodNotAllowed)));
+            assert_eq!(asked(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
+        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::Mirrored(_) => Activity::Happened,
         SyncEvent::RestartRequest(_)
         | SyncEvent::RerunRequest(_)
+        | SyncEvent::StopRequest(_)
+        | SyncEvent::StoppedPodsWritten(_)
         | SyncEvent::VersionRequest(_)
         | SyncEvent::NextVersionPulled { .. }
         | SyncEvent::VersionsKept(_)

@@ -7,7 +7,7 @@ use crate::control::sync_loop::activity::doing;
 use crate::control::sync_loop::admission::Labels;
 use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
-use crate::state::pods::{NodeFields, RuntimeState, SyncEvent, WorkDone, WorkResult};
+use crate::state::pods::{NodeFields, RuntimeState, StoppedPods, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::PodUid;
 
 impl SyncLoop {
@@ -48,6 +48,10 @@ impl SyncLoop {
             SyncEvent::Mirrored(done) => return parts.status_manager.mirrored(done, now),
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
             SyncEvent::RerunRequest(pod) => return self.rerun(&pod, now),
+            SyncEvent::StopRequest(request) => {
+                return parts.stops.on_request(request, pods.records().sources.stopped_pods());
+            }
+            SyncEvent::StoppedPodsWritten(written) => return self.on_stopped_pods_written(written, now),
             SyncEvent::VersionRequest(request) => parts.versions.on_request(request),
             SyncEvent::NextVersionPulled { uid, pulled } => {
                 parts.next_versions.on_pulled(&uid, pulled, &mut parts.versions, now)
@@ -128,6 +132,22 @@ impl SyncLoop {
             self.retry_resizes(RetryTrigger::PodTerminated, now);
         }
         self.parts.devices.release(&self.pods);
+    }
+
+    /// Users are answered when the pod table knows their change.
+    fn on_stopped_pods_written(&mut self, written: Result<StoppedPods, String>, now: Instant) {
+        let fault = match written {
+            Ok(stopped) => {
+                self.pods.set_stopped_pods(stopped);
+                self.parts.versions.set_stopped_pods(&self.pods);
+                if self.pods.is_relisted() {
+                    self.reconcile(now);
+                }
+                None
+            }
+            Err(fault) => Some(fault),
+        };
+        self.parts.stops.on_written(fault, self.pods.records().sources.stopped_pods());
     }
 
     /// Deletes the mirror pod of a removed static pod, which has ended now.

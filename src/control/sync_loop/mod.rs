@@ -19,12 +19,14 @@ mod oom;
 mod orphans;
 mod parts;
 mod pending_resizes;
+mod pod_stops;
 mod readmissions;
 mod relist;
 mod round;
 mod sources;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -53,6 +55,7 @@ use crate::types::metrics::{self, Count};
 use crate::types::owned::Owned;
 
 pub(crate) use due_times::Part;
+pub(crate) use pod_stops::read_stopped_pods;
 
 use due_times::{Due, DueTimes, MOST_ROUNDS};
 use node_reads::NodeReads;
@@ -95,6 +98,8 @@ pub(crate) struct Dependencies {
     pub(crate) csi: Rc<Csi>,
     pub(crate) dra: Rc<DraManager>,
     pub(crate) sources: Sources,
+    /// File of the stopped pods.
+    pub(crate) stopped_pods: PathBuf,
     pub(crate) versions: Versions,
     pub(crate) errors: RecentErrors,
     pub(crate) followers: Followers,
@@ -107,7 +112,8 @@ pub(crate) struct Dependencies {
 impl SyncLoop {
     pub(crate) fn new(config: &Config, dependencies: Dependencies) -> Self {
         let Dependencies { runtime, groups, managers, devices, csi, dra, .. } = dependencies;
-        let Dependencies { sources, versions, errors, followers, health, sender, inbox, .. } = dependencies;
+        let Dependencies { sources, stopped_pods, versions, errors, followers, health, sender, inbox, .. } =
+            dependencies;
         let (objects, observed) = (Owned::default(), Owned::default());
         let views = WorkViews { objects: objects.view(), observed: observed.view(), placements: managers.placements() };
         let of_workers = pod_workers::Dependencies {
@@ -122,7 +128,7 @@ impl SyncLoop {
         let backoff = pod_workers::RestartBackoff::new(config.pods.max_container_restart_period);
         let workers = PodWorkers::new(of_workers, backoff.starting_at(config.pods.first_container_restart_period));
         let of_pods = PodInputs { sources, observed, objects: views.objects.clone() };
-        let of_parts = PartInputs { managers, devices, csi, dra, versions, objects, views };
+        let of_parts = PartInputs { managers, devices, csi, dra, stopped_pods, versions, objects, views };
         let parts = Parts::new(config, &runtime, groups, of_parts, &sender);
         Self {
             pods: PodTable::new(config, runtime, workers, of_pods, sender.clone()),

@@ -1,5 +1,6 @@
 //! The parts of the sync loop. Each part owns its fields, reads the pod table and returns effects.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use async_channel::Sender;
@@ -19,6 +20,7 @@ use crate::control::sync_loop::object_watch::ObjectWatch;
 use crate::control::sync_loop::oom::OomWatcher;
 use crate::control::sync_loop::orphans::Orphans;
 use crate::control::sync_loop::pending_resizes::PendingResizes;
+use crate::control::sync_loop::pod_stops::PodStops;
 use crate::control::sync_loop::readmissions::Readmissions;
 use crate::control::versions::{NextVersions, PodVersions, Versions};
 use crate::kubelet::admission::Admission;
@@ -54,6 +56,7 @@ pub(super) struct Parts {
     pub(super) shutdown: NodeShutdown,
     pub(super) status_manager: StatusManager,
     pub(super) storage_limits: StorageLimits,
+    pub(super) stops: PodStops,
     pub(super) versions: PodVersions,
 }
 
@@ -63,6 +66,7 @@ pub(super) struct PartInputs {
     pub(super) devices: Rc<Devices>,
     pub(super) csi: Rc<Csi>,
     pub(super) dra: Rc<DraManager>,
+    pub(super) stopped_pods: PathBuf,
     pub(super) versions: Versions,
     pub(super) objects: Owned<Objects>,
     pub(super) views: WorkViews,
@@ -76,7 +80,7 @@ impl Parts {
         inputs: PartInputs,
         inbox: &Sender<SyncEvent>,
     ) -> Self {
-        let PartInputs { managers, devices, csi, dra, versions, objects, views } = inputs;
+        let PartInputs { managers, devices, csi, dra, stopped_pods, versions, objects, views } = inputs;
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
             admission: PodAdmission::new(admission, Rc::clone(&devices)),
@@ -97,6 +101,7 @@ impl Parts {
             shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
             status_manager: StatusManager::default(),
             storage_limits: StorageLimits::new(inbox.clone()),
+            stops: PodStops::new(stopped_pods, inbox.clone()),
             versions: PodVersions::new(versions, inbox.clone()),
         }
     }

@@ -24,6 +24,8 @@ impl SyncLoop {
         self.pods.receive(update);
         if self.pods.all_sources_ready() {
             self.parts.versions.on_all_sources_ready();
+            let records = self.pods.records();
+            self.parts.stops.forget(records.sources.gone_stopped_pods(), records.sources.stopped_pods());
         }
         if has_objects {
             self.parts.next_versions.retry(now);

@@ -51,14 +51,23 @@ impl PodVersions {
     /// The pods whose images are needed: all that exist, and the versions that may run again.
     pub(crate) fn pods_with_images(&self, pods: &PodTable) -> Vec<Arc<Pod>> {
         let workers = pods.workers().iter().filter_map(|worker| worker.pod.as_ref());
-        workers.chain(self.versions.read().kept()).map(Arc::clone).collect()
+        let records = pods.records();
+        let stopped = records.sources.stopped().map(|(source, _)| &source.pod);
+        workers.chain(self.versions.read().kept()).chain(stopped).map(Arc::clone).collect()
     }
 
     /// Replaces the pods of the update with the versions to run.
     pub(crate) fn on_sources(&mut self, mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
         let records = pods.records();
-        self.versions.write().apply(&mut update, |pod| records.sources.has_namesake(pod));
+        let is_stopped = |pod: &Pod| records.sources.stopped_pods().since(pod).is_some();
+        self.versions.write().apply(&mut update, |pod| records.sources.has_namesake(pod), is_stopped);
         update
+    }
+
+    /// Pods were stopped or started.
+    pub(crate) fn set_stopped_pods(&mut self, pods: &PodTable) {
+        let records = pods.records();
+        self.versions.write().set_stopped(|pod| records.sources.stopped_pods().since(pod).is_some());
     }
 
     pub(crate) fn on_all_sources_ready(&mut self) {

@@ -40,6 +40,8 @@ pub(super) struct Record {
     offered: Option<Arc<Pod>>,
     /// The version in the manifest while its images are being pulled. Until then another version runs.
     next: Option<Arc<Pod>>,
+    /// A user has stopped the pod: its trial neither begins nor counts starts.
+    is_stopped: bool,
 }
 
 #[derive(Debug)]
@@ -168,7 +170,7 @@ impl Record {
             Some(trial) if trial.uid == uid && trial.is_met => return false,
             Some(trial) if trial.uid == uid => {
                 trial.is_met = true;
-                trial.starts += 1;
+                trial.starts += u64::from(!self.is_stopped);
                 if trial.starts > MOST_STARTS {
                     self.go_back(HoldReason::Rejected);
                 }
@@ -204,10 +206,18 @@ impl Record {
     pub(super) fn on_trial(&mut self, works: bool, now: Instant) -> Option<&PodUid> {
         let within = self.offered.as_ref().and_then(|pod| gate(pod));
         let trial = self.trial.as_mut()?;
-        if works && trial.deadline.is_none() {
+        if works && !self.is_stopped && trial.deadline.is_none() {
             trial.deadline = Some(now + within.unwrap_or_default());
         }
         Some(&trial.uid)
+    }
+
+    pub(super) fn set_stopped(&mut self, is_stopped: bool) {
+        self.is_stopped = is_stopped;
+    }
+
+    pub(super) fn trial_uid(&self) -> Option<&PodUid> {
+        self.trial.as_ref().map(|trial| &trial.uid)
     }
 
     /// When the trial ends, or a settling version may have settled.
@@ -375,7 +385,7 @@ impl Record {
                 _ => None,
             }
         });
-        Some(Self { accepted, trial, hold, offered: None, next: None })
+        Some(Self { accepted, trial, hold, ..Self::default() })
     }
 }
 

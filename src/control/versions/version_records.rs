@@ -93,8 +93,13 @@ impl Versions {
     }
 
     /// Handles an update of a source, and replaces pods with the versions to run. `is_doubled` tells whether another
-    /// source has a pod of the same name: such pods have no versions.
-    pub(crate) fn apply(&mut self, update: &mut SourceUpdate, is_doubled: impl Fn(&Pod) -> bool) {
+    /// source has a pod of the same name: such pods have no versions. Trials of stopped pods wait.
+    pub(crate) fn apply(
+        &mut self,
+        update: &mut SourceUpdate,
+        is_doubled: impl Fn(&Pod) -> bool,
+        is_stopped: impl Fn(&Pod) -> bool,
+    ) {
         if update.source == SourceName::Api {
             return;
         }
@@ -119,6 +124,7 @@ impl Versions {
             let empty = || Entry { record: Record::default(), owner: None };
             let entry = self.records.entry(key.clone()).or_insert_with(empty);
             entry.owner = Some((update.source, Arc::clone(&source.origin)));
+            entry.record.set_stopped(is_stopped(pod));
             if entry.record.propose(pod) {
                 self.dirty.insert(key);
             }
@@ -132,6 +138,19 @@ impl Versions {
                 is_own && !seen.contains_key(key)
             });
         }
+    }
+
+    /// Pods were stopped or started.
+    pub(crate) fn set_stopped(&mut self, is_stopped: impl Fn(&Pod) -> bool) {
+        for entry in self.records.values_mut() {
+            let is_stopped = entry.record.runs().is_some_and(|pod| is_stopped(pod));
+            entry.record.set_stopped(is_stopped);
+        }
+    }
+
+    /// Whether a version of this pod is on trial.
+    pub(crate) fn is_on_trial(&self, pod: &Pod) -> bool {
+        self.records.get(&key(pod)).is_some_and(|entry| entry.record.trial_uid().is_some())
     }
 
     /// All sources have reported: forgets pods that none of them has.

@@ -9,7 +9,8 @@ use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::platform::cri::v1::DnsConfig;
 use crate::state::objects::Objects;
 use crate::state::pods::Waiting;
-use crate::types::api::{Pod, PodUid, Reason, VolumeSource};
+use crate::types::api::annotations::URGENT;
+use crate::types::api::{Container, Pod, PodUid, PullPolicy, Reason, VolumeSource};
 use crate::types::error::ErrorChain;
 use crate::types::owned::View;
 
@@ -22,6 +23,29 @@ impl PodRuntime {
             log!(info, "failed to pull early", pod = pod.full_name(), reason = reason, message = message);
             self.images.forget_failures(uid);
         }
+    }
+
+    /// Pulls an image for a user, with the node's credentials. It waits for no window and no back-off. Returns the
+    /// runtime's id of the image.
+    pub(crate) async fn pull_image_for_user(&self, image: &str, objects: &View<Objects>) -> Result<String, Waiting> {
+        let container = Container {
+            name: "pull".to_owned(),
+            image: image.to_owned(),
+            image_pull_policy: Some(PullPolicy::Always),
+            ..Container::default()
+        };
+        let mut pod = Pod::default();
+        pod.metadata.namespace = "default".to_owned();
+        pod.metadata.name = "coracle-images-pull".to_owned();
+        pod.metadata.annotations.insert(URGENT, "true".to_owned());
+        pod.spec.containers.push(container);
+        self.images.forget_failures(&pod.metadata.uid);
+        let sandbox = sandbox_config(&pod, 0, &self.node, &DnsConfig::default())
+            .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, ErrorChain(&error).to_string()))?;
+        let secrets = PullSecrets::of(&pod, &objects.read());
+        let wanted = WantedImage { image, policy: Some(PullPolicy::Always), container: None };
+        let present = self.images.ensure(&pod, wanted, &sandbox, secrets, pending()).await?;
+        Ok(present.image_ref)
     }
 
     /// Pulls the images of `next`, the version that will replace the pod `present`. Events are recorded for `present`,

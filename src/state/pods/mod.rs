@@ -19,6 +19,7 @@ mod pressure;
 mod probe_result;
 mod source_update;
 mod status_report;
+mod stopped_pods;
 mod sync_event;
 pub(crate) mod volume_paths;
 mod waiting_reason;
@@ -36,7 +37,8 @@ pub(crate) use observed::{
 pub(crate) use observed_cache::{ObservationTicket, ObserveResult, ObservedCache};
 pub(crate) use oom_kill::OomKill;
 pub(crate) use pod_change::{
-    ApplyOutcome, PodAnswer, PodChange, PodChangeKind, RestartRequest, VersionAction, VersionActionRequest,
+    ApplyOutcome, PodAnswer, PodChange, PodChangeKind, RestartRequest, StopAction, StopRequest, VersionAction,
+    VersionActionRequest,
 };
 pub(crate) use pod_dirs::PodDirs;
 pub(crate) use pod_event::{NodeEvent, PodEvent};
@@ -44,6 +46,7 @@ pub(crate) use pressure::{NodePressures, PodEviction, Pressure, PressureConditio
 pub(crate) use probe_result::{ProbeKind, ProbeResult};
 pub(crate) use source_update::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 pub(crate) use status_report::{MirrorDone, ReportDone, ReportOutcome};
+pub(crate) use stopped_pods::StoppedPods;
 pub(crate) use sync_event::{
     CpuMoveResult, NodeFields, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult,
 };

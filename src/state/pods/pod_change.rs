@@ -25,6 +25,8 @@ pub(crate) enum PodChangeKind {
     Restart(Option<String>),
     /// Run the pod again, which has ended. Also accepts the pod's name with the node suffix.
     Rerun,
+    /// End the pod until it is started, or start it. Also accepts the pod's name with the node suffix.
+    Stop(StopAction),
     /// A request about its versions. Also accepts the pod's name with the node suffix.
     Versions(VersionAction),
 }
@@ -38,6 +40,23 @@ pub(crate) enum VersionAction {
     Hold,
     /// Run the manifest's version and mark it as good.
     Confirm,
+}
+
+/// Whether a pod runs at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopAction {
+    Stop,
+    Start,
+}
+
+/// The request for the sync loop, with the channel for its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct StopRequest {
+    /// Full name of the pod.
+    pub(crate) pod: String,
+    pub(crate) what: StopAction,
+    /// `None` if nobody waits for it.
+    pub(crate) answer: Option<Sender<PodAnswer>>,
 }
 
 /// The request for the sync loop, with the channel for its answer.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::state::pods::{
     MirrorDone, NodeEvent, ObservationTicket, ObservedPod, OomKill, PodEvent, PodEviction, PressureObservation,
-    ProbeResult, ReportDone, RestartRequest, SourceUpdate, VersionActionRequest, Waiting,
+    ProbeResult, ReportDone, RestartRequest, SourceUpdate, StopRequest, StoppedPods, VersionActionRequest, Waiting,
 };
 use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, Pod, PodUid, Reason, ResourceList, Taint};
 
@@ -66,6 +66,10 @@ pub(crate) enum SyncEvent {
     RestartRequest(RestartRequest),
     /// A request to run an ended static pod again.
     RerunRequest(Arc<Pod>),
+    /// A request to end a pod until it is started, or to start it.
+    StopRequest(StopRequest),
+    /// The stopped pods were stored; a failure is one line.
+    StoppedPodsWritten(Result<StoppedPods, String>),
     /// A request about the versions of a pod.
     VersionRequest(VersionActionRequest),
     /// The images of a pod's next version were pulled, or a pull failed.

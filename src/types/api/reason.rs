@@ -160,6 +160,7 @@ reasons! {
     NODE_READY = "NodeReady";
     NODE_SCHEDULABLE = "NodeSchedulable";
     NOT_REPLACED = "NotReplaced";
+    STOPPED = "Stopped";
     POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk";
     PREEMPTING = "Preempting";
     PROBE_WARNING = "ProbeWarning";

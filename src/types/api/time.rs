@@ -21,7 +21,7 @@ impl Time {
         Self::from_unix_seconds(nanos.div_euclid(1_000_000_000))
     }
 
-    fn from_unix_seconds(seconds: i64) -> Self {
+    pub(crate) fn from_unix_seconds(seconds: i64) -> Self {
         // Times outside the years 0 to 9999 become the epoch.
         Self(Timestamp::from_second(seconds).unwrap_or_default())
     }

@@ -138,3 +138,26 @@ fn only_ended_pods_of_the_node_run_again() {
     let Err(PodAnswer::Conflict(why)) = rerun(&pod, PodPhase::Failed) else { panic!("it is the cluster's") };
     assert!(why.contains("cluster"), "{why}");
 }
+
+#[test]
+fn only_own_pods_without_a_trial_can_be_stopped() {
+    let own = Pod {
+        metadata: {
+            let mut metadata = pod(RestartPolicy::Always, &["main"]).metadata;
+            metadata.annotations.insert(CONFIG_SOURCE, "file".to_owned());
+            metadata
+        },
+        ..pod(RestartPolicy::Always, &["main"])
+    };
+    let refused = |pod: &Pod, what, is_on_trial| match stop(pod, what, is_on_trial) {
+        Ok(()) => String::new(),
+        Err(PodAnswer::Conflict(why)) => why,
+        Err(other) => panic!("{other:?}"),
+    };
+    assert_eq!(refused(&own, StopAction::Stop, false), "");
+    assert!(refused(&own, StopAction::Stop, true).contains("coracle confirm web-node1"));
+    assert!(refused(&own, StopAction::Start, false).contains("is not stopped"));
+    let mut of_cluster = own.clone();
+    of_cluster.metadata.annotations.insert(CONFIG_SOURCE, "api".to_owned());
+    assert!(refused(&of_cluster, StopAction::Stop, false).contains("is the cluster's"));
+}

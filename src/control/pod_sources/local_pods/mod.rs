@@ -162,6 +162,7 @@ impl LocalPodSource {
             | PodChangeKind::Delete
             | PodChangeKind::Restart(_)
             | PodChangeKind::Rerun
+            | PodChangeKind::Stop(_)
             | PodChangeKind::Versions(_) => {
                 PodAnswer::Missing(format!("no applied pod {}/{} on this node", change.namespace, change.name))
             }

@@ -239,3 +239,24 @@ fn pod_that_keeps_its_uid_runs_with_another_spec_until_its_containers_start_agai
     assert_eq!(change(&with("three", "i:2")), (1, true, false));
     assert_eq!(change(&with("one", "i:2")), (0, false, false), "it runs what the manifest says");
 }
+
+#[test]
+fn stopped_pods_are_not_wanted_until_they_are_started() {
+    let mut stopped = StoppedPods::default();
+    stopped.stop("a_default", Time::from_unix_seconds(100));
+    stopped.stop("gone_default", Time::from_unix_seconds(100));
+    let mut sources = sources().with_stopped_pods(stopped.clone());
+    assert_eq!(sources.gone_stopped_pods(), Vec::<String>::new(), "before all sources have reported");
+    sources.receive(update(vec![pod("1", "a"), pod("2", "b")]));
+    let wanted = |sources: &Sources| sources.pods().map(|pod| pod.pod.metadata.name.clone()).collect::<Vec<_>>();
+    assert_eq!(wanted(&sources), ["b"], "before the first merge");
+    assert_eq!(names(&sources.changes(|_| false).added), ["b"]);
+    assert_eq!(sources.stopped().map(|(pod, _)| &*pod.pod.metadata.name).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(sources.gone_stopped_pods(), ["gone_default"]);
+    stopped.stop("b_default", Time::from_unix_seconds(200));
+    stopped.start("a_default");
+    sources.set_stopped_pods(stopped);
+    let changes = sources.changes(|_| false);
+    assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("2")], vec!["a"]));
+    assert_eq!(wanted(&sources), ["a"]);
+}

@@ -14,7 +14,7 @@ pub(super) fn pods(api: &dyn LocalApi) -> Response {
     let mut list = List::new();
     api.pods(&mut |entry| {
         // A pod without a source is ending and no longer wanted.
-        if !entry.source.is_empty() {
+        if !entry.source.is_empty() && !entry.is_stopped {
             list.push(&entry.pod);
         }
     });

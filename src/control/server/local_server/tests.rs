@@ -54,7 +54,7 @@ impl LocalApi for TwoPods {
             each(PodEntry {
                 source: format!("file:/m/{name}"),
                 pod: serde_json::json!({ "kind": "Pod" }),
-                problem: None,
+                ..PodEntry::default()
             });
         }
     }
@@ -84,6 +84,10 @@ impl LocalApi for TwoPods {
 
     fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>> {
         Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
+    }
+
+    fn pull_image(&self, _name: String) -> AnswerFuture<String> {
+        Box::pin(async { Err("no registry".to_owned()) })
     }
 
     fn remove_image(&self, name: String) -> AnswerFuture<String> {
@@ -132,7 +136,7 @@ fn exchange(path: &Path, request: &[u8]) -> Vec<u8> {
 fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
     let dir = TempDir::new();
     let path = dir.0.join("run/c.sock");
-    let server = LocalServer::bind(&path).unwrap();
+    let server = LocalServer::bind(&path, None).unwrap();
     let serve = async {
         server.serve(Rc::new(TwoPods)).await;
         unreachable!("serves for ever")
@@ -238,7 +242,7 @@ fn silent_clients_do_not_keep_others_out() {
 fn only_the_owner_can_reach_the_socket() {
     let dir = TempDir::new();
     let path = dir.0.join("run/c.sock");
-    let _server = LocalServer::bind(&path).unwrap();
+    let _server = LocalServer::bind(&path, None).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o600);
     assert_eq!(mode(path.parent().unwrap()), 0o700);
@@ -248,14 +252,14 @@ fn only_the_owner_can_reach_the_socket() {
 fn second_process_fails_and_the_first_keeps_its_socket() {
     let dir = TempDir::new();
     let path = dir.0.join("c.sock");
-    let first = LocalServer::bind(&path).unwrap();
-    let error = LocalServer::bind(&path).unwrap_err();
+    let first = LocalServer::bind(&path, None).unwrap();
+    let error = LocalServer::bind(&path, None).unwrap_err();
     let held = format!("coracle is already running: it holds {}", path.display());
     assert_eq!(ErrorChain(&error).to_string(), held);
     assert!(UnixStream::connect(&path).is_ok());
     drop(first);
     assert!(!path.exists());
-    assert!(LocalServer::bind(&path).is_ok());
+    assert!(LocalServer::bind(&path, None).is_ok());
 }
 
 #[test]
@@ -264,9 +268,9 @@ fn stale_socket_is_replaced_but_no_other_file() {
     let path = dir.0.join("c.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
-    drop(LocalServer::bind(&path).unwrap());
+    drop(LocalServer::bind(&path, None).unwrap());
     fs::write(&path, "precious").unwrap();
-    let error = LocalServer::bind(&path).unwrap_err();
+    let error = LocalServer::bind(&path, None).unwrap_err();
     assert_eq!(ErrorChain(&error).to_string(), format!("replace {}: it is no socket", path.display()));
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }

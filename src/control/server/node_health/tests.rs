@@ -31,7 +31,7 @@ fn check(mut status: NodeStatus, pods: Vec<PodVerdict>, health: NodeHealth, prob
 fn node_is_ok_while_its_pods_run_start_or_are_done() {
     let healths = [PodHealth::Running, PodHealth::Waiting, PodHealth::Done];
     let status = check(node(), healths.map(|health| verdict("p", health)).into(), NodeHealth::Ok, &[]);
-    assert_eq!(status.pod_counts, PodCounts { running: 1, waiting: 1, done: 1, failing: 0 });
+    assert_eq!(status.pod_counts, PodCounts { running: 1, waiting: 1, done: 1, failing: 0, stopped: 0 });
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn failing_pod_and_refused_manifest_degrade_the_node() {
     let pods = vec![verdict("default/a", PodHealth::Failing(problem)), verdict("default/b", PodHealth::Running)];
     let problems = ["pod default/a: Error: it exits", "manifest: web.yaml: spec: required"];
     let status = check(status, pods, NodeHealth::Degraded, &problems);
-    assert_eq!(status.pod_counts, PodCounts { running: 1, failing: 1, waiting: 0, done: 0 });
+    assert_eq!(status.pod_counts, PodCounts { running: 1, failing: 1, waiting: 0, done: 0, stopped: 0 });
 }
 
 #[test]

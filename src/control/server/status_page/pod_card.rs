@@ -13,7 +13,7 @@ use crate::types::api::annotations::NEXT_VERSION;
 
 /// The pod with only these fields.
 pub(super) fn shown(entry: PodEntry) -> PodEntry {
-    let PodEntry { source, mut pod, problem } = entry;
+    let PodEntry { source, mut pod, problem, is_stopped } = entry;
     // `detail` may quote a container.
     let problem = problem.map(|problem| PodProblem { detail: String::new(), ..problem });
     let mut part = |name: &str| pod.get_mut(name).map(Value::take).unwrap_or_default();
@@ -41,7 +41,7 @@ pub(super) fn shown(entry: PodEntry) -> PodEntry {
             shown.insert(name.to_owned(), part);
         }
     }
-    PodEntry { source, pod: shown, problem }
+    PodEntry { source, pod: shown, problem, is_stopped }
 }
 
 const METADATA: [&str; 5] = ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"];
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn of(pod: Value) -> Value {
-        let entry = shown(PodEntry { source: "file:/m/web.yaml".to_owned(), pod, problem: None });
+        let entry = shown(PodEntry { source: "file:/m/web.yaml".to_owned(), pod, ..PodEntry::default() });
         assert_eq!(entry.source, "file:/m/web.yaml");
         entry.pod
     }

@@ -60,7 +60,7 @@ fn update(pods: &[SourcePod], complete: bool) -> SourceUpdate {
 /// The images that run after this update of the source, once all images have been pulled.
 fn runs(versions: &mut Versions, pods: &[SourcePod]) -> Vec<String> {
     let mut update = update(pods, true);
-    versions.apply(&mut update, |_| false);
+    versions.apply(&mut update, |_| false, |_| false);
     let nexts: Vec<PodUid> = versions.nexts().map(|(_, next)| next.metadata.uid.clone()).collect();
     for uid in nexts {
         assert!(versions.take_next(&uid));
@@ -111,7 +111,7 @@ fn present_version_runs_until_the_next_is_taken_also_after_a_restart() {
     disk.keep(&mut versions);
     for _ in 0..5 {
         let mut update = update(std::slice::from_ref(&second), true);
-        versions.apply(&mut update, |_| false);
+        versions.apply(&mut update, |_| false, |_| false);
         assert_eq!(update.pods[0].pod.metadata.uid, first.pod.metadata.uid);
         let nexts: Vec<_> = versions.nexts().map(|(present, next)| (present.clone(), Arc::clone(next))).collect();
         assert_eq!(nexts, [(first.pod.metadata.uid.clone(), Arc::clone(&second.pod))]);
@@ -123,9 +123,9 @@ fn present_version_runs_until_the_next_is_taken_also_after_a_restart() {
     assert!(!versions.take_next(&second.pod.metadata.uid));
     assert_eq!(disk.keep(&mut versions), 1);
     // The pod is deleted while another version waits.
-    versions.apply(&mut update(&[pod("/m/web.yaml", "c")], true), |_| false);
+    versions.apply(&mut update(&[pod("/m/web.yaml", "c")], true), |_| false, |_| false);
     assert_eq!(versions.nexts().count(), 1);
-    versions.apply(&mut update(&[], true), |_| false);
+    versions.apply(&mut update(&[], true), |_| false, |_| false);
     assert_eq!(versions.nexts().count(), 0);
 }
 
@@ -173,7 +173,7 @@ fn unknown_pods_are_forgotten_once_all_sources_have_reported() {
     runs(&mut versions, &[pod("/m/web.yaml", "a")]);
     disk.keep(&mut versions);
     let mut versions = disk.open();
-    versions.apply(&mut update(&[], true), |_| false);
+    versions.apply(&mut update(&[], true), |_| false, |_| false);
     assert_eq!(disk.keep(&mut versions), 0);
     versions.on_all_sources_ready();
     assert_eq!(disk.keep(&mut versions), 1);
@@ -181,7 +181,7 @@ fn unknown_pods_are_forgotten_once_all_sources_have_reported() {
 
     let mut versions = disk.open();
     runs(&mut versions, &[pod("/m/web.yaml", "a")]);
-    versions.apply(&mut update(&[], false), |_| false);
+    versions.apply(&mut update(&[], false), |_| false, |_| false);
     assert_eq!(versions.kept().count(), 1, "a source that could not be read has taken it");
 }
 
@@ -195,6 +195,36 @@ fn two_pods_of_one_name_are_not_versions_of_each_other() {
     assert_eq!(runs(&mut versions, &[first, second.clone()]), ["a", "b"]);
     assert_eq!(versions.due(), None);
     let mut other = update(&[second], true);
-    Disk::new("other").open().apply(&mut other, |_| true);
+    Disk::new("other").open().apply(&mut other, |_| true, |_| false);
     assert_eq!(other.pods[0].pod.spec.containers[0].image, "b");
+}
+
+#[test]
+fn trial_of_a_stopped_pod_begins_when_the_pod_is_started() {
+    let disk = Disk::new("stopped");
+    let (now, long_after) = (Instant::now(), Instant::now() + Duration::from_secs(3600));
+    disk.keep(&mut {
+        let mut versions = disk.open();
+        versions.apply(&mut update(&[pod("/m/web.yaml", "a")], true), |_| false, |_| true);
+        versions
+    });
+    let changed = pod("/m/web.yaml", "b");
+    // More starts of the agent than a trial has.
+    for _ in 0..5 {
+        let mut versions = disk.open();
+        versions.apply(&mut update(&[pod("/m/web.yaml", "a")], true), |_| false, |_| true);
+        versions.apply(&mut update(std::slice::from_ref(&changed), true), |_| false, |_| true);
+        versions.take_next(&changed.pod.metadata.uid);
+        for moment in [now, long_after] {
+            assert_eq!(versions.judge(true, moment, |_| TrialState::NotReady), []);
+        }
+        assert!(versions.is_on_trial(&changed.pod));
+        disk.keep(&mut versions);
+    }
+    let mut versions = disk.open();
+    versions.apply(&mut update(std::slice::from_ref(&changed), true), |_| false, |_| true);
+    versions.set_stopped(|_| false);
+    assert_eq!(versions.judge(true, now, |_| TrialState::NotReady), []);
+    let verdicts = versions.judge(true, long_after, |_| TrialState::NotReady);
+    assert!(matches!(&*verdicts, [(_, TrialResult::Rejected(_))]), "{verdicts:?}");
 }

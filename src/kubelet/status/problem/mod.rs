@@ -37,6 +37,8 @@ pub(crate) enum PodHealth {
     Done,
     /// On its way, without a problem so far.
     Waiting,
+    /// A user has stopped it.
+    Stopped,
     Failing(PodProblem),
 }
 
