@@ -46,7 +46,8 @@ pub(super) struct ContainerKill<'a> {
 
 impl PodRuntime {
     /// Stops all containers of the pod concurrently, sidecars after the main containers, and then every sandbox.
-    /// Afterwards no process of the pod is left, unless it belongs to no container. `grace` overrides the containers' annotated grace periods.
+    /// Afterwards no process of the pod is left, unless it belongs to no container. `grace` overrides the containers'
+    /// annotated grace periods.
     pub(crate) async fn kill_pod(
         &self,
         pod: Option<&Pod>,

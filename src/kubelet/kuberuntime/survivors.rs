@@ -14,7 +14,7 @@ use crate::kubelet::kuberuntime::survivor_plan::{
     Scope, Survivor, SurvivorKind, SurvivorSearch, message, possible_ids, stop_signal, survivors,
 };
 use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
-use crate::platform::cgroups::{CLASSES, CgroupName, anywhere, below, send_signal};
+use crate::platform::cgroups::{CLASSES, CgroupName, anywhere, below, signal_process_of};
 use crate::platform::host::procfs::Procfs;
 use crate::platform::host::{pidfd, process};
 use crate::platform::rt;
@@ -84,7 +84,7 @@ impl PodRuntime {
     /// Sends the stop signal to the first process, waits, and kills what is left.
     pub(super) async fn end_processes(&self, kill: &ContainerKill<'_>, survivor: &Survivor<'_>, grace: Duration) {
         let (pod, pid) = (kill.pod.uid, survivor.first_pid());
-        send_signal(pid, stop_signal(kill.spec));
+        signal_process_of(&survivor.id, pid, stop_signal(kill.spec));
         let exited = async {
             let _ = rt::deadline(grace, exited(pid)).await;
             false
@@ -112,7 +112,9 @@ impl PodRuntime {
             let ids = std::iter::once(survivor.id.clone()).collect();
             let left = rt::blocking_for(pod.as_str(), move || anywhere(&Procfs::host(), &ids)).await;
             let left = left.unwrap_or_default();
-            left.iter().flat_map(|one| &one.pids).for_each(|pid| send_signal(*pid, Signal::SIGKILL));
+            for one in &left {
+                one.pids.iter().for_each(|pid| signal_process_of(&one.id, *pid, Signal::SIGKILL));
+            }
         }
         log!(info, "ended surviving processes", pod = pod, container = kill.name, id = survivor.id, pid = pid);
     }

@@ -5,8 +5,8 @@
 
 use std::io;
 
-use nix::sys::signal::{self, Signal};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use super::tree::Tree;
 use crate::platform::host::procfs::Procfs;
@@ -63,14 +63,20 @@ pub(crate) fn anywhere(procfs: &Procfs, ids: &SortedSet<String>) -> io::Result<V
     Ok(pids.into_iter().map(found).collect())
 }
 
-/// Sends a signal; the process may have exited already.
-pub(crate) fn send_signal(pid: u32, signal: Signal) {
+/// Sends a signal to a process of this container. If it has exited, and another process has its pid, nothing is sent.
+pub(crate) fn signal_process_of(container: &str, pid: u32, signal: Signal) {
     #[cfg(test)]
     if rt::simulated_signal(pid, signal) {
         return;
     }
-    if let Ok(pid) = i32::try_from(pid) {
-        let _ = signal::kill(Pid::from_raw(pid), signal);
+    let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    // The process is held before the look at its cgroup, and the signal goes to what is held.
+    let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else { return };
+    let cgroups = Procfs::host().process(pid).cgroup_text().unwrap_or_default();
+    let is_its = containers_of(&cgroups).any(|id| id == container);
+    // Nix and rustix name the same numbers.
+    if let Some(signal) = rustix::process::Signal::from_named_raw(signal as i32).filter(|_| is_its) {
+        let _ = pidfd_send_signal(&held, signal);
     }
 }
 
@@ -86,8 +92,11 @@ fn process_cgroups(procfs: &Procfs) -> io::Result<Vec<(u32, String)>> {
 
 /// The container through whose group a line of a `cgroup` file leads, such as `0::/kubepods/pod1/ID`.
 fn container_among(ids: &SortedSet<String>, cgroups: &str) -> Option<String> {
-    let mut parts = cgroups.lines().flat_map(|line| line.split('/')).filter_map(container_id);
-    parts.find(|id| ids.contains(*id)).map(str::to_owned)
+    containers_of(cgroups).find(|id| ids.contains(*id)).map(str::to_owned)
+}
+
+fn containers_of(cgroups: &str) -> impl Iterator<Item = &str> {
+    cgroups.lines().flat_map(|line| line.split('/')).filter_map(container_id)
 }
 
 /// The id in the name of a container's cgroup.
@@ -164,6 +173,17 @@ mod tests {
         assert_eq!(others.unwrap(), []);
         let group = Some(format!("/kubepods/pod1/{ONE}"));
         assert_eq!(found.unwrap(), [ContainerProcesses { id: ONE.to_owned(), group, pids: vec![own] }]);
+    }
+
+    #[test]
+    fn process_of_another_container_gets_no_signal() {
+        let mut other = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        signal_process_of(ONE, other.id(), Signal::SIGKILL);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let ended = other.try_wait().unwrap();
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(ended, None);
     }
 
     #[test]
