@@ -73,7 +73,7 @@ mod tests {
     use crate::cli::doctor::finding::Verdict;
 
     fn facts() -> LeanFacts {
-        let environment = vec!["PATH=/bin".to_owned(), "GOGC=20".to_owned(), "GOMEMLIMIT=16MiB".to_owned()];
+        let environment = vec!["PATH=/bin".to_owned(), "GOGC=20".to_owned(), "GOMEMLIMIT=64MiB".to_owned()];
         LeanFacts {
             is_asked_for: true,
             passes_groups: Some(true),

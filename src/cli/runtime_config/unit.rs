@@ -29,9 +29,9 @@ mod tests {
     fn drop_in_says_where_it_belongs() {
         let text = drop_in(RuntimeName::Crio);
         assert!(
-            text.contains("/etc/systemd/system/crio.service.d/") && text.contains("export GOGC=20 GOMEMLIMIT=16MiB")
+            text.contains("/etc/systemd/system/crio.service.d/") && text.contains("export GOGC=20 GOMEMLIMIT=64MiB")
         );
-        assert!(text.ends_with("\nEnvironment=GOGC=20 GOMEMLIMIT=16MiB\n"));
+        assert!(text.ends_with("\nEnvironment=GOGC=20 GOMEMLIMIT=64MiB\n"));
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         assert_eq!(lines.count(), 2);
     }
