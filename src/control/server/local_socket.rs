@@ -50,7 +50,8 @@ impl LocalSocket {
             Err(error) => return Err(failed("open")(error)),
         }
         let listener = UnixListener::bind(path).map_err(failed("open"))?;
-        // Until here the mode depends on the umask. A client that connects meanwhile is rejected by `peer`.
+        // Until here the mode depends on the umask. A client that connects meanwhile is rejected by `peer`; with a
+        // group of readers it may read, if the umask lets everybody write (that of the unit lets nobody).
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("protect"))?;
         if let Some(readers) = readers {
             let open_to = |path: &Path, mode| {
