@@ -56,7 +56,7 @@ pub fn is_safe_sysctl(name: &str, kernel: KernelVersion) -> bool {
     SAFE.iter().any(|(safe, since)| *safe == name && kernel >= *since)
 }
 
-const SAFE: [(&str, KernelVersion); 12] = [
+const SAFE: [(&str, KernelVersion); 14] = [
     ("kernel.shm_rmid_forced", (0, 0)),
     ("net.ipv4.ip_local_port_range", (0, 0)),
     ("net.ipv4.ip_local_reserved_ports", (3, 16)),
@@ -66,7 +66,9 @@ const SAFE: [(&str, KernelVersion); 12] = [
     ("net.ipv4.tcp_keepalive_intvl", (4, 5)),
     ("net.ipv4.tcp_keepalive_probes", (4, 5)),
     ("net.ipv4.tcp_keepalive_time", (4, 5)),
+    ("net.ipv4.tcp_notsent_lowat", (4, 6)),
     ("net.ipv4.tcp_rmem", (4, 15)),
+    ("net.ipv4.tcp_slow_start_after_idle", (4, 15)),
     ("net.ipv4.tcp_syncookies", (0, 0)),
     ("net.ipv4.tcp_wmem", (4, 15)),
 ];
@@ -111,6 +113,10 @@ mod tests {
         assert!(is_safe_sysctl("kernel.shm_rmid_forced", (3, 2)));
         assert!(is_safe_sysctl("net.ipv4.tcp_rmem", (4, 15)) && is_safe_sysctl("net.ipv4.tcp_rmem", (5, 0)));
         assert!(!is_safe_sysctl("net.ipv4.tcp_rmem", (4, 14)));
+        // Since 1.37.
+        for (name, since) in [("net.ipv4.tcp_notsent_lowat", (4, 6)), ("net.ipv4.tcp_slow_start_after_idle", (4, 15))] {
+            assert!(is_safe_sysctl(name, since) && !is_safe_sysctl(name, (since.0, since.1 - 1)), "{name}");
+        }
         assert!(!is_safe_sysctl("net.core.somaxconn", (6, 1)));
     }
 }
