@@ -36,6 +36,10 @@ pub(crate) enum CsiError {
     NotRegistered {
         driver: String,
     },
+    /// Another pod has the volume mounted with another SELinux label.
+    OtherLabel {
+        handle: String,
+    },
     PodEnds,
     UnsupportedVersions {
         driver: String,
@@ -170,6 +174,11 @@ impl fmt::Display for CsiError {
             Self::NotRegistered { driver } => {
                 write!(f, "driver name {driver} not found in the list of registered CSI drivers")
             }
+            Self::OtherLabel { handle } => write!(
+                f,
+                "waiting for unmount of volume {handle:?}, because it is already mounted to a different pod with a \
+                 different SELinux label"
+            ),
             Self::PodEnds => f.write_str("the pod is terminating"),
             Self::UnsupportedVersions { driver, versions } => write!(
                 f,
@@ -228,6 +237,7 @@ impl std::error::Error for CsiError {
             Self::FsGroup { source, .. } | Self::Io { source, .. } => Some(source),
             Self::BadName { .. }
             | Self::InUse
+            | Self::OtherLabel { .. }
             | Self::Missing(_)
             | Self::NoNodeId
             | Self::NoUsage

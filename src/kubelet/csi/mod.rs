@@ -36,7 +36,7 @@ pub(crate) use error::{CsiError, MissingObject, Phase, SetUpError, UnmountFailur
 use expansion::{ExpansionPoll, ExpansionState};
 pub(crate) use node_object::CsiNodeRegistration;
 pub(crate) use paths::target;
-pub(crate) use volume::{CsiVolume, FsGroupPending, PodTerminating, handle_of_inline};
+pub(crate) use volume::{CsiVolume, FsGroupPending, MountLabel, PodTerminating, handle_of_inline};
 
 pub(crate) struct Csi {
     /// By name; `None` for a driver that has deregistered.

@@ -18,6 +18,7 @@ pub(super) struct VolData {
 }
 
 const VOL_DATA_FILE: &str = "vol_data.json";
+const MOUNT_LABEL: &str = "seLinuxMountContext";
 const MAX_VOL_DATA_BYTES: u64 = 1 << 20;
 const EPHEMERAL_VOL_DATA_MODE: &str = "Ephemeral";
 
@@ -38,7 +39,7 @@ pub(super) fn of_staged(data: &VolData) -> Value {
 /// Adds the SELinux label that the volume is mounted with.
 pub(super) fn with_label(mut content: Value, label: Option<&str>) -> Value {
     if let (Some(label), Some(content)) = (label, content.as_object_mut()) {
-        content.insert("seLinuxMountContext".to_owned(), json!(label));
+        content.insert(MOUNT_LABEL.to_owned(), json!(label));
     }
     content
 }
@@ -59,16 +60,15 @@ pub(super) fn is_at(directory: &Path) -> bool {
 }
 
 /// `None` if the file is missing or corrupt; an error if it cannot be read.
-fn read(directory: &Path) -> io::Result<Option<VolData>> {
+fn read<T>(directory: &Path, parse: impl Fn(&Value) -> Option<T>) -> io::Result<Option<T>> {
     match file::read_all(&directory.join(VOL_DATA_FILE), MAX_VOL_DATA_BYTES) {
-        Ok(text) => Ok(parse(&text)),
+        Ok(text) => Ok(serde_json::from_slice(&text).ok().as_ref().and_then(parse)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn parse(text: &[u8]) -> Option<VolData> {
-    let content: Value = serde_json::from_slice(text).ok()?;
+fn parse(content: &Value) -> Option<VolData> {
     let text = |key: &str| content.get(key).and_then(Value::as_str).map(str::to_owned);
     Some(VolData {
         driver: text("driverName")?,
@@ -95,12 +95,18 @@ pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// The volume at this path; `None` if its data file is missing or corrupt.
 pub(super) fn of_place(path: &Path) -> io::Result<Option<VolData>> {
-    read(&paths::data(path))
+    read(&paths::data(path), parse)
 }
 
-/// Whether another path than `own` has the same volume.
-pub(super) fn is_used_elsewhere(own: &Path, data: &VolData) -> io::Result<bool> {
-    Ok(all_volumes(paths::pods(own))?.iter().any(|(volume, of)| volume != own && of == data))
+/// The SELinux label that the volume at this path is mounted with, as far as its data file tells.
+pub(super) fn label_at(path: &Path) -> Option<String> {
+    let label = |content: &Value| content.get(MOUNT_LABEL).and_then(Value::as_str).map(str::to_owned);
+    read(&paths::data(path), label).ok().flatten()
+}
+
+/// Whether another path than `own` that `is_other` accepts has the same volume.
+pub(super) fn is_used_elsewhere(own: &Path, data: &VolData, is_other: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
+    Ok(all_volumes(paths::pods(own))?.iter().any(|(volume, of)| volume != own && of == data && is_other(volume)))
 }
 
 /// The volumes of all pods, except those with a missing or corrupt data file.
@@ -138,10 +144,15 @@ mod tests {
         for folder in ["volumes", paths::DEVICES] {
             let own = bring(&format!("u/{folder}/{FOLDER}/pv"), "h");
             bring(&format!("other/{folder}/{FOLDER}/pv-2"), "h-2");
-            assert!(!is_used_elsewhere(&own, &data("h")).unwrap(), "{folder}");
+            assert!(!is_used_elsewhere(&own, &data("h"), &|_| true).unwrap(), "{folder}");
             let same = bring(&format!("third/{folder}/{FOLDER}/pv"), "h");
-            assert!(is_used_elsewhere(&own, &data("h")).unwrap(), "{folder}");
-            assert!(is_used_elsewhere(&same, &data("h")).unwrap(), "{folder}");
+            assert!(is_used_elsewhere(&own, &data("h"), &|_| true).unwrap(), "{folder}");
+            assert!(!is_used_elsewhere(&own, &data("h"), &|other| other != same).unwrap(), "{folder}");
+            assert!(is_used_elsewhere(&same, &data("h"), &|_| true).unwrap(), "{folder}");
+            assert_eq!(label_at(&same), None, "{folder}");
+            write(&paths::data(&same), &with_label(of_pod(&data("h"), "pv", "n", "a"), Some("a:b:c:s0:c1"))).unwrap();
+            assert_eq!(label_at(&same).as_deref(), Some("a:b:c:s0:c1"), "{folder}");
+            assert!(is_used_elsewhere(&own, &data("h"), &|other| label_at(other).is_some()).unwrap(), "{folder}");
             fs::remove_dir_all(root.join("pods")).unwrap();
         }
         fs::remove_dir_all(&root).unwrap();

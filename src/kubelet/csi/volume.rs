@@ -31,6 +31,15 @@ type StringMap = SortedMap<String, String>;
 /// Completes when the pod is terminating.
 pub(crate) type PodTerminating = Pin<Box<dyn Future<Output = ()>>>;
 
+/// The SELinux label of a volume's mount.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct MountLabel {
+    /// The label among the mount options; `None`: the runtime labels the files.
+    pub(crate) own: Option<String>,
+    /// The node mounts the volume once, so all pods that use it must have this label.
+    pub(crate) is_for_all: bool,
+}
+
 /// A volume as one pod uses it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CsiVolume {
@@ -42,8 +51,7 @@ pub(crate) struct CsiVolume {
     pub(crate) is_ephemeral: bool,
     pub(crate) fs_type: String,
     pub(crate) mount_options: Vec<String>,
-    /// The SELinux label among the mount options.
-    pub(crate) mount_label: Option<String>,
+    pub(crate) label: MountLabel,
     /// The first of the volume's access modes, in Kubernetes' terms.
     pub(crate) access_mode: String,
     pub(crate) read_only: bool,
@@ -127,22 +135,25 @@ impl Csi {
         let staged_at = self.staged_at(volume, &driver);
         let attachment = attachment_name(name, handle, &self.node_name);
         let of_pod = vol_data::of_pod(&data, &volume.name, &self.node_name, &attachment);
-        let label = volume.mount_label.as_deref();
+        let MountLabel { own: label, is_for_all } = volume.label.clone();
         let (of_pod, of_staged) =
-            [of_pod, vol_data::of_staged(&data)].map(|data| vol_data::with_label(data, label)).into();
+            [of_pod, vol_data::of_staged(&data)].map(|data| vol_data::with_label(data, label.as_deref())).into();
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
         let (volume_path, staged) = (volume.place.clone(), staged_at.clone());
         let prepared = rt::blocking(move || {
-            if is_of_one_pod
-                && vol_data::is_used_elsewhere(&volume_path, &data).map_err(CsiError::io(FIND_USERS, &volume_path))?
-            {
-                return Ok(false);
+            let elsewhere = |is_other: &dyn Fn(&Path) -> bool| {
+                vol_data::is_used_elsewhere(&volume_path, &data, is_other)
+                    .map_err(CsiError::io(FIND_USERS, &volume_path))
+            };
+            if is_of_one_pod && elsewhere(&|_| true)? {
+                return Err(CsiError::InUse);
             }
-            prepare(&volume_path, &of_pod, staged.as_deref(), &of_staged).map(|()| true)
+            if is_for_all && elsewhere(&|other| vol_data::label_at(other) != label)? {
+                return Err(CsiError::OtherLabel { handle: data.handle.clone() });
+            }
+            prepare(&volume_path, &of_pod, staged.as_deref(), &of_staged)
         });
-        if !prepared.await.map_err(failed)? {
-            return Err(CsiError::InUse.in_phase(Phase::SetUp));
-        }
+        prepared.await.map_err(failed)?;
         match volume.attachment {
             Some(_) => drop(self.present.borrow_mut().insert(volume.place.clone(), unique_name(name, handle))),
             None => drop(self.present.borrow_mut().remove(&volume.place)),
@@ -400,7 +411,7 @@ fn is_left_alone(path: &Path, data: &VolData, staged: &Path) -> Result<bool, Csi
             return Ok(false);
         }
     }
-    let is_used = vol_data::is_used_elsewhere(path, data);
+    let is_used = vol_data::is_used_elsewhere(path, data, &|_| true);
     is_used.map(|is_used| !is_used).map_err(CsiError::io(FIND_USERS, paths::pods(path)))
 }
 

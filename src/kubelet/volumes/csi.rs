@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::SetUpInputs;
 use super::fs_group::{changes_on_root_mismatch, fs_group};
 use super::selinux_mount::mount_option;
-use crate::kubelet::csi::{CsiVolume, MissingObject, handle_of_inline};
+use crate::kubelet::csi::{CsiVolume, MissingObject, MountLabel, handle_of_inline};
 use crate::state::objects::{
     CsiDriver, CsiSource, FsGroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey,
 };
@@ -58,7 +58,7 @@ pub(super) fn claimed(
     volume: &PersistentVolume,
     source: &CsiSource,
     read_only: bool,
-    mount_label: Option<String>,
+    label: MountLabel,
     inputs: SetUpInputs<'_>,
 ) -> Csi {
     let writes = volume.access_modes.iter().any(|mode| ONE_NODE_WRITES.contains(&&**mode));
@@ -67,8 +67,8 @@ pub(super) fn claimed(
         driver: source.driver.clone(),
         handle: source.handle.clone(),
         fs_type: source.fs_type.clone(),
-        mount_options: volume.mount_options.iter().cloned().chain(mount_label.as_deref().map(mount_option)).collect(),
-        mount_label,
+        mount_options: volume.mount_options.iter().cloned().chain(label.own.as_deref().map(mount_option)).collect(),
+        label,
         access_mode: volume.access_modes.first().cloned().unwrap_or_else(|| "ReadWriteOnce".to_owned()),
         is_block: volume.is_block,
         claim: volume.claim.clone(),

@@ -9,6 +9,7 @@ use super::fs_group::{changes_on_root_mismatch, fs_group};
 use super::payload::{Payload, PodFiles, payload};
 use super::selinux_mount::mount_label;
 use super::volume_uses::VolumeUses;
+use crate::kubelet::csi::MountLabel;
 use crate::state::objects::{Lookup, Objects, PersistentSource, PersistentVolume, Topic};
 use crate::state::pods::volume_paths::{
     CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL_VOLUME_PLUGIN, NFS, PROJECTED, SECRET,
@@ -322,7 +323,9 @@ fn claimed(pod: &Pod, volume: &Volume, uses: &VolumeUses<'_>, inputs: SetUpInput
             };
             let mounting = uses.mounting(&volume.name);
             let file_label = inputs.node.container_file_label.as_deref();
-            let label = mount_label(pod, (&volume.name, mounting), bound, driver, file_label)?;
+            let own = mount_label(pod, (&volume.name, mounting), bound, driver, file_label)?;
+            let is_for_all = file_label.is_some() && driver.is_some_and(|driver| driver.selinux_mount);
+            let label = MountLabel { own, is_for_all: is_for_all && !bound.is_block };
             Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, label, inputs))))
         }
         PersistentSource::Local { path, .. } if bound.is_block => {

@@ -1,7 +1,7 @@
 //! The SELinux label that a volume is mounted with, so that the runtime need not label its files one by one. Pure.
 //!
-//! `GetMountSELinuxLabel` in pkg/volume/util/selinux.go, with the feature gates of 1.36: volumes of one pod
-//! (ReadWriteOncePod) whose CSI driver has `seLinuxMount`, unless the pod has `seLinuxChangePolicy: Recursive`.
+//! `GetMountSELinuxLabel` in pkg/volume/util/selinux.go, with the feature gates of 1.37: volumes whose CSI driver has
+//! `seLinuxMount`, unless the pod has `seLinuxChangePolicy: Recursive`.
 
 use super::error::Problem;
 use crate::state::objects::{CsiDriver, PersistentVolume};
@@ -17,9 +17,10 @@ pub(super) fn mount_label(
     driver: Option<&CsiDriver>,
     file_label: Option<&str>,
 ) -> Result<Option<String>, Problem> {
-    let Some(file_label) = file_label else { return Ok(None) };
-    let is_of_one_pod = bound.access_modes.iter().map(String::as_str).eq([ONE_POD]);
-    if !is_of_one_pod || bound.is_block {
+    let Some(file_label) = file_label.filter(|_| !bound.is_block) else { return Ok(None) };
+    let policy = pod.spec.security_context.as_ref().and_then(|context| context.se_linux_change_policy.as_deref());
+    let has_label = policy != Some(RECURSIVE) && driver.is_some_and(|driver| driver.selinux_mount);
+    if !has_label && !bound.access_modes.iter().map(String::as_str).eq([ONE_POD]) {
         return Ok(None);
     }
     let users = mounting.iter().filter_map(|user| options(pod, user));
@@ -29,11 +30,7 @@ pub(super) fn mount_label(
         let why = format!("multiple SELinux labels found: {}", labels.join(","));
         return Err(Problem::Claim { name: volume.to_owned(), why });
     }
-    let policy = pod.spec.security_context.as_ref().and_then(|context| context.se_linux_change_policy.as_deref());
-    if policy == Some(RECURSIVE) || !driver.is_some_and(|driver| driver.selinux_mount) {
-        return Ok(None);
-    }
-    Ok(labels.into_iter().next().filter(|label| !label.is_empty()))
+    Ok(labels.into_iter().next().filter(|label| has_label && !label.is_empty()))
 }
 
 /// The mount option. The quotes keep commas of the level.
@@ -94,11 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn volume_of_one_pod_is_mounted_with_the_pods_label() {
+    fn volume_of_any_access_mode_is_mounted_with_the_pods_label() {
         let level = json!({"level": "s0:c1,c2"});
         let expected = Ok(Some("system_u:object_r:container_file_t:s0:c1,c2".to_owned()));
         for policy in [None, Some("MountOption")] {
-            assert_eq!(label_of(&pod(&level, policy), &["ReadWriteOncePod"], true), expected);
+            for modes in [&["ReadWriteOncePod"][..], &["ReadWriteOnce"], &["ReadOnlyMany", "ReadWriteMany"], &[]] {
+                assert_eq!(label_of(&pod(&level, policy), modes, true), expected, "{modes:?}");
+            }
         }
         // The type and role of a process are not those of a file.
         let all = json!({"user": "staff_u", "role": "r", "type": "spc_t", "level": "s0"});
@@ -112,9 +111,6 @@ mod tests {
         let level = json!({"level": "s0:c1,c2"});
         assert_eq!(label_of(&pod(&level, Some("Recursive")), &["ReadWriteOncePod"], true), Ok(None));
         assert_eq!(label_of(&pod(&level, None), &["ReadWriteOncePod"], false), Ok(None), "the driver cannot");
-        for modes in [&["ReadWriteOnce"][..], &["ReadWriteOncePod", "ReadWriteOnce"], &[]] {
-            assert_eq!(label_of(&pod(&level, None), modes, true), Ok(None));
-        }
         for options in [json!({}), json!({"type": "spc_t"}), Value::Null] {
             assert_eq!(label_of(&pod(&options, None), &["ReadWriteOncePod"], true), Ok(None));
         }
@@ -132,5 +128,7 @@ mod tests {
         assert!(why.contains(&format!("multiple SELinux labels found: {labels}")), "{why}");
         let apart = json!({"containers": [container("a", "s0:c1", "v"), container("b", "s0:c2", "other")]});
         assert!(label_of(&apart, &["ReadWriteOncePod"], true).unwrap().is_some());
+        assert!(label_of(&shares, &["ReadWriteMany"], true).is_err());
+        assert_eq!(label_of(&shares, &["ReadWriteMany"], false), Ok(None), "the runtime labels its files");
     }
 }
