@@ -81,4 +81,14 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&version_json()).unwrap();
         assert_eq!(json["kubernetesVersion"], KUBERNETES_VERSION);
     }
+
+    #[test]
+    fn documented_server_versions_follow_from_the_reported_version() {
+        let minor: u32 = KUBERNETES_VERSION.split('.').nth(1).unwrap().parse().unwrap();
+        assert_eq!(crate::platform::net::KUBERNETES, format!("1.{minor}"));
+        // A kubelet may be three minor versions older than its API server, and not newer.
+        let range = format!("Kubernetes 1.{minor} to 1.{}", minor + 3);
+        assert!(include_str!("../../docs/install.md").contains(&range), "{range}");
+        assert!(include_str!("../../docs/joining-a-cluster.md").contains(KUBERNETES_VERSION));
+    }
 }

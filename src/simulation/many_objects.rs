@@ -15,6 +15,7 @@ use super::watches::kubeconfig;
 use crate::control::cluster::ObjectWatcher;
 use crate::kubelet::offline::{KeyPlaces, OfflineStore};
 use crate::platform::apiserver::{Client, Gate, Opening, Rank};
+use crate::platform::config::FeatureGates;
 use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt::{self, World};
 use crate::state::objects::{ObjectEvent, ObjectKey, ObjectKind, TokenKey, Topic};
@@ -55,7 +56,7 @@ impl Watched {
         let keys = KeyPlaces { credentials: None, file: None, plain: true };
         let store = OfflineStore::open(folder.join("store"), keys).await;
         let (sender, inbox) = async_channel::bounded(64);
-        let watcher = ObjectWatcher::new(client.clone(), store, sender);
+        let watcher = ObjectWatcher::new(client.clone(), store, sender, FeatureGates::default());
         Self { api, watcher, client, inbox }
     }
 

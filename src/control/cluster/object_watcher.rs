@@ -9,11 +9,12 @@ use serde_json::Value;
 
 use crate::control::cluster::topic_content::{by_name, collection, name_of, object_event, remember, stored_by_name};
 use crate::control::cluster::topic_requests::TopicRequests;
-use crate::control::cluster::trust_bundles::{NO_BUNDLES, bundles};
+use crate::control::cluster::trust_bundles::bundles;
 use crate::control::cluster::watch_budget::WatchBudget;
 use crate::control::cluster::watch_context::WatchContext;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{Change, Client, Collection, reflect};
+use crate::platform::config::FeatureGates;
 use crate::platform::rt;
 use crate::state::objects::{BundleKey, Content, ObjectEvent, Topic};
 use crate::state::pods::SyncEvent;
@@ -42,8 +43,8 @@ const VERSION_FIRST: Duration = Duration::from_secs(2);
 const VERSION_LONGEST: Duration = Duration::from_secs(600);
 
 impl ObjectWatcher {
-    pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>) -> Self {
-        let context = WatchContext { client, store, inbox };
+    pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>, gates: FeatureGates) -> Self {
+        let context = WatchContext { client, store, inbox, gates };
         Self { requests: TopicRequests::new(context.clone()), context, watches: BTreeMap::new() }
     }
 
@@ -120,10 +121,9 @@ async fn watch_collection(context: &WatchContext, collection: Collection, topic:
 async fn watch_bundles(context: &WatchContext, key: &BundleKey, topic: &Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(VERSION_FIRST, VERSION_LONGEST);
     let collection = loop {
-        let why = match bundles(&context.client, key).await {
-            Ok(Some(collection)) => break collection,
-            Ok(None) => NO_BUNDLES.to_owned(),
-            Err(error) => error.to_string(),
+        let why = match bundles(&context.client, &context.gates, key).await {
+            Ok(collection) => break collection,
+            Err(why) => why,
         };
         let event = match stored.take() {
             Some(stored) => object_event(topic, &stored_by_name(&stored)),

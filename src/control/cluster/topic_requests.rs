@@ -16,10 +16,11 @@ use super::token_work::request_token;
 use super::topic_content::collection;
 use super::topic_queue::TopicQueue;
 use super::topic_work::{Answer, TopicWork};
-use super::trust_bundles::{NO_BUNDLES, bundles};
+use super::trust_bundles::bundles;
 use super::watch_context::WatchContext;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{ApiError, Client, Collection, Rank, Request, Requester};
+use crate::platform::config::FeatureGates;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::objects::{ObjectKey, Topic};
@@ -193,7 +194,8 @@ impl Shared {
         while state.queue.due().is_some_and(|due| due <= now) && state.pace.take(now) {
             let Some(topic) = state.queue.take(now) else { return };
             let Some(entry) = state.topics.get_mut(&topic) else { continue };
-            let task = rt::spawn(request(Rc::downgrade(self), self.context.client.clone(), topic));
+            let (client, gates) = (self.context.client.clone(), self.context.gates.clone());
+            let task = rt::spawn(request(Rc::downgrade(self), client, gates, topic));
             entry.stage = Stage::UnderWay { _task: task };
         }
     }
@@ -270,8 +272,8 @@ impl State {
     }
 }
 
-async fn request(shared: Weak<Shared>, client: Client, topic: Arc<Topic>) {
-    let answer = ask(&client, &topic).await;
+async fn request(shared: Weak<Shared>, client: Client, gates: FeatureGates, topic: Arc<Topic>) {
+    let answer = ask(&client, &gates, &topic).await;
     let Some(shared) = shared.upgrade() else { return };
     let store = &shared.context.store;
     let answer = match answer {
@@ -288,7 +290,7 @@ async fn request(shared: Weak<Shared>, client: Client, topic: Arc<Topic>) {
     }
 }
 
-async fn ask(client: &Client, topic: &Topic) -> Answer {
+async fn ask(client: &Client, gates: &FeatureGates, topic: &Topic) -> Answer {
     let why = |error: ApiError| error.to_string();
     match topic {
         Topic::Token(key) => Answer::Token(request_token(client, key).await.map_err(why)),
@@ -296,10 +298,9 @@ async fn ask(client: &Client, topic: &Topic) -> Answer {
             Answer::Object(look_up(client, topic).await.map_err(|error| error.to_string()))
         }
         Topic::Object(key) => Answer::Collection(read_object(client, key).await.map_err(why)),
-        Topic::TrustBundles(key) => Answer::Collection(match bundles(client, key).await {
-            Ok(Some(collection)) => list(client, &collection).await.map_err(why),
-            Ok(None) => Err(NO_BUNDLES.to_owned()),
-            Err(error) => Err(why(error)),
+        Topic::TrustBundles(key) => Answer::Collection(match bundles(client, gates, key).await {
+            Ok(collection) => list(client, &collection).await.map_err(why),
+            Err(why) => Err(why),
         }),
         Topic::ApiServerService | Topic::CsiDriver(_) | Topic::RuntimeClass(_) | Topic::Services(_) => {
             Answer::Collection(match collection(topic) {

@@ -1,14 +1,13 @@
 //! The collection of ClusterTrustBundles, whose API version the server decides.
 
 use super::topic_content::selected;
-use crate::platform::apiserver::{ApiError, Client, Collection, Request, Requester};
+use crate::platform::apiserver::{Client, Collection, Request, Requester};
+use crate::platform::config::{FeatureGates, Gate};
 use crate::state::objects::BundleKey;
 
-/// Why there are no trust bundles.
-pub(super) const NO_BUNDLES: &str = "the server has no ClusterTrustBundles";
-
-/// The collection of trust bundles in the newest API version that the server has; `None` if it has none.
-pub(super) async fn bundles(client: &Client, key: &BundleKey) -> Result<Option<Collection>, ApiError> {
+/// The collection of trust bundles in the newest API version that the server has, or why there is none.
+pub(super) async fn bundles(client: &Client, gates: &FeatureGates, key: &BundleKey) -> Result<Collection, String> {
+    gates.require(Gate::ClusterTrustBundleProjection)?;
     let field_selector = match key {
         BundleKey::Named(name) => format!("metadata.name={name}"),
         BundleKey::Signed(signer) => format!("spec.signerName={signer}"),
@@ -17,10 +16,10 @@ pub(super) async fn bundles(client: &Client, key: &BundleKey) -> Result<Option<C
         let path = format!("/apis/certificates.k8s.io/{version}/clustertrustbundles");
         let first = Request::get(path.as_str()).with_query("limit", "1").requested_by(Requester::Tenant);
         match client.send(&first).await {
-            Ok(_) => return Ok(Some(selected(path, field_selector))),
+            Ok(_) => return Ok(selected(path, field_selector)),
             Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.to_string()),
         }
     }
-    Ok(None)
+    Err("the server has no ClusterTrustBundles".to_owned())
 }

@@ -4,6 +4,7 @@ use async_channel::Sender;
 
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::Client;
+use crate::platform::config::FeatureGates;
 use crate::state::pods::SyncEvent;
 
 /// Clones share the client, the store and the inbox.
@@ -14,4 +15,5 @@ pub(super) struct WatchContext {
     pub(super) store: OfflineStore,
     /// The sync loop's inbox.
     pub(super) inbox: Sender<SyncEvent>,
+    pub(super) gates: FeatureGates,
 }

@@ -32,7 +32,7 @@ use crate::kubelet::kuberuntime::{PodRuntime, WorkViews};
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::resource_managers::ResourceManagers;
 use crate::platform::apiserver::Client;
-use crate::platform::config::Config;
+use crate::platform::config::{Config, FeatureGates};
 use crate::state::objects::Objects;
 use crate::state::pods::SyncEvent;
 use crate::types::owned::Owned;
@@ -54,6 +54,7 @@ pub(super) struct Parts {
     pub(super) readmissions: Readmissions,
     pub(super) resizes: PendingResizes,
     pub(super) shutdown: NodeShutdown,
+    gates: FeatureGates,
     pub(super) status_manager: StatusManager,
     pub(super) storage_limits: StorageLimits,
     pub(super) stops: PodStops,
@@ -99,6 +100,7 @@ impl Parts {
             readmissions: Readmissions::default(),
             resizes: PendingResizes::default(),
             shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
+            gates: config.gates.clone(),
             status_manager: StatusManager::default(),
             storage_limits: StorageLimits::new(inbox.clone()),
             stops: PodStops::new(stopped_pods, inbox.clone()),
@@ -109,7 +111,7 @@ impl Parts {
     /// Connects the parts to a cluster.
     pub(super) fn join(&mut self, client: &Client, store: &OfflineStore, node: &str, inbox: &Sender<SyncEvent>) {
         self.status_manager.set_cluster(client.clone(), node, inbox.clone());
-        let follower = ObjectWatcher::new(client.clone(), store.clone(), inbox.clone());
+        let follower = ObjectWatcher::new(client.clone(), store.clone(), inbox.clone(), self.gates.clone());
         self.objects.set_cluster(follower, store.clone());
         self.csi_drivers.set_in_cluster();
     }

@@ -1,4 +1,4 @@
-//! The feature gates of Kubernetes 1.36, and which of them Coracle can switch. Pure.
+//! The feature gates of Kubernetes 1.36 and 1.37, and which of them Coracle can switch. Pure.
 
 use serde_json::Value;
 
@@ -29,6 +29,7 @@ macro_rules! gates {
 
 gates! {
     AllowDnsOnlyNodeCsr = "AllowDNSOnlyNodeCSR",
+    ClusterTrustBundleProjection = "ClusterTrustBundleProjection",
     ComponentFlagz = "ComponentFlagz",
     ComponentStatusz = "ComponentStatusz",
     ContainerCheckpoint = "ContainerCheckpoint",
@@ -79,7 +80,7 @@ enum Standing {
     Locked,
     /// `a`: the feature is always on.
     AlwaysOn,
-    /// `n`: Coracle does not have the feature.
+    /// `n`: Coracle does not have the feature. Turning it on is refused, unless that is the default.
     Missing,
     /// `e`: switches nothing in this version of the kubelet either.
     Empty,
@@ -105,6 +106,11 @@ const FEATURE_GATES_FIELD: &str = "featureGates";
 impl FeatureGates {
     pub(crate) fn is_on(&self, gate: Gate) -> bool {
         gate.is_on_by_default() != self.changed.contains(&gate)
+    }
+
+    /// The reason to refuse what needs a gate that is off.
+    pub(crate) fn require(&self, gate: Gate) -> Result<(), String> {
+        self.is_on(gate).then_some(()).ok_or_else(|| format!("the feature gate {} is off", gate.name()))
     }
 
     /// Whether the node has a feature that nodes declare to the scheduler.
@@ -211,22 +217,25 @@ fn unknown(name: &str) -> Problem {
 
 impl KnownGate<'_> {
     fn check(&self, on: bool) -> Result<(), Problem> {
-        if self.standing != Standing::Locked || on == self.default {
+        if on == self.default {
             return Ok(());
         }
-        let why = format!("cannot be set to {on}, as the feature is locked to {}", self.default);
+        let why = match self.standing {
+            Standing::Locked => format!("cannot be set to {on}, as the feature is locked to {}", self.default),
+            Standing::Missing if on => "cannot be set to true, as Coracle does not have the feature".to_owned(),
+            _ => return Ok(()),
+        };
         Err(conflict(&format!("{FEATURE_GATES_FIELD}.{}", self.name), why))
     }
 
     /// Whether the node is as the setting asks, or as it would be without the setting.
     fn has_effect(&self, on: bool) -> bool {
-        on == self.default
-            || match self.standing {
-                Standing::Honoured | Standing::Locked => true,
-                Standing::AlwaysOn => on,
-                Standing::Missing => !on,
-                Standing::Empty | Standing::OtherComponent | Standing::GoLibrary | Standing::Windows => false,
-            }
+        match self.standing {
+            Standing::Missing => !on,
+            Standing::Honoured | Standing::Locked => true,
+            Standing::AlwaysOn => on || !self.default,
+            Standing::Empty | Standing::OtherComponent | Standing::GoLibrary | Standing::Windows => on == self.default,
+        }
     }
 
     fn removal(&self) -> Option<&'static str> {
@@ -303,8 +312,12 @@ mod tests {
     #[test]
     fn every_gate_of_upstream_is_honoured_or_declared() {
         let upstream = include_str!("../../../tests/data/upstream-1.36/gates.txt");
+        let newer = include_str!("../../../tests/data/upstream-1.37/gates.txt");
+        let newer_names: Vec<_> = newer.lines().map(|line| line.split(' ').next().unwrap()).collect();
+        let is_as_before = |line: &&str| !newer_names.contains(&line.split(' ').next().unwrap());
+        let upstream = upstream.lines().filter(is_as_before).chain(newer.lines());
         let stages = [('A', "Alpha"), ('B', "Beta"), ('D', "Deprecated"), ('G', "GA")];
-        let recorded = upstream.lines().map(|line| {
+        let recorded = upstream.map(|line| {
             let mut words = line.split(' ');
             let (name, stage, default) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
             let stage = stages.iter().find(|(_, word)| *word == stage).unwrap().0;
@@ -331,13 +344,18 @@ mod tests {
     }
 
     #[test]
-    fn every_gate_may_have_both_values_unless_upstream_locks_it() {
+    fn every_gate_may_have_both_values_unless_it_is_locked_or_missing() {
         for known in known_gates() {
             for on in [false, true] {
                 let read = read(&json!({"featureGates": {known.name: on}}));
                 if known.standing == Standing::Locked && on != known.default {
                     let locked = format!("cannot be set to {on}, as the feature is locked to {}", known.default);
                     assert_eq!(read.unwrap_err(), format!("featureGates.{}: {locked}", known.name));
+                    continue;
+                }
+                if known.standing == Standing::Missing && on && !known.default {
+                    let missing = "cannot be set to true, as Coracle does not have the feature";
+                    assert_eq!(read.unwrap_err(), format!("featureGates.{}: {missing}", known.name));
                     continue;
                 }
                 let (gates, warnings) = read.unwrap();
@@ -367,11 +385,18 @@ mod tests {
         assert!(warnings.is_empty(), "{warnings:?}");
         let on: Vec<&Gate> = Gate::ALL.iter().filter(|gate| gates.is_on(**gate)).collect();
         let expected = [
+            Gate::ClusterTrustBundleProjection,
             Gate::ComponentFlagz,
             Gate::ContainerStopSignals,
             Gate::CustomCpuCfsQuotaPeriod,
             Gate::DisableCpuQuotaWithExclusiveCpus,
+            Gate::DraExtendedResource,
+            Gate::EnvFiles,
+            Gate::HostnameOverride,
             Gate::KubeletPodResourcesListUseActivePods,
+            Gate::NodeDeclaredFeatures,
+            Gate::PodLevelResources,
+            Gate::PodReadyToStartContainersCondition,
             Gate::ReduceDefaultCrashLoopBackOffDecay,
             Gate::TaintTolerationComparisonOperators,
         ];
@@ -384,12 +409,14 @@ mod tests {
         check_refused("NodeSwapp", true, expected);
         let locked = "featureGates.NodeSwap: cannot be set to false, as the feature is locked to true";
         check_refused("NodeSwap", false, locked);
+        let missing = "featureGates.PodsAPI: cannot be set to true, as Coracle does not have the feature";
+        check_refused("PodsAPI", true, missing);
     }
 
     #[test]
     fn settings_without_effect_are_named_with_the_reason() {
         let fields = json!({"featureGates": {
-            "NodeSwap": true, "WatchList": false, "PodsAPI": true, "MemoryQoS": true, "JobBackoffLimitPerIndex": true,
+            "NodeSwap": true, "WatchList": false, "PodLevelResourceManagers": true, "JobBackoffLimitPerIndex": true,
             "PreventStaticPodAPIReferences": false, "WatchListClient": false, "EventedPLEG": true,
         }});
         let (gates, mut warnings) = read(&fields).unwrap();
@@ -403,7 +430,7 @@ mod tests {
                 &format!("feature gate NodeSwap {removed}"),
                 "feature gates without effect here, they are of other components: WatchList=false",
                 "feature gates without effect, Coracle always has the feature: PreventStaticPodAPIReferences=false",
-                "feature gates without effect, Coracle does not have the feature: MemoryQoS=true, PodsAPI=true",
+                "feature gates without effect, Coracle does not have the feature: PodLevelResourceManagers=true",
                 "feature gates without effect, they are of libraries that Coracle does not contain: \
                  WatchListClient=false",
             ]
