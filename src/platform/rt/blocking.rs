@@ -3,10 +3,13 @@
 //! pods, [`walk`] and [`walk_for`] for trees of files that are counted, and [`remove`] and [`remove_for`] for those
 //! that are removed. Idle threads exit after a while.
 
+use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use async_channel::Receiver;
 
 use super::job_queue::{JobQueue, Owner};
 
@@ -155,6 +158,15 @@ fn run<T: Send + 'static>(
     owner: Owner,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = T> {
+    result_of(any_result(pace, start(pace, owner, Box::new(|| Box::new(work())))))
+}
+
+// Channel, job and wait have one type for all work: a copy for each of the hundred types of results would take 250 kB.
+
+type AnyResult = Box<dyn Any + Send>;
+type AnyWork = Box<dyn FnOnce() -> AnyResult + Send>;
+
+fn start(pace: PoolKind, owner: Owner, work: AnyWork) -> Receiver<std::thread::Result<AnyResult>> {
     let (sender, receiver) = async_channel::bounded(1);
     let job = Box::new(move || {
         // A panic aborts in release; in tests it must reach the caller instead of ending a pool thread.
@@ -163,21 +175,28 @@ fn run<T: Send + 'static>(
         let _ = sender.try_send(result);
     });
     submit(pace, owner, job);
-    async move {
-        let mut overdue = (pace == PoolKind::Slow).then_some(OVERDUE_JOB_WAIT);
-        let received = loop {
-            let Some(wait) = overdue.take() else { break receiver.recv().await };
-            match super::deadline(wait, receiver.recv()).await {
-                Ok(received) => break received,
-                Err(super::Elapsed) => report(pace),
-            }
-        };
-        match received {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            // The job always sends before it drops its sender; a simulated one may end with its program.
-            Err(_) => std::future::pending().await,
+    receiver
+}
+
+#[expect(clippy::expect_used, reason = "`run` starts work with the result that it waits for")]
+async fn result_of<T: 'static>(result: impl Future<Output = AnyResult>) -> T {
+    *result.await.downcast().expect("the result has another type")
+}
+
+async fn any_result(pace: PoolKind, receiver: Receiver<std::thread::Result<AnyResult>>) -> AnyResult {
+    let mut overdue = (pace == PoolKind::Slow).then_some(OVERDUE_JOB_WAIT);
+    let received = loop {
+        let Some(wait) = overdue.take() else { break receiver.recv().await };
+        match super::deadline(wait, receiver.recv()).await {
+            Ok(received) => break received,
+            Err(super::Elapsed) => report(pace),
         }
+    };
+    match received {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        // The job always sends before it drops its sender; a simulated one may end with its program.
+        Err(_) => std::future::pending().await,
     }
 }
 

@@ -120,6 +120,10 @@ pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Resu
     if world().is_some() {
         return Err(std::io::ErrorKind::Unsupported.into());
     }
+    start_thread(name, Box::new(work))
+}
+
+fn start_thread(name: &str, work: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).stack_size(THREAD_STACK).spawn(work).map(drop)
 }
 
