@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 use std::thread;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::command_table::Events;
@@ -14,7 +13,7 @@ use super::pod_row::age;
 use super::table::table;
 use super::{failed, print};
 use crate::platform::host::clock;
-use crate::types::api::{Event, ObjectKind, Time, decode, to_yaml};
+use crate::types::api::{Event, ObjectKind, Time, decode, record, to_yaml};
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 
@@ -73,9 +72,10 @@ fn watch(command: &Events) -> ExitCode {
     }
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct EventsResponse {
-    items: Vec<Value>,
+record! {
+    pub(super) struct EventsResponse {
+        items: Vec<Value>,
+    }
 }
 
 impl EventsResponse {

@@ -2,18 +2,17 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::local_api::get;
 use super::pod_name::{PodName, names};
 use crate::control::server::PodEntry;
 use crate::platform::config::nearest;
-use crate::types::api::{ContainerState, Pod, decode};
+use crate::types::api::{ContainerState, Pod, decode, record};
 use crate::types::error::ErrorChain;
 
-#[derive(Debug, Deserialize)]
-pub(super) struct PodListResponse {
-    pub(super) pods: Vec<PodEntry>,
+record! {
+    pub(super) struct PodListResponse {
+        pub(super) pods: Vec<PodEntry>,
+    }
 }
 
 /// The pod with this name and its source, or one line about why there is none.

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{error, fmt};
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::control::server::parse_response;
 use crate::platform::config::LOCAL_SOCKET;
+use crate::types::api::{Decode, DecodeError, decode, decode_bytes};
 use crate::types::error::ErrorChain;
 
 /// GETs `path` from the agent at `socket`.
-pub(super) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, LocalApiError> {
+pub(super) fn get<T: Decode>(socket: &Path, path: &str) -> Result<T, LocalApiError> {
     let failed = |kind| LocalApiError { socket: socket.to_owned(), kind };
     let bytes = exchange(socket, "GET", path, &[], LOCAL_RESPONSE_TIMEOUT)
         .map_err(|error| LocalApiError::from_io(socket, error))?;
@@ -24,12 +24,12 @@ pub(super) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, L
         let is_explained = status.starts_with('5') && !message.is_empty();
         return Err(failed(if is_explained { Kind::Message(message) } else { Kind::Refused(status.to_owned()) }));
     }
-    serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
+    decode_bytes(body).map_err(|error| failed(Kind::Malformed(error)))
 }
 
-/// Decodes a part of an answer. From its text: decoding from a [`Value`] too would compile each type twice, 90 KB in all.
-pub(super) fn decoded<T: DeserializeOwned>(answer: &Value) -> serde_json::Result<T> {
-    serde_json::from_slice(answer.to_string().as_bytes())
+/// Decodes an answer or a part of it.
+pub(super) fn decoded<T: Decode>(answer: Value) -> Result<T, DecodeError> {
+    decode(answer).map(|decoded| decoded.value)
 }
 
 /// DELETEs `path` at the agent; returns its message.
@@ -56,7 +56,7 @@ pub(super) fn change_within(
     body: &[u8],
 ) -> Result<Value, RequestFailure> {
     let bytes = request(patience, socket, method, path, body)?;
-    serde_json::from_slice(&bytes).map_err(|error| {
+    decode_bytes(&bytes).map_err(|error| {
         let error = LocalApiError { socket: socket.to_owned(), kind: Kind::Malformed(error) };
         RequestFailure::Unreachable(ErrorChain(&error).to_string())
     })
@@ -156,7 +156,7 @@ enum Kind {
     Refused(String),
     /// The agent's message.
     Message(String),
-    Malformed(serde_json::Error),
+    Malformed(DecodeError),
 }
 
 impl LocalApiError {

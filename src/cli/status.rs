@@ -29,7 +29,7 @@ pub(super) fn run(command: &Status) -> ExitCode {
             return ExitCode::from(DOWN);
         }
     };
-    let status: NodeStatus = match decoded(&answer) {
+    let status: NodeStatus = match decoded(answer.clone()) {
         Ok(status) => status,
         Err(error) => return failed(&format!("decode the agent's status: {error}")),
     };

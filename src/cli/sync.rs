@@ -18,7 +18,7 @@ pub(super) fn run(command: &Sync) -> ExitCode {
         Ok(answer) => answer,
         Err(refused) => return failed(&refused.line()),
     };
-    match decoded::<SyncStatus>(&answer) {
+    match decoded::<SyncStatus>(answer) {
         Ok(status) => match summary(&status, command.wait) {
             Ok(line) => print(&line),
             Err(line) => failed(&line),

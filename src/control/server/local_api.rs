@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use async_channel::Receiver;
-use serde::{Deserialize, Serialize};
 
 use super::image_entries::{ImageEntry, MissingImage};
 use super::log_query::LogQuery;
@@ -13,7 +12,7 @@ use super::node_status::NodeStatus;
 use super::sync_status::SyncStatus;
 use crate::kubelet::status::{LogUnavailable, PodProblem};
 use crate::state::pods::{PodAnswer, PodChange};
-use crate::types::api::Event;
+use crate::types::api::{Event, record};
 
 /// Pods, images and metrics of the node. The node agent implements it.
 pub(crate) trait LocalApi {
@@ -94,37 +93,38 @@ pub(crate) struct LogSource {
     pub(crate) ended: Receiver<()>,
 }
 
-/// The response of `/devices`.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct DeviceEntries {
-    pub(crate) devices: Vec<DeviceEntry>,
+record! {
+    /// The response of `/devices`.
+    pub(crate) struct DeviceEntries {
+        pub(crate) devices: Vec<DeviceEntry>,
+    }
 }
 
-/// One device of `/devices`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct DeviceEntry {
-    pub(crate) resource: String,
-    /// The device file, or the id that the plugin gave.
-    pub(crate) device: String,
-    pub(crate) healthy: bool,
-    pub(crate) attributes: serde_json::Map<String, serde_json::Value>,
-    /// The container or claim that has it, such as `default/web-node1/main` or `claim default/camera`.
-    pub(crate) used_by: String,
+record! {
+    /// One device of `/devices`.
+    pub(crate) struct DeviceEntry {
+        pub(crate) resource: String,
+        /// The device file, or the id that the plugin gave.
+        pub(crate) device: String,
+        pub(crate) healthy: bool,
+        pub(crate) attributes: serde_json::Map<String, serde_json::Value>,
+        /// The container or claim that has it, such as `default/web-node1/main` or `claim default/camera`.
+        pub(crate) used_by: String,
+    }
 }
 
-/// One pod of `/pods`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodEntry {
-    /// The pod's origin, such as `file:/etc/kubernetes/manifests/web.yaml`.
-    pub(crate) source: String,
-    /// The v1.Pod object with its status.
-    pub(crate) pod: serde_json::Value,
-    /// Why it does not run as wanted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) problem: Option<PodProblem>,
-    /// A user has stopped it.
-    #[serde(rename = "stopped", skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_stopped: bool,
+record! {
+    /// One pod of `/pods`.
+    pub(crate) struct PodEntry {
+        /// The pod's origin, such as `file:/etc/kubernetes/manifests/web.yaml`.
+        pub(crate) source: String,
+        /// The v1.Pod object with its status.
+        pub(crate) pod: serde_json::Value,
+        /// Why it does not run as wanted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) problem: Option<PodProblem>,
+        /// A user has stopped it.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub(crate) is_stopped: bool = "stopped",
+    }
 }

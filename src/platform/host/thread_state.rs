@@ -1,20 +1,19 @@
 //! The kernel's view of a stuck thread.
 
-use serde::{Deserialize, Serialize};
-
 use super::file::read_head;
 use super::procfs::{Process, Procfs};
+use crate::types::api::record;
 
-/// Fields are empty if the kernel does not reveal them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ThreadState {
-    /// Such as `D (disk sleep)`.
-    pub(crate) state: String,
-    /// The kernel function that the thread waits in.
-    pub(crate) wait_channel: String,
-    /// Innermost function first.
-    pub(crate) kernel_stack: Vec<String>,
+record! {
+    /// Fields are empty if the kernel does not reveal them.
+    pub(crate) struct ThreadState {
+        /// Such as `D (disk sleep)`.
+        pub(crate) state: String,
+        /// The kernel function that the thread waits in.
+        pub(crate) wait_channel: String,
+        /// Innermost function first.
+        pub(crate) kernel_stack: Vec<String>,
+    }
 }
 
 /// The state of this process's main thread; may be called from any thread.

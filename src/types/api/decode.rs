@@ -41,6 +41,12 @@ pub fn decode<T: Decode>(value: Value) -> Result<Decoded<T>, DecodeError> {
     decode_input(Input::Value(value))
 }
 
+/// Decodes JSON text as a `T`. Unknown fields are ignored.
+pub fn decode_bytes<T: Decode>(json: &[u8]) -> Result<T, DecodeError> {
+    let value = serde_json::from_slice(json).map_err(DecodeError::new)?;
+    decode(value).map(|decoded| decoded.value)
+}
+
 pub(super) fn decode_input<T: Decode>(input: Input<'_>) -> Result<Decoded<T>, DecodeError> {
     let unknown = RefCell::new(Vec::new());
     let value = T::decode(input, DecodeContext { path: Path::Root, unknown: &unknown })?;
@@ -131,12 +137,12 @@ impl fmt::Debug for DecodeContext<'_> {
 }
 
 /// A struct that is decoded entry by entry.
-pub(super) trait Object {
+pub(crate) trait Object {
     fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError>;
 }
 
 /// One entry of an object: key, value and path.
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     key: &'a str,
     value: Input<'a>,
     context: DecodeContext<'a>,
@@ -148,7 +154,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether the key is `name`, or `name` in camelCase: `host_network` matches `hostNetwork`.
-    pub(super) fn is(&self, name: &str) -> bool {
+    pub(crate) fn is(&self, name: &str) -> bool {
         let mut key = self.key.bytes();
         let mut upper = false;
         for byte in name.bytes() {
@@ -169,7 +175,7 @@ impl<'a> Entry<'a> {
         T::decode(self.value, self.context)
     }
 
-    pub(super) fn read<T: Decode>(self, field: &mut T) -> Result<(), DecodeError> {
+    pub(crate) fn read<T: Decode>(self, field: &mut T) -> Result<(), DecodeError> {
         if T::is_absent(&self.value) {
             return Ok(());
         }
@@ -195,7 +201,7 @@ impl<'a> Entry<'a> {
 }
 
 /// Passes each entry to `object`. An entry that is `null` counts as absent.
-pub(super) fn read_object(
+pub(crate) fn read_object(
     object: &mut dyn Object,
     input: Input<'_>,
     context: DecodeContext<'_>,
@@ -251,6 +257,41 @@ impl Decode for bool {
             Input::Value(Value::Bool(value)) => Ok(value),
             Input::Value(Value::Null) => Ok(false),
             other => Err(DecodeError::expected("a boolean", &other)),
+        }
+    }
+}
+
+/// Numbers of our own records.
+impl Decode for u64 {
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        match &input {
+            Input::Value(Value::Number(number)) => number.as_u64().ok_or_else(|| out_of_range(number)),
+            other => Err(DecodeError::expected("a number", other)),
+        }
+    }
+}
+
+impl Decode for u32 {
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        let number = u64::decode(input, context)?;
+        Self::try_from(number).map_err(|_| out_of_range(number))
+    }
+}
+
+impl Decode for (u64, u64) {
+    fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        match Vec::decode(input, context)?.as_slice() {
+            [first, second] => Ok((*first, *second)),
+            numbers => Err(DecodeError::new(format_args!("expected two numbers, found {}", numbers.len()))),
+        }
+    }
+}
+
+impl Decode for serde_json::Map<String, Value> {
+    fn decode(input: Input<'_>, _context: DecodeContext<'_>) -> Result<Self, DecodeError> {
+        match input.into_value()? {
+            Value::Object(entries) => Ok(entries),
+            other => Err(DecodeError::expected("an object", &Input::Value(other))),
         }
     }
 }

@@ -56,7 +56,8 @@ pub use container::*;
 pub use container_hash::{container_hash, container_hash_text, fnv_32a};
 pub use container_status::*;
 pub use declared_features::{DECLARED_FEATURES, required_features};
-pub use decode::{Decode, DecodeContext, DecodeError, Decoded, Input, UNKNOWN_LIMIT, decode};
+pub use decode::{Decode, DecodeContext, DecodeError, Decoded, Input, UNKNOWN_LIMIT, decode, decode_bytes};
+pub(crate) use decode::{Entry, Object, read_object};
 pub use device_attribute::{
     DeviceAttribute, DeviceAttributes, DeviceSelectors, LONGEST_ATTRIBUTE, MOST_ATTRIBUTES, is_attribute_name,
 };
@@ -69,6 +70,7 @@ pub use kubeconfig::*;
 pub use map::Map;
 pub use metadata::{Dropped, ObjectMeta, OwnerReference, PodUid};
 pub use node::*;
+pub(crate) use object::{decode_word, record};
 pub use object_text::ObjectText;
 pub use pod::*;
 pub use pod_fields::{FieldProblem, metadata_field, resource_field};

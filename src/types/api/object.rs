@@ -75,6 +75,54 @@ macro_rules! object {
     };
 }
 
+/// A struct of this program's own JSON, which serde writes. `Entry::read` reads it: code that serde derives for reading is
+/// five times as large.
+///
+/// Keys are camelCase, or given after the type. A field that is absent has its default value.
+macro_rules! record {
+    (@key $field:ident) => {
+        stringify!($field)
+    };
+    (@key $field:ident $key:literal) => {
+        $key
+    };
+    (
+        $(#[$meta:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_visibility:vis $field:ident: $type:ty $(= $key:literal)?,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+        #[serde(rename_all = "camelCase")]
+        $visibility struct $name {
+            $($(#[$field_meta])* $(#[serde(rename = $key)])? $field_visibility $field: $type,)*
+        }
+
+        impl $crate::types::api::Object for $name {
+            fn read(&mut self, entry: $crate::types::api::Entry<'_>) -> Result<(), $crate::types::api::DecodeError> {
+                $(
+                    if entry.is($crate::types::api::record!(@key $field $($key)?)) {
+                        return entry.read(&mut self.$field);
+                    }
+                )*
+                Ok(())
+            }
+        }
+
+        impl $crate::types::api::Decode for $name {
+            fn decode(
+                input: $crate::types::api::Input<'_>,
+                context: $crate::types::api::DecodeContext<'_>,
+            ) -> Result<Self, $crate::types::api::DecodeError> {
+                let mut record = Self::default();
+                $crate::types::api::read_object(&mut record, input, context)?;
+                Ok(record)
+            }
+        }
+    };
+}
+
 /// The key of a field: as given, or the field's name, which `Entry::is` and `Json::field` convert to camelCase.
 macro_rules! key {
     ($field:ident) => {
@@ -250,13 +298,24 @@ macro_rules! one_of_object {
 }
 
 pub(super) use key;
+pub(crate) use record;
 
-use super::DecodeError;
-use super::decode::Entry;
+use super::decode::{Entry, text};
+use super::{DecodeError, Input};
 
 /// The error for a string that is not one of `words`.
 pub(super) fn unexpected(word: &str, words: &[&str]) -> DecodeError {
     DecodeError::new(format_args!("expected {}, found {word:?}", List { words, quoted: true }))
+}
+
+/// The value of one of `words`.
+pub(crate) fn decode_word<T: Copy>(input: Input<'_>, words: &[(&'static str, T)]) -> Result<T, DecodeError> {
+    let word = text(input)?;
+    let found = words.iter().find(|(known, _)| *known == word);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        unexpected(&word, &words)
+    })
 }
 
 /// The error for two keys that exclude each other. Its path is that of the object, not of the second key.

@@ -17,7 +17,7 @@ use crate::control::server::{
 use crate::kubelet::status::{LogUnavailable, NoLog};
 use crate::platform::rt::{block_on, blocking, either};
 use crate::state::pods::PodAnswer;
-use crate::types::api::{Event, Reason};
+use crate::types::api::{Event, Reason, decode_bytes};
 use crate::types::error::ErrorChain;
 
 struct TempDir(PathBuf);
@@ -156,7 +156,7 @@ fn status_and_pods_are_json() {
     assert_eq!(line, "200 OK");
     let missing = vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }];
     let expected = NodeStatus { missing_images: Some(missing), ..TwoPods.status() };
-    assert_eq!(serde_json::from_slice::<NodeStatus>(body).unwrap(), expected);
+    assert_eq!(decode_bytes::<NodeStatus>(body).unwrap(), expected);
     let (_, body) = parse_response(&pods).unwrap();
     assert_eq!(
         serde_json::from_slice::<serde_json::Value>(body).unwrap(),
@@ -300,7 +300,7 @@ fn images_are_listed_and_refused_removals_are_explained() {
         )
     });
     let (line, body) = parse_response(&list).unwrap();
-    let images: crate::control::server::Images = serde_json::from_slice(body).unwrap();
+    let images: crate::control::server::Images = decode_bytes(body).unwrap();
     assert_eq!((line, images.images.len(), &*images.images[0].id), ("200 OK", 1, "a"));
     assert_eq!(parse_response(&stays).unwrap(), ("400 Bad Request", &b"image a/b:1 stays\n"[..]));
     assert_eq!(parse_response(&nameless).unwrap().0, "400 Bad Request");

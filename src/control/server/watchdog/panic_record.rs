@@ -9,30 +9,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::platform::host::clock;
 use crate::platform::host::file::{read_head, replace};
 use crate::platform::rt;
+use crate::types::api::{decode_bytes, record};
 use crate::types::error::ErrorChain;
 
-/// A panic of this program.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PanicRecord {
-    /// RFC 3339, by a clock that may have been wrong.
-    pub(crate) time: String,
-    pub(crate) boot_id: String,
-    pub(crate) pid: u32,
-    pub(crate) version: String,
-    /// The name of the thread.
-    pub(crate) thread: String,
-    /// File, line and column.
-    pub(crate) location: String,
-    pub(crate) message: String,
-    /// When the next process started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next_start: Option<String>,
+record! {
+    /// A panic of this program.
+    #[derive(Eq)]
+    pub(crate) struct PanicRecord {
+        /// RFC 3339, by a clock that may have been wrong.
+        pub(crate) time: String,
+        pub(crate) boot_id: String,
+        pub(crate) pid: u32,
+        pub(crate) version: String,
+        /// The name of the thread.
+        pub(crate) thread: String,
+        /// File, line and column.
+        pub(crate) location: String,
+        pub(crate) message: String,
+        /// When the next process started.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) next_start: Option<String>,
+    }
 }
 
 /// Records the first panic of this process below `root_dir`, after it was printed. The process ends after that.
@@ -105,7 +105,7 @@ impl PanicRecord {
                 return None;
             }
         };
-        match serde_json::from_slice(&bytes) {
+        match decode_bytes(&bytes) {
             Ok(record) => Some(record),
             Err(error) => {
                 log!(warn, "panic record corrupt, set aside", path = path.display(), error = ErrorChain(&error));

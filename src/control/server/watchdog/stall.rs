@@ -4,62 +4,60 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use crate::control::server::pulse::Activity;
 use crate::platform::host::clock;
 use crate::platform::host::file::{read_head, replace};
 use crate::platform::host::thread_state::ThreadState;
-use crate::types::api::Time;
+use crate::types::api::{Time, decode_bytes, record};
 use crate::types::error::ErrorChain;
 
-/// A stall of the sync loop.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Stall {
-    /// RFC 3339, by a clock that may have been wrong.
-    pub(crate) time: String,
-    pub(crate) boot_id: String,
-    pub(crate) pid: u32,
-    /// How long the stall had lasted at that time.
-    pub(crate) seconds: u64,
-    /// The activity of the sync loop; empty if the process could not record it.
-    pub(crate) doing: String,
-    /// Number of rounds without waiting, if the loop ended because it was spinning.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rounds: Option<u32>,
-    /// The part that was always due, if the loop was spinning.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) part: Option<String>,
-    /// The state of the sync loop's thread.
-    pub(crate) thread: ThreadState,
-    /// The loop recovered after this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) moved_again_after_seconds: Option<u64>,
-    /// The loop did not recover: when the next process started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next_start: Option<String>,
+record! {
+    /// A stall of the sync loop.
+    pub(crate) struct Stall {
+        /// RFC 3339, by a clock that may have been wrong.
+        pub(crate) time: String,
+        pub(crate) boot_id: String,
+        pub(crate) pid: u32,
+        /// How long the stall had lasted at that time.
+        pub(crate) seconds: u64,
+        /// The activity of the sync loop; empty if the process could not record it.
+        pub(crate) doing: String,
+        /// Number of rounds without waiting, if the loop ended because it was spinning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) rounds: Option<u32>,
+        /// The part that was always due, if the loop was spinning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) part: Option<String>,
+        /// The state of the sync loop's thread.
+        pub(crate) thread: ThreadState,
+        /// The loop recovered after this time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) moved_again_after_seconds: Option<u64>,
+        /// The loop did not recover: when the next process started.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) next_start: Option<String>,
+    }
 }
 
-/// The watchdogs that are on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct WatchdogStatus {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) service_manager_seconds: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device: Option<DeviceStatus>,
+record! {
+    /// The watchdogs that are on.
+    pub(crate) struct WatchdogStatus {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) service_manager_seconds: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) device: Option<DeviceStatus>,
+    }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct DeviceStatus {
-    pub(crate) path: String,
-    /// False while the device cannot be opened.
-    pub(crate) armed: bool,
-    pub(crate) timeout_seconds: u64,
-    /// The watchdog caused the last reset.
-    pub(crate) reset_the_board: bool,
+record! {
+    pub(crate) struct DeviceStatus {
+        pub(crate) path: String,
+        /// False while the device cannot be opened.
+        pub(crate) armed: bool,
+        pub(crate) timeout_seconds: u64,
+        /// The watchdog caused the last reset.
+        pub(crate) reset_the_board: bool,
+    }
 }
 
 impl Stall {
@@ -109,7 +107,7 @@ impl StallFile {
                 return None;
             }
         };
-        match serde_json::from_slice(&bytes) {
+        match decode_bytes(&bytes) {
             Ok(stall) => Some(stall),
             Err(error) => {
                 log!(warn, "stall record corrupt, set aside", path = path, error = ErrorChain(&error));

@@ -9,10 +9,8 @@ mod containers;
 mod error_text;
 mod warnings;
 
-use serde::{Deserialize, Serialize};
-
 use crate::state::pods::PodWarning;
-use crate::types::api::{ConditionStatus, Pod, PodPhase, PodStatus, Reason, Time, conditions};
+use crate::types::api::{ConditionStatus, Pod, PodPhase, PodStatus, Reason, Time, conditions, record};
 
 use error_text::innermost;
 
@@ -42,21 +40,21 @@ pub(crate) enum PodHealth {
     Failing(PodProblem),
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodProblem {
-    /// Reason as in the STATUS column, such as `NodePorts` or `CrashLoopBackOff`.
-    pub(crate) reason: String,
-    /// One clause without a full stop, such as `container main exits with code 1 (4 restarts)`.
-    pub(crate) cause: String,
-    /// What to do. Empty if the cause says it.
-    pub(crate) advice: String,
-    /// What the container, its probe or its hook wrote.
-    pub(crate) detail: String,
-    /// RFC 3339; empty if unknown.
-    pub(crate) since: String,
-    /// When Coracle tries again, RFC 3339; empty if that is not known.
-    pub(crate) next_retry: String,
+record! {
+    pub(crate) struct PodProblem {
+        /// Reason as in the STATUS column, such as `NodePorts` or `CrashLoopBackOff`.
+        pub(crate) reason: String,
+        /// One clause without a full stop, such as `container main exits with code 1 (4 restarts)`.
+        pub(crate) cause: String,
+        /// What to do. Empty if the cause says it.
+        pub(crate) advice: String,
+        /// What the container, its probe or its hook wrote.
+        pub(crate) detail: String,
+        /// RFC 3339; empty if unknown.
+        pub(crate) since: String,
+        /// When Coracle tries again, RFC 3339; empty if that is not known.
+        pub(crate) next_retry: String,
+    }
 }
 
 /// Age of a pod, of a warning or of an unready container from which on it is a problem.
