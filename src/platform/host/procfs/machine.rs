@@ -1,8 +1,11 @@
 //! The files about the machine as a whole: CPU time, memory, disks, tasks. Pure.
 
-use std::str::SplitWhitespace;
+use procfs::ExplicitSystemInfo;
+use procfs::FromBufRead;
+use procfs::FromBufReadSI;
+use procfs::FromRead;
 
-use super::{MILLISECONDS_PER_TICK, lines, number_of, numbers};
+use super::{MILLISECONDS_PER_TICK, is_number, only};
 use crate::types::sorted::SortedMap;
 
 /// CPU time of the machine, in nanoseconds.
@@ -60,87 +63,82 @@ pub(crate) struct Processors {
 
 impl CpuTimes {
     pub(super) fn parse(stat: &[u8]) -> Option<Self> {
-        let total = lines(stat).find_map(|line| line.strip_prefix("cpu "))?;
-        let ticks = numbers(total.split_whitespace());
-        let [user, nice, system, _idle, _io_wait, irq, soft_irq, ..] = *ticks.as_slice() else { return None };
+        // The four lines that the crate demands; those of each processor and each interrupt are long.
+        let lines =
+            only(stat, |line| ["cpu ", "ctxt ", "btime ", "processes "].iter().any(|key| line.starts_with(key)));
+        // Only ticks are read, so the crate's conversion factors do not matter.
+        let system = ExplicitSystemInfo {
+            boot_time_secs: 0,
+            ticks_per_second: 1000 / MILLISECONDS_PER_TICK,
+            page_size: 4096,
+            is_little_endian: true,
+        };
+        let ticks = procfs::KernelStats::from_buf_read(lines.as_slice(), &system).ok()?.total;
         let nanos = |ticks: [u64; 3]| {
             let sum = ticks.into_iter().fold(0, u64::saturating_add);
             sum.saturating_mul(MILLISECONDS_PER_TICK * 1_000_000)
         };
-        Some(Self { user: nanos([user, nice, 0]), system: nanos([system, irq, soft_irq]) })
+        Some(Self {
+            user: nanos([ticks.user, ticks.nice, 0]),
+            system: nanos([ticks.system, ticks.irq?, ticks.softirq?]),
+        })
     }
 }
 
 impl MemInfo {
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        let bytes = |key| number_of(text, key);
-        let kernel = ["Slab", "KernelStack", "PageTables"].into_iter().filter_map(bytes);
+        let info = procfs::Meminfo::from_buf_read(only(text, is_number).as_slice()).ok()?;
+        let kernel = [Some(info.slab), info.kernel_stack, info.page_tables];
         Some(Self {
-            total: bytes("MemTotal")?,
-            available: bytes("MemAvailable").or_else(|| bytes("MemFree"))?,
-            swap_total: bytes("SwapTotal")?,
-            swap_free: bytes("SwapFree")?,
-            anon: bytes("AnonPages").unwrap_or(0),
-            file: bytes("Buffers")?.saturating_add(bytes("Cached")?),
-            active_file: bytes("Active(file)").unwrap_or(0),
-            inactive_file: bytes("Inactive(file)").unwrap_or(0),
-            mapped: bytes("Mapped")?,
-            kernel: kernel.fold(0, u64::saturating_add),
+            total: info.mem_total,
+            available: info.mem_available.unwrap_or(info.mem_free),
+            swap_total: info.swap_total,
+            swap_free: info.swap_free,
+            anon: info.anon_pages.unwrap_or(0),
+            file: info.buffers.saturating_add(info.cached),
+            active_file: info.active_file.unwrap_or(0),
+            inactive_file: info.inactive_file.unwrap_or(0),
+            mapped: info.mapped,
+            kernel: kernel.into_iter().flatten().fold(0, u64::saturating_add),
         })
     }
 }
 
 /// The names of the devices of `diskstats` by their numbers.
 pub(super) fn disk_names(diskstats: &[u8]) -> SortedMap<(u32, u32), String> {
-    lines(diskstats).filter_map(device).map(|(numbers, name, _)| (numbers, name.to_owned())).collect()
-}
-
-/// The numbers and the name of a device, and its counts.
-fn device(line: &str) -> Option<((u32, u32), &str, SplitWhitespace<'_>)> {
-    let mut fields = line.split_whitespace();
-    let numbers = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some((numbers, fields.next()?, fields))
+    let lines = diskstats.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+    let device = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let numbers = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        Some((numbers, fields.next()?.to_owned()))
+    };
+    lines.filter_map(device).collect()
 }
 
 impl DiskIo {
-    pub(super) fn parse(diskstats: &[u8], device_numbers: (u32, u32)) -> Option<Self> {
-        let mut devices = lines(diskstats).filter_map(device).filter(|(numbers, ..)| *numbers == device_numbers);
-        let counts = numbers(devices.next()?.2);
-        // In the kernel's order.
-        let [
-            reads,
-            reads_merged,
-            sectors_read,
-            read_ms,
-            writes,
-            writes_merged,
-            sectors_written,
-            write_ms,
-            under_way,
-            busy_ms,
-            weighted_ms,
-            ..,
-        ] = *counts.as_slice()
-        else {
-            return None;
-        };
+    pub(super) fn parse(diskstats: &[u8], (major, minor): (u32, u32)) -> Option<Self> {
+        let lines = diskstats.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+        let mut devices = lines.filter_map(|line| procfs::DiskStat::from_line(line).ok());
+        let device = devices
+            .find(|device| u32::try_from(device.major) == Ok(major) && u32::try_from(device.minor) == Ok(minor))?;
         Some(Self {
-            reads,
-            reads_merged,
-            sectors_read,
-            read_ms,
-            writes,
-            writes_merged,
-            sectors_written,
-            write_ms,
-            under_way,
-            busy_ms,
-            weighted_ms,
+            reads: device.reads,
+            reads_merged: device.merged,
+            sectors_read: device.sectors_read,
+            read_ms: device.time_reading,
+            writes: device.writes,
+            writes_merged: device.writes_merged,
+            sectors_written: device.sectors_written,
+            write_ms: device.time_writing,
+            under_way: device.in_progress,
+            busy_ms: device.time_in_progress,
+            weighted_ms: device.weighted_time_in_progress,
         })
     }
 }
 
 impl Processors {
+    /// A parser of our own: the crate keeps every field of every processor in a map, several kilobytes for each.
     pub(super) fn parse(cpuinfo: &str) -> Self {
         let (mut sockets, mut cores) = (Vec::new(), Vec::new());
         let (mut processors, mut socket) = (0u64, "");
@@ -164,16 +162,18 @@ impl Processors {
 }
 
 pub(super) fn page_faults(vmstat: &[u8]) -> Option<(u64, u64)> {
-    let value = |key| lines(vmstat).find_map(|line| line.strip_prefix(key)?.parse().ok());
-    Some((value("pgfault ")?, value("pgmajfault ")?))
+    // Two of some two hundred lines.
+    let lines = only(vmstat, |line| ["pgfault ", "pgmajfault "].iter().any(|key| line.starts_with(key)));
+    let stat = procfs::VmStat::from_buf_read(lines.as_slice()).ok()?.0;
+    let value = |key| stat.get(key).and_then(|count| u64::try_from(*count).ok());
+    Some((value("pgfault")?, value("pgmajfault")?))
 }
 
-/// The last but one word is `RUNNABLE/ALL`.
 pub(super) fn tasks(loadavg: &[u8]) -> Option<u64> {
-    lines(loadavg).next()?.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+    Some(procfs::LoadAverage::from_read(loadavg).ok()?.max.into())
 }
 
-/// `swaps` has a head line.
+/// `swaps` has a head line. The crate does not read this file.
 pub(super) fn first_swap_area(swaps: &str) -> Option<String> {
     swaps.lines().nth(1)?.split_whitespace().next().map(str::to_owned)
 }
@@ -203,10 +203,7 @@ mod tests {
         assert_eq!(info.total, 24_684_096 << 10);
         let odd = format!("{MEMINFO}\nNew: 1 MB of it\nNewer\n: 7\nMoreFree: -1 kB\n");
         assert_eq!(MemInfo::parse(odd.as_bytes()), Some(info));
-        let without = |key: &str| {
-            let lines: Vec<&str> = MEMINFO.lines().filter(|line| !line.starts_with(key)).collect();
-            lines.join("\n").into_bytes()
-        };
+        let without = |key: &str| only(MEMINFO.as_bytes(), |line| !line.starts_with(key));
         assert_eq!(MemInfo::parse(&without("AnonPages")), Some(MemInfo { anon: 0, ..info }));
         let free = MEMINFO.lines().find_map(|line| line.strip_prefix("MemFree:")?.trim().strip_suffix(" kB"));
         let available = free.unwrap().parse::<u64>().unwrap() << 10;

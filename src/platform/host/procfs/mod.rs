@@ -1,7 +1,9 @@
 //! The one reader of procfs: the kernel's files about the machine and about processes.
 //!
-//! Each value is read on its own from its line, so that a change of other lines in a later kernel costs nothing. Numbers
-//! below `sys` are files of one word.
+//! The `procfs` crate parses most of them. It fails for a whole file if one line is not as it expects, so it gets
+//! single lines, or only the lines that are read here: a change in a later kernel then costs one value. These have
+//! parsers of our own, whose first lines give the reason: `mountinfo`, pressure stall information, `cpuinfo`,
+//! `ipv6_route`, `swaps`. Numbers below `sys` are files of one word.
 //!
 //! A file that cannot be read, or a value that is not in it, is `None`.
 
@@ -16,6 +18,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use procfs::FromBufRead;
 
 use crate::types::sorted::SortedMap;
 
@@ -220,28 +224,26 @@ impl Process {
 /// Bytes read of one file of a process.
 const MAX_PROC_FILE_BYTES: u64 = 1 << 20;
 
-/// The lines that are UTF-8.
-fn lines(text: &[u8]) -> impl Iterator<Item = &str> {
-    text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok())
+/// Parses each row of a table on its own, after the head lines that the crate expects. Skips rows that do not parse.
+fn rows<'a, T: FromBufRead + 'a>(head: &'static [u8], table: &'a [u8]) -> impl Iterator<Item = T> + 'a {
+    table.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).filter_map(move |line| {
+        let lines = [head, line].concat();
+        T::from_buf_read(lines.as_slice()).ok()
+    })
 }
 
-/// The value of the line `Key: value`.
-fn value_of<'a>(text: &'a [u8], key: &str) -> Option<&'a str> {
-    Some(lines(text).find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?.trim())
+/// The lines of `text` for which `keep` is true.
+fn only(text: &[u8], keep: impl Fn(&str) -> bool) -> Vec<u8> {
+    let is_kept = |line: &&[u8]| std::str::from_utf8(line).is_ok_and(&keep);
+    text.split_inclusive(|byte| *byte == b'\n').filter(is_kept).collect::<Vec<_>>().concat()
 }
 
-/// The number of the line `Key: 12`, or the bytes of the line `Key: 12 kB`.
-fn number_of(text: &[u8], key: &str) -> Option<u64> {
-    let value = value_of(text, key)?;
-    match value.strip_suffix(" kB") {
-        Some(kib) => kib.parse::<u64>().ok()?.checked_mul(1024),
-        None => value.parse().ok(),
-    }
-}
-
-/// The numbers up to the first word that is none.
-fn numbers<'a>(words: impl Iterator<Item = &'a str>) -> Vec<u64> {
-    words.map_while(|word| word.parse().ok()).collect()
+/// Whether the line is `Key: 12 kB` or `Key: 12`, with a number that does not overflow in bytes.
+fn is_number(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let key = words.next().is_some_and(|key| key.is_ascii() && key.ends_with(':'));
+    let value = words.next().is_some_and(|value| value.parse::<u64>().is_ok_and(|value| value <= u64::MAX >> 10));
+    key && value && matches!(words.next(), None | Some("kB")) && words.next().is_none()
 }
 
 #[cfg(test)]
@@ -307,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn number_is_the_only_word_of_its_line_but_for_its_unit() {
-        for (line, number) in [("A:   12 kB\n", 12 << 10), ("x\nA:       0\n", 0), ("A(f): 7 kB\nA:\t1 kB", 1 << 10)] {
-            assert_eq!(number_of(line.as_bytes(), "A"), Some(number), "{line:?}");
+    fn only_lines_of_one_number_are_numbers() {
+        for line in ["MemFree:   12 kB\n", "HugePages_Total:       0\n", "Active(file):  1 kB"] {
+            assert!(is_number(line), "{line:?}");
         }
-        for line in ["", "\n", "A", "A:", "A: x kB", "é: 1", "A 1", "A: 1 MB", "A: 1 kB 2", "A: -1", "BA: 1"] {
-            assert_eq!(number_of(line.as_bytes(), "A"), None, "{line:?}");
+        for line in ["", "\n", "MemFree", "MemFree:", "MemFree: x kB", "é: 1", "é 1", "A: 1 MB", "A: 1 kB 2"] {
+            assert!(!is_number(line), "{line:?}");
         }
-        assert_eq!(number_of(format!("A: {} kB", u64::MAX).as_bytes(), "A"), None);
+        assert!(!is_number(&format!("A: {} kB", u64::MAX)));
     }
 }

@@ -1,6 +1,7 @@
 //! The mount table of a process.
 //!
-//! Paths may be anything but UTF-8: a container can mount at such.
+//! A parser of our own: the crate leaves the kernel's escapes in paths, refuses paths that are not UTF-8, which a
+//! container can mount at, and makes two maps of options for every mount.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;

@@ -1,6 +1,8 @@
 //! The files about network interfaces and routes. Pure.
 
-use super::{lines, numbers};
+use procfs::net::{InterfaceDeviceStatus, RouteEntries};
+
+use super::rows;
 
 /// Traffic of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,32 +21,36 @@ pub(crate) struct Counts {
 }
 
 impl Interface {
+    /// The two head lines of the table parse as no interface.
     pub(super) fn parse_all(net_dev: &[u8]) -> Vec<Self> {
-        lines(net_dev).filter_map(Self::parse).collect()
-    }
-
-    /// The name, eight counts of receiving and eight of sending.
-    fn parse(line: &str) -> Option<Self> {
-        let (name, counts) = line.rsplit_once(':')?;
-        let counts = numbers(counts.split_whitespace());
-        let (received, sent) = (counts.first_chunk::<8>()?, counts.get(8..)?.first_chunk::<8>()?);
-        let counts = |&[bytes, packets, errors, dropped, ..]: &[u64; 8]| Counts { bytes, packets, errors, dropped };
-        Some(Self { name: name.trim().to_owned(), received: counts(received), sent: counts(sent) })
+        let tables = rows::<InterfaceDeviceStatus>(b"\n\n", net_dev);
+        let interface = |device: procfs::net::DeviceStatus| Self {
+            received: Counts {
+                bytes: device.recv_bytes,
+                packets: device.recv_packets,
+                errors: device.recv_errs,
+                dropped: device.recv_drop,
+            },
+            sent: Counts {
+                bytes: device.sent_bytes,
+                packets: device.sent_packets,
+                errors: device.sent_errs,
+                dropped: device.sent_drop,
+            },
+            name: device.name,
+        };
+        tables.flat_map(|table| table.0.into_values()).map(interface).collect()
     }
 }
 
-/// Addresses and flags are hexadecimal.
 pub(super) fn default_interface(route: &[u8]) -> Option<String> {
-    let defaults = lines(route).filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [name, "00000000", _, flags, _, _, metric, "00000000", ..] = *fields.as_slice() else { return None };
-        let is_up = is_up(u32::from_str_radix(flags, 16).ok()?);
-        Some((metric.parse::<u32>().ok()?, name)).filter(|_| is_up)
-    });
-    defaults.min_by_key(|(metric, _)| *metric).map(|(_, name)| name.to_owned())
+    let routes = rows::<RouteEntries>(b"\n", route).flat_map(|table| table.0);
+    let defaults = routes
+        .filter(|route| route.destination.is_unspecified() && route.mask.is_unspecified() && is_up(route.flags.into()));
+    defaults.min_by_key(|route| route.metrics).map(|route| route.iface)
 }
 
-/// The kernel's own "no route" entries are on `lo`.
+/// A parser of our own: the crate does not read this file. The kernel's own "no route" entries are on `lo`.
 pub(super) fn default_ipv6_interface(route: &str) -> Option<String> {
     let defaults = route.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();

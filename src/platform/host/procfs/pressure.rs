@@ -1,4 +1,7 @@
 //! Pressure stall information, of the machine and of control groups. Pure.
+//!
+//! A parser of our own: the crate fails where `full` is missing, as for the CPU before Linux 5.13, slices lines by
+//! number, and has shares as floating-point numbers.
 
 /// A file below `pressure`, or of a control group as `memory.pressure`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use super::{MILLISECONDS_PER_TICK, lines, number_of, numbers, value_of};
+use procfs::FromBufRead;
+use procfs::FromRead;
+use procfs::ProcessCGroups;
+use procfs::process::{Io, LimitValue, Limits, Stat, Status};
+
+use super::{MILLISECONDS_PER_TICK, is_number, only, rows};
 
 /// The fields of `stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,65 +30,93 @@ pub(crate) struct ProcessStatus {
 
 /// The control groups of a process, of both versions.
 #[derive(Clone, Debug)]
-pub(crate) struct ProcessCgroups(Vec<String>);
+pub(crate) struct ProcessCgroups(Vec<procfs::ProcessCGroup>);
 
 impl ProcessStat {
     pub(super) fn parse(stat: &[u8]) -> Option<Self> {
+        // The crate slices the line at the parentheses without a check, and would panic on a truncated line.
         let text = String::from_utf8_lossy(stat);
-        // The program's name may contain anything.
-        let (_, fields) = text.rsplit_once(") ")?;
-        let ticks = numbers(fields.split_whitespace().skip(CPU_TIME_FIELD));
-        let [user, system, _, _, _, _, _, _, started, ..] = *ticks.as_slice() else { return None };
+        let (pid, rest) = text.split_once(" (")?;
+        let (_, fields) = rest.rsplit_once(") ")?;
+        if !pid.bytes().all(|byte| byte.is_ascii_digit()) || fields.contains(')') || fields.trim().is_empty() {
+            return None;
+        }
+        let stat = Stat::from_read(text.as_bytes()).ok()?;
         let time = |ticks: u64| ticks.checked_mul(MILLISECONDS_PER_TICK).map(Duration::from_millis);
-        Some(Self { cpu_time: time(user.saturating_add(system))?, started_after_boot: time(started)? })
+        Some(Self { cpu_time: time(stat.utime.saturating_add(stat.stime))?, started_after_boot: time(stat.starttime)? })
     }
 }
 
 impl ProcessStatus {
     pub(super) fn parse(status: &[u8]) -> Option<Self> {
+        let lines = only(status, |line| line.split_once(':').is_some_and(|(key, _)| STATUS_KEYS.contains(&key)));
+        let status = Status::from_buf_read(lines.as_slice()).ok()?;
+        let bytes = |kib: Option<u64>| kib.map(|kib| kib.saturating_mul(1024));
         Some(Self {
-            state: value_of(status, "State")?.to_owned(),
-            resident_bytes: number_of(status, "VmRSS"),
-            virtual_bytes: number_of(status, "VmSize"),
-            voluntary_context_switches: number_of(status, "voluntary_ctxt_switches"),
+            state: status.state,
+            resident_bytes: bytes(status.vmrss),
+            virtual_bytes: bytes(status.vmsize),
+            voluntary_context_switches: status.voluntary_ctxt_switches,
         })
     }
 }
 
 impl ProcessCgroups {
     pub(crate) fn parse(cgroup: &[u8]) -> Self {
-        Self(lines(cgroup).map(str::to_owned).collect())
+        Self(rows::<ProcessCGroups>(b"", cgroup).flat_map(|line| line.0).collect())
     }
 
     /// The group of cgroup v2, from the root of its hierarchy.
     pub(crate) fn v2(&self) -> Option<&str> {
-        self.0.iter().find_map(|line| line.strip_prefix("0::"))
+        self.0.iter().find(|group| group.hierarchy == 0).map(|group| group.pathname.as_str())
     }
 
-    /// The group in the hierarchy of v1 that has `controller`: `9:cpu,cpuacct:/path`.
+    /// The group in the hierarchy of v1 that has `controller`.
     pub(crate) fn v1(&self, controller: &str) -> Option<&str> {
-        self.0.iter().find_map(|line| {
-            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-            controllers.split(',').any(|name| name == controller).then_some(path)
-        })
+        let group = self.0.iter().find(|group| group.controllers.iter().any(|name| name == controller))?;
+        Some(group.pathname.as_str())
     }
 }
 
 pub(super) fn written_bytes(io: &[u8]) -> Option<u64> {
-    number_of(io, "write_bytes")
+    Some(Io::from_buf_read(only(io, is_number).as_slice()).ok()?.write_bytes)
 }
 
-/// A line has the name of a limit, the soft limit, the hard limit and mostly a unit.
 pub(super) fn open_files_limit(limits: &[u8]) -> Option<u64> {
-    let limit = lines(limits).find_map(|line| line.strip_prefix("Max open files"))?;
-    match limit.split_whitespace().next()? {
-        "unlimited" => Some(u64::MAX),
-        files => files.parse().ok(),
+    // The crate counts the words of a line from its end: two limits, and mostly a unit.
+    let rows = only(limits, |line| line.starts_with("Max ") && line.split_whitespace().count() >= 5);
+    match Limits::from_buf_read(rows.as_slice()).ok()?.max_open_files.soft_limit {
+        LimitValue::Unlimited => Some(u64::MAX),
+        LimitValue::Value(files) => Some(files),
     }
 }
 
-/// The place of `utime` among the fields behind the program's name.
-const CPU_TIME_FIELD: usize = 11;
+/// The lines that the crate demands, and those that are read.
+const STATUS_KEYS: &[&str] = &[
+    "Name",
+    "State",
+    "Tgid",
+    "Pid",
+    "PPid",
+    "TracerPid",
+    "Uid",
+    "Gid",
+    "FDSize",
+    "Groups",
+    "VmSize",
+    "VmRSS",
+    "Threads",
+    "SigQ",
+    "SigPnd",
+    "ShdPnd",
+    "SigBlk",
+    "SigIgn",
+    "SigCgt",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+    "voluntary_ctxt_switches",
+];
 
 #[cfg(test)]
 mod tests {
@@ -122,8 +155,8 @@ mod tests {
         assert_eq!((status.state.as_str(), status.resident_bytes), ("R (running)", Some(1720 << 10)));
         let odd = STATUS.replace("Umask:\t0022", "Umask:\tnone").replace("Cpus_allowed:\t3", "Cpus_allowed:\tall");
         assert_eq!(ProcessStatus::parse(format!("{odd}\nNew\n").as_bytes()), Some(status));
-        let kernel_thread = STATUS.replace("\nVm", "\nNoVm");
-        assert_eq!(ProcessStatus::parse(kernel_thread.as_bytes()).unwrap().resident_bytes, None);
+        let kernel_thread = only(STATUS.as_bytes(), |line| !line.starts_with("Vm"));
+        assert_eq!(ProcessStatus::parse(&kernel_thread).unwrap().resident_bytes, None);
         assert_eq!(ProcessStatus::parse(b""), None);
     }
 
