@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use super::Topic;
 use crate::types::api::{Pod, PodUid};
+use crate::types::sorted::SortedMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct PodTopics {
     /// The pods that need each topic, never empty.
     users: BTreeMap<Arc<Topic>, Vec<PodUid>>,
-    pods: BTreeMap<PodUid, PodEntry>,
+    pods: SortedMap<PodUid, PodEntry>,
 }
 
 #[derive(Debug)]
