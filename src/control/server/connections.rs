@@ -143,18 +143,21 @@ impl<F: Fn(&str, &str) -> Reply> RequestHandler for SingleGet<F> {
 
 /// Reads requests and answers them. A client that is too slow, disconnects or violates the protocol is dropped without
 /// an error.
-pub(super) async fn answer<S>(mut stream: S, answers: impl RequestHandler)
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let _ = converse(&mut stream, &answers).await;
+pub(super) async fn answer(mut stream: impl ByteStream, answers: impl RequestHandler) {
+    answer_all(&mut stream, &answers).await;
+}
+
+async fn answer_all(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) {
+    let _ = converse(stream, answers).await;
     let _ = rt::deadline(REQUEST_READ_TIMEOUT, stream.close()).await;
 }
 
-async fn converse<S>(stream: &mut S, answers: &impl RequestHandler) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+/// A stream of any kind, so that the code below exists once and not once for each kind.
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
+
+async fn converse(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) -> io::Result<()> {
     let mut unread = Vec::new();
     let mut wait = REQUEST_READ_TIMEOUT;
     loop {
@@ -249,7 +252,7 @@ impl RefusedRequest {
     }
 
     /// The connection stays open for a known client, if there is no body to skip.
-    fn forbidden(request: &Request, response: Response, answers: &impl RequestHandler) -> Self {
+    fn forbidden(request: &Request, response: Response, answers: &dyn RequestHandler) -> Self {
         let keeps =
             request.keeps && request.body == 0 && answers.keeps_alive() && response.status != Status::Unauthorized;
         let after = if keeps { AfterResponse::Keep } else { AfterResponse::Close };
@@ -258,14 +261,11 @@ impl RefusedRequest {
 }
 
 /// Sends the response to a refused request, and closes the connection unless it is kept.
-async fn refuse<S>(
-    stream: &mut S,
+async fn refuse(
+    stream: &mut dyn ByteStream,
     RefusedRequest { response, head_only, after }: &RefusedRequest,
-    answers: &impl RequestHandler,
-) -> io::Result<AfterResponse>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+    answers: &dyn RequestHandler,
+) -> io::Result<AfterResponse> {
     write(stream, &response.bytes(*head_only, *after, answers.headers())).await?;
     if *after == AfterResponse::Close {
         stream.close().await?;
@@ -297,12 +297,12 @@ async fn compressed(mut response: Response, headers: &'static str) -> (Response,
 }
 
 /// Sends a response, and counts it until its reader has taken it.
-async fn send_whole<S: AsyncWrite + Unpin>(
-    stream: &mut S,
+async fn send_whole(
+    stream: &mut dyn ByteStream,
     response: Response,
     (head_only, after): (bool, AfterResponse),
     headers: &str,
-    answers: &impl RequestHandler,
+    answers: &dyn RequestHandler,
 ) -> io::Result<()> {
     let is_small = head_only || response.body.len() <= SMALL;
     let claim = answers.unread().filter(|_| !is_small).map(|unread| unread.claim(response.body.len()));
@@ -330,15 +330,12 @@ async fn send_whole<S: AsyncWrite + Unpin>(
 
 /// The next request with its body, if wanted; or the response to one that is invalid or not allowed. `wait` is the time
 /// limit for the first byte.
-async fn next_request<S>(
-    stream: &mut S,
+async fn next_request(
+    stream: &mut dyn ByteStream,
     unread: &mut Vec<u8>,
     wait: Duration,
-    answers: &impl RequestHandler,
-) -> io::Result<Result<Request, RefusedRequest>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+    answers: &dyn RequestHandler,
+) -> io::Result<Result<Request, RefusedRequest>> {
     let mut end = rt::now() + if unread.is_empty() { wait } else { REQUEST_READ_TIMEOUT };
     let mut searched = 0;
     loop {
@@ -385,8 +382,8 @@ where
 
 /// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::admit`], are
 /// kept.
-async fn body<S: AsyncRead + Unpin>(
-    stream: &mut S,
+async fn body(
+    stream: &mut dyn ByteStream,
     unread: &mut Vec<u8>,
     length: u64,
     is_kept: bool,
@@ -416,7 +413,7 @@ async fn body<S: AsyncRead + Unpin>(
 }
 
 /// Reads available data. False at the end.
-async fn read<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>) -> io::Result<bool> {
+async fn read(stream: &mut dyn ByteStream, unread: &mut Vec<u8>) -> io::Result<bool> {
     // The buffer grows only while reading, so that an idle connection holds none.
     let before = unread.len();
     let mut chunk = [0; REQUEST_READ_BYTES];
@@ -426,7 +423,7 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>) -> io:
 }
 
 /// Writes everything, as long as the other side keeps reading.
-async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Result<()> {
+async fn write(stream: &mut dyn ByteStream, bytes: &[u8]) -> io::Result<()> {
     for part in bytes.chunks(RESPONSE_WRITE_BYTES) {
         rt::deadline(DEAD_READER_TIMEOUT, stream.write_all(part)).await.map_err(io::Error::other)??;
     }
@@ -434,10 +431,7 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Resul
 }
 
 /// Slow readers are limited by the text's time limit and the number of connections.
-async fn send<S>(stream: &mut S, mut text: Box<dyn Text>) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+async fn send(stream: &mut dyn ByteStream, mut text: Box<dyn Text>) -> io::Result<()> {
     loop {
         let part = {
             let next = async { Ok(text.next().await) };
@@ -452,7 +446,7 @@ where
 }
 
 /// Sends no more than the stated length, even if the file grows. If the file has shrunk, the connection ends early.
-async fn send_file<S: AsyncWrite + Unpin>(stream: &mut S, part: FilePart) -> io::Result<()> {
+async fn send_file(stream: &mut dyn ByteStream, part: FilePart) -> io::Result<()> {
     write(stream, &part.head).await?;
     let _turn = part.turn;
     let Some((mut file, mut left)) = part.body else { return Ok(()) };
@@ -474,7 +468,7 @@ async fn send_file<S: AsyncWrite + Unpin>(stream: &mut S, part: FilePart) -> io:
 }
 
 /// Discards what the client sends until it closes the connection, or has sent more than [`MOST_IGNORED`].
-async fn gone<T>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
+async fn gone<T>(stream: &mut dyn ByteStream) -> io::Result<T> {
     let mut buffer = [0; 64];
     let mut left = MOST_IGNORED;
     while left > 0 {

@@ -10,7 +10,7 @@ use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteE
 /// delivered, but no more: a runtime keeps producing output without a reader.
 pub(super) async fn relay<S>(client: &mut S, to: TcpStream, first: &[u8]) -> io::Result<()>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin + ?Sized,
 {
     let (from_client, to_client) = rt::split(client);
     let (answers, mut asks) = (to.clone(), to);
