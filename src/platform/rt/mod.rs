@@ -109,8 +109,13 @@ impl<T> Task<T> {
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     #[cfg(test)]
     if let Some(world) = world() {
-        return EXECUTOR.with(|executor| Task(executor.spawn(virtual_time::Shuffled::new(&world, future))));
+        return start_task(Box::pin(virtual_time::Shuffled::new(&world, future)));
     }
+    start_task(Box::pin(future))
+}
+
+/// The executor's code exists once for each type of result, and not once for each future.
+fn start_task<T: 'static>(future: Pin<Box<dyn Future<Output = T>>>) -> Task<T> {
     EXECUTOR.with(|executor| Task(executor.spawn(future)))
 }
 
