@@ -19,12 +19,8 @@ pub(super) async fn call_truncated<M: Message + Default>(
     timeout: Duration,
     limit: usize,
 ) -> Result<M, Error> {
-    let begun = rt::now();
-    let span = span(path);
-    let response = client.unary_truncated(path, request, timeout, limit).await;
-    end(span, &response);
-    note(path, begun, response.is_ok());
-    decoded(response, path, subject)
+    let response = exchange(client, path, subject, request, timeout, Some(limit)).await?;
+    decoded(&response, path, subject)
 }
 
 /// Calls the method `path`. Errors name `subject`.
@@ -35,12 +31,28 @@ pub(super) async fn call<M: Message + Default>(
     request: Vec<u8>,
     timeout: Duration,
 ) -> Result<M, Error> {
+    let response = exchange(client, path, subject, request, timeout, None).await?;
+    decoded(&response, path, subject)
+}
+
+/// What all calls have in common, whatever the type of their response.
+async fn exchange(
+    client: &rpc::Client,
+    path: &'static str,
+    subject: &str,
+    request: Vec<u8>,
+    timeout: Duration,
+    limit: Option<usize>,
+) -> Result<Vec<u8>, Error> {
     let begun = rt::now();
     let span = span(path);
-    let response = client.unary(path, request, timeout).await;
+    let response = match limit {
+        Some(limit) => client.unary_truncated(path, request, timeout, limit).await,
+        None => client.unary(path, request, timeout).await,
+    };
     end(span, &response);
     note(path, begun, response.is_ok());
-    decoded(response, path, subject)
+    response.map_err(|error| Error::rpc(path, subject, error))
 }
 
 /// Named as upstream's, after the method.
@@ -59,17 +71,9 @@ fn end(mut span: OpenSpan, response: &Result<Vec<u8>, rpc::Error>) {
     }
 }
 
-fn decoded<M: Message + Default>(
-    response: Result<Vec<u8>, rpc::Error>,
-    path: &'static str,
-    subject: &str,
-) -> Result<M, Error> {
-    let response = match response {
-        Ok(response) => response,
-        Err(error) => return Err(Error::rpc(path, subject, error)),
-    };
+fn decoded<M: Message + Default>(response: &[u8], path: &'static str, subject: &str) -> Result<M, Error> {
     let mut message = M::default();
-    read(&mut message, &response, path, subject)?;
+    read(&mut message, response, path, subject)?;
     Ok(message)
 }
 
