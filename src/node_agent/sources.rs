@@ -6,11 +6,12 @@ use super::StartError;
 use super::handles::Handles;
 use crate::control::pod_sources::local_pods::{self, LocalPodRequest, LocalPods};
 use crate::control::pod_sources::static_file;
-use crate::control::pod_sources::url_pods::{self, PublicKey, Trust, UrlPods};
+use crate::control::pod_sources::url_pods::{self, Trust, UrlPods};
 use crate::platform::config::Config;
 use crate::platform::host::file;
 use crate::platform::net::{Dialer, ProxySettings, Url};
 use crate::platform::rt;
+use crate::protocol::ed25519::{EXPECTED_PUBLIC_KEY, PublicKey};
 use crate::state::pods::{SourceName, SyncEvent};
 use crate::types::text::without_credentials;
 
@@ -65,9 +66,7 @@ fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
             let text = file::read_all(path, 1 << 16);
             let text = text.map_err(|error| format!("--manifest-public-key: {}: {error}", path.display()))?;
             let key = PublicKey::parse(&text);
-            Some(key.ok_or_else(|| {
-                format!("--manifest-public-key: {}: {}", path.display(), url_pods::EXPECTED_PUBLIC_KEY)
-            })?)
+            Some(key.ok_or_else(|| format!("--manifest-public-key: {}: {}", path.display(), EXPECTED_PUBLIC_KEY))?)
         }
         None => None,
     };

@@ -1,7 +1,8 @@
-//! Protocols without I/O: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates, gzip. Pure.
+//! Protocols without I/O: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates, signatures, gzip. Pure.
 
 pub mod dbus;
 pub mod der;
+pub(crate) mod ed25519;
 pub mod grpc;
 pub(crate) mod gzip;
 pub mod hpack;

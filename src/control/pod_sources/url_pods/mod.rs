@@ -20,7 +20,7 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use self::error::FetchError;
-pub(crate) use self::signature::{EXPECTED_PUBLIC_KEY, PublicKey, Trust};
+pub(crate) use self::signature::Trust;
 use self::url_state::{ResponseVerdict, SignedManifest, UrlState, decode, encode};
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};

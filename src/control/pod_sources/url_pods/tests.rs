@@ -12,6 +12,7 @@ use async_channel::Receiver;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
 use super::*;
+use crate::protocol::ed25519::PublicKey;
 use crate::state::pods::SourceUpdate;
 use crate::types::api::Bytes;
 

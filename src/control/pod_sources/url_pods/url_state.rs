@@ -178,8 +178,8 @@ pub(super) fn decode(url: &str, kept: &[u8]) -> Option<SignedManifest> {
 mod tests {
     use ring::signature::{Ed25519KeyPair, KeyPair};
 
-    use super::super::signature::PublicKey;
     use super::*;
+    use crate::protocol::ed25519::PublicKey;
 
     const URL: &str = "https://fleet.example/board.yaml";
     const NONE: &str = "invalid signature: expected 64 bytes, raw or in base64";
