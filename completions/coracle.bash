@@ -59,6 +59,10 @@ _coracle() {
             "doctor --local-socket" | \
             "runtime-config --shim" | \
             "runtime-config --local-socket" | \
+            "upgrade --signature" | \
+            "upgrade --public-key" | \
+            "upgrade --local-socket" | \
+            "config --local-socket" | \
             "support -o" | "support --output" | \
             "support --local-socket")
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
@@ -126,6 +130,8 @@ _coracle() {
             "runtime-config --runtime-version" | \
             "runtime-config --pause-image" | \
             "runtime-config --crun" | \
+            "upgrade --within" | \
+            "config --within" | \
             "join --token" | \
             "join --discovery-token-ca-cert-hash" | \
             "join --node-name" | \
@@ -156,6 +162,8 @@ _coracle() {
             " --config-dir" | \
             " --root-dir" | \
             "runtime-config --cni-bin-dir" | \
+            "upgrade --root-dir" | \
+            "config --root-dir" | \
             "page-token --root-dir" | \
             "join --kubernetes-dir" | \
             "join --root-dir" | \
@@ -177,6 +185,7 @@ _coracle() {
         "devices -o" | "devices --output" | \
             "top -o" | "top --output" | \
             "doctor -o" | "doctor --output" | \
+            "upgrade -o" | "upgrade --output" | \
             "version -o" | "version --output")
             words='json' ;;
         "images -o" | "images --output")
@@ -284,6 +293,15 @@ _coracle() {
                 words='--unit --runtime-version --cgroup-driver --pause-image --cni-bin-dir --crun --shim --local-socket -h --help'
                 [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='containerd crio'
                 ;;
+            upgrade)
+                words='--signature --public-key --unsigned --allow-downgrade --within --wait -o --output --local-socket --root-dir -h --help'
+                [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                ;;
+            config)
+                words='--within --wait --local-socket --root-dir -h --help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='apply'
+                [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                ;;
             support)
                 words='-o --output --no-container-logs --local-socket -h --help'
                 ;;
@@ -305,11 +323,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
                 ;;
         esac
     fi

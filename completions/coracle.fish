@@ -1,6 +1,6 @@
 # Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
-set -l commands status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help
+set -l commands status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -29,6 +29,8 @@ complete -c coracle -n __fish_use_subcommand -a sync -d 'exchange everything wit
 complete -c coracle -n __fish_use_subcommand -a validate -d 'check manifests without running them'
 complete -c coracle -n __fish_use_subcommand -a doctor -d 'check what this machine needs to run pods'
 complete -c coracle -n __fish_use_subcommand -a runtime-config -d 'print a configuration of the runtime for a board with little memory'
+complete -c coracle -n __fish_use_subcommand -a upgrade -d 'try another version of the agent, and go back if it is bad'
+complete -c coracle -n __fish_use_subcommand -a config -d 'try another configuration of the agent, and go back if it is bad'
 complete -c coracle -n __fish_use_subcommand -a support -d 'write an archive about this node for the person who helps'
 complete -c coracle -n __fish_use_subcommand -a page-token -d 'make a token for the controls of the status page'
 complete -c coracle -n __fish_use_subcommand -a join -d 'make this machine a node of a cluster'
@@ -40,12 +42,13 @@ complete -c coracle -s h -l help -d 'print help'
 
 complete -c coracle -n '__fish_seen_subcommand_from pods describe logs exec attach port-forward events cp delete wait restart rerun stop start rollback hold confirm' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
 complete -c coracle -n '__fish_seen_subcommand_from images' -a 'delta import prune pull remove'
-complete -c coracle -n '__fish_seen_subcommand_from apply diff cp validate' -F
+complete -c coracle -n '__fish_seen_subcommand_from apply diff cp validate upgrade config' -F
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -a 'containerd crio'
+complete -c coracle -n '__fish_seen_subcommand_from config' -a 'apply'
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
-complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config support' -l local-socket -r -F -d 'socket of the agent'
+complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config upgrade config support' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s A -l all-namespaces -d 'pods of all namespaces, also without this'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml name jsonpath=' -d 'output format; wide adds address, uid and manifest, json and yaml are a v1.PodList'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s l -l selector -x -d 'only pods with these labels, as app=web'
@@ -95,10 +98,17 @@ complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l pause-ima
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l cni-bin-dir -x -a '(__fish_complete_directories)' -d 'directory of the network plugins'
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l crun -x -d 'version of /usr/bin/crun'
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l shim -r -F -d 'shim of containerd in place of its own'
+complete -c coracle -n '__fish_seen_subcommand_from upgrade' -l signature -r -F -d 'signature of the program'
+complete -c coracle -n '__fish_seen_subcommand_from upgrade' -l public-key -r -F -d 'Ed25519 public key, in PEM or base64'
+complete -c coracle -n '__fish_seen_subcommand_from upgrade' -l unsigned -d 'take a program without a signature'
+complete -c coracle -n '__fish_seen_subcommand_from upgrade' -l allow-downgrade -d 'take an older version than the running one'
+complete -c coracle -n '__fish_seen_subcommand_from upgrade config' -l within -x -d 'how long a start may take until the trial has to be good'
+complete -c coracle -n '__fish_seen_subcommand_from upgrade config' -l wait -d 'wait for the end of the trial; exit code 1 if it was rejected'
+complete -c coracle -n '__fish_seen_subcommand_from upgrade' -s o -l output -x -a 'json' -d 'print the status as JSON'
+complete -c coracle -n '__fish_seen_subcommand_from upgrade config page-token join leave' -l root-dir -x -a '(__fish_complete_directories)' -d 'directory of the state of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from support' -s o -l output -r -F -d 'archive to write, or - for standard output'
 complete -c coracle -n '__fish_seen_subcommand_from support' -l no-container-logs -d 'leave out the logs of containers'
 complete -c coracle -n '__fish_seen_subcommand_from page-token' -l remove -d 'remove the token, so that the page is read-only'
-complete -c coracle -n '__fish_seen_subcommand_from page-token join leave' -l root-dir -x -a '(__fish_complete_directories)' -d 'directory of the state of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l token -x -d 'bootstrap token, for the certificate request of this node'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l discovery-token-ca-cert-hash -x -d 'digest of the public key of the cluster CA; may be given again'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l discovery-token-unsafe-skip-ca-verification -d 'trust every server that knows the token'

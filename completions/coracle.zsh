@@ -218,6 +218,28 @@ _coracle() {
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            upgrade)
+                _arguments '*:FILE:_files' \
+                    '--signature[signature of the program]:file:_files' \
+                    '--public-key[Ed25519 public key, in PEM or base64]:file:_files' \
+                    '--unsigned[take a program without a signature]' \
+                    '--allow-downgrade[take an older version than the running one]' \
+                    '--within[how long a start may take until the trial has to be good]:duration:' \
+                    '--wait[wait for the end of the trial; exit code 1 if it was rejected]' \
+                    '(-o --output)'{-o,--output}'[print the status as JSON]:output:(json)' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '--root-dir[directory of the state of the agent]:directory:_files -/' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            config)
+                _arguments '2::action:(apply)' \
+                    '*:FILE:_files' \
+                    '--within[how long a start may take until the trial has to be good]:duration:' \
+                    '--wait[wait for the end of the trial; exit code 1 if it was rejected]' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '--root-dir[directory of the state of the agent]:directory:_files -/' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             support)
                 _arguments '2:: :' \
                     '(-o --output)'{-o,--output}'[archive to write, or - for standard output]:file:_files' \
@@ -261,7 +283,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config support page-token join leave completion version help)' \
+                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -295,6 +317,8 @@ _coracle() {
         'validate:check manifests without running them'
         'doctor:check what this machine needs to run pods'
         'runtime-config:print a configuration of the runtime for a board with little memory'
+        'upgrade:try another version of the agent, and go back if it is bad'
+        'config:try another configuration of the agent, and go back if it is bad'
         'support:write an archive about this node for the person who helps'
         'page-token:make a token for the controls of the status page'
         'join:make this machine a node of a cluster'

@@ -81,6 +81,63 @@ macro_rules! with_machine_commands {
                 "coracle runtime-config containerd --runtime-version 2.1 --cgroup-driver systemd --crun none",
             ],
         }
+        command Upgrade "upgrade" {
+            brief: "FILE",
+            usage: "FILE|status|rollback [--signature FILE] [--public-key FILE] [--within DURATION] [--wait] [-o json]",
+            summary: "try another version of the agent, and go back if it is bad",
+            description: [
+                "Installs FILE beside the running program and restarts the agent with it, on trial. It is accepted once \
+                 the sync loop runs, the runtime answers, all containers that ran before still run, and the cluster and \
+                 the URL of manifests answer if they did before. Otherwise, and after a crash, a hang, a power cut or \
+                 three starts without a verdict, the former version runs again.",
+                "status shows what runs, what is on trial and how the last trial ended. rollback ends a trial, or \
+                 restores the former version. The installed program is not changed: it starts the other one, and a \
+                 newer package replaces an upgrade.",
+            ],
+            manual:
+                "FILE needs an Ed25519 signature of the whole file, 64 bytes, raw or in base64, as\n\
+                 .Ql openssl pkeyutl -sign -rawin -inkey key.pem -in coracle -out coracle.sig\n\
+                 writes it.\n",
+            arguments { (positional) program: String => [("FILE", Completes::Files)]; }
+            flags {
+                signature: Option<PathBuf> => flag(Value::File("FILE"), "signature of the program").default("FILE.sig");
+                public_key: Option<PathBuf>
+                    => flag(Value::File("FILE"), "Ed25519 public key, in PEM or base64")
+                    .default("/etc/coracle/upgrade.pub");
+                unsigned: bool => switch("take a program without a signature");
+                allow_downgrade: bool => switch("take an older version than the running one");
+                within: Age = "Age(Duration::from_secs(300))"
+                    => flag(Value::Text("DURATION"), "how long a start may take until the trial has to be good")
+                    .default("5m");
+                wait: bool => switch("wait for the end of the trial; exit code 1 if it was rejected");
+                output['o']: TopOutput = "TopOutput::Table" => flag(Value::OneOf(&["json"]), "print the status as JSON");
+                LOCAL_SOCKET;
+                ROOT_DIR;
+            }
+            examples: ["coracle upgrade --wait ./coracle", "coracle upgrade status", "coracle upgrade rollback"],
+        }
+        command Config "config" {
+            brief: "apply FILE",
+            usage: "apply FILE [--within DURATION] [--wait]",
+            summary: "try another configuration of the agent, and go back if it is bad",
+            description: [
+                "Checks FILE, a KubeletConfiguration, and restarts the agent with it in place of the file of its \
+                 --config, on trial as with coracle upgrade. If the trial is bad, the former file is restored.",
+            ],
+            arguments {
+                (positional) action: String => [("action", Completes::Words(&["apply"]))];
+                (positional) file: PathBuf => [("FILE", Completes::Files)];
+            }
+            flags {
+                within: Age = "Age(Duration::from_secs(300))"
+                    => flag(Value::Text("DURATION"), "how long a start may take until the trial has to be good")
+                    .default("5m");
+                wait: bool => switch("wait for the end of the trial; exit code 1 if it was rejected");
+                LOCAL_SOCKET;
+                ROOT_DIR;
+            }
+            examples: ["coracle config apply --wait config.yaml"],
+        }
         command Support "support" {
             brief: "[-o FILE]",
             usage: "[-o FILE] [--no-container-logs] [-- FLAGS]",

@@ -51,6 +51,7 @@ mod support;
 mod sync;
 mod table;
 mod top;
+mod upgrade;
 mod validate;
 mod versions;
 mod wait;
@@ -108,6 +109,8 @@ pub fn main() -> ExitCode {
             Command::Support(command) => support::run(&command),
             Command::Sync(command) => sync::run(&command),
             Command::Top(command) => top::run(&command),
+            Command::Upgrade(command) => upgrade::run(&command),
+            Command::Config(command) => upgrade::configure(&command),
             Command::Validate(command) => validate::run(&command),
             Command::Version(command) => match command.output {
                 VersionOutput::Text => print(&help::version(is_kubelet(&program))),

@@ -122,7 +122,7 @@ impl Report {
 }
 
 /// The document of a KubeletConfiguration; `None` if the text is something else.
-fn configuration(text: &[u8]) -> Option<Result<Value, String>> {
+pub(super) fn configuration(text: &[u8]) -> Option<Result<Value, String>> {
     let documents = yaml::parse(text).ok()?;
     let is_one =
         |document: &yaml::Document| document.value.get("kind").and_then(Value::as_str) == Some("KubeletConfiguration");

@@ -1,6 +1,7 @@
 //! One folder for each responsibility of a kubelet.
 
 pub(crate) mod admission;
+pub(crate) mod agent_update;
 pub(crate) mod allocation;
 pub(crate) mod certificates;
 pub(crate) mod container_manager;

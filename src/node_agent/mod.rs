@@ -14,8 +14,10 @@ mod spawn;
 use std::future::Future;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::control::server::{LocalError, systemd};
+use crate::kubelet::agent_update;
 use crate::platform::config::Config;
 use crate::platform::host::signals;
 use crate::platform::net::ProxySettings;
@@ -34,29 +36,62 @@ pub(crate) fn run(config: Config) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    rt::block_on(serve(Rc::new(config), ProxySettings::from_environment(), ended))
+    match rt::block_on(serve(Rc::new(config), ProxySettings::from_environment(), ended)) {
+        AgentEnd::Failed => ExitCode::FAILURE,
+        AgentEnd::Terminated => ExitCode::SUCCESS,
+        AgentEnd::Restart => {
+            let error = agent_update::restart();
+            log!(error, "failed to execute the installed program, exiting", error = ErrorChain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why the agent ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AgentEnd {
+    Failed,
+    /// An update of the agent itself.
+    Restart,
+    Terminated,
 }
 
 /// Runs the agent until `ended`, without handling signals.
-pub(crate) async fn serve(config: Rc<Config>, proxies: ProxySettings, ended: impl Future<Output = ()>) -> ExitCode {
+pub(crate) async fn serve(config: Rc<Config>, proxies: ProxySettings, ended: impl Future<Output = ()>) -> AgentEnd {
     log!(info, "starting", version = env!("CARGO_PKG_VERSION"), node = config.node.name);
     let agent = match Agent::open(config, proxies).await {
         Ok(agent) => agent,
         Err(error) => {
             error.log();
-            return ExitCode::FAILURE;
+            return AgentEnd::Failed;
         }
     };
-    let SpawnedAgent { sync_loop, background } = agent.spawn();
+    let SpawnedAgent { sync_loop, background, restart } = agent.spawn();
     systemd::ready();
     let terminated = async {
         ended.await;
-        None
+        (AgentEnd::Terminated, None)
     };
-    let end = rt::either(terminated, async { Some(sync_loop.await) }).await;
-    systemd::stopping();
-    background.drain(end).await
+    let restarted = async {
+        if restart.recv().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        // The answer to the request for it comes first.
+        rt::sleep(RESTART_DELAY).await;
+        (AgentEnd::Restart, None)
+    };
+    let failed = async { (AgentEnd::Failed, Some(sync_loop.await)) };
+    let (end, loop_end) = rt::either(terminated, rt::either(restarted, failed)).await;
+    // The service goes on with a restart.
+    if end != AgentEnd::Restart {
+        systemd::stopping();
+    }
+    background.drain(loop_end).await;
+    end
 }
+
+/// Between the request for a restart and the end.
+const RESTART_DELAY: Duration = Duration::from_millis(300);
 
 /// Why the agent does not start.
 enum StartError {

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use async_channel::Receiver;
+use async_channel::{Receiver, Sender};
 
 use super::drain::Background;
 use super::handles::Handles;
 use super::open::Agent;
 use super::servers::Servers;
-use crate::control::local_api::{NodeLocalApi, NodeStats};
+use crate::control::local_api::{AgentControl, NodeLocalApi, NodeStats};
 use crate::control::server::{LocalApi, Pulse};
 use crate::control::sync_loop::LoopEnd;
 use crate::kubelet::kuberuntime::PodRuntime;
@@ -22,11 +22,15 @@ use crate::platform::tracing::Exporter;
 pub(super) struct SpawnedAgent {
     pub(super) sync_loop: rt::Task<LoopEnd>,
     pub(super) background: Background,
+    /// Receives the request for a restart of the agent.
+    pub(super) restart: Receiver<()>,
 }
 
 impl Agent {
     pub(super) fn spawn(self) -> SpawnedAgent {
-        let api = self.local_api();
+        let (sender, restart) = async_channel::bounded(1);
+        let control = Rc::new(self.agent_control(sender));
+        let api = self.local_api(&control);
         let Self { handles, local, profile, runtime, cluster, sources, plugins, watchdog, turns, sync_loop, .. } = self;
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
         let store = cluster.as_ref().map(|cluster| cluster.store.clone());
@@ -36,6 +40,7 @@ impl Agent {
         let records = sync_loop.views().records;
         let sync_loop = rt::spawn(sync_loop.run());
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
+        tasks.push(rt::spawn(control.run()));
         if let Some(settings) = &handles.config.tracing {
             tasks.push(rt::spawn(Exporter::start(settings, &handles.config.node.name).run()));
         }
@@ -52,11 +57,11 @@ impl Agent {
         let writer = store.clone().map(|store| rt::spawn(store.run()));
         tasks.push(rt::spawn(runtime.importer.run()));
         tasks.extend(sources.spawn(&handles));
-        SpawnedAgent { sync_loop, background: Background { tasks, watchdog, store, writer } }
+        SpawnedAgent { sync_loop, background: Background { tasks, watchdog, store, writer }, restart }
     }
 
     /// The API behind the local socket and the other servers.
-    fn local_api(&self) -> Rc<dyn LocalApi> {
+    fn local_api(&self, control: &Rc<AgentControl>) -> Rc<dyn LocalApi> {
         let (handles, runtime) = (&self.handles, &self.runtime.pods);
         let client = self.cluster.as_ref().map(|cluster| cluster.client.clone());
         Rc::new(NodeLocalApi {
@@ -80,8 +85,23 @@ impl Agent {
             devices: Rc::clone(&self.plugins.devices),
             local_pods: self.sources.local.clone(),
             inbox: handles.inbox.clone(),
+            agent: Rc::clone(control),
             started: self.started,
         })
+    }
+
+    fn agent_control(&self, restart: Sender<()>) -> AgentControl {
+        let handles = &self.handles;
+        AgentControl {
+            root_dir: handles.config.root_dir.clone(),
+            config_file: handles.config.process.config_file.clone(),
+            views: self.sync_loop.views(),
+            health: handles.health.clone(),
+            status_inputs: Rc::clone(&handles.status_inputs),
+            cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),
+            inbox: handles.inbox.clone(),
+            restart,
+        }
     }
 
     fn node_stats(&self) -> NodeStats {

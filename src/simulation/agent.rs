@@ -1,7 +1,6 @@
 //! The agent as a process of the simulated machine: its configuration, starts, kills and power cuts.
 
 use std::future;
-use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -83,10 +82,7 @@ impl Node {
             if signalled.is_closed() {
                 return;
             }
-            record.violated(
-                Rule::AgentRuns,
-                format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }),
-            );
+            record.violated(Rule::AgentRuns, format!("the agent ended by itself ({end:?})"));
         }));
         self.starts = None;
     }

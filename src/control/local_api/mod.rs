@@ -3,6 +3,7 @@
 //! [`NodeLocalApi`] reads [`NodeViews`], which the sync loop writes. The sync loop reports errors to [`RecentErrors`] and
 //! observations to [`Followers`]. What changes pods goes to the sync loop as an event.
 
+mod agent_control;
 mod agent_metrics;
 mod board_metrics;
 mod log_followers;
@@ -15,6 +16,7 @@ mod shown_pods;
 mod sync_status;
 mod views;
 
+pub(crate) use agent_control::AgentControl;
 pub(crate) use log_followers::Followers;
 pub(crate) use node_local_api::NodeLocalApi;
 pub(crate) use node_stats::NodeStats;

@@ -10,6 +10,7 @@ use std::time::Instant;
 use async_channel::Sender;
 use serde_json::{Value, json};
 
+use super::agent_control::AgentControl;
 use super::log_followers::Followers;
 use super::node_stats::NodeStats;
 use super::recent_errors::RecentErrors;
@@ -21,10 +22,10 @@ use crate::control::pod_sources::local_pods::LocalPods;
 use crate::control::pod_sources::merge::SourceView;
 use crate::control::pod_table::PodRecords;
 use crate::control::server::{
-    AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
-    DeviceEntry, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, OfflineStatus, Page,
-    PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus,
-    VersionStatus, Watchdog,
+    AgentRequest, AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus,
+    ConditionStatus, DeviceEntry, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound,
+    OfflineStatus, Page, PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus,
+    SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
 use crate::control::versions::VersionView;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
@@ -70,6 +71,7 @@ pub(crate) struct NodeLocalApi {
     pub(crate) devices: Rc<Devices>,
     pub(crate) local_pods: LocalPods,
     pub(crate) inbox: Sender<SyncEvent>,
+    pub(crate) agent: Rc<AgentControl>,
     pub(crate) started: Instant,
 }
 
@@ -250,6 +252,10 @@ impl LocalApi for NodeLocalApi {
 
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         self.change_pod(change)
+    }
+
+    fn update_agent(&self, request: AgentRequest) -> AnswerFuture<String> {
+        self.agent.request(request)
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::time::Duration;
 
 use async_channel::Receiver;
 
@@ -57,12 +58,25 @@ pub(crate) trait LocalApi {
     /// Carries out a change of one pod when awaited, and returns the result.
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>>;
 
+    /// Updates or restores the agent itself. Returns what happens next, or why nothing does, as one line.
+    fn update_agent(&self, _request: AgentRequest) -> AnswerFuture<String> {
+        Box::pin(std::future::ready(Err("not supported here".to_owned())))
+    }
+
     /// The id of the pod's sandbox, if it is ready.
     fn sandbox(&self, pod: &PodQuery) -> Result<String, NotFound>;
 }
 
 /// A result that takes a while. The error is one line.
 pub(crate) type AnswerFuture<T> = Pin<Box<dyn Future<Output = Result<T, String>>>>;
+
+/// A request about the agent itself. A digest names a file that is stored already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AgentRequest {
+    Config { digest: String, within: Duration },
+    Program { digest: String, version: String, within: Duration },
+    RollBack,
+}
 
 /// A pod named by a path.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! HTTP/1.1 on a Unix socket, one request per connection. Responses are JSON, Prometheus text or log text. Streaming
 //! requests are the same as on port 10250, upgraded to SPDY/3.1 or WebSocket. All other requests are GETs, except for
-//! changes of pods (`pod_changes`) and images:
+//! changes of pods (`pod_changes`), images and the agent itself (`agent_requests`):
 //!
 //! ```text
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use nix::unistd::Gid;
 
+use super::agent_requests::agent;
 use super::connection_shares::{ClientState, ConnectionLimits, Peer};
 use super::connections::{AdmissionFuture, MAX_LOCAL_CONNECTIONS, Reply, RequestHandler, ResponseFuture, answer};
 use super::container_logs::container_logs;
@@ -152,7 +153,9 @@ impl ServedConnection {
             return Reply::Whole(Response::text(Status::Forbidden, why));
         }
         let streamed = self.streaming.as_ref().and_then(|streaming| stream(request, api, streaming));
-        if let Some(reply) = streamed.or_else(|| images(request, api).or_else(|| sync(request, api))) {
+        if let Some(reply) =
+            streamed.or_else(|| images(request, api).or_else(|| sync(request, api)).or_else(|| agent(request, api)))
+        {
             return reply;
         }
         match pod_changes::change(request, true) {

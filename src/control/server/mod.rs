@@ -1,5 +1,6 @@
 //! The servers: the kubelet API, health, the local socket, the status page; and the service manager and watchdogs.
 
+mod agent_requests;
 mod connection_shares;
 mod connections;
 mod container_logs;
@@ -37,7 +38,7 @@ pub(crate) use http::parse_response;
 pub(crate) use image_entries::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};
 pub(crate) use kubelet_api::{KubeletApiServer, ReadOnlyServer};
 pub(crate) use local_api::{
-    AnswerFuture, DeviceEntries, DeviceEntry, LocalApi, LogSource, NotFound, PodEntry, PodQuery,
+    AgentRequest, AnswerFuture, DeviceEntries, DeviceEntry, LocalApi, LogSource, NotFound, PodEntry, PodQuery,
 };
 pub(crate) use local_server::LocalServer;
 pub(crate) use local_socket::{LocalError, readers_group};

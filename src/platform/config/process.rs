@@ -11,6 +11,8 @@ use super::flag_values::FlagValues;
 pub(crate) struct ProcessSettings {
     /// Where `coracle status` and `coracle pods` reach this process.
     pub(crate) local_socket: PathBuf,
+    /// The file of `--config`.
+    pub(crate) config_file: Option<PathBuf>,
     /// Held while this process runs.
     pub(crate) lock_file: Option<PathBuf>,
     pub(crate) oom_score_adj: i32,
@@ -37,6 +39,7 @@ impl Default for ProcessSettings {
     fn default() -> Self {
         Self {
             local_socket: PathBuf::from(LOCAL_SOCKET),
+            config_file: None,
             lock_file: None,
             oom_score_adj: -999,
             verbosity: 0,
@@ -49,6 +52,7 @@ impl Default for ProcessSettings {
 
 pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> ProcessSettings {
     let mut process = ProcessSettings {
+        config_file: flags.config.clone(),
         lock_file: flags.lock_file.clone(),
         verbosity: fields.int("logging.verbosity").map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX)),
         ..ProcessSettings::default()

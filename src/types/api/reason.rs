@@ -172,6 +172,8 @@ reasons! {
     RESIZE_ERROR = "ResizeError";
     RESIZE_INFEASIBLE = "ResizeInfeasible";
     RESIZE_STARTED = "ResizeStarted";
+    AGENT_UPDATE_ACCEPTED = "AgentUpdateAccepted";
+    AGENT_UPDATE_REJECTED = "AgentUpdateRejected";
     SANDBOX_CHANGED = "SandboxChanged";
     SHUTDOWN = "Shutdown";
     STARTED = "Started";

@@ -1,0 +1,290 @@
+//! Updates of the agent by the running agent: puts them on trial, judges the trial that it is, and tells the end.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_channel::Sender;
+
+use super::views::NodeViews;
+use crate::control::pod_sources::merge::SourceView;
+use crate::control::server::{AgentRequest, AnswerFuture, SyncHealth};
+use crate::kubelet::agent_update::{
+    AgentUpdates, Before, Judge, NodeNow, Place, Record, RunBefore, SLOT_VARIABLE, SeenRun, Slot, Subject, TrialEnd,
+    Verdict, end_alarm, fault,
+};
+use crate::kubelet::node::StatusInputs;
+use crate::platform::apiserver::Client;
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, SourceName, SyncEvent};
+use crate::types::api::{EventKind, Pod, Reason, RestartPolicy};
+use crate::types::error::ErrorChain;
+
+pub(crate) struct AgentControl {
+    pub(crate) root_dir: PathBuf,
+    /// The file of `--config`.
+    pub(crate) config_file: Option<PathBuf>,
+    pub(crate) views: NodeViews,
+    pub(crate) health: SyncHealth,
+    pub(crate) status_inputs: Rc<StatusInputs>,
+    /// `None` without a cluster.
+    pub(crate) cluster: Option<Client>,
+    pub(crate) inbox: Sender<SyncEvent>,
+    /// Ends this process, and starts the launcher in its place.
+    pub(crate) restart: Sender<()>,
+}
+
+/// Interval of the checks during a trial.
+const TRIAL_CHECK: Duration = Duration::from_secs(1);
+
+impl AgentControl {
+    /// Carries out a request. Returns what happens next, as one line.
+    pub(super) fn request(self: &Rc<Self>, request: AgentRequest) -> AnswerFuture<String> {
+        let control = Rc::clone(self);
+        Box::pin(async move {
+            let line = match request {
+                AgentRequest::RollBack => {
+                    let updates = control.updates();
+                    let now = clock::timestamp().to_string();
+                    let next = rt::blocking(move || updates.roll_back(&now)).await?;
+                    format!("the agent restarts as {next}")
+                }
+                AgentRequest::Program { digest, version, within } => {
+                    control.arm(Place::Program, digest, Some(version), within).await?
+                }
+                AgentRequest::Config { digest, within } => control.arm(Place::Config, digest, None, within).await?,
+            };
+            let _ = control.restart.try_send(());
+            Ok(line)
+        })
+    }
+
+    async fn arm(
+        &self,
+        place: Place,
+        digest: String,
+        version: Option<String>,
+        within: Duration,
+    ) -> Result<String, String> {
+        let (updates, before, file) = (self.updates(), self.before(within), self.config_file.clone());
+        rt::blocking(move || {
+            let stored = updates.path(place, &digest);
+            updates.read(place, &digest).map_err(|error| format!("{}: {error}", stored.display()))?;
+            let subject = match version {
+                Some(version) => Subject::Program(Slot { digest, version }),
+                None => config_subject(&updates, file, digest)?,
+            };
+            let name = subject.name();
+            let written = updates.change(|record| record.arm(subject, within, before));
+            written.map_err(|error| format!("{}: {error}", updates.record_path().display()))??;
+            Ok(format!("the agent restarts with {name} on trial"))
+        })
+        .await
+    }
+
+    fn updates(&self) -> AgentUpdates {
+        AgentUpdates::new(&self.root_dir)
+    }
+
+    /// The node before a trial.
+    fn before(&self, within: Duration) -> Before {
+        let (records, observed) = (self.views.records.read(), self.views.observed.read());
+        let steady = i64::try_from(within.as_secs()).unwrap_or(i64::MAX);
+        let old = clock::now().unix_seconds().saturating_sub(steady).saturating_mul(1_000_000_000);
+        let mut runs = Vec::new();
+        for pod in records.pods() {
+            let uid = records.running_uid(&pod.metadata.uid);
+            let Some(seen) = observed.pod(uid).filter(|_| pod.metadata.deletion_timestamp.is_none()) else { continue };
+            // A container in a crash loop says nothing about the agent.
+            let is_steady =
+                |run: &&ObservedContainer| run.is_running() && (run.restart_count == 0 || run.created_at < old);
+            runs.extend(seen.containers.iter().filter(is_steady).map(|run| RunBefore {
+                id: run.id.clone(),
+                uid: uid.to_string(),
+                name: format!("{}/{}/{}", pod.metadata.namespace, pod.metadata.name, run.name),
+                is_of_cluster: !pod.is_static(),
+                may_end: may_end(pod, &run.name),
+            }));
+        }
+        let is_connected = self.is_connected();
+        Before {
+            boot: clock::boot_id(),
+            runs,
+            is_connected,
+            has_url: records.sources.views().any(|view| has_url(&view)),
+        }
+    }
+
+    fn now(&self) -> NodeNow {
+        let (records, observed) = (self.views.records.read(), self.views.observed.read());
+        let is_remote = |view: &SourceView| matches!(view.name, SourceName::Api | SourceName::Http);
+        let has_rounds = self.health.rounds() > 0 && self.health.stalled(rt::now()).is_none();
+        let mut now = NodeNow {
+            boot: clock::boot_id(),
+            loop_runs: has_rounds && records.sources.views().all(|view| view.ready || is_remote(&view)),
+            runtime_answers: records.runtime.ready,
+            is_connected: self.is_connected() && records.runtime.network_ready,
+            has_url: records.sources.views().any(|view| has_url(&view)),
+            ..NodeNow::default()
+        };
+        for pod in observed.iter() {
+            for run in pod.containers.iter() {
+                let seen = match &run.state {
+                    ContainerState::Running { .. } => SeenRun::Running,
+                    ContainerState::Exited(exit) => SeenRun::Exited(exit.code),
+                    ContainerState::Created | ContainerState::Unknown => continue,
+                };
+                now.runs.insert(run.id.clone(), seen);
+            }
+            if pod.containers.iter().any(ObservedContainer::is_running) {
+                now.running_pods.push(pod.uid.to_string());
+            }
+        }
+        let wanted = records.sources.pods().filter(|source| source.pod.metadata.deletion_timestamp.is_none());
+        now.wanted_pods = wanted.map(|source| records.running_uid(&source.pod.metadata.uid).to_string()).collect();
+        now
+    }
+
+    /// The API server answers, and this node has its Node object.
+    fn is_connected(&self) -> bool {
+        self.cluster.as_ref().is_some_and(Client::is_connected) && self.status_inputs.node_is_known()
+    }
+
+    /// Judges the trial that this process is, and announces the end of a trial. Ends then.
+    pub(crate) async fn run(self: Rc<Self>) {
+        let updates = self.updates();
+        // Without an update there is nothing to read.
+        if !updates.record_path().exists() {
+            return;
+        }
+        let read = rt::blocking(move || updates.record()).await;
+        let record = match read {
+            Ok(record) => record,
+            Err(error) => {
+                log!(warn, "record of updates unreadable, no trial is judged", error = ErrorChain(&error));
+                return;
+            }
+        };
+        self.announce(&record).await;
+        if !is_this_process(&record) {
+            return;
+        }
+        let verdict = self.verdict(&record).await;
+        if let Some(verdict) = verdict {
+            self.end_trial(verdict).await;
+        }
+    }
+
+    /// `None` without a trial.
+    async fn verdict(&self, record: &Record) -> Option<Verdict> {
+        let trial = record.trial.as_ref()?;
+        let mut judge = Judge::new(trial.within, trial.settle_time(), rt::now());
+        let (mut was_connected, mut had_url) = (false, false);
+        loop {
+            rt::sleep(TRIAL_CHECK).await;
+            let mut now = self.now();
+            was_connected |= now.is_connected;
+            had_url |= now.has_url;
+            (now.is_connected, now.has_url) = (was_connected, had_url);
+            let verdict = judge.judge(fault(&trial.before, &now), rt::now());
+            if verdict.is_some() {
+                return verdict;
+            }
+        }
+    }
+
+    /// Writes the verdict. A bad one ends this process.
+    async fn end_trial(&self, verdict: Verdict) {
+        loop {
+            let (updates, verdict) = (self.updates(), verdict.clone());
+            let time = clock::timestamp().to_string();
+            let is_good = verdict == Verdict::Good;
+            let written = rt::blocking(move || match verdict {
+                Verdict::Good => updates.change(|record| record.accept(&time)),
+                Verdict::Bad(reason) => updates.reject(&reason, &time),
+            });
+            match written.await {
+                Ok(()) if is_good => {
+                    end_alarm();
+                    let updates = self.updates();
+                    let record = rt::blocking(move || {
+                        let record = updates.record()?;
+                        updates.clean(&record, None);
+                        Ok::<_, std::io::Error>(record)
+                    });
+                    if let Ok(record) = record.await {
+                        self.announce(&record).await;
+                    }
+                    return;
+                }
+                Ok(()) => {
+                    // The former program announces it.
+                    log!(error, "trial of this agent failed, the former one runs again");
+                    let _ = self.restart.try_send(());
+                    return;
+                }
+                // The alarm ends this process if it goes on.
+                Err(error) => log!(error, "failed to write the end of a trial", error = ErrorChain(&error)),
+            }
+            rt::sleep(TRIAL_CHECK).await;
+        }
+    }
+
+    /// Sends the event of the end of the last trial, once.
+    async fn announce(&self, record: &Record) {
+        let Some(last) = record.last.as_ref().filter(|last| !last.is_announced) else { return };
+        let line = last.line();
+        let (kind, reason) = match last.is_accepted {
+            true => (EventKind::Normal, Reason::AGENT_UPDATE_ACCEPTED),
+            false => (EventKind::Warning, Reason::AGENT_UPDATE_REJECTED),
+        };
+        // The sync loop also logs it.
+        let _ = self.inbox.send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, line))).await;
+        let updates = self.updates();
+        let said = |last: &mut TrialEnd| last.is_announced = true;
+        let written = rt::blocking(move || updates.change(|record| record.last.iter_mut().for_each(said))).await;
+        if let Err(error) = written {
+            log!(warn, "failed to write the record of updates", error = ErrorChain(&error));
+        }
+    }
+}
+
+/// The configuration with this digest in place of the agent's file.
+fn config_subject(updates: &AgentUpdates, file: Option<PathBuf>, candidate: String) -> Result<Subject, String> {
+    let path = file.ok_or("the agent has no --config FILE")?;
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    // A link stays one.
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::path::absolute(&path).map_err(failed)?,
+        Err(error) => return Err(failed(error)),
+    };
+    let former = match std::fs::read(&path) {
+        Ok(content) => Some(updates.store(Place::Config, &content).map_err(failed)?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(error)),
+    };
+    if former.as_ref() == Some(&candidate) {
+        return Err(format!("{} has this content already", path.display()));
+    }
+    Ok(Subject::Config { path, candidate, former })
+}
+
+/// Whether this process runs what is on trial.
+fn is_this_process(record: &Record) -> bool {
+    let Some(trial) = record.trial.as_ref().filter(|trial| trial.starts > 0) else { return false };
+    match &trial.subject {
+        Subject::Program(slot) => std::env::var_os(SLOT_VARIABLE).is_some_and(|digest| digest == *slot.digest),
+        Subject::Config { .. } => true,
+    }
+}
+
+fn may_end(pod: &Pod, container: &str) -> bool {
+    let is_main = pod.spec.containers.iter().any(|one| one.name == container);
+    !is_main || pod.spec.restart_policy != RestartPolicy::Always
+}
+
+fn has_url(view: &SourceView) -> bool {
+    view.name == SourceName::Http && view.ready && view.problems.is_empty()
+}

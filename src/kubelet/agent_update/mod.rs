@@ -1,0 +1,22 @@
+//! Updates of the agent itself and of its configuration: slots beside the installed program, and trials of them.
+//!
+//! ```text
+//! ROOT_DIR/coracle/agent/record.json             what runs, what is on trial
+//! ROOT_DIR/coracle/agent/slots/SHA256/coracle    a program
+//! ROOT_DIR/coracle/agent/config/SHA256           a configuration
+//! ```
+//!
+//! The installed program is never written. It reads the record at its start and executes a slot in its place
+//! ([`launch`]), so that a start needs nothing that an update has changed.
+
+mod elf;
+mod launch;
+mod record;
+mod slots;
+mod verdict;
+
+pub(crate) use elf::foreign_program;
+pub(crate) use launch::{SLOT_VARIABLE, end_alarm, launch, restart};
+pub(crate) use record::{Record, Slot, Subject, Trial, TrialEnd, is_newer};
+pub(crate) use slots::{AgentUpdates, Place};
+pub(crate) use verdict::{Before, Judge, NodeNow, RunBefore, SeenRun, Verdict, fault};

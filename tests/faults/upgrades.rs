@@ -1,0 +1,300 @@
+//! Updates of the agent and of its configuration: the real program below a loop that restarts it, as an init does.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::node::{CORACLE, Manifest, Node};
+use crate::containerd::node::settings;
+use crate::wait::{wait, wait_for};
+
+/// A node whose agent is restarted after each exit.
+struct Board {
+    supervisor: Child,
+    node: Node,
+    /// The containers and the sandbox of the pod.
+    before: Vec<String>,
+}
+
+impl Board {
+    fn new() -> Self {
+        let node = Node::new();
+        node.apply(&Manifest::new("web").container("main", "one"));
+        let log = fs::File::options().create(true).append(true).open(node.folder().join("log")).unwrap();
+        let supervisor = Command::new("sh")
+            .args(["-c", "while :; do \"$@\"; sleep 0.1; done", "init", CORACLE])
+            .args(settings::arguments(node.folder(), &node.fake.endpoint()))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        node.wait_until_ready("web");
+        let before = node.seen("web").ids().iter().map(|id| (*id).to_owned()).collect();
+        Self { supervisor, node, before }
+    }
+
+    fn agent(&self) -> PathBuf {
+        self.node.folder().join("pods/coracle/agent")
+    }
+
+    /// Kills the agent, if it runs at the moment.
+    fn kill_agent(&self) {
+        let supervisor = self.supervisor.id();
+        let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+        for child in children.split_whitespace() {
+            let _ = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
+        }
+    }
+
+    /// Stores a program as `coracle upgrade` does. Returns its digest.
+    fn store(&self, program: &[u8]) -> String {
+        let digest: String = Sha256::digest(program).iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = self.agent().join("slots").join(&digest).join("coracle");
+        if !path.exists() {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let unfinished = path.with_extension("new");
+            let options = fs::File::options().write(true).create_new(true).mode(0o700).open(&unfinished);
+            options.unwrap().write_all(program).unwrap();
+            fs::rename(unfinished, path).unwrap();
+        }
+        digest
+    }
+
+    /// Puts a stored program on trial. False if the agent does not answer.
+    fn arm(&self, digest: &str, version: &str, seconds: u32) -> bool {
+        self.post(&format!("/agent?what=program&digest={digest}&version={version}&within={seconds}"))
+    }
+
+    fn post(&self, path: &str) -> bool {
+        let Ok(mut stream) = UnixStream::connect(self.node.folder().join("coracle.sock")) else { return false };
+        let request = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let mut answer = String::new();
+        stream
+            .write_all(request.as_bytes())
+            .and_then(|()| stream.read_to_string(&mut answer))
+            .is_ok_and(|_| answer.starts_with("HTTP/1.1 200 "))
+    }
+
+    fn record(&self) -> Value {
+        let text = fs::read_to_string(self.agent().join("record.json")).unwrap_or_default();
+        text.split_once('\n').and_then(|(_, json)| serde_json::from_str(json).ok()).unwrap_or_default()
+    }
+
+    /// Waits for the end of the trial. Returns whether it was accepted, and why not.
+    #[track_caller]
+    fn verdict(&self) -> (bool, String) {
+        let record = wait(|| {
+            let record = self.record();
+            if record["trial"].is_null() && record["last"].is_object() { Ok(record) } else { Err(format!("{record}")) }
+        });
+        let last = &record["last"];
+        (last["accepted"].as_bool().unwrap(), last["reason"].as_str().unwrap().to_owned())
+    }
+
+    /// The agent answers, and has restarted nothing.
+    #[track_caller]
+    fn check_pods(&self) {
+        self.node.wait_until_ready("web");
+        assert_eq!(self.node.seen("web").ids(), self.before);
+    }
+
+    /// The result of a command line on this node: its exit code, and what it printed.
+    fn run(&self, line: &[&str]) -> (i32, String) {
+        let folder = self.node.folder();
+        let mut command = Command::new(CORACLE);
+        command.args(line).arg("--local-socket").arg(folder.join("coracle.sock"));
+        let output = command.arg("--root-dir").arg(folder.join("pods")).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// A program beside this one: the agent with another digest.
+    fn other_program(&self, mark: &str) -> PathBuf {
+        let path = self.node.folder().join(format!("coracle-{mark}"));
+        fs::copy(CORACLE, &path).unwrap();
+        fs::File::options().append(true).open(&path).unwrap().write_all(mark.as_bytes()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        let _ = killpg(Pid::from_raw(i32::try_from(self.supervisor.id()).unwrap()), Signal::SIGKILL);
+        let _ = self.supervisor.wait();
+    }
+}
+
+fn script(text: &str) -> Vec<u8> {
+    format!("#!/bin/sh\n{text}\n").into_bytes()
+}
+
+fn key_and_signature(program: &Path) -> (String, String) {
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    let base64 = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+    (base64(pair.public_key().as_ref()), base64(pair.sign(&fs::read(program).unwrap()).as_ref()))
+}
+
+#[test]
+fn signed_program_is_tried_accepted_and_rolled_back() {
+    let board = Board::new();
+    let program = board.other_program("a");
+    let folder = board.node.folder();
+    let (key, signature) = key_and_signature(&program);
+    fs::write(folder.join("key"), key).unwrap();
+    fs::write(folder.join("coracle-a.sig"), &signature).unwrap();
+    let (path, key) = (program.to_str().unwrap(), folder.join("key"));
+    let line = ["upgrade", path, "--public-key", key.to_str().unwrap(), "--within", "5s", "--wait"];
+    let (code, text) = board.run(&line);
+    assert!(code == 0 && text.contains(" accepted\n"), "{text}");
+    board.check_pods();
+    let digest = board.record()["current"]["digest"].as_str().unwrap().to_owned();
+    let slot = board.agent().join("slots").join(&digest).join("coracle");
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", board.supervisor.id())).unwrap();
+    assert_eq!(fs::read_link(format!("/proc/{}/exe", children.trim())).unwrap(), slot);
+    // An accepted program survives every end.
+    board.kill_agent();
+    board.check_pods();
+    assert_eq!(board.record()["current"]["digest"], *digest);
+    let (code, text) = board.run(&["upgrade", "status"]);
+    assert!(code == 0 && text.starts_with(&format!("Runs:   version {}", env!("CARGO_PKG_VERSION"))), "{text}");
+    let (code, text) = board.run(&["upgrade", "rollback"]);
+    assert_eq!((code, &*text), (0, "the agent restarts as the installed program\n"));
+    wait_for("the installed program", || board.record()["current"].is_null());
+    board.check_pods();
+}
+
+#[test]
+fn program_that_nobody_signed_or_this_machine_cannot_run_is_refused() {
+    let board = Board::new();
+    let program = board.other_program("a");
+    let folder = board.node.folder();
+    let (key, signature) = key_and_signature(&program);
+    fs::write(folder.join("key"), &key).unwrap();
+    let key = folder.join("key");
+    let refused = |path: &Path, more: &[&str]| {
+        let line = [&["upgrade", path.to_str().unwrap(), "--public-key", key.to_str().unwrap()], more].concat();
+        let (code, text) = board.run(&line);
+        assert_eq!(code, 1, "{text}");
+        text
+    };
+    assert!(refused(&program, &[]).contains("coracle-a.sig: No such file"));
+    fs::write(folder.join("coracle-a.sig"), &signature).unwrap();
+    fs::File::options().append(true).open(&program).unwrap().write_all(b"b").unwrap();
+    assert!(refused(&program, &[]).contains("it is not the signature of"));
+    let foreign = folder.join("foreign");
+    let mut bytes = fs::read(CORACLE).unwrap();
+    bytes[18] = 243;
+    bytes[19] = 0;
+    fs::write(&foreign, &bytes).unwrap();
+    assert!(refused(&foreign, &["--unsigned"]).contains("it is for riscv64"));
+    // The header of this machine, and nothing behind it.
+    let own = fs::read(CORACLE).unwrap();
+    fs::write(&foreign, &own[..64]).unwrap();
+    assert!(refused(&foreign, &["--unsigned"]).contains("cannot be executed"));
+    let text = script("exit 0");
+    fs::write(&foreign, text).unwrap();
+    assert!(refused(&foreign, &["--unsigned"]).contains("no ELF header"));
+    assert!(board.record().is_null());
+    board.check_pods();
+}
+
+#[test]
+fn crashing_hanging_and_foreign_programs_are_rejected() {
+    let board = Board::new();
+    let crashes = board.store(&script("exit 1"));
+    assert!(board.arm(&crashes, "9.9.1", 60));
+    assert_eq!(board.verdict(), (false, "no verdict in 3 starts".to_owned()));
+    board.check_pods();
+    let foreign = board.store(b"no program at all");
+    assert!(board.arm(&foreign, "9.9.2", 60));
+    let (is_accepted, reason) = board.verdict();
+    assert!(!is_accepted && reason.contains("Exec format error"), "{reason}");
+    board.check_pods();
+    let log = board.node.log();
+    assert!(log.contains("rejected: no verdict in 3 starts; the former one runs reason=AgentUpdateRejected"), "{log}");
+    // Three alarms of 1 s and the margin.
+    let hangs = board.store(&script("exec sleep 1000"));
+    assert!(board.arm(&hangs, "9.9.3", 1));
+    for start in 1..=3 {
+        wait_for("a start", || board.record()["trial"]["starts"] == start);
+    }
+    wait_for("the end of the trial", || board.record()["trial"].is_null());
+    assert_eq!(board.verdict(), (false, "no verdict in 3 starts".to_owned()));
+    board.check_pods();
+}
+
+#[test]
+fn program_that_runs_without_the_runtime_rejects_itself() {
+    let board = Board::new();
+    let deaf =
+        board.store(&script(&format!("exec {CORACLE} \"$@\" --container-runtime-endpoint unix:///nowhere/x.sock")));
+    assert!(board.arm(&deaf, "9.9.1", 2));
+    assert_eq!(board.verdict(), (false, "the runtime does not answer".to_owned()));
+    board.check_pods();
+    let events = board.node.ask(&["events"]).unwrap();
+    assert!(events.contains("AgentUpdateRejected"), "{events}");
+}
+
+#[test]
+fn bad_configuration_is_undone_and_a_good_one_stays() {
+    let board = Board::new();
+    let file = board.node.folder().join("config.yaml");
+    let former = fs::read_to_string(&file).unwrap();
+    let apply = |text: &str| {
+        let path = board.node.folder().join("wanted.yaml");
+        fs::write(&path, text).unwrap();
+        board.run(&["config", "apply", path.to_str().unwrap(), "--within", "2s", "--wait"])
+    };
+    // It is valid, but no agent starts with it.
+    let (code, text) = apply(&format!("{former}systemReserved: {{memory: 100Ti}}\n"));
+    assert!(code == 1 && text.contains("no verdict in 3 starts"), "{text}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), former);
+    board.check_pods();
+    let good = format!("{former}maxPods: 7\n");
+    let (code, text) = apply(&good);
+    assert!(code == 0 && text.ends_with("accepted\n"), "{text}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+    board.check_pods();
+    let (code, text) = apply("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: many\n");
+    assert!(code == 1 && text.contains("maxPods"), "{text}");
+    let (code, text) = apply(&good);
+    assert!(code == 1 && text.contains("has this content already"), "{text}");
+    board.kill_agent();
+    board.check_pods();
+    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+}
+
+/// The candidate alternates, and the agent is killed at another moment of each trial.
+#[test]
+fn killed_at_any_moment_the_board_keeps_an_agent_and_its_pods() {
+    let rounds = std::env::var("UPGRADE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(6);
+    let board = Board::new();
+    let programs = ["a", "b"].map(|mark| board.store(&fs::read(board.other_program(mark)).unwrap()));
+    let crashes = board.store(&script("exit 1"));
+    for round in 0..rounds {
+        let candidate = if round % 3 == 2 { &crashes } else { &programs[round % 3] };
+        wait_for("the agent", || board.arm(candidate, "9.9.9", 1) || !board.record()["trial"].is_null());
+        for kill in 0..3 {
+            // A spread of moments that does not repeat: before the restart, in the launcher, in the candidate.
+            std::thread::sleep(Duration::from_millis(((round * 7 + kill * 3) * 37 % 700).try_into().unwrap()));
+            board.kill_agent();
+        }
+        board.verdict();
+        board.check_pods();
+    }
+    assert!(!board.record()["current"].is_null() || rounds < 2, "{}", board.record());
+}
