@@ -54,6 +54,7 @@ fn text(status: &NodeStatus, now: i64) -> String {
     ];
     lines
         .extend(status.problems.iter().flat_map(|problem| problem_lines(problem, now)).map(|line| format!("  {line}")));
+    lines.extend(status.upgrade.as_ref().map(|upgrade| format!("Upgrade:  {upgrade}")));
     lines.extend([
         format!("Watchdog: {}", watchdog(&status.watchdog)),
         format!("Runtime:  {}", runtime(&status.runtime)),

@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::command_table::{Config, Upgrade};
-use super::local_api::{RequestFailure, change, escaped, get};
+use super::local_api::{RequestFailure, change, change_within, escaped, get};
 use super::outputs::TopOutput;
 use super::validate::configuration;
 use super::{failed, misused, print};
 use crate::control::server::NodeStatus;
 use crate::kubelet::agent_update::{
-    AgentUpdates, Before, Place, Record, Slot, Subject, Trial, foreign_program, is_newer,
+    AgentUpdates, Before, Place, Record, Slot, Subject, Trial, UPGRADE_KEY, foreign_program, is_newer,
 };
 use crate::platform::config;
 use crate::platform::host::{clock, file};
 use crate::protocol::ed25519::{EXPECTED_PUBLIC_KEY, PublicKey, plain_signature};
 use crate::protocol::sha256::sha256;
 
-/// The key of programs without `--public-key`.
-const UPGRADE_KEY: &str = "/etc/coracle/upgrade.pub";
 const MAX_UPGRADE_KEY_BYTES: u64 = 64 << 10;
 /// How long a new program may take to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 const VERSION_CHECK: Duration = Duration::from_millis(50);
+/// An interrupted command leaves the part of the file, which the next one continues.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Interval of the checks of `--wait`.
 const VERDICT_CHECK: Duration = Duration::from_secs(1);
 /// Three starts, each with the pause of an init system, after the limit of a trial.
@@ -38,6 +38,7 @@ pub(super) fn run(command: &Upgrade) -> ExitCode {
     let done = match command.program.as_str() {
         "status" => return status(command),
         "rollback" => roll_back(command),
+        url if url.starts_with("https://") || url.starts_with("http://") => upgrade_from(command, url),
         path => upgrade(command, Path::new(path)),
     };
     done.map_or_else(|line| failed(&line), |line| print(&format!("{line}\n")))
@@ -77,6 +78,20 @@ fn roll_back(command: &Upgrade) -> Result<String, String> {
         }
         Err(refused) => Err(refused.line()),
     }
+}
+
+/// The agent fetches the program itself, within its windows and budgets, and verifies it with its own key.
+fn upgrade_from(command: &Upgrade, url: &str) -> Result<String, String> {
+    if command.unsigned || command.signature.is_some() || command.public_key.is_some() {
+        return Err(
+            "--unsigned, --signature and --public-key are for files: of a URL the agent verifies URL.sig".to_owned()
+        );
+    }
+    let (within, downgrade) = (command.within.0, command.allow_downgrade);
+    let query = format!("what=url&url={}&within={}&downgrade={downgrade}", escaped(url), within.as_secs());
+    let answer = change_within(FETCH_TIMEOUT, &command.local_socket, "POST", &format!("/agent?{query}"), &[]);
+    let line = answer.map(|answer| result_line(&answer)).map_err(RequestFailure::line)?;
+    if command.wait { wait(&AgentUpdates::new(&command.root_dir), within) } else { Ok(line) }
 }
 
 fn upgrade(command: &Upgrade, path: &Path) -> Result<String, String> {

@@ -18,7 +18,7 @@ use crate::types::text::without_credentials;
 pub(super) struct PodSources {
     url: Option<UrlPods>,
     /// Connects to the URL.
-    dialer: Dialer,
+    pub(super) dialer: Dialer,
     pub(super) local: LocalPods,
     requests: Receiver<LocalPodRequest>,
 }

@@ -1,5 +1,6 @@
 //! Spawns the tasks of the agent.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,12 +10,14 @@ use super::drain::Background;
 use super::handles::Handles;
 use super::open::Agent;
 use super::servers::Servers;
-use crate::control::local_api::{AgentControl, NodeLocalApi, NodeStats};
+use crate::control::local_api::{AgentControl, NodeLocalApi, NodeStats, RemoteUpgrades};
 use crate::control::server::{LocalApi, Pulse};
 use crate::control::sync_loop::LoopEnd;
+use crate::kubelet::agent_update::UPGRADE_KEY;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::{AddressWatch, BoardWatch, keep_iptables_chains};
 use crate::kubelet::stats::{self, Stats};
+use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::platform::tracing::Exporter;
 
@@ -30,7 +33,8 @@ impl Agent {
     pub(super) fn spawn(self) -> SpawnedAgent {
         let (sender, restart) = async_channel::bounded(1);
         let control = Rc::new(self.agent_control(sender));
-        let api = self.local_api(&control);
+        let remote = Rc::new(self.remote_upgrades(&control));
+        let api = self.local_api(&remote);
         let Self { handles, local, profile, runtime, cluster, sources, plugins, watchdog, turns, sync_loop, .. } = self;
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
         let store = cluster.as_ref().map(|cluster| cluster.store.clone());
@@ -41,6 +45,7 @@ impl Agent {
         let sync_loop = rt::spawn(sync_loop.run());
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
         tasks.push(rt::spawn(control.run()));
+        tasks.push(rt::spawn(remote.run()));
         if let Some(settings) = &handles.config.tracing {
             tasks.push(rt::spawn(Exporter::start(settings, &handles.config.node.name).run()));
         }
@@ -61,7 +66,7 @@ impl Agent {
     }
 
     /// The API behind the local socket and the other servers.
-    fn local_api(&self, control: &Rc<AgentControl>) -> Rc<dyn LocalApi> {
+    fn local_api(&self, remote: &Rc<RemoteUpgrades>) -> Rc<dyn LocalApi> {
         let (handles, runtime) = (&self.handles, &self.runtime.pods);
         let client = self.cluster.as_ref().map(|cluster| cluster.client.clone());
         Rc::new(NodeLocalApi {
@@ -85,7 +90,7 @@ impl Agent {
             devices: Rc::clone(&self.plugins.devices),
             local_pods: self.sources.local.clone(),
             inbox: handles.inbox.clone(),
-            agent: Rc::clone(control),
+            agent: Rc::clone(remote),
             started: self.started,
         })
     }
@@ -100,7 +105,21 @@ impl Agent {
             status_inputs: Rc::clone(&handles.status_inputs),
             cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),
             inbox: handles.inbox.clone(),
+            line: RefCell::default(),
+            changed: Signal::default(),
             restart,
+        }
+    }
+
+    fn remote_upgrades(&self, control: &Rc<AgentControl>) -> RemoteUpgrades {
+        let config = &self.handles.config;
+        let key = config.static_pods.url.as_ref().and_then(|url| url.public_key.clone());
+        RemoteUpgrades {
+            control: Rc::clone(control),
+            dialer: self.sources.dialer.clone(),
+            budget: self.runtime.pods.pull_budget(),
+            key: key.unwrap_or_else(|| UPGRADE_KEY.into()),
+            node_name: config.node.name.clone(),
         }
     }
 

@@ -39,5 +39,6 @@ mod strangers;
 mod sync;
 mod tracing;
 mod trust_bundles;
+mod upgrades;
 
 use crate::faults::node;

@@ -22,7 +22,7 @@ mod resizes;
 mod runtime;
 mod shutdown;
 mod start_metrics;
-mod upgrades;
+pub(crate) mod upgrades;
 mod url_pods;
 mod volumes;
 mod watchdog;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -29,12 +30,19 @@ struct Board {
 
 impl Board {
     fn new() -> Self {
+        Self::with(|_| Vec::new())
+    }
+
+    /// With further flags of the agent, for the node's folder.
+    fn with(flags: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let node = Node::new();
+        let flags = flags(node.folder());
         node.apply(&Manifest::new("web").container("main", "one"));
         let log = fs::File::options().create(true).append(true).open(node.folder().join("log")).unwrap();
         let supervisor = Command::new("sh")
             .args(["-c", "while :; do \"$@\"; sleep 0.1; done", "init", CORACLE])
             .args(settings::arguments(node.folder(), &node.fake.endpoint()))
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -142,7 +150,7 @@ fn script(text: &str) -> Vec<u8> {
     format!("#!/bin/sh\n{text}\n").into_bytes()
 }
 
-fn key_and_signature(program: &Path) -> (String, String) {
+pub(crate) fn key_and_signature(program: &Path) -> (String, String) {
     let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
     let base64 = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
     (base64(pair.public_key().as_ref()), base64(pair.sign(&fs::read(program).unwrap()).as_ref()))
@@ -244,6 +252,8 @@ fn program_that_runs_without_the_runtime_rejects_itself() {
         board.store(&script(&format!("exec {CORACLE} \"$@\" --container-runtime-endpoint unix:///nowhere/x.sock")));
     assert!(board.arm(&deaf, "9.9.1", 2));
     assert_eq!(board.verdict(), (false, "the runtime does not answer".to_owned()));
+    // The script gave the process other arguments, with which it executed the launcher.
+    board.kill_agent();
     board.check_pods();
     let events = board.node.ask(&["events"]).unwrap();
     assert!(events.contains("AgentUpdateRejected"), "{events}");
@@ -278,16 +288,93 @@ fn bad_configuration_is_undone_and_a_good_one_stays() {
     assert_eq!(fs::read_to_string(&file).unwrap(), good);
 }
 
+/// Serves byte ranges of the files, and closes the connection of every fortieth request without an answer. Returns its URL.
+pub(crate) fn file_server(folder: PathBuf) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            if number % 40 != 39 {
+                let _ = serve(stream, &folder);
+            }
+        }
+    });
+    url
+}
+
+fn serve(mut stream: TcpStream, folder: &Path) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte)? == 1 {
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let name = head.split(' ').nth(1).unwrap_or_default().trim_start_matches('/');
+    let Ok(content) = fs::read(folder.join(name)) else {
+        return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    };
+    let range = head.lines().find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
+    let (status, body) = match range.as_deref().and_then(|range| range.split_once('-')) {
+        None => ("200 OK", &content[..]),
+        Some((from, to)) => {
+            let (from, to): (usize, usize) = (from.parse().unwrap(), to.parse().unwrap());
+            match content.get(from..content.len().min(to + 1)) {
+                Some(part) if !part.is_empty() => ("206 Partial Content", part),
+                _ => ("416 Range Not Satisfiable", &b""[..]),
+            }
+        }
+    };
+    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len())?;
+    stream.write_all(body)
+}
+
+#[test]
+fn program_at_a_url_is_fetched_in_parts_verified_and_tried() {
+    let board = Board::with(|folder| {
+        fs::write(folder.join("key"), key_and_signature(Path::new(CORACLE)).0).unwrap();
+        // Nobody serves the manifests, so the verdict does not need them.
+        let url = ["--manifest-url", "http://127.0.57.1:9/x"].map(str::to_owned);
+        [&url[..], &["--manifest-public-key".to_owned(), folder.join("key").display().to_string()]].concat()
+    });
+    let program = board.other_program("u");
+    let served = board.node.folder().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::rename(&program, served.join("coracle")).unwrap();
+    let url = format!("{}/coracle", file_server(served.clone()));
+    // Each attempt continues the part of the last one.
+    let fetch = || {
+        for attempt in 1..50 {
+            let (code, text) = board.run(&["upgrade", &url, "--within", "2s", "--wait"]);
+            if code == 0 || text.contains("404") || text.contains("not signed") {
+                return (attempt, code, text);
+            }
+        }
+        panic!("never fetched");
+    };
+    let (_, code, text) = fetch();
+    assert!(code == 1 && text.contains("signature: the server answers 404"), "{text}");
+    fs::write(served.join("coracle.sig"), key_and_signature(&board.node.folder().join("key")).1).unwrap();
+    let (attempts, code, text) = fetch();
+    assert!(code == 1 && text.contains("not signed by this node's key"), "{text}");
+    assert!(attempts > 1, "no request was cut");
+    fs::write(served.join("coracle.sig"), key_and_signature(&served.join("coracle")).1).unwrap();
+    let (_, code, text) = fetch();
+    assert!(code == 0 && text.ends_with("accepted\n"), "{text}");
+    board.check_pods();
+}
+
 /// The candidate alternates, and the agent is killed at another moment of each trial.
 #[test]
 fn killed_at_any_moment_the_board_keeps_an_agent_and_its_pods() {
     let rounds = std::env::var("UPGRADE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(6);
     let board = Board::new();
-    let programs = ["a", "b"].map(|mark| board.store(&fs::read(board.other_program(mark)).unwrap()));
-    let crashes = board.store(&script("exit 1"));
+    let programs = ["a", "b"].map(|mark| fs::read(board.other_program(mark)).unwrap());
+    let crashes = script("exit 1");
     for round in 0..rounds {
         let candidate = if round % 3 == 2 { &crashes } else { &programs[round % 3] };
-        wait_for("the agent", || board.arm(candidate, "9.9.9", 1) || !board.record()["trial"].is_null());
+        // A verdict removes what is not needed any longer.
+        let digest = board.store(candidate);
+        wait_for("the agent", || board.arm(&digest, "9.9.9", 1) || !board.record()["trial"].is_null());
         for kill in 0..3 {
             // A spread of moments that does not repeat: before the restart, in the launcher, in the candidate.
             std::thread::sleep(Duration::from_millis(((round * 7 + kill * 3) * 37 % 700).try_into().unwrap()));

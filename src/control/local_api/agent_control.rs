@@ -1,5 +1,6 @@
 //! Updates of the agent by the running agent: puts them on trial, judges the trial that it is, and tells the end.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::kubelet::agent_update::{
 use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
 use crate::platform::host::clock;
+use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, SourceName, SyncEvent};
 use crate::types::api::{EventKind, Pod, Reason, RestartPolicy};
@@ -31,6 +33,10 @@ pub(crate) struct AgentControl {
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
     pub(crate) inbox: Sender<SyncEvent>,
+    /// For `coracle status`.
+    pub(crate) line: RefCell<Option<String>>,
+    /// Notified when the record has changed.
+    pub(crate) changed: Signal,
     /// Ends this process, and starts the launcher in its place.
     pub(crate) restart: Sender<()>,
 }
@@ -44,6 +50,7 @@ impl AgentControl {
         let control = Rc::clone(self);
         Box::pin(async move {
             let line = match request {
+                AgentRequest::Url { .. } => return Err("not supported here".to_owned()),
                 AgentRequest::RollBack => {
                     let updates = control.updates();
                     let now = clock::timestamp().to_string();
@@ -51,21 +58,25 @@ impl AgentControl {
                     format!("the agent restarts as {next}")
                 }
                 AgentRequest::Program { digest, version, within } => {
-                    control.arm(Place::Program, digest, Some(version), within).await?
+                    control.arm(Place::Program, digest, Some(version), within, None).await?
                 }
-                AgentRequest::Config { digest, within } => control.arm(Place::Config, digest, None, within).await?,
+                AgentRequest::Config { digest, within } => {
+                    control.arm(Place::Config, digest, None, within, None).await?
+                }
             };
             let _ = control.restart.try_send(());
             Ok(line)
         })
     }
 
-    async fn arm(
+    /// `asked`: the URL that the cluster asked for.
+    pub(super) async fn arm(
         &self,
         place: Place,
         digest: String,
         version: Option<String>,
         within: Duration,
+        asked: Option<String>,
     ) -> Result<String, String> {
         let (updates, before, file) = (self.updates(), self.before(within), self.config_file.clone());
         rt::blocking(move || {
@@ -76,14 +87,18 @@ impl AgentControl {
                 None => config_subject(&updates, file, digest)?,
             };
             let name = subject.name();
-            let written = updates.change(|record| record.arm(subject, within, before));
+            let written = updates.change(|record| {
+                let armed = record.arm(subject, within, before);
+                record.asked = asked.unwrap_or(std::mem::take(&mut record.asked));
+                armed
+            });
             written.map_err(|error| format!("{}: {error}", updates.record_path().display()))??;
             Ok(format!("the agent restarts with {name} on trial"))
         })
         .await
     }
 
-    fn updates(&self) -> AgentUpdates {
+    pub(super) fn updates(&self) -> AgentUpdates {
         AgentUpdates::new(&self.root_dir)
     }
 
@@ -166,6 +181,7 @@ impl AgentControl {
                 return;
             }
         };
+        self.line.replace(record.line());
         self.announce(&record).await;
         if !is_this_process(&record) {
             return;
@@ -214,6 +230,7 @@ impl AgentControl {
                         Ok::<_, std::io::Error>(record)
                     });
                     if let Ok(record) = record.await {
+                        self.line.replace(record.line());
                         self.announce(&record).await;
                     }
                     return;
@@ -232,7 +249,7 @@ impl AgentControl {
     }
 
     /// Sends the event of the end of the last trial, once.
-    async fn announce(&self, record: &Record) {
+    pub(super) async fn announce(&self, record: &Record) {
         let Some(last) = record.last.as_ref().filter(|last| !last.is_announced) else { return };
         let line = last.line();
         let (kind, reason) = match last.is_accepted {
@@ -247,6 +264,7 @@ impl AgentControl {
         if let Err(error) = written {
             log!(warn, "failed to write the record of updates", error = ErrorChain(&error));
         }
+        self.changed.notify();
     }
 }
 

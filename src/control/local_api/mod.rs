@@ -5,6 +5,7 @@
 
 mod agent_control;
 mod agent_metrics;
+mod agent_remote;
 mod board_metrics;
 mod log_followers;
 mod node_local_api;
@@ -17,6 +18,7 @@ mod sync_status;
 mod views;
 
 pub(crate) use agent_control::AgentControl;
+pub(crate) use agent_remote::RemoteUpgrades;
 pub(crate) use log_followers::Followers;
 pub(crate) use node_local_api::NodeLocalApi;
 pub(crate) use node_stats::NodeStats;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use async_channel::Sender;
 use serde_json::{Value, json};
 
-use super::agent_control::AgentControl;
+use super::agent_remote::RemoteUpgrades;
 use super::log_followers::Followers;
 use super::node_stats::NodeStats;
 use super::recent_errors::RecentErrors;
@@ -71,7 +71,7 @@ pub(crate) struct NodeLocalApi {
     pub(crate) devices: Rc<Devices>,
     pub(crate) local_pods: LocalPods,
     pub(crate) inbox: Sender<SyncEvent>,
-    pub(crate) agent: Rc<AgentControl>,
+    pub(crate) agent: Rc<RemoteUpgrades>,
     pub(crate) started: Instant,
 }
 
@@ -86,6 +86,7 @@ impl LocalApi for NodeLocalApi {
             processors: self.processors,
             uptime_seconds: rt::elapsed(self.started).as_secs(),
             healthy: self.health.stalled(rt::now()).is_none(),
+            upgrade: self.agent.control.line.borrow().clone(),
             watchdog: self.watchdog.status(),
             last_stall: self.watchdog.last_stall(),
             last_panic: self.watchdog.last_panic(),

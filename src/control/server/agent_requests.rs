@@ -14,6 +14,10 @@ fn read(request: &Request) -> Option<AgentRequest> {
     let within = || value("within")?.parse().ok().map(Duration::from_secs);
     match value("what")?.as_str() {
         "rollback" => Some(AgentRequest::RollBack),
+        "url" => {
+            let allow_downgrade = value("downgrade").is_some_and(|downgrade| downgrade == "true");
+            Some(AgentRequest::Url { url: value("url")?, within: within()?, allow_downgrade })
+        }
         "program" => {
             Some(AgentRequest::Program { digest: value("digest")?, version: value("version")?, within: within()? })
         }
@@ -31,7 +35,7 @@ pub(super) fn agent(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
         return Some(Reply::Whole(Response::not_allowed()));
     }
     let Some(wanted) = read(request) else {
-        let line = "expected ?what=program&digest=SHA256&version=VERSION&within=SECONDS, config or rollback\n";
+        let line = "expected ?what=program&digest=SHA256&version=VERSION&within=SECONDS, config, url or rollback\n";
         return Some(Reply::Whole(Response::text(Status::BadRequest, line)));
     };
     let answer = api.update_agent(wanted);

@@ -76,6 +76,7 @@ pub(crate) enum AgentRequest {
     Config { digest: String, within: Duration },
     Program { digest: String, version: String, within: Duration },
     RollBack,
+    Url { url: String, within: Duration, allow_downgrade: bool },
 }
 
 /// A pod named by a path.

@@ -23,6 +23,9 @@ record! {
         pub(crate) health: NodeHealth,
         /// What is wrong, worst first.
         pub(crate) problems: Vec<NodeProblem>,
+        /// An update of the agent that is on trial, or how the last one ended; absent without updates.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) upgrade: Option<String>,
         pub(crate) watchdog: WatchdogStatus,
         /// The most recent stall, of this process or an earlier one.
         #[serde(skip_serializing_if = "Option::is_none")]

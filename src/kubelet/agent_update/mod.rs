@@ -9,6 +9,9 @@
 //! The installed program is never written. It reads the record at its start and executes a slot in its place
 //! ([`launch`]), so that a start needs nothing that an update has changed.
 
+/// The key of programs, unless the command line names one, or the URL of manifests has one.
+pub(crate) const UPGRADE_KEY: &str = "/etc/coracle/upgrade.pub";
+
 mod elf;
 mod launch;
 mod record;

@@ -26,6 +26,8 @@ pub(crate) struct Record {
     /// The version of the installed program when `current` was tried.
     pub(crate) installed: String,
     pub(crate) trial: Option<Trial>,
+    /// The URL of the last upgrade that the cluster asked for.
+    pub(crate) asked: String,
     /// The last trial.
     pub(crate) last: Option<TrialEnd>,
 }
@@ -99,7 +101,7 @@ pub(super) enum Write {
 pub(super) const MOST_TRIAL_STARTS: u64 = 3;
 /// How long the conditions of a trial have to hold, at most.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(60);
-/// The alarm comes this much after the agent's own verdict.
+/// The alarm comes this much, and a tenth of the limit, after the agent's own verdict: a start takes a while.
 const ALARM_MARGIN: Duration = Duration::from_secs(10);
 
 impl Record {
@@ -126,7 +128,7 @@ impl Record {
             installed.clone_into(&mut after.installed);
         }
         trial.starts += 1;
-        let limit = trial.within + trial.settle_time() + ALARM_MARGIN;
+        let limit = trial.within + trial.within / 10 + trial.settle_time() + ALARM_MARGIN;
         let line = Some(format!("start {} of {MOST_TRIAL_STARTS} of {} on trial", trial.starts, trial.subject.name()));
         let mut writes = vec![Write::Record];
         let run = match &trial.subject {
@@ -149,6 +151,13 @@ impl Record {
         }
         self.trial = Some(Trial { subject, starts: 0, within, before });
         Ok(())
+    }
+
+    /// The URL that the cluster asks for gives no trial.
+    pub(crate) fn refuse(&mut self, url: &str, shown: &str, reason: &str, now: &str) {
+        url.clone_into(&mut self.asked);
+        let (subject, reason) = (shown.to_owned(), reason.to_owned());
+        self.last = Some(TrialEnd { subject, is_accepted: false, reason, time: now.to_owned(), is_announced: false });
     }
 
     /// The trial was good.
@@ -183,6 +192,16 @@ impl Record {
             }
         };
         Ok((self.current.as_ref().map_or_else(|| "the installed program".to_owned(), Slot::name), writes))
+    }
+
+    /// The trial or the end of the last one, as one line; `None` on a node without updates.
+    pub(crate) fn line(&self) -> Option<String> {
+        match &self.trial {
+            Some(trial) => {
+                Some(format!("{} is on trial, start {} of {MOST_TRIAL_STARTS}", trial.subject.name(), trial.starts))
+            }
+            None => self.last.as_ref().map(|last| format!("{} {}", last.time, last.line())),
+        }
     }
 
     fn last_line(&self) -> Option<String> {
@@ -221,7 +240,7 @@ impl Record {
         });
         json!({
             "format": 1, "current": self.current.as_ref().map(slot), "previous": self.previous.as_ref().map(slot),
-            "installed": self.installed, "trial": trial, "last": last,
+            "installed": self.installed, "asked": self.asked, "trial": trial, "last": last,
         })
     }
 
@@ -246,8 +265,8 @@ impl Record {
                 is_announced: last.get("announced")?.as_bool()?,
             })
         });
-        let installed = text(value, "installed")?;
-        Some(Self { current: slot("current")?, previous: slot("previous")?, installed, trial, last })
+        let (installed, asked) = (text(value, "installed")?, text(value, "asked").unwrap_or_default());
+        Some(Self { current: slot("current")?, previous: slot("previous")?, installed, asked, trial, last })
     }
 }
 

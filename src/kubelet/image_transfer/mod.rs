@@ -8,6 +8,7 @@
 //! Dropping the future of a pull ends its thread; the next pull of the image continues with the parts.
 
 mod error;
+mod file_fetch;
 mod job;
 mod layout;
 mod link_budget;
@@ -35,6 +36,7 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::CertificateDer;
 
 pub(crate) use self::error::FetchError;
+pub(crate) use self::file_fetch::{FileFetch, fetch_small};
 use self::job::Job;
 pub(crate) use self::job::Progress;
 use self::layout::Layout;

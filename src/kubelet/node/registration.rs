@@ -8,7 +8,8 @@ use async_channel::{Receiver, Sender, bounded};
 use super::lease_task;
 use super::node_images::shown_images;
 use super::node_object::{NodeObjectState, NodeStep, Outcome};
-use super::{NodeInfo, NodeObservation, NodeProfile, StatusInputs};
+
+use super::{NodeInfo, NodeObservation, NodeProfile, StatusInputs, UPGRADE_ANNOTATION};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, Requester, reflect};
 use crate::platform::config::Reporting;
 use crate::platform::cri::ImageService;
@@ -99,6 +100,8 @@ impl NodeRegistration {
                 self.status_inputs.set_node_read();
             }
             self.status_inputs.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
+            let wanted = own.server().and_then(|node| node.metadata.annotations.get(UPGRADE_ANNOTATION));
+            self.status_inputs.set_wanted_upgrade(wanted.map_or("", String::as_str));
             match step {
                 NodeStep::Wait(until) => {
                     if let Some(change) = self.wait(&changes, seen, until).await {

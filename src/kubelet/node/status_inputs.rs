@@ -9,6 +9,9 @@ use crate::state::pods::{NodeEvent, PressureCondition, RuntimeState};
 use crate::types::api::{NodeAddress, ResourceList};
 use crate::types::board::BoardReadings;
 
+/// URL of the program that this node is to run. `{arch}` in it stands for the architecture.
+pub(crate) const UPGRADE_ANNOTATION: &str = "coracle.dev/upgrade";
+
 /// Written by the sync loop, read by the tasks that report to the API server.
 #[derive(Debug, Default)]
 pub(crate) struct StatusInputs {
@@ -37,6 +40,9 @@ pub(crate) struct StatusInputs {
     node_read: Signal,
     pub(crate) addresses_changed: Signal,
     pub(crate) uid_changed: Signal,
+    /// The annotation [`UPGRADE_ANNOTATION`] of the Node object.
+    wanted_upgrade: RefCell<String>,
+    pub(crate) wanted_upgrade_changed: Signal,
     /// Notified on every change of the node status.
     pub(super) changed: Signal,
 }
@@ -146,6 +152,18 @@ impl StatusInputs {
             self.uid_changed.notify();
             self.changed.notify();
         }
+    }
+
+    pub(super) fn set_wanted_upgrade(&self, url: &str) {
+        if *self.wanted_upgrade.borrow() != url {
+            url.clone_into(&mut self.wanted_upgrade.borrow_mut());
+            self.wanted_upgrade_changed.notify();
+        }
+    }
+
+    /// The URL of the program that this node is to run; empty if nothing asks for one.
+    pub(crate) fn wanted_upgrade(&self) -> String {
+        self.wanted_upgrade.borrow().clone()
     }
 
     pub(super) fn set_addresses(&self, addresses: Vec<NodeAddress>) {

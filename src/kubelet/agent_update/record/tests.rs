@@ -49,7 +49,7 @@ fn candidate_runs_three_times_and_then_the_former_one() {
         let mut disk = Disk { record, config: None };
         for start in 1..=3 {
             let plan = disk.start(9).unwrap();
-            assert_eq!((plan.run.as_ref(), plan.limit), (Some(&slot("0.9.1")), Some(Duration::from_secs(370))));
+            assert_eq!((plan.run.as_ref(), plan.limit), (Some(&slot("0.9.1")), Some(Duration::from_secs(400))));
             assert_eq!(disk.record.trial.as_ref().unwrap().starts, start);
         }
         for _ in 0..3 {

@@ -1,0 +1,45 @@
+//! Upgrades of the agent that its cluster asks for.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::joined::{Joined, NODE, condition};
+use crate::faults::upgrades::{file_server, key_and_signature};
+
+#[test]
+fn annotated_program_that_cannot_run_is_fetched_once_and_reported() {
+    let mut joined = Joined::new();
+    let folder = joined.node.folder().to_owned();
+    let served = folder.join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("coracle"), "no program").unwrap();
+    let (key, signature) = key_and_signature(&served.join("coracle"));
+    fs::write(folder.join("key"), key).unwrap();
+    let key = folder.join("key").display().to_string();
+    let url = format!("{}/coracle", file_server(served.clone()));
+    let start = |joined: &mut Joined| {
+        // The key is that of manifests, which nobody serves here.
+        joined.start("", &["--manifest-url", "http://127.0.57.2:9/x", "--manifest-public-key", &key]);
+    };
+    start(&mut joined);
+    joined.wait_until_ready();
+    fs::write(served.join("coracle.sig"), &signature).unwrap();
+    joined.api.patch(NODE, &json!({"metadata": {"annotations": {"coracle.dev/upgrade": url}}}));
+    let why = format!("{url} rejected: it is not a program for Linux (no ELF header); the former one runs");
+    let node = joined.api.wait(NODE, "the report", |node| {
+        node["metadata"]["annotations"]["coracle.dev/upgrade-status"] == *why
+            && condition(node, "AgentUpgraded")["status"] == "False"
+    });
+    assert_eq!(condition(&node, "AgentUpgraded")["message"], *why);
+    assert_eq!(condition(&node, "Ready")["status"], "True");
+    // Neither a restart nor a good file at the same URL repeats it.
+    joined.node.kill_agent();
+    fs::write(served.join("coracle.sig"), "another").unwrap();
+    joined.api.patch(NODE, &json!({"metadata": {"annotations": {"coracle.dev/upgrade-status": "lost"}}}));
+    start(&mut joined);
+    joined.api.wait(NODE, "the report of the former trial", |node| {
+        node["metadata"]["annotations"]["coracle.dev/upgrade-status"] == *why
+    });
+    assert!(!joined.node.log().contains("failed to fetch upgrade"), "{}", joined.node.log());
+}
