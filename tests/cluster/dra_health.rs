@@ -56,7 +56,7 @@ fn health_is_unknown_after_a_driver_died_and_left_its_socket() {
     let mut joined = Joined::new();
     joined.start(super::dra::SHORT, &[]);
     joined.wait_until_ready();
-    let mut driver = Driver::unstarted(&joined.plugin_registry(), Version::V1);
+    let mut driver = Driver::unstarted(&joined.plugin_registry(), Version::V1Beta1);
     driver.report_health(&[("card", 1, ""), ("link", 1, "")]);
     driver.come_back();
     joined.create_resource_claim("c", None);

@@ -212,9 +212,10 @@ impl Driver {
             Version::V1Beta1 => routes.add_service(Named::<V1Beta1>::new(plugin(Arc::clone(&self.shared)))),
         };
         let reports_health = self.shared.health.lock().unwrap().is_some();
-        let routes = match reports_health {
-            true => routes.add_service(Health(Arc::clone(&self.shared))),
-            false => routes,
+        let routes = match (reports_health, self.version) {
+            (true, Version::V1) => routes.add_service(Health::<false>(Arc::clone(&self.shared))),
+            (true, Version::V1Beta1) => routes.add_service(Health::<true>(Arc::clone(&self.shared))),
+            (false, _) => routes,
         };
         // Renames the socket into place once it listens.
         let hidden = self.registry.join(format!(".{}.sock", self.instance));
@@ -369,16 +370,21 @@ fn prepare(claim: &Claim, error: Option<String>) -> Prepared {
     }
 }
 
+/// The health service of 1.37, or the one before it.
 #[derive(Clone)]
-struct Health(Arc<Shared>);
+struct Health<const IS_OLD: bool>(Arc<Shared>);
 
-impl NamedService for Health {
+impl NamedService for Health<false> {
+    const NAME: &'static str = "v1.DRAResourceHealth";
+}
+
+impl NamedService for Health<true> {
     const NAME: &'static str = "v1alpha1.DRAResourceHealth";
 }
 
 type Body = tonic::body::Body;
 
-impl Service<http::Request<Body>> for Health {
+impl<const IS_OLD: bool> Service<http::Request<Body>> for Health<IS_OLD> {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<Self::Response, Infallible>;

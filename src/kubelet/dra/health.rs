@@ -1,4 +1,4 @@
-//! The health of devices, as drivers report it by `DRAResourceHealth` (v1alpha1).
+//! The health of devices, as drivers report it by `DRAResourceHealth` (v1, and v1alpha1, which has the same messages).
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -108,9 +108,16 @@ fn shortened(mut message: String) -> String {
 pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
     loop {
         let mut watch = plugin.client.watch();
-        let ended = watch_resources(&manager, &plugin).await;
-        let has_no_health = ended.err().and_then(|error| Some(error.status()?.code == Code::Unimplemented));
-        if has_no_health == Some(true) {
+        let mut has_no_health = false;
+        for method in HEALTH_METHODS {
+            let ended = watch_resources(&manager, &plugin, method).await;
+            let code = ended.err().and_then(|error| Some(error.status()?.code));
+            has_no_health = code == Some(Code::Unimplemented);
+            if !has_no_health {
+                break;
+            }
+        }
+        if has_no_health {
             manager.set_connected(&plugin, true);
             // Until the connection is lost.
             while watch.changed().await {}
@@ -122,8 +129,11 @@ pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
     }
 }
 
-async fn watch_resources(manager: &DraManager, plugin: &Plugin) -> Result<(), Error> {
-    let method = "/v1alpha1.DRAResourceHealth/NodeWatchResources";
+/// Newest first.
+const HEALTH_METHODS: [&str; 2] =
+    ["/v1.DRAResourceHealth/NodeWatchResources", "/v1alpha1.DRAResourceHealth/NodeWatchResources"];
+
+async fn watch_resources(manager: &DraManager, plugin: &Plugin, method: &'static str) -> Result<(), Error> {
     let mut reports = plugin.client.server_streaming(method, encode(&Empty {})).await?;
     manager.set_connected(plugin, true);
     let driver = plugin.driver.as_str();
