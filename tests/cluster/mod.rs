@@ -26,6 +26,7 @@ mod large_pods;
 mod lease;
 mod offline;
 mod outages;
+mod pod_certificates;
 mod pods;
 mod proxies;
 mod registration;

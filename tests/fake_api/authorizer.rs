@@ -125,6 +125,19 @@ fn authorize_node(world: &World, node: &str, target: &Target, request: &Attribut
             ("get", _) => deny("cannot get subresource"),
             _ => deny("can only get individual resources of this type"),
         },
+        ("certificates.k8s.io", "podcertificaterequests") => match (verb, part) {
+            (_, part) if !part.is_empty() => {
+                deny("nodes may not access the status subresource of PodCertificateRequests")
+            }
+            ("create", _) => Ok(()),
+            ("get", _) => related(),
+            ("list" | "watch", _) => {
+                let own = request.selector.and_then(|selector| selector.field("spec.nodeName")) == Some(node);
+                let why = "can only list/watch podcertificaterequests with nodeName field selector";
+                if own { Ok(()) } else { deny(why) }
+            }
+            _ => deny(&format!("nodes may not {verb} podcertificaterequests")),
+        },
         ("resource.k8s.io", "resourceslices") => match verb {
             "list" | "watch" | "deletecollection" => {
                 let own = request.selector.and_then(|selector| selector.field("spec.nodeName")) == Some(node);
@@ -221,7 +234,7 @@ fn related(world: &World, node: &str, target: &Target, name: &str) -> Decision {
     let of_pods = || pods_of(world, node, &target.namespace).into_iter();
     let is_related = match target.resource.name {
         "pods" => of_pods().any(|pod| text(pod, "/metadata/name") == name),
-        "volumeattachments" => {
+        "volumeattachments" | "podcertificaterequests" => {
             world.find(&target.named(name).key()).is_some_and(|attachment| text(attachment, "/spec/nodeName") == node)
         }
         "persistentvolumes" => {

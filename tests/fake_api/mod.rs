@@ -40,6 +40,7 @@ pub(crate) mod network;
 mod node_restriction;
 mod objects;
 mod patch;
+pub(crate) mod pod_certificates;
 pub(crate) mod request_log;
 mod resources;
 mod reviews;

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::api_error::ApiError;
 use super::authorizer::references;
+use super::pod_certificates;
 use super::resources::{Resource, Target};
 use super::signer;
 use super::world::{World, text};
@@ -50,6 +51,9 @@ pub(crate) fn admit(
         }
         ("", "persistentvolumeclaims") if target.subresource != "status" => {
             Err("may only update PVC status".to_owned())
+        }
+        ("certificates.k8s.io", "podcertificaterequests") => {
+            return pod_certificates::admit(world, node, target, operation, new);
         }
         ("certificates.k8s.io", "certificatesigningrequests") if operation == Operation::Create => request(node, new),
         _ => Ok(()),

@@ -72,6 +72,13 @@ pub(crate) static RESOURCES: &[Resource] = &[
         unconditional_update: false,
         ..cluster("clustertrustbundles", "ClusterTrustBundle")
     },
+    Resource {
+        group: "certificates.k8s.io",
+        versions: &["v1", "v1beta1"],
+        status: true,
+        unconditional_update: false,
+        ..namespaced("podcertificaterequests", "PodCertificateRequest")
+    },
     Resource { group: "authentication.k8s.io", ..cluster("tokenreviews", "TokenReview") },
     Resource { group: "authorization.k8s.io", ..cluster("subjectaccessreviews", "SubjectAccessReview") },
     Resource { group: "node.k8s.io", unconditional_update: false, ..cluster("runtimeclasses", "RuntimeClass") },

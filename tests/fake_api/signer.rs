@@ -10,6 +10,7 @@ use super::api_error::ApiError;
 use super::certificates::{Validity, from_pem};
 use super::der::{self, CertificateRequest};
 use super::identity::Identity;
+use super::pod_certificates;
 use super::resources::{Resource, Target};
 use super::store::Object;
 use super::world::{World, text};
@@ -25,6 +26,7 @@ fn is_request(resource: &Resource) -> bool {
 
 /// Sets the requester's identity.
 pub(crate) fn prepare_for_create(resource: &Resource, object: &mut Value, identity: &Identity) {
+    pod_certificates::prepare_for_create(resource, object);
     if is_request(resource) {
         object["spec"]["username"] = json!(identity.user);
         object["spec"]["groups"] = json!(identity.groups);
@@ -34,7 +36,7 @@ pub(crate) fn prepare_for_create(resource: &Resource, object: &mut Value, identi
 /// Refuses an invalid CSR.
 pub(crate) fn validate(resource: &Resource, object: &Value) -> Result<(), ApiError> {
     if !is_request(resource) {
-        return Ok(());
+        return pod_certificates::validate(resource, object);
     }
     let name = text(object, "/metadata/name");
     let invalid = |field: &str, reason, why: &str| Err(ApiError::invalid(resource, name, field, reason, why));
@@ -64,7 +66,7 @@ pub(crate) fn validate(resource: &Resource, object: &Value) -> Result<(), ApiErr
 /// Only the approval subresource may approve or deny.
 pub(crate) fn validate_update(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
     if !is_request(target.resource) || target.subresource == "approval" {
-        return Ok(());
+        return pod_certificates::validate_update(target, new, old);
     }
     let is_new = |kind: &&&str| condition(new, kind).is_some() && condition(old, kind).is_none();
     let Some(kind) = ["Approved", "Denied"].iter().find(is_new) else { return Ok(()) };
@@ -187,7 +189,7 @@ pub(crate) fn request_of(object: &Value) -> Option<CertificateRequest> {
     der::certificate_request(&from_pem(std::str::from_utf8(&pem).ok()?)?)
 }
 
-fn is_signed_by_its_key(request: &CertificateRequest) -> bool {
+pub(crate) fn is_signed_by_its_key(request: &CertificateRequest) -> bool {
     let algorithms = ring::default_provider().signature_verification_algorithms;
     algorithms.all.iter().any(|algorithm| {
         algorithm.public_key_alg_id().as_ref() == request.key_algorithm

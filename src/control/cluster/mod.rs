@@ -9,6 +9,8 @@ mod lookups;
 mod mirror_pods;
 mod next_step;
 mod object_watcher;
+mod pod_certificate_status;
+mod pod_certificates;
 mod status_manager;
 mod status_queue;
 mod sync_scheduler;

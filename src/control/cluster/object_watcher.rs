@@ -99,7 +99,11 @@ fn can_be_watched(topic: &Topic) -> bool {
         | Topic::RuntimeClass(_)
         | Topic::Services(_)
         | Topic::TrustBundles(_) => true,
-        Topic::Attachment(_) | Topic::Claim { .. } | Topic::ResourceClaim(_) | Topic::Token(_) => false,
+        Topic::Attachment(_)
+        | Topic::Claim { .. }
+        | Topic::PodCertificate(_)
+        | Topic::ResourceClaim(_)
+        | Topic::Token(_) => false,
     }
 }
 

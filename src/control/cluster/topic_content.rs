@@ -27,6 +27,7 @@ pub(super) fn collection(topic: &Topic) -> Option<Collection> {
         Topic::ApiServerService => ("/api/v1/namespaces/default/services".to_owned(), by_name("kubernetes")),
         Topic::Attachment(_)
         | Topic::Claim { .. }
+        | Topic::PodCertificate(_)
         | Topic::ResourceClaim(_)
         | Topic::Token(_)
         | Topic::TrustBundles(_) => return None,
@@ -77,7 +78,11 @@ pub(super) fn object_event(topic: &Topic, there: &SortedMap<String, ObjectText>)
         Topic::TrustBundles(_) => {
             Some(Ok(Content::TrustBundles(values().map(|bundle| TrustBundle::read(&bundle)).collect())))
         }
-        Topic::Attachment(_) | Topic::Claim { .. } | Topic::ResourceClaim(_) | Topic::Token(_) => None,
+        Topic::Attachment(_)
+        | Topic::Claim { .. }
+        | Topic::PodCertificate(_)
+        | Topic::ResourceClaim(_)
+        | Topic::Token(_) => None,
     };
     match content.transpose() {
         Ok(content) => ObjectEvent::Received(topic.clone(), content),

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::lookups::look_up;
 use super::next_step::NextStep;
+use super::pod_certificates::{SentRequest, request_certificate};
 use super::token_work::request_token;
 use super::topic_content::collection;
 use super::topic_queue::TopicQueue;
@@ -195,7 +196,8 @@ impl Shared {
             let Some(topic) = state.queue.take(now) else { return };
             let Some(entry) = state.topics.get_mut(&topic) else { continue };
             let (client, gates) = (self.context.client.clone(), self.context.gates.clone());
-            let task = rt::spawn(request(Rc::downgrade(self), client, gates, topic));
+            let sent = entry.work.sent_request();
+            let task = rt::spawn(request(Rc::downgrade(self), client, gates, topic, sent));
             entry.stage = Stage::UnderWay { _task: task };
         }
     }
@@ -272,8 +274,17 @@ impl State {
     }
 }
 
-async fn request(shared: Weak<Shared>, client: Client, gates: FeatureGates, topic: Arc<Topic>) {
-    let answer = ask(&client, &gates, &topic).await;
+async fn request(
+    shared: Weak<Shared>,
+    client: Client,
+    gates: FeatureGates,
+    topic: Arc<Topic>,
+    sent: Option<SentRequest>,
+) {
+    let answer = match &*topic {
+        Topic::PodCertificate(key) => Answer::Certificate(request_certificate(&client, &gates, key, sent).await),
+        topic => ask(&client, &gates, topic).await,
+    };
     let Some(shared) = shared.upgrade() else { return };
     let store = &shared.context.store;
     let answer = match answer {
@@ -302,12 +313,14 @@ async fn ask(client: &Client, gates: &FeatureGates, topic: &Topic) -> Answer {
             Ok(collection) => list(client, &collection).await.map_err(why),
             Err(why) => Err(why),
         }),
-        Topic::ApiServerService | Topic::CsiDriver(_) | Topic::RuntimeClass(_) | Topic::Services(_) => {
-            Answer::Collection(match collection(topic) {
-                Some(collection) => list(client, &collection).await.map_err(why),
-                None => Ok(Vec::new()),
-            })
-        }
+        Topic::ApiServerService
+        | Topic::CsiDriver(_)
+        | Topic::PodCertificate(_)
+        | Topic::RuntimeClass(_)
+        | Topic::Services(_) => Answer::Collection(match collection(topic) {
+            Some(collection) => list(client, &collection).await.map_err(why),
+            None => Ok(Vec::new()),
+        }),
     }
 }
 

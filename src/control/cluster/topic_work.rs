@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::lookups::lookup_event;
 use super::next_step::NextStep;
+use super::pod_certificates::{CertificateStep, CertificateWork, SentRequest};
 use super::token_work::{IssuedToken, TokenWork};
 use super::topic_content::{by_name, object_event, remember, stored_by_name};
 use crate::kubelet::offline::OfflineStore;
@@ -18,6 +19,7 @@ use crate::types::time::{Backoff, jitter};
 
 /// The state of a followed topic.
 pub(super) enum TopicWork {
+    Certificate(Box<CertificateWork>),
     Token(Box<TokenWork>),
     Other(OtherWork),
 }
@@ -33,6 +35,7 @@ pub(super) struct OtherWork {
 
 /// What the server has answered, or why there is no answer.
 pub(super) enum Answer {
+    Certificate(Result<CertificateStep, String>),
     Token(Result<IssuedToken, String>),
     /// A claim, an attachment or a ResourceClaim that is usable.
     Object(Result<Value, String>),
@@ -49,6 +52,7 @@ const TTL: Duration = Duration::from_secs(60);
 impl TopicWork {
     pub(super) fn new(topic: &Topic, stored: Option<Value>) -> Self {
         match topic {
+            Topic::PodCertificate(_) => Self::Certificate(Box::new(CertificateWork::new())),
             Topic::Token(_) => Self::Token(Box::new(TokenWork::new(stored))),
             _ => Self::Other(OtherWork {
                 stored,
@@ -60,30 +64,41 @@ impl TopicWork {
 
     pub(super) fn has_stored_copy(&self) -> bool {
         match self {
+            Self::Certificate(_) => false,
             Self::Token(token) => token.has_stored_copy(),
             Self::Other(other) => other.stored.is_some(),
         }
     }
 
-    /// Whether it may be requested earlier than necessary. A token is not issued more often than it must be.
+    /// The request for a certificate that waits for its signer.
+    pub(super) fn sent_request(&self) -> Option<SentRequest> {
+        match self {
+            Self::Certificate(certificate) => certificate.sent(),
+            Self::Other(_) | Self::Token(_) => None,
+        }
+    }
+
+    /// Whether it may be requested earlier than necessary. Nothing is issued more often than it must be.
     pub(super) fn may_be_early(&self) -> bool {
         matches!(self, Self::Other(_))
     }
 
     pub(super) fn on_answer(&mut self, topic: &Topic, answer: Answer, store: &OfflineStore) -> NextStep {
         match (self, answer) {
+            (Self::Certificate(certificate), Answer::Certificate(answer)) => certificate.on_answer(topic, answer),
             (Self::Token(token), Answer::Token(answer)) => token.on_answer(topic, answer, store),
             (Self::Other(other), Answer::Object(answer)) => other.on_lookup(topic, answer, store),
             (Self::Other(other), Answer::Collection(answer)) => other.on_read(topic, answer, store),
-            (Self::Token(_), Answer::Object(_) | Answer::Collection(_)) | (Self::Other(_), Answer::Token(_)) => {
-                NextStep::default()
-            }
+            (Self::Certificate(_), _)
+            | (Self::Token(_), Answer::Certificate(_) | Answer::Object(_) | Answer::Collection(_))
+            | (Self::Other(_), Answer::Certificate(_) | Answer::Token(_)) => NextStep::default(),
         }
     }
 
-    /// Without an answer: uses the stored copy, or warns that a token has expired.
+    /// Without an answer: uses the stored copy, or warns that a token or certificate has expired.
     pub(super) fn on_attention(&mut self, topic: &Topic) -> NextStep {
         match self {
+            Self::Certificate(certificate) => certificate.on_attention(topic),
             Self::Token(token) => token.on_attention(topic),
             Self::Other(other) => {
                 NextStep { events: other.use_stored(topic).into_iter().collect(), ..NextStep::default() }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair};
 use rustls::SignatureScheme;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{AlgorithmIdentifier, PrivateKeyDer, PrivatePkcs8KeyDer, alg_id};
@@ -22,9 +22,30 @@ pub(crate) struct Key {
 impl Key {
     /// A new ECDSA P-256 key, like upstream's.
     pub(crate) fn generate() -> Result<Self, KeyError> {
-        let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
-        let made = made.map_err(|_| KeyError::NoRandomness)?;
-        Self::new(PrivatePkcs8KeyDer::from(made.as_ref()).into(), pem::encode(pem::PRIVATE_KEY, made.as_ref()))
+        Self::of_type(ECDSA_P256)
+    }
+
+    /// A new key of a `keyType` of the API, as PKCS #8. `KeyError::Unknown` if ring makes no such keys.
+    pub(super) fn of_type(kind: &str) -> Result<Self, KeyError> {
+        let random = SystemRandom::new();
+        let der = match kind {
+            ED25519 => {
+                let mut seed = [0; 32];
+                random.fill(&mut seed).map_err(|_| KeyError::NoRandomness)?;
+                // ring's own encoding has the public key, which OpenSSL does not read.
+                [&ED25519_PKCS8[..], &seed].concat()
+            }
+            ECDSA_P256 | ECDSA_P384 => {
+                let algorithm = match kind {
+                    ECDSA_P256 => &ECDSA_P256_SHA256_ASN1_SIGNING,
+                    _ => &ECDSA_P384_SHA384_ASN1_SIGNING,
+                };
+                let made = EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(|_| KeyError::NoRandomness)?;
+                made.as_ref().to_owned()
+            }
+            _ => return Err(KeyError::Unknown),
+        };
+        Self::new(PrivatePkcs8KeyDer::from(&*der).into(), pem::encode(pem::PRIVATE_KEY, &der))
     }
 
     /// The first key in `text`, of any type that TLS supports.
@@ -78,6 +99,14 @@ impl Key {
     }
 }
 
+const ECDSA_P256: &str = "ECDSAP256";
+const ECDSA_P384: &str = "ECDSAP384";
+const ED25519: &str = "ED25519";
+/// The types of keys that a pod may ask for.
+pub(super) const POD_KEY_TYPES: [&str; 3] = [ECDSA_P256, ECDSA_P384, ED25519];
+/// PKCS #8 (RFC 8410) of an Ed25519 key, up to its 32 bytes.
+const ED25519_PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+
 /// The signature schemes used in certificates.
 static ALGORITHMS: [(SignatureScheme, AlgorithmIdentifier); 4] = [
     (SignatureScheme::ECDSA_NISTP256_SHA256, alg_id::ECDSA_SHA256),
@@ -126,6 +155,24 @@ mod tests {
         let again = Key::from_pem(one.to_pem().as_bytes()).unwrap();
         assert_eq!(again.public_key(), one.public_key());
         assert_eq!(again.to_pem(), one.to_pem());
+    }
+
+    #[test]
+    fn keys_of_pods_have_their_type_and_others_are_refused() {
+        for (kind, oid) in [
+            ("ECDSAP256", &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7][..]),
+            ("ECDSAP384", &[0x2b, 0x81, 4, 0, 0x22]),
+            ("ED25519", &[0x2b, 0x65, 0x70]),
+        ] {
+            let key = Key::of_type(kind).unwrap();
+            let public = key.public_key().unwrap();
+            assert!(public.windows(oid.len()).any(|part| part == oid), "{kind}");
+            assert_eq!(Key::from_pem(key.to_pem().as_bytes()).unwrap().public_key(), Ok(public), "{kind}");
+            assert!(key.sign(b"body").is_ok() && key.algorithm().is_ok(), "{kind}");
+        }
+        for kind in ["ECDSAP521", "RSA3072", "RSA4096", "", "ecdsap256"] {
+            assert_eq!(Key::of_type(kind).unwrap_err(), KeyError::Unknown, "{kind}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) use certificate_status::{CertificateEntry, CertificateKind, Certifica
 pub(crate) use client::{ClientCertificate, run as keep_client_certificate};
 pub(crate) use inspect::{CredentialPaths, node_of_kubeconfig};
 pub(crate) use kubeconfig::of_token as kubeconfig_of_token;
-pub(crate) use pkcs10::Names;
+pub(crate) use pkcs10::{Names, pod_key};
 pub(crate) use rotation::RenewalState;
 pub(crate) use serving::{ServingCertificate, ServingCertificateCell, ServingSource, run as keep_serving_certificate};
 pub(crate) use store::Store;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::key::{Key, KeyError};
+use super::key::{Key, KeyError, POD_KEY_TYPES};
 use crate::protocol::der::{bit_string, element, sequence, tag};
 use crate::protocol::x509::{Certificate, DNS_NAME, IP_ADDRESS, encode_time, oid};
 use crate::types::api::Time;
@@ -45,7 +45,10 @@ impl Names {
             [] => Vec::new(),
             some => element(tag::SET, some),
         };
-        let common_name = element(tag::SET, &[&attribute(oid::COMMON_NAME, &self.common_name)]);
+        let common_name = match &*self.common_name {
+            "" => Vec::new(),
+            name => element(tag::SET, &[&attribute(oid::COMMON_NAME, name)]),
+        };
         sequence(&[&organizations, &common_name])
     }
 
@@ -86,6 +89,18 @@ pub(crate) fn certification_request(key: &Key, names: &Names) -> Result<Vec<u8>,
     let version = element(tag::INTEGER, &[&[0]]);
     let attributes = element(tag::constructed(0), &[&attributes]);
     signed(key, &sequence(&[&version, &names.subject(), &key.public_key()?, &attributes]))
+}
+
+/// A new key for a pod, in PEM, and an empty request that proves its possession. `kind`: the API's `keyType`.
+pub(crate) fn pod_key(kind: &str) -> Result<(String, Vec<u8>), String> {
+    let made = Key::of_type(kind)
+        .and_then(|key| Ok((key.to_pem().to_owned(), certification_request(&key, &Names::default())?)));
+    made.map_err(|error| match error {
+        KeyError::Unknown => {
+            format!("Coracle makes no keys of the type {kind:?}: {} are supported", POD_KEY_TYPES.join(", "))
+        }
+        error => error.to_string(),
+    })
 }
 
 /// A self-signed server certificate.

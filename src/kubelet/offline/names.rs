@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::record::name;
+use crate::protocol::sha256::sha256;
 use crate::state::objects::{BundleKey, TokenKey, Topic, VOLUME_ANNOTATIONS};
 use crate::state::pods::NodeFields;
 use crate::types::api::{ObjectText, Pod, decode, encode};
@@ -30,6 +31,11 @@ pub(super) fn of_topic(topic: &Topic) -> String {
         Topic::Token(TokenKey { pod, namespace, service_account, audience, seconds, .. }) => {
             name(&["token", namespace, service_account, pod.as_str(), audience, &seconds.to_string()])
         }
+        // Never stored.
+        Topic::PodCertificate(key) => {
+            let what = sha256([&*key.key_type, &*key.spec].concat().as_bytes());
+            name(&["podcertificate", &key.namespace, key.pod.as_str(), &what])
+        }
         Topic::Claim { namespace, name: claim, owner: None } => name(&["claim", namespace, claim]),
         Topic::Claim { namespace, name: claim, owner: Some(owner) } => {
             name(&["claim", namespace, claim, owner.pod.as_str()])
@@ -47,7 +53,7 @@ pub(super) fn of_topic(topic: &Topic) -> String {
 pub(super) fn namespace(record: &str) -> &str {
     let mut parts = record.split('/');
     match parts.next() {
-        Some("pod" | "configmap" | "secret" | "services" | "token" | "claim" | "resourceclaim") => {
+        Some("pod" | "configmap" | "secret" | "services" | "token" | "podcertificate" | "claim" | "resourceclaim") => {
             parts.next().unwrap_or_default()
         }
         _ => "",

@@ -129,6 +129,10 @@ pub(crate) enum FilesProblem {
     NoTrustBundle {
         name: Option<String>,
     },
+    /// The certificate is not issued yet, or never will be.
+    NoCertificate {
+        why: String,
+    },
     /// The object could not be read from the API server.
     ObjectUnknown {
         kind: ObjectKind,
@@ -273,6 +277,7 @@ impl fmt::Display for FilesProblem {
                 write!(f, "references non-existent secret key: {key}")
             }
             Self::NoSuchObject { kind, name } => write!(f, "{} {name:?} not found", kind.resource()),
+            Self::NoCertificate { why } => f.write_str(why),
             Self::NoToken { why } => write!(f, "failed to fetch token: {why}"),
             Self::NoTrustBundle { name: Some(name) } => {
                 let what = format!("clustertrustbundle.certificates.k8s.io {name:?} not found");

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::SetUpInputs;
 use super::error::FilesProblem;
-use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, TokenKey};
+use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, PodCertificateKey, TokenKey};
 use crate::types::api::{
     ClusterTrustBundleProjection, Container, DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod,
     ProjectedVolumeSource, ProjectionSource, ResourceFieldSelector, ServiceAccountTokenProjection, VolumeSource,
@@ -138,7 +140,7 @@ impl<'a> Files<'a, '_> {
                 ProjectionSource::DownwardApi(fields) => self.add_fields(&fields.items, mode),
                 ProjectionSource::ServiceAccountToken(token) => self.add_token(token, mode),
                 ProjectionSource::ClusterTrustBundle(bundle) => self.add_trust_anchors(bundle, mode),
-                ProjectionSource::PodCertificate(_) => Err(FilesProblem::NeedsCluster { kind: source.key() }),
+                ProjectionSource::PodCertificate(certificate) => self.add_certificate(certificate, mode),
             };
             problems.extend(added.err());
         }
@@ -207,6 +209,26 @@ impl<'a> Files<'a, '_> {
             Lookup::Unknown(why) => return Err(FilesProblem::TrustBundleUnknown { why }),
         };
         self.add_own(&bundle.path, text.into_bytes(), default_mode)
+    }
+
+    /// The bundle of key and chain, and each of them, where the projection has a path for it.
+    fn add_certificate(&mut self, projection: &Value, default_mode: Option<i32>) -> Result<(), FilesProblem> {
+        if !self.pod.is_of_cluster() {
+            return Err(FilesProblem::NeedsCluster { kind: "podCertificate" });
+        }
+        let (key, chain) = match self.inputs.objects.certificate(PodCertificateKey::of(self.pod, projection)) {
+            Lookup::Found(found) => found,
+            Lookup::Missing => return Err(FilesProblem::NoCertificate { why: "the server has none".to_owned() }),
+            Lookup::Unknown(why) => return Err(FilesProblem::NoCertificate { why }),
+        };
+        let files =
+            [("credentialBundlePath", &[key, chain][..]), ("keyPath", &[key]), ("certificateChainPath", &[chain])];
+        for (field, parts) in files {
+            if let Some(path) = projection.get(field).and_then(Value::as_str).filter(|path| !path.is_empty()) {
+                self.add_own(path, parts.concat().into_bytes(), default_mode)?;
+            }
+        }
+        Ok(())
     }
 
     /// A file owned by the pod's user and unreadable for others, if all containers have the same known user.

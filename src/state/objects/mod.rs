@@ -35,7 +35,9 @@ pub(crate) use persistent_volume::{
 pub(crate) use pod_topics::PodTopics;
 pub(crate) use references::{references, volumes_follow};
 use required_objects::TopicStates;
-pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
+pub(crate) use required_objects::{
+    BundleKey, ClaimOwner, Lookup, MAX_POD_CERTIFICATES, PodCertificateKey, TokenKey, Topic,
+};
 pub(crate) use resource_claim::{
     AllocatedFile, ClaimNotCreated, ClaimRefusal, DEVICE_FILES_DRIVER, ResourceClaim, ResourceClaimKey,
     claimed_resources, extended_requests, is_backed_by_claim, pod_claims,
@@ -263,6 +265,19 @@ impl Objects {
         match self.known.get(&Topic::Token(key)) {
             Lookup::Found(Content::Token { text, .. }) => Lookup::Found(text),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    /// The key and the certificate chain of a projection, in PEM.
+    pub(crate) fn certificate(&self, key: PodCertificateKey) -> Lookup<(&str, &str)> {
+        let topic = Topic::PodCertificate(Box::new(key));
+        match self.known.get(&topic) {
+            Lookup::Found(Content::Certificate { key, chain }) => Lookup::Found((key, chain)),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(_) if self.known.is_pending(&topic) => {
+                Lookup::Unknown(format!("not requested yet, or not among the first {MAX_POD_CERTIFICATES} of the pod"))
+            }
             Lookup::Unknown(why) => Lookup::Unknown(why),
         }
     }

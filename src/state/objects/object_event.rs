@@ -23,6 +23,11 @@ pub(crate) enum Content {
         expires: i64,
     },
     Volume(Box<PersistentVolume>),
+    /// Both in PEM.
+    Certificate {
+        key: Arc<str>,
+        chain: Arc<str>,
+    },
     RuntimeHandler(String),
     CsiDriver(CsiDriver),
     Attachment(Attachment),
@@ -31,7 +36,7 @@ pub(crate) enum Content {
 }
 
 impl fmt::Debug for ObjectEvent {
-    // Secrets and tokens are not printed.
+    // Secrets, tokens and keys are not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Received(topic, content) => write!(f, "Received({topic:?}, there: {})", content.is_some()),

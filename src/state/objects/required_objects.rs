@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use super::{CsiSource, ObjectKey, ResourceClaimKey, attachment_name, pod_claims, references};
 use crate::types::api::{
     ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, Volume, VolumeSource,
@@ -32,6 +34,7 @@ pub(crate) enum Topic {
     Attachment(String),
     ResourceClaim(ResourceClaimKey),
     TrustBundles(BundleKey),
+    PodCertificate(Box<PodCertificateKey>),
 }
 
 /// A pod with ephemeral volumes.
@@ -54,6 +57,37 @@ impl BundleKey {
     pub(crate) fn of(projection: &ClusterTrustBundleProjection) -> Option<Self> {
         let signed = || projection.signer_name.clone().map(Self::Signed);
         projection.name.clone().map(Self::Named).or_else(signed)
+    }
+}
+
+/// A certificate of a pod. Projections that ask for the same one share it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PodCertificateKey {
+    pub(crate) pod: PodUid,
+    pub(crate) namespace: String,
+    pub(crate) key_type: String,
+    /// The request's `spec` as JSON, without its proof and the UIDs of service account and node.
+    pub(crate) spec: String,
+}
+
+/// Certificates of one pod; each takes a request and up to 100 KiB.
+pub(crate) const MAX_POD_CERTIFICATES: usize = 64;
+
+impl PodCertificateKey {
+    pub(crate) fn of(pod: &Pod, projection: &Value) -> Self {
+        let field = |name: &str| projection.get(name).cloned().unwrap_or_default();
+        let spec = json!({
+            "signerName": field("signerName"), "podName": pod.metadata.name, "podUID": pod.metadata.uid.as_str(),
+            "serviceAccountName": pod.spec.service_account_name, "nodeName": pod.spec.node_name,
+            "maxExpirationSeconds": field("maxExpirationSeconds"),
+            "unverifiedUserAnnotations": field("userAnnotations"),
+        });
+        Self {
+            pod: pod.metadata.uid.clone(),
+            namespace: pod.metadata.namespace.clone(),
+            key_type: field("keyType").as_str().unwrap_or_default().to_owned(),
+            spec: spec.to_string(),
+        }
     }
 }
 
@@ -86,6 +120,11 @@ impl Topic {
             ProjectionSource::ClusterTrustBundle(bundle) => BundleKey::of(bundle).map(Self::TrustBundles),
             _ => None,
         }));
+        let certificates = projections(pod).filter_map(|projection| match projection {
+            ProjectionSource::PodCertificate(certificate) => Some(PodCertificateKey::of(pod, certificate)),
+            _ => None,
+        });
+        topics.extend(certificates.take(MAX_POD_CERTIFICATES).map(|key| Self::PodCertificate(Box::new(key))));
         topics.extend(pod.spec.volumes.iter().filter_map(|volume| Self::claim(pod, volume)));
         topics.extend(pod.spec.runtime_class_name.clone().map(Self::RuntimeClass));
         topics.extend(pod_claims(pod).flatten().filter_map(|claim| {
@@ -183,9 +222,15 @@ impl<T: PartialEq> TopicStates<T> {
         has_changed
     }
 
-    /// Records a failure. A known value stays. True if anything changed.
+    /// Records a failure. A known value stays. True if anything changed: of a certificate, which many wait for longer,
+    /// also the reason.
     pub(crate) fn fail(&mut self, topic: Arc<Topic>, why: String) -> bool {
-        if self.0.contains_key(&topic) {
+        let is_news = match self.0.get(&topic) {
+            None => true,
+            Some(TopicState::Unread(known)) => matches!(*topic, Topic::PodCertificate(_)) && *known != why,
+            Some(TopicState::Received(_)) => false,
+        };
+        if !is_news {
             return false;
         }
         self.0.insert(topic, TopicState::Unread(why));
@@ -212,13 +257,11 @@ impl<T: PartialEq> TopicStates<T> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::state::objects::ObjectKind;
     use crate::types::api::decode;
 
-    fn pod(spec: serde_json::Value) -> Pod {
+    fn pod(spec: Value) -> Pod {
         decode(json!({"metadata": {"namespace": "ns", "name": "p", "uid": "u"}, "spec": spec})).unwrap().value
     }
 
@@ -256,7 +299,7 @@ mod tests {
 
     #[test]
     fn bundles_are_selected_by_name_or_signer() {
-        let bundle = |more: serde_json::Value| json!({"clusterTrustBundle": more});
+        let bundle = |more: Value| json!({"clusterTrustBundle": more});
         let named = bundle(json!({"name": "a", "path": "a.pem"}));
         let signed = bundle(json!({"signerName": "example.com/s", "labelSelector": {}, "path": "s.pem"}));
         let volumes = json!([{"name": "v", "projected": {"sources": [named, signed]}}]);

@@ -103,12 +103,14 @@ reasons! {
     BACK_OFF = "BackOff";
     CERTIFICATE_EXPIRED = "CertificateExpired";
     CERTIFICATE_ISSUED = "CertificateIssued";
+    CERTIFICATE_OVERDUE_FOR_REFRESH = "CertificateOverdueForRefresh";
     CERTIFICATE_REQUEST_FAILED = "CertificateRequestFailed";
     CGROUP_V1 = "CgroupV1";
     CHECK_LIMITS_FOR_RESOLV_CONF = "CheckLimitsForResolvConf";
     CONTAINER_GC_FAILED = "ContainerGCFailed";
     CONTAINER_SURVIVED = "ContainerSurvived";
     CREATED = "Created";
+    DENIED = "Denied";
     DNS_CONFIG_FORMING = "DNSConfigForming";
     EVICTION_THRESHOLD_MET = "EvictionThresholdMet";
     EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod";
