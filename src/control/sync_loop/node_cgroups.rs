@@ -73,7 +73,7 @@ impl NodeCgroups {
         }
         let active = pods.workers().iter().filter(|worker| worker.state == State::Sync);
         let pods = active.filter_map(|worker| worker.pod.as_deref());
-        if let Some(task) = self.groups.update_burstable_weight(pods) {
+        if let Some(task) = self.groups.update_demand(pods) {
             self.weighing = Some(task);
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::node_values::{self, BEST_EFFORT_SHARES, burstable_shares};
+use super::node_values::{self, Demand};
 use super::pod_values::pod_values;
 use super::resize_steps::ResizeSteps;
 use super::settings::{Reserved, Settings};
@@ -24,8 +24,8 @@ pub(crate) struct ContainerManager {
     /// `None` if pods have no cgroups.
     settings: Option<Settings>,
     driver: Cell<CgroupDriver>,
-    /// The CPU shares last set on the burstable cgroup.
-    burstable: Cell<i64>,
+    /// What the cgroups of the classes were last set for.
+    demand: Cell<Demand>,
     /// The last result of enforcing node allocatable, so that each is reported once.
     enforcement: RefCell<String>,
     /// Pods whose cgroup this process has created.
@@ -47,7 +47,7 @@ impl ContainerManager {
             groups: Groups::new(hierarchy),
             settings,
             driver: Cell::new(driver),
-            burstable: Cell::new(BEST_EFFORT_SHARES),
+            demand: Cell::new(Demand::NONE),
             enforcement: RefCell::default(),
             made: RefCell::default(),
             placements: Owned::default().view(),
@@ -83,9 +83,9 @@ impl ContainerManager {
     /// start and periodically, in case others have changed them. Returns an event if the result changed.
     pub(crate) async fn ensure_node(&self) -> Option<NodeEvent> {
         let settings = self.settings.clone()?;
-        let (groups, driver, burstable) = (self.groups.clone(), self.driver.get(), self.burstable.get());
+        let (groups, driver, demand) = (self.groups.clone(), self.driver.get(), self.demand.get());
         let done = on_pool(driver, None, move || {
-            ensure_classes(&groups, driver, &settings, burstable)?;
+            ensure_classes(&groups, driver, &settings, demand)?;
             enforce(&groups, driver, &settings)
         })
         .await;
@@ -100,22 +100,18 @@ impl ContainerManager {
         (before != message).then(|| NodeEvent::new(kind, reason, message))
     }
 
-    /// Updates the CPU weight of the burstable cgroup for these pods; `None` if it is unchanged.
-    pub(crate) fn update_burstable_weight<'a>(
-        self: &Rc<Self>,
-        pods: impl Iterator<Item = &'a Pod>,
-    ) -> Option<rt::Task<()>> {
+    /// Updates the CPU weight and the protected memory of the cgroups above these pods; `None` if they are unchanged.
+    pub(crate) fn update_demand<'a>(self: &Rc<Self>, pods: impl Iterator<Item = &'a Pod>) -> Option<rt::Task<()>> {
         let settings = self.settings.as_ref()?;
-        let shares = burstable_shares(pods);
-        if self.burstable.replace(shares) == shares {
+        let demand = Demand::of(pods, settings);
+        if self.demand.replace(demand) == demand {
             return None;
         }
-        let name = CgroupName::class(&settings.root, QosClass::Burstable);
-        let (groups, driver, values) = (self.groups.clone(), self.driver.get(), node_values::class(settings, shares));
+        let (groups, driver, settings) = (self.groups.clone(), self.driver.get(), settings.clone());
         Some(rt::spawn(async move {
-            let weighed = on_pool(driver, None, move || groups.ensure(&name, driver, &values)).await;
-            if let Err(error) = weighed {
-                log!(warn, "failed to set weight of burstable pods", error = ErrorChain(&error));
+            let set = on_pool(driver, None, move || ensure_classes(&groups, driver, &settings, demand)).await;
+            if let Err(error) = set {
+                log!(warn, "failed to set cgroups of QoS classes", error = ErrorChain(&error));
             }
         }))
     }
@@ -244,12 +240,12 @@ fn ensure_classes(
     groups: &Groups,
     driver: CgroupDriver,
     settings: &Settings,
-    burstable: i64,
+    demand: Demand,
 ) -> Result<(), CgroupError> {
-    groups.ensure(&CgroupName::kubepods(&settings.root), driver, &node_values::kubepods(settings))?;
-    for (class, shares) in [(QosClass::Burstable, burstable), (QosClass::BestEffort, BEST_EFFORT_SHARES)] {
+    groups.ensure(&CgroupName::kubepods(&settings.root), driver, &node_values::kubepods(settings, demand))?;
+    for class in [QosClass::Burstable, QosClass::BestEffort] {
         let name = CgroupName::class(&settings.root, class);
-        groups.ensure(&name, driver, &node_values::class(settings, shares))?;
+        groups.ensure(&name, driver, &node_values::class(settings, class, demand))?;
     }
     Ok(())
 }
@@ -262,7 +258,7 @@ fn enforce(groups: &Groups, driver: CgroupDriver, settings: &Settings) -> Result
             return Ok(());
         }
         let name = CgroupName::configured(&reserved.group, driver);
-        let path: Values = node_values::reserved(reserved, !all);
+        let path: Values = node_values::reserved(reserved, !all, settings.memory_qos.is_some());
         groups.set(&name, driver, &path)
     };
     set(&settings.system, enforced.system, enforced.system_compressible)?;
@@ -356,8 +352,8 @@ mod tests {
         let manager = hierarchy.manager(settings());
         rt::block_on(async {
             let pods = [pod("1", "500m"), pod("2", "500m")];
-            manager.update_burstable_weight(pods.iter()).expect("it has changed").await;
-            assert!(manager.update_burstable_weight(pods.iter()).is_none());
+            manager.update_demand(pods.iter()).expect("it has changed").await;
+            assert!(manager.update_demand(pods.iter()).is_none());
         });
         assert_eq!(hierarchy.read("kubepods/burstable/cpu.weight"), "39");
     }
@@ -409,6 +405,6 @@ mod tests {
             assert!(!manager.ensure_pod(&pod("1", "1")).await.unwrap());
             assert!(manager.remove_pod(&"1".into()).await.is_ok());
         });
-        assert!(manager.update_burstable_weight([pod("1", "1")].iter()).is_none());
+        assert!(manager.update_demand([pod("1", "1")].iter()).is_none());
     }
 }

@@ -1,48 +1,79 @@
 //! Values of the cgroups above the pods and of the reserved cgroups. Pure.
 
-use super::settings::{Amounts, Reserved, Settings};
+use super::settings::{Amounts, Reserved, Settings, protected_bytes};
 use crate::platform::cgroups::{LEAST_SHARES, Limit, Values, cpu_shares, cpu_weight};
 use crate::types::api::{CPU, Pod, QosClass, Quantity, pod_requests, qos_class};
 
+/// What the pods of the node ask for together, by class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// CPU shares of the burstable pods.
+    pub(crate) burstable_shares: i64,
+    /// Memory that is protected from reclaim.
+    burstable_memory: u64,
+    guaranteed_memory: u64,
+}
+
+impl Demand {
+    /// Of no pod.
+    pub(crate) const NONE: Self = Self { burstable_shares: LEAST_SHARES, burstable_memory: 0, guaranteed_memory: 0 };
+
+    pub(crate) fn of<'a>(pods: impl Iterator<Item = &'a Pod>, settings: &Settings) -> Self {
+        let (mut milli_cpu, mut demand) = (0i64, Self::NONE);
+        for pod in pods {
+            let requests = pod_requests(&pod.spec);
+            let sum = match qos_class(pod) {
+                QosClass::BestEffort => continue,
+                QosClass::Burstable => {
+                    milli_cpu =
+                        milli_cpu.saturating_add(requests.get(CPU).map_or(0, |cpu: &Quantity| cpu.milli_value()));
+                    &mut demand.burstable_memory
+                }
+                QosClass::Guaranteed => &mut demand.guaranteed_memory,
+            };
+            if settings.is_memory_tiered() {
+                *sum = sum.saturating_add(protected_bytes(&requests));
+            }
+        }
+        Self { burstable_shares: cpu_shares(milli_cpu), ..demand }
+    }
+}
+
 /// The `kubepods` cgroup. If allocatable is not enforced, it is limited by the machine's capacity.
-pub(crate) fn kubepods(settings: &Settings) -> Values {
+pub(crate) fn kubepods(settings: &Settings, demand: Demand) -> Values {
     let all = if settings.enforced.pods { settings.allocatable() } else { settings.capacity.clone() };
     let Amounts { milli_cpu, memory, pids, huge_pages } = all;
     Values {
         cpu_weight: Some(cpu_weight(cpu_shares(milli_cpu))),
         cpu_max: None,
         memory_max: (memory > 0).then_some(Limit::At(memory)),
+        // A group protects no more than those above it. Zero undoes what a former configuration has set.
+        memory_min: Some(demand.guaranteed_memory.saturating_add(demand.burstable_memory)),
+        memory_low: None,
         pids_max: (pids > 0).then_some(Limit::At(pids)),
         huge_pages: huge_pages.into_iter().map(|(size, bytes)| (size, Limit::At(bytes))).collect(),
     }
 }
 
 /// The cgroup of a QoS class. Burstable has the weight of its pods' requests, the others the minimum.
-pub(crate) fn class(settings: &Settings, shares: i64) -> Values {
+pub(crate) fn class(settings: &Settings, class: QosClass, demand: Demand) -> Values {
+    let is_burstable = class == QosClass::Burstable;
     Values {
-        cpu_weight: Some(cpu_weight(shares)),
+        cpu_weight: Some(cpu_weight(if is_burstable { demand.burstable_shares } else { LEAST_SHARES })),
+        memory_low: is_burstable.then_some(demand.burstable_memory),
         huge_pages: settings.capacity.huge_pages.iter().map(|(size, _)| (*size, Limit::Max)).collect(),
         ..Values::default()
     }
 }
 
-/// CPU shares of all burstable pods together.
-pub(crate) fn burstable_shares<'a>(pods: impl Iterator<Item = &'a Pod>) -> i64 {
-    let cpu = |pod: &Pod| pod_requests(&pod.spec).get(CPU).map_or(0, |cpu: &Quantity| cpu.milli_value());
-    let burstable = pods.filter(|pod| qos_class(pod) == QosClass::Burstable);
-    cpu_shares(burstable.fold(0i64, |sum, pod| sum.saturating_add(cpu(pod))))
-}
-
-/// CPU shares of all best-effort pods together.
-pub(crate) const BEST_EFFORT_SHARES: i64 = LEAST_SHARES;
-
 /// The cgroup of the system or of Kubernetes' services, limited to its reservation. `compressible_only`: limits CPU
-/// only, whose shortage kills no process.
-pub(crate) fn reserved(reserved: &Reserved, compressible_only: bool) -> Values {
+/// only, whose shortage kills no process. `is_protected`: its memory is not reclaimed.
+pub(crate) fn reserved(reserved: &Reserved, compressible_only: bool, is_protected: bool) -> Values {
     let limit = |amount: Option<u64>| amount.filter(|_| !compressible_only).map(Limit::At);
     Values {
         cpu_weight: reserved.milli_cpu.map(|milli| cpu_weight(cpu_shares(milli))),
         memory_max: limit(reserved.memory),
+        memory_min: reserved.memory.filter(|_| is_protected && !compressible_only),
         pids_max: limit(reserved.pids),
         ..Values::default()
     }
@@ -52,34 +83,37 @@ pub(crate) fn reserved(reserved: &Reserved, compressible_only: bool) -> Values {
 mod tests {
     use super::super::settings::tests::settings;
     use super::*;
+    use crate::platform::config::MemoryQos;
 
     #[test]
     fn kubepods_is_limited_to_allocatable() {
-        let values = kubepods(&settings());
+        let values = kubepods(&settings(), Demand::NONE);
         assert_eq!(values.cpu_weight, Some(cpu_weight(3584)));
         assert_eq!(values.memory_max, Some(Limit::At((1 << 30) - (96 << 20))));
         assert_eq!(values.pids_max, Some(Limit::At(31_000)));
         assert_eq!(values.huge_pages, [(2 << 20, Limit::At(8 << 20))]);
         let mut open = settings();
         open.enforced.pods = false;
-        assert_eq!(kubepods(&open).memory_max, Some(Limit::At(1 << 30)));
+        assert_eq!(kubepods(&open, Demand::NONE).memory_max, Some(Limit::At(1 << 30)));
     }
 
     #[test]
     fn unknown_capacity_sets_no_limit() {
         let mut unknown = settings();
         unknown.capacity = Amounts::default();
-        let values = kubepods(&unknown);
+        let values = kubepods(&unknown, Demand::NONE);
         assert_eq!((values.memory_max, values.pids_max, values.huge_pages), (None, None, Vec::new()));
     }
 
     #[test]
     fn reserved_cgroup_is_limited_to_its_reservation() {
         let system = settings().system;
-        let values = reserved(&system, false);
+        let values = reserved(&system, false, false);
+        assert_eq!((values.memory_min, reserved(&system, true, true).memory_min), (None, None));
+        assert_eq!(reserved(&system, false, true).memory_min, Some(64 << 20));
         assert_eq!((values.cpu_weight, values.memory_max), (Some(10), Some(Limit::At(64 << 20))));
         assert_eq!(values.pids_max, Some(Limit::At(1000)));
-        let values = reserved(&system, true);
+        let values = reserved(&system, true, false);
         assert_eq!((values.cpu_weight, values.memory_max, values.pids_max), (Some(10), None, None));
     }
 
@@ -97,7 +131,14 @@ mod tests {
             pod
         };
         let pods = [pod("100m", false), pod("2", true), pod("400m", false), Pod::default()];
-        assert_eq!(burstable_shares(pods.iter()), 512);
-        assert_eq!(burstable_shares([].iter()), LEAST_SHARES);
+        let mut settings = settings();
+        assert_eq!(Demand::of(pods.iter(), &settings), Demand { burstable_shares: 512, ..Demand::NONE });
+        assert_eq!(Demand::of([].iter(), &settings), Demand::NONE);
+        settings.memory_qos = Some(MemoryQos { is_tiered: true, ..MemoryQos::default() });
+        let demand = Demand::of(pods.iter(), &settings);
+        assert_eq!((demand.burstable_memory, demand.guaranteed_memory), (0, 1 << 20));
+        assert_eq!(kubepods(&settings, demand).memory_min, Some(1 << 20));
+        assert_eq!(class(&settings, QosClass::BestEffort, demand).memory_low, None);
+        assert_eq!(class(&settings, QosClass::Burstable, demand).memory_low, Some(0));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `ResourceConfigForPod` in pkg/kubelet/cm/helpers_linux.go.
 
-use super::settings::Settings;
+use super::settings::{Settings, protected_bytes};
 use crate::platform::cgroups::{CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight};
 use crate::types::api::{
     CPU, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceList, huge_pages, pod_limits, pod_requests, qos_class,
@@ -22,7 +22,10 @@ pub(crate) fn pod_values(pod: &Pod, settings: &Settings) -> Values {
     // If one container has no limit, the pod has none.
     let limit = |resource| limits.get(resource).filter(|_| class == QosClass::Guaranteed || is_limited(spec, resource));
     let memory = limit(MEMORY).and_then(|memory| u64::try_from(memory.value()).ok()).filter(|bytes| *bytes > 0);
+    let protected = Some(protected_bytes(&requests)).filter(|bytes| *bytes > 0 && settings.is_memory_tiered());
     Values {
+        memory_min: protected.filter(|_| class == QosClass::Guaranteed),
+        memory_low: protected.filter(|_| class != QosClass::Guaranteed),
         cpu_weight: Some(cpu_weight(shares)),
         cpu_max: Some(cpu_max(limit(CPU), settings.quota_period)),
         memory_max: Some(memory.map_or(Limit::Max, Limit::At)),
@@ -62,6 +65,7 @@ const KERNELS_PERIOD: u64 = 100_000;
 mod tests {
     use super::super::settings::tests::settings;
     use super::*;
+    use crate::platform::config::MemoryQos;
     use crate::types::api::{Container, ResourceRequirements};
 
     type Given<'a> = &'a [(&'static str, &'a str)];
@@ -120,6 +124,26 @@ mod tests {
     fn huge_page_limits_are_the_requests() {
         let pages: Given<'_> = &[("hugepages-2Mi", "4Mi"), ("memory", "8Mi")];
         check(&pod(vec![container(pages, pages)]), ["1", "max 100000", "8388608", "max", "4194304"]);
+    }
+
+    #[test]
+    fn tiered_reservation_protects_requests_by_class() {
+        let both: Given<'_> = &[("cpu", "250m"), ("memory", "32Mi")];
+        let qos = |is_tiered| Some(MemoryQos { is_tiered, ..MemoryQos::default() });
+        let protected = |pod: &Pod, memory_qos| {
+            let values = pod_values(pod, &Settings { memory_qos, ..settings() });
+            (values.memory_min, values.memory_low)
+        };
+        let guaranteed = pod(vec![container(both, both)]);
+        let burstable = pod(vec![container(both, &[]), container(both, &[])]);
+        assert_eq!(protected(&guaranteed, qos(true)), (Some(32 << 20), None));
+        let odd: Given<'_> = &[("cpu", "250m"), ("memory", "4097")];
+        assert_eq!(protected(&pod(vec![container(odd, odd)]), qos(true)), (Some(4096), None));
+        assert_eq!(protected(&burstable, qos(true)), (None, Some(64 << 20)));
+        assert_eq!(protected(&pod(vec![container(&[], &[])]), qos(true)), (None, None));
+        for off in [qos(false), None] {
+            assert_eq!((protected(&guaranteed, off), protected(&burstable, off)), ((None, None), (None, None)));
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ mod tests {
             cpu_max,
             memory_max: Some(memory),
             pids_max: Some(Limit::Max),
-            huge_pages: vec![],
+            ..Values::default()
         }
     }
 

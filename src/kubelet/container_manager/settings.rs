@@ -1,7 +1,7 @@
 //! Cgroup settings from the configuration and the machine. Pure.
 
 use crate::kubelet::node::NodeInfo;
-use crate::platform::config::{CgroupDriver, Config, EnforcedLimits};
+use crate::platform::config::{CgroupDriver, Config, EnforcedLimits, MemoryQos};
 use crate::types::api::{CPU, MEMORY, Quantity, ResourceList};
 
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) pod_pids: Option<u64>,
     /// CPU quota period in microseconds; `None`: CPU limits are not enforced by quotas.
     pub(crate) quota_period: Option<i64>,
+    /// `None`: the feature gate is off.
+    pub(crate) memory_qos: Option<MemoryQos>,
 }
 
 /// Capacity of the machine, or a reserved part of it.
@@ -41,6 +43,14 @@ pub(crate) struct Reserved {
     pub(crate) pids: Option<u64>,
 }
 
+/// Bytes of a request that are protected. The kernel rounds them down to pages: another value would be written again
+/// and again.
+pub(super) fn protected_bytes(requests: &ResourceList) -> u64 {
+    const PAGE: u64 = 4096;
+    let bytes = requests.get(MEMORY).and_then(|memory| u64::try_from(memory.value()).ok()).unwrap_or(0);
+    bytes - bytes % PAGE
+}
+
 impl Settings {
     /// `None` if pods have no cgroups.
     pub(crate) fn new(config: &Config, node_info: &NodeInfo) -> Option<Self> {
@@ -59,7 +69,13 @@ impl Settings {
             enforced: config.reserved.enforced,
             pod_pids: config.pods.pids_limit.and_then(|limit| u64::try_from(limit).ok()),
             quota_period: config.cgroups.cpu_cfs_quota.then_some(period),
+            memory_qos: config.cgroups.memory_qos,
         })
+    }
+
+    /// Whether requests are protected from reclaim.
+    pub(super) fn is_memory_tiered(&self) -> bool {
+        self.memory_qos.is_some_and(|qos| qos.is_tiered)
     }
 
     /// Allocatable for limits, without the eviction thresholds.
@@ -108,6 +124,7 @@ pub(crate) mod tests {
             enforced: EnforcedLimits { pods: true, ..EnforcedLimits::default() },
             pod_pids: None,
             quota_period: Some(100_000),
+            memory_qos: Some(MemoryQos::default()),
         }
     }
 

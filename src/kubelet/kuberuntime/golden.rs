@@ -49,6 +49,7 @@ pub(crate) fn node() -> NodeSettings {
         shared_swap: None,
         pod_cgroups: None,
         system_containers: Vec::new(),
+        memory_qos: Some(crate::platform::config::MemoryQos::default()),
         single_process_oom_kill: true,
         shares_shims: false,
         selinux: false,

@@ -5,6 +5,7 @@ use super::pod_index::PodIndex;
 use super::pod_requests::{List, of_containers, pod_level, quantity};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cgroups::{cpu_quota, cpu_shares, page_size_name};
+use crate::platform::config::MemoryQos;
 use crate::platform::cri::v1::{HugepageLimit, LinuxContainerResources};
 use crate::types::api::{CPU, Container, MEMORY, PodSpec, QosClass, Quantity, ResourceRequirements, huge_pages};
 
@@ -21,6 +22,11 @@ pub(crate) fn container_resources(
     let mut resources = linux_resources(container.resources.request(CPU), limit(CPU), limit(MEMORY), node);
     resources.oom_score_adj = oom_score_adj(index, container, is_init, node.memory_capacity);
     resources.hugepage_limits = huge_page_limits(&pod.spec, &container.resources, &node.huge_page_sizes);
+    if let Some(qos) = node.memory_qos.filter(|_| node.cgroup_v2) {
+        let files = memory_qos(qos, index.class(), &container.resources, node.allocatable_memory());
+        let files = files.into_iter().flatten().map(|(file, bytes)| (file.to_owned(), bytes.to_string()));
+        resources.unified.extend(files);
+    }
     if node.swap_limits {
         // cgroup v1 limits the sum of memory and swap, v2 each of them.
         if node.cgroup_v2 {
@@ -32,6 +38,29 @@ pub(crate) fn container_resources(
     }
     resources
 }
+
+/// What protects and throttles the container's memory (`generateLinuxContainerResources` in pkg/kubelet/kuberuntime).
+fn memory_qos(
+    qos: MemoryQos,
+    class: QosClass,
+    resources: &ResourceRequirements,
+    allocatable: u64,
+) -> [Option<(&'static str, u64)>; 2] {
+    let bytes = |amount: Option<Quantity>| amount.and_then(|amount| u64::try_from(amount.value()).ok()).unwrap_or(0);
+    let (request, limit) = (bytes(resources.request(MEMORY)), bytes(resources.limit(MEMORY)));
+    let file = if class == QosClass::Guaranteed { "memory.min" } else { "memory.low" };
+    let protection = (qos.is_tiered && request > 0).then_some((file, request));
+    let high = qos.throttling.filter(|_| request != limit || request == 0).map(|thousandths| {
+        let most = if limit > 0 { limit } else { allocatable };
+        let above = u128::from(most.saturating_sub(request)) * u128::from(thousandths) / 1000;
+        let high = request.saturating_add(u64::try_from(above).unwrap_or(u64::MAX));
+        high - high % THROTTLING_STEP
+    });
+    [protection, high.filter(|high| *high > request).map(|high| ("memory.high", high))]
+}
+
+/// `memory.high` is rounded down to pages.
+const THROTTLING_STEP: u64 = 4096;
 
 /// Swap limit of a container. Only burstable, non-critical containers that have a memory request below their limit
 /// may swap (`ConfigureContainerSwapResources` in pkg/kubelet/kuberuntime).
@@ -151,6 +180,31 @@ mod tests {
         let node = NodeSettings { single_process_oom_kill: true, swap_limits: false, ..node };
         let resources = container_resources(&PodIndex::new(&pod), &pod.spec.containers[0], false, &node);
         assert!(resources.unified.is_empty());
+    }
+
+    #[test]
+    fn memory_is_protected_and_throttled_as_configured() {
+        let unified = |qos: Option<MemoryQos>, containers: Vec<Container>| {
+            let (pod, mut node) = (pod(containers), golden::node_with_memory(1000 << 20));
+            (node.cgroup_v2, node.swap_limits, node.memory_qos) = (true, false, qos);
+            let made = container_resources(&PodIndex::new(&pod), &pod.spec.containers[0], false, &node).unified;
+            made.iter().map(|(file, value)| format!("{file}={value}")).collect::<Vec<_>>()
+        };
+        let qos = |throttling, is_tiered| Some(MemoryQos { throttling, is_tiered });
+        let both: &[(&str, &str)] = &[("cpu", "1"), ("memory", "100Mi")];
+        let part = || container(both, &[("memory", "1000Mi")]);
+        // The values of the enhancement's table, of 1000Mi.
+        assert_eq!(unified(qos(Some(900), false), vec![part()]), [format!("memory.high={}", 910 << 20)]);
+        let high = format!("memory.high={}", 900 << 20);
+        assert_eq!(unified(qos(Some(900), false), vec![container(&[], &[])]), [high.as_str()], "of the node's");
+        assert_eq!(unified(qos(Some(900), true), vec![container(both, both)]), [format!("memory.min={}", 100 << 20)]);
+        let expected = [format!("memory.high={}", 910 << 20), format!("memory.low={}", 100 << 20)];
+        assert_eq!(unified(qos(Some(900), true), vec![part()]), expected);
+        for nothing in [qos(None, false), None] {
+            assert!(unified(nothing, vec![part()]).is_empty());
+        }
+        let over = container(&[("memory", "2000Mi")], &[]);
+        assert!(unified(qos(Some(900), false), vec![over]).is_empty(), "more than the node has");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::platform::config::{CgroupDriver, Config, RuntimeProfile, SwapBehavior};
+use crate::platform::config::{CgroupDriver, Config, MemoryQos, RuntimeProfile, SwapBehavior};
 use crate::state::pods::HostIps;
 use crate::types::api::{MEMORY, ResourceList};
 
@@ -75,6 +75,8 @@ pub(crate) struct NodeSettings {
     pub(crate) pod_cgroups: Option<PodCgroups>,
     /// Cgroups of the node's services in `/stats/summary`, by upstream's names.
     pub(crate) system_containers: Vec<(&'static str, String)>,
+    /// `None`: the feature gate is off.
+    pub(crate) memory_qos: Option<MemoryQos>,
     /// The OOM killer kills single processes instead of the whole container.
     pub(crate) single_process_oom_kill: bool,
 
@@ -138,6 +140,7 @@ impl NodeSettings {
                 .filter(|(_, group)| !group.is_empty())
                 .map(|(name, group)| (name, group.clone()))
                 .collect(),
+            memory_qos: config.cgroups.memory_qos,
             single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!node_info.cgroup_v2),
             shares_shims: config.runtime.profile == RuntimeProfile::Lean,
             selinux: node_info.selinux,

@@ -139,6 +139,9 @@ fn properties(values: &Values) -> Vec<(&'static str, Variant<'static>)> {
     if let Some(max) = values.memory_max {
         all.push(("MemoryMax", Variant::U64(number(max))));
     }
+    for (property, bytes) in [("MemoryMin", values.memory_min), ("MemoryLow", values.memory_low)] {
+        all.extend(bytes.map(|bytes| (property, Variant::U64(bytes))));
+    }
     if let Some(max) = values.pids_max {
         all.push(("TasksMax", Variant::U64(number(max))));
     }
@@ -167,6 +170,8 @@ mod tests {
             cpu_weight: Some(4),
             cpu_max: Some(CpuMax { quota: Limit::At(25_050), period: 100_000 }),
             memory_max: Some(Limit::At(1 << 20)),
+            memory_min: Some(1 << 19),
+            memory_low: None,
             pids_max: Some(Limit::Max),
             huge_pages: vec![(2 << 20, Limit::At(0))],
         };
@@ -175,6 +180,7 @@ mod tests {
             ("CPUQuotaPeriodUSec", Variant::U64(100_000)),
             ("CPUQuotaPerSecUSec", Variant::U64(260_000)),
             ("MemoryMax", Variant::U64(1 << 20)),
+            ("MemoryMin", Variant::U64(1 << 19)),
             ("TasksMax", Variant::U64(u64::MAX)),
         ];
         assert_eq!(properties(&values), expected);

@@ -6,6 +6,10 @@ pub(crate) struct Values {
     pub(crate) cpu_weight: Option<u64>,
     pub(crate) cpu_max: Option<CpuMax>,
     pub(crate) memory_max: Option<Limit>,
+    /// Bytes that are never reclaimed.
+    pub(crate) memory_min: Option<u64>,
+    /// Bytes that are reclaimed last.
+    pub(crate) memory_low: Option<u64>,
     pub(crate) pids_max: Option<Limit>,
     /// Limits by page size in bytes.
     pub(crate) huge_pages: Vec<(u64, Limit)>,
@@ -38,6 +42,11 @@ impl Values {
         }
         if let Some(max) = self.memory_max {
             push("memory.max", max.to_string());
+        }
+        for (file, bytes) in [("memory.min", self.memory_min), ("memory.low", self.memory_low)] {
+            if let Some(bytes) = bytes {
+                push(file, bytes.to_string());
+            }
         }
         if let Some(max) = self.pids_max {
             push("pids.max", max.to_string());
@@ -213,6 +222,8 @@ mod tests {
             cpu_weight: Some(4),
             cpu_max: Some(CpuMax { quota: Limit::Max, period: 100_000 }),
             memory_max: Some(Limit::At(4096)),
+            memory_min: Some(2048),
+            memory_low: Some(0),
             pids_max: Some(Limit::At(7)),
             huge_pages: vec![(2 << 20, Limit::At(0)), (1 << 30, Limit::Max)],
         };
@@ -222,6 +233,8 @@ mod tests {
             ("cpu.weight", "4"),
             ("cpu.max", "max 100000"),
             ("memory.max", "4096"),
+            ("memory.min", "2048"),
+            ("memory.low", "0"),
             ("pids.max", "7"),
             ("hugetlb.2MB.max", "0"),
             ("hugetlb.1GB.max", "max"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::check::{Problem, conflict};
 use super::fields::Fields;
 use super::flag_values::FlagValues;
+use crate::types::api::Quantity;
 
 /// Control groups: `cgroupDriver`, `cgroupRoot`, `cgroupsPerQOS`, `cpuCFSQuota`, `cpuCFSQuotaPeriod`,
 /// `singleProcessOOMKill`, `memorySwap`, `failCgroupV1`, `systemCgroups` and `--runtime-cgroups`.
@@ -19,6 +20,8 @@ pub(crate) struct CgroupSettings {
     /// `None`: the hierarchy decides (v1: one process, v2: the whole container).
     pub(crate) single_process_oom_kill: Option<bool>,
     pub(crate) swap: SwapBehavior,
+    /// `None`: the feature gate is off.
+    pub(crate) memory_qos: Option<MemoryQos>,
     /// Refuses to start without cgroup v2.
     pub(crate) fail_v1: bool,
     /// The cgroup of the runtime, whose usage is reported; may be empty.
@@ -43,6 +46,15 @@ pub(crate) enum SwapBehavior {
     LimitedSwap,
 }
 
+/// How cgroup v2 protects and throttles the memory of containers (`MemoryQoS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryQos {
+    /// `memoryThrottlingFactor` in thousandths; `None`: nothing is throttled.
+    pub(crate) throttling: Option<u64>,
+    /// `memoryReservationPolicy: TieredReservation`: requests are protected from reclaim.
+    pub(crate) is_tiered: bool,
+}
+
 impl Default for CgroupSettings {
     fn default() -> Self {
         Self {
@@ -53,10 +65,23 @@ impl Default for CgroupSettings {
             cpu_cfs_quota_period: Duration::from_millis(100),
             single_process_oom_kill: None,
             swap: SwapBehavior::NoSwap,
+            memory_qos: Some(MemoryQos::default()),
             fail_v1: false,
             runtime: String::new(),
             system: String::new(),
         }
+    }
+}
+
+/// The factor in thousandths, which must be above 0.
+fn throttling(fields: &Fields<'_>) -> Result<Option<u64>, Problem> {
+    const FACTOR: &str = "memoryThrottlingFactor";
+    let given = fields.at(FACTOR).filter(|value| value.is_number());
+    let factor = given.and_then(|factor| factor.to_string().parse::<Quantity>().ok());
+    let thousandths = factor.and_then(|factor| u64::try_from(factor.milli_value()).ok());
+    match thousandths {
+        Some(0) => Err(conflict(FACTOR, "must be above 0".to_owned())),
+        thousandths => Ok(thousandths),
     }
 }
 
@@ -68,6 +93,10 @@ pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<CgroupSett
         runtime: flags.runtime_cgroups.clone(),
         system: fields.text(SYSTEM).unwrap_or_default().to_owned(),
         single_process_oom_kill: fields.bool("singleProcessOOMKill"),
+        memory_qos: Some(MemoryQos {
+            throttling: throttling(fields)?,
+            is_tiered: fields.text("memoryReservationPolicy") == Some("TieredReservation"),
+        }),
         ..CgroupSettings::default()
     };
     for (field, group) in [(ROOT, &cgroups.root), (SYSTEM, &cgroups.system), ("--runtime-cgroups", &cgroups.runtime)] {

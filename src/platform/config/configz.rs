@@ -141,6 +141,6 @@ const DEFAULTS: &str = r#"{
 "flushFrequency":"5s","verbosity":0,"options":{"text":{"infoBufferSize":"0"},"json":{"infoBufferSize":"0"}}},
 "enableSystemLogHandler":true,"enableSystemLogQuery":false,"shutdownGracePeriod":"0s",
 "shutdownGracePeriodCriticalPods":"0s","crashLoopBackOff":{"maxContainerRestartPeriod":"5m0s"},
-"enableProfilingHandler":true,"enableDebugFlagsHandler":true,"seccompDefault":false,"memoryThrottlingFactor":0.9,
+"enableProfilingHandler":true,"enableDebugFlagsHandler":true,"seccompDefault":false,
 "memoryReservationPolicy":"None","registerNode":true,"localStorageCapacityIsolation":true,
 "containerRuntimeEndpoint":"unix:///run/containerd/containerd.sock","failCgroupV1":false}"#;

@@ -49,6 +49,7 @@ gates! {
     KubeletEnsureSecretPulledImages = "KubeletEnsureSecretPulledImages",
     KubeletPodResourcesListUseActivePods = "KubeletPodResourcesListUseActivePods",
     KubeletServiceAccountTokenForCredentialProviders = "KubeletServiceAccountTokenForCredentialProviders",
+    MemoryQos = "MemoryQoS",
     NodeDeclaredFeatures = "NodeDeclaredFeatures",
     PodCertificateRequest = "PodCertificateRequest",
     PodLevelResources = "PodLevelResources",
@@ -177,7 +178,7 @@ impl FeatureGates {
 }
 
 /// Fields, and the gates that they need.
-const FIELDS: [(&str, Gate); 9] = [
+const FIELDS: [(&str, Gate); 10] = [
     ("shutdownGracePeriod", Gate::GracefulNodeShutdown),
     ("shutdownGracePeriodCriticalPods", Gate::GracefulNodeShutdown),
     ("shutdownGracePeriodByPodPriority", Gate::GracefulNodeShutdownBasedOnPodPriority),
@@ -187,10 +188,16 @@ const FIELDS: [(&str, Gate); 9] = [
     ("preloadedImagesVerificationAllowlist", Gate::KubeletEnsureSecretPulledImages),
     ("cpuManagerPolicyOptions.distribute-cpus-across-numa", Gate::CpuManagerPolicyBetaOptions),
     ("cpuCFSQuotaPeriod", Gate::CustomCpuCfsQuotaPeriod),
+    ("memoryReservationPolicy", Gate::MemoryQos),
 ];
 
 fn is_default(path: &str, fields: &Fields<'_>) -> bool {
-    path == "cpuCFSQuotaPeriod" && fields.text(path) == Some("100ms")
+    let default = match path {
+        "cpuCFSQuotaPeriod" => "100ms",
+        "memoryReservationPolicy" => "None",
+        _ => return false,
+    };
+    fields.text(path) == Some(default)
 }
 
 fn known_gates() -> impl Iterator<Item = KnownGate<'static>> {
@@ -446,6 +453,7 @@ mod tests {
                 "serverTLSBootstrap" => json!(true),
                 "shutdownGracePeriodByPodPriority" => json!([{"priority": 0, "shutdownGracePeriodSeconds": 5}]),
                 "cpuCFSQuotaPeriod" => json!("50ms"),
+                "memoryReservationPolicy" => json!("TieredReservation"),
                 _ => json!("30s"),
             };
             let mut fields = json!({"featureGates": {gate.name(): false}});

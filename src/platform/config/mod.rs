@@ -53,7 +53,7 @@ use std::path::PathBuf;
 use check::Problem;
 use coracle_file::CoracleFile;
 
-pub(crate) use cgroups::{CgroupDriver, SwapBehavior};
+pub(crate) use cgroups::{CgroupDriver, MemoryQos, SwapBehavior};
 pub(crate) use configz::ConfiguredFields;
 pub(crate) use coracle_file::{SyncMode, SyncWindows};
 pub(crate) use credential_providers::{CredentialProvider, TokenAttributes, TokenCacheType};
@@ -130,6 +130,9 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.images.credential_providers = providers;
     if !gates.is_on(Gate::KubeletEnsureSecretPulledImages) {
         config.images.credentials_verification = CredentialsVerification::Never;
+    }
+    if !gates.is_on(Gate::MemoryQos) {
+        config.cgroups.memory_qos = None;
     }
     if gates.is_on(Gate::ReduceDefaultCrashLoopBackOffDecay) {
         config.pods.reduce_restart_periods(&fields::Fields(&fields));

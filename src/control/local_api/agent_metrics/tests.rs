@@ -186,7 +186,7 @@ const NOT_IN_THE_SOURCE: [(&str, &str); 17] = [
     ("authentication_", "of an API server's library, which all upstream programs contain"),
     ("authorization_", "the same"),
     ("kubelet_credential_provider_config_info", "the hash of a file on the node"),
-    ("kubelet_podcertificate_states", "behind a gate that is off upstream"),
+    ("kubelet_podcertificate_states", "events of the pods have the states"),
     ("kubelet_volume_stats_health_status_abnormal", "behind a gate that is off upstream"),
     ("plugin_manager_total_plugins", "the log has registrations of plugins"),
     ("scrape_error", "resource_scrape_error has the same"),
@@ -194,12 +194,12 @@ const NOT_IN_THE_SOURCE: [(&str, &str); 17] = [
     ("csi_operations_seconds", "the time of a driver's calls is not measured"),
     ("kubelet_cgroup_manager_duration_seconds", "writes of cgroup files are not measured"),
     ("kubelet_eviction_stats_age_seconds", "the node is measured for each check"),
-    ("kubelet_memory_qos_", "behind a gate that is off upstream"),
+    ("kubelet_memory_qos_", "the cgroups have the values"),
     ("kubelet_metrics_provider", "statistics come from one provider"),
     ("kubelet_pod_resources_endpoint_errors_get_allocatable", "the call does not fail"),
     ("kubelet_pod_resources_endpoint_errors_list", "the call does not fail"),
     ("kubelet_started_host_process_containers_", "of Windows"),
-    ("resource_manager_", "behind a gate that is off upstream"),
+    ("resource_manager_", "of managers of whole pods, which are missing"),
 ];
 
 #[test]

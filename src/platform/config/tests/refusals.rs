@@ -133,6 +133,7 @@ fn file_errors_name_file_and_field() {
 #[test]
 fn conflicting_settings_are_refused() {
     for (fields, message) in [
+        (r#""memoryThrottlingFactor":0"#, "memoryThrottlingFactor: must be above 0"),
         (
             r#""serializeImagePulls":true,"maxParallelImagePulls":3"#,
             "serializeImagePulls: expected false with maxParallelImagePulls 3, found true",

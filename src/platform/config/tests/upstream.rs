@@ -1,7 +1,7 @@
 //! Compatibility with the configuration of upstream and its tools.
 
 use super::*;
-use crate::platform::config::{CpuOptions, TopologyManager, TopologyPolicy};
+use crate::platform::config::{CpuOptions, MemoryQos, TopologyManager, TopologyPolicy};
 
 #[test]
 fn upstreams_configz_is_accepted_whole() {
@@ -14,6 +14,8 @@ fn upstreams_configz_is_accepted_whole() {
         config.dns.cluster_domain = "cluster.local".to_owned();
         config.dns.resolv_conf = Some("/lab/resolv.conf".into());
         config.cgroups.per_qos = false;
+        // 1.37 has no default.
+        config.cgroups.memory_qos = Some(MemoryQos { throttling: Some(900), is_tiered: false });
         config.reserved.enforced = EnforcedLimits::default();
         config.process.fail_swap_on = false;
         config.process.verbosity = 2;
@@ -266,7 +268,9 @@ fn configz_equals_upstreams() {
     assert_eq!(shown["staticPodURLHeader"], json!({"Authorization": ["<masked>"]}));
     recorded.as_object_mut().unwrap().retain(|field, _| shown.get(field).is_none());
     let only_set: Vec<&String> = recorded.as_object().unwrap().keys().collect();
-    assert_eq!(only_set, ["clusterDNS", "clusterDomain", "readOnlyPort", "tlsCertFile", "tlsPrivateKeyFile"]);
+    // 1.37 has no default of memoryThrottlingFactor.
+    let unset = ["clusterDNS", "clusterDomain", "memoryThrottlingFactor", "readOnlyPort", "tlsCertFile"];
+    assert_eq!(only_set, [&unset[..], &["tlsPrivateKeyFile"]].concat());
 }
 
 #[test]
