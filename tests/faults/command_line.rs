@@ -112,14 +112,20 @@ fn pod_that_keeps_its_uid_is_shown_as_not_replaced() {
     node.write_manifest("own", &with("one"));
     node.start_agent();
     node.wait_until_ready("own");
-    // Times have whole seconds: the change has to be later than the start.
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let is_marked = |node: &Node| run(node, &["status"]).1.contains("metadata.uid has not");
     node.write_manifest("own", &with("two"));
-    wait_for("the problem", || run(&node, &["status"]).1.contains("metadata.uid has not"));
+    wait_for("the problem", || is_marked(&node));
     let described = succeeds(&node, &["describe", "own"]);
     assert!(described.contains("leave it out") && described.contains("NotReplaced"), "{described}");
+    node.kill_agent();
+    node.start_agent();
+    wait_for("the problem after a restart", || is_marked(&node));
     node.write_manifest("own", &with("one"));
-    wait_for("the end of the problem", || !run(&node, &["status"]).1.contains("metadata.uid has not"));
+    wait_for("the end of the problem", || !is_marked(&node));
+    node.kill_agent();
+    node.write_manifest("own", &with("three"));
+    node.start_agent();
+    wait_for("the problem of a change without an agent", || is_marked(&node));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(super) fn each_pod(records: &PodRecords, events: &EventRing, now: Time, each
         let uid = records.running_uid(&pod.metadata.uid);
         let status = records.statuses.status(uid).unwrap_or(&none);
         let warnings = warnings.get(&uid).map(Vec::as_slice).unwrap_or_default();
-        let unreplaced_since = records.sources.unreplaced_since(pod, status);
+        let unreplaced_since = records.unreplaced_since(uid);
         let health = pod_health(PodSituation { pod, status, warnings, unreplaced_since, now });
         each(ShownPod { pod, uid, status, origin, health });
     }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::unreplaced::Unreplaced;
 use crate::state::objects::SourceObject;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate, StoppedPods};
 use crate::types::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
-use crate::types::api::{Map, Pod, PodStatus, PodUid, Time};
+use crate::types::api::{Map, Pod, PodUid, Time};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The last update of every source, and the wanted pods that follow from them.
@@ -14,8 +13,6 @@ use crate::types::sorted::{SortedMap, SortedSet};
 pub(crate) struct Sources {
     sources: SortedMap<SourceName, Source>,
     wanted: SortedMap<PodUid, SourcePod>,
-    /// Wanted pods that run with another spec than their manifest's.
-    unreplaced: SortedMap<PodUid, Unreplaced>,
     /// The node's own pods that are not wanted until a user starts them.
     stopped: StoppedPods,
     /// The wanted pods have been computed. Before that, only the sources' own pods are known.
@@ -45,8 +42,6 @@ pub(crate) struct Changes {
     pub(crate) updated: Vec<Arc<Pod>>,
     /// The same content with another status: another client wrote the status.
     pub(crate) reconciled: Vec<Arc<Pod>>,
-    /// Pods whose manifest changed and kept its uid: they are not replaced.
-    pub(crate) unreplaced: Vec<PodUid>,
     /// Pods that newly lost their name or uid to another pod, with the reason and their origin.
     pub(crate) ignored: Vec<(Arc<Pod>, SourceProblem)>,
 }
@@ -146,14 +141,8 @@ impl Sources {
                     changes.reconciled.push(Arc::clone(&new.pod));
                     new
                 }
-                Some(old) => {
+                Some(_) => {
                     changes.updated.push(Arc::clone(&new.pod));
-                    let known = self.unreplaced.remove(&uid);
-                    let runs = known.as_ref().map_or(&old.pod, Unreplaced::runs);
-                    if let Some(unreplaced) = Unreplaced::of(runs, &new.pod, seen(&new.pod)) {
-                        changes.unreplaced.push(uid.clone());
-                        self.unreplaced.insert(uid.clone(), known.unwrap_or(unreplaced));
-                    }
                     new
                 }
                 None => {
@@ -163,14 +152,8 @@ impl Sources {
             };
             next.insert(uid, kept);
         }
-        self.unreplaced.retain(|uid, _| next.contains_key(uid));
         self.wanted = next;
         changes
-    }
-
-    /// Since when the pod runs with another spec than its manifest's, because the manifest kept its uid.
-    pub(crate) fn unreplaced_since(&self, pod: &Pod, status: &PodStatus) -> Option<Time> {
-        self.unreplaced.get(&pod.metadata.uid)?.since(pod, status)
     }
 
     pub(crate) fn stopped_pods(&self) -> &StoppedPods {
@@ -288,7 +271,7 @@ fn duplicate(pod: &SourcePod, other: &Arc<str>) -> SourceProblem {
 }
 
 /// When the source first saw the pod, which is when the conflict started.
-fn seen(pod: &Pod) -> Time {
+pub(crate) fn seen(pod: &Pod) -> Time {
     let seen = pod.annotation(CONFIG_SEEN).and_then(|seen| seen.parse().ok());
     Time::from_timestamp(seen.unwrap_or_default())
 }

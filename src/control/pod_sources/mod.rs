@@ -10,6 +10,5 @@ pub(crate) mod merge;
 mod received_pods;
 pub(crate) mod static_file;
 pub mod static_pod;
-mod unreplaced;
 pub(crate) mod url_pods;
 mod whole_manifest;

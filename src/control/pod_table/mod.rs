@@ -15,6 +15,7 @@ mod sources;
 mod status;
 #[cfg(test)]
 pub(crate) mod testing;
+mod unreplaced;
 mod work;
 
 use std::cell::{Ref, RefCell};

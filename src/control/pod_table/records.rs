@@ -6,7 +6,7 @@ use crate::control::pod_sources::merge::Sources;
 use crate::kubelet::pod_resources::ListedPod;
 use crate::kubelet::status::PodStatuses;
 use crate::state::pods::RuntimeState;
-use crate::types::api::{Pod, PodUid};
+use crate::types::api::{Pod, PodUid, Time};
 use crate::types::sorted::SortedMap;
 
 /// Only the pod table writes it.
@@ -16,6 +16,8 @@ pub(crate) struct PodRecords {
     pub(crate) runtime: RuntimeState,
     /// Pods that no source has any more and that have not ended yet.
     pub(crate) ending: SortedMap<PodUid, Arc<Pod>>,
+    /// Pods that run with another spec than their manifest's, which kept its uid, and since when.
+    pub(super) unreplaced: SortedMap<PodUid, Time>,
     /// Running uids of pods that another kubelet started, by the uid of their manifest.
     pub(super) takeovers: SortedMap<PodUid, PodUid>,
 }
@@ -27,6 +29,7 @@ impl PodRecords {
             statuses: PodStatuses::default(),
             runtime: RuntimeState::default(),
             ending: SortedMap::new(),
+            unreplaced: SortedMap::new(),
             takeovers: SortedMap::new(),
         }
     }
@@ -34,6 +37,11 @@ impl PodRecords {
     /// The running uid of a manifest's pod. It differs from the manifest's uid only for adopted pods.
     pub(crate) fn running_uid<'a>(&'a self, manifest_uid: &'a PodUid) -> &'a PodUid {
         self.takeovers.get(manifest_uid).unwrap_or(manifest_uid)
+    }
+
+    /// Since when the pod with this running uid runs with another spec than its manifest's.
+    pub(crate) fn unreplaced_since(&self, running_uid: &PodUid) -> Option<Time> {
+        self.unreplaced.get(running_uid).copied()
     }
 
     /// The wanted and the ending pods.

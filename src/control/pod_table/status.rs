@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 use super::PodTable;
+use super::unreplaced::runs_other_spec;
+use crate::control::pod_sources::merge::seen;
 use crate::control::pod_workers::{State, Worker};
 use crate::kubelet::status::{Resize, StatusInput, new_terminations, pod_status, terminated};
 use crate::platform::host::clock;
@@ -55,7 +57,19 @@ impl PodTable {
         let status = self.last_status(worker, pod, status);
         count_terminations(records.statuses.status(uid).map_or(&pod.status, |known| known), &status);
         drop(records);
-        self.records.write().statuses.set(uid, status);
+        let is_unreplaced = worker.state == State::Sync && runs_other_spec(pod, &observed);
+        let since = is_unreplaced.then(|| seen(pod));
+        let mut records = self.records.write();
+        records.statuses.set(uid, status);
+        match since {
+            Some(since) => drop(records.unreplaced.insert(uid.clone(), since)),
+            None => drop(records.unreplaced.remove(uid)),
+        }
+    }
+
+    /// Whether the pod runs with another spec than `pod` has, and is not replaced.
+    pub(crate) fn is_unreplaced(&self, pod: &Pod) -> bool {
+        self.observed.read().pod(&pod.metadata.uid).is_some_and(|observed| runs_other_spec(pod, observed))
     }
 
     fn shown_devices<'a>(&self, devices: &'a [AllocatedDevices]) -> Cow<'a, [AllocatedDevices]> {

@@ -113,6 +113,7 @@ impl PodTable {
         let mut records = self.records.write();
         records.statuses.forget(uid);
         records.ending.remove(uid);
+        records.unreplaced.remove(uid);
         drop(records);
         self.dirty.remove(uid);
         self.failed.remove(uid);

@@ -63,17 +63,17 @@ impl SyncLoop {
         for (pod, problem) in &changes.ignored {
             self.pods.record_ignored(pod, problem, now);
         }
-        for uid in &changes.unreplaced {
-            let uid = self.pods.records().running_uid(uid).clone();
-            let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::NOT_REPLACED, NOT_REPLACED);
-            self.pods.apply([Effect::Record(event)], now);
-        }
         for uid in changes.removed {
             let uid = self.pods.take_running_uid(uid);
             self.pods.apply([Effect::Remove(uid)], now);
         }
         for pod in &changes.updated {
             let pod = self.pods.under_running_uid(pod);
+            if self.pods.is_unreplaced(&pod) {
+                let uid = &pod.metadata.uid;
+                let event = PodEvent::of_pod(uid, EventKind::Warning, Reason::NOT_REPLACED, NOT_REPLACED);
+                self.pods.apply([Effect::Record(event)], now);
+            }
             self.update(&pod, now);
         }
         for pod in changes.reconciled {

@@ -20,6 +20,7 @@ use crate::platform::cri::v1::{self, DnsConfig, Mount};
 use crate::protocol::protobuf::Message as _;
 use crate::state::objects::{Content, ObjectEvent, Objects, SourceObject, Topic};
 use crate::state::pods::{HostIps, ObservedPod, SourceName};
+use crate::types::api::annotations::SPEC_HASH;
 use crate::types::api::{Container, Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
 
 /// The recorded node: cgroup v1, two CPUs, no QoS cgroups.
@@ -191,7 +192,8 @@ fn check(name: &str) {
     let dns = pod_dns(pod, &node(), &DnsConfig { servers: vec!["10.96.0.10".to_owned()], ..DnsConfig::default() });
     assert_eq!(dns.warnings, []);
     let attempt = sandbox["metadata"]["attempt"].as_u64().unwrap_or(0);
-    let made = sandbox_config(pod, attempt.try_into().unwrap(), &node(), &dns.config).unwrap();
+    let mut made = sandbox_config(pod, attempt.try_into().unwrap(), &node(), &dns.config).unwrap();
+    made.annotations.remove(SPEC_HASH);
     same(&format!("sandbox of {name}"), made.json(), sandbox.clone());
     for recorded in &recording.containers {
         check_container(&recording, recorded);
@@ -218,6 +220,7 @@ fn check_container(recording: &Recording, recorded: &Value) {
         node: &node,
     };
     let mut made = container_config(input).unwrap();
+    made.annotations.remove(SPEC_HASH);
     // The recorded runtime did not know this field.
     let image = std::mem::take(&mut made.image.as_mut().unwrap().user_specified_image);
     assert_eq!(image, container.image);

@@ -1,8 +1,8 @@
 //! Labels and annotations of sandboxes and containers, which every kubelet understands. Pure.
 
 use crate::types::api::{
-    Container, Decode, Encode, Lifecycle, LifecycleHandler, Pod, PodUid, TerminationMessagePolicy, container_hash_text,
-    decode, encode_text,
+    Container, Decode, Encode, Lifecycle, LifecycleHandler, Pod, PodUid, TerminationMessagePolicy,
+    annotations::SPEC_HASH, container_hash_text, container_spec_hash, decode, encode_text, pod_spec_hash,
 };
 use crate::types::sorted::SortedMap;
 
@@ -37,7 +37,11 @@ pub(crate) fn sandbox_labels(pod: &Pod) -> StringMap {
 }
 
 pub(crate) fn sandbox_annotations(pod: &Pod) -> StringMap {
-    owned(pod.metadata.annotations.iter())
+    let mut annotations = owned(pod.metadata.annotations.iter());
+    if pod.is_static() {
+        annotations.insert(SPEC_HASH.to_owned(), format!("{:x}", pod_spec_hash(pod)));
+    }
+    annotations
 }
 
 pub(crate) fn container_labels(pod: &Pod, container: &Container) -> StringMap {
@@ -52,6 +56,9 @@ pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_co
     let mut annotations = StringMap::new();
     let mut put = |key: &str, value: String| drop(annotations.insert(key.to_owned(), value));
     put(CONTAINER_HASH_ANNOTATION, container_hash_text(container));
+    if pod.is_static() {
+        put(SPEC_HASH, format!("{:x}", container_spec_hash(container)));
+    }
     put(RESTART_COUNT, restart_count.to_string());
     put(MESSAGE_PATH, container.termination_message_path.clone());
     put(MESSAGE_POLICY, container.termination_message_policy.to_string());
@@ -80,6 +87,11 @@ pub(crate) fn restored_container(labels: &StringMap, annotations: &StringMap) ->
         lifecycle,
         ..Container::default()
     }
+}
+
+/// The hash of the spec that a static pod's sandbox or container runs.
+pub(crate) fn spec_hash(annotations: &StringMap) -> Option<u32> {
+    u32::from_str_radix(annotations.get(SPEC_HASH)?, 16).ok()
 }
 
 fn read_json<T: Decode>(annotations: &StringMap, key: &str) -> Option<T> {

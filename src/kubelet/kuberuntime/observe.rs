@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::kubelet::kuberuntime::labels::{AnnotatedContainerInfo, LabeledPodInfo};
+use crate::kubelet::kuberuntime::labels::{AnnotatedContainerInfo, LabeledPodInfo, spec_hash};
 use crate::kubelet::kuberuntime::shim_group::SHIM_GROUP;
 use crate::platform::cri::v1;
 use crate::state::pods::{
@@ -45,6 +45,7 @@ pub(super) fn named(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1
     let newest = sandboxes.iter().max_by_key(|sandbox| (attempt(sandbox), sandbox.created_at));
     let annotation = |key: &str| newest.and_then(|sandbox| sandbox.annotations.get(key));
     pod.source = annotation(CONFIG_SOURCE).cloned();
+    pod.spec_hash = newest.and_then(|sandbox| spec_hash(&sandbox.annotations));
     pod.shim_group = annotation(SHIM_GROUP).map(|group| group.as_str().into());
     pod
 }
@@ -188,6 +189,7 @@ pub(super) fn container(
         state,
         created_at: response.created_at,
         hash: mark.hash,
+        spec_hash: spec_hash(&response.annotations),
         restart_count: if mark.hash.is_some() { mark.restart_count } else { attempt },
         grace: grace(&mark),
         pid,

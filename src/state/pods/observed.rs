@@ -18,6 +18,8 @@ pub(crate) struct ObservedPod {
     pub(crate) source: Option<String>,
     /// The pods of one group share a shim of the runtime; from the newest sandbox.
     pub(crate) shim_group: Option<Box<str>>,
+    /// Hash of the spec without containers, from the newest sandbox of a static pod.
+    pub(crate) spec_hash: Option<u32>,
     /// Newest first.
     pub(crate) sandboxes: Vec<ObservedSandbox>,
     /// Newest first, of all sandboxes.
@@ -140,6 +142,8 @@ pub(crate) struct ObservedContainer {
     pub(crate) image_id: String,
     /// `io.kubernetes.container.hash`; `None` on a container that was not created by a kubelet.
     pub(crate) hash: Option<u32>,
+    /// Hash of the spec that it runs, from the annotations of a static pod's container.
+    pub(crate) spec_hash: Option<u32>,
     pub(crate) restart_count: u32,
     /// The pod's termination grace period, from the container's annotations.
     pub(crate) grace: Option<Duration>,
@@ -202,6 +206,7 @@ impl ObservedPod {
             name: name.to_owned(),
             source: None,
             shim_group: None,
+            spec_hash: None,
             sandboxes: Vec::new(),
             containers: ContainerInstances::default(),
         }
@@ -274,6 +279,7 @@ impl ObservedContainer {
             image: String::new(),
             image_id: String::new(),
             hash: None,
+            spec_hash: None,
             restart_count: 0,
             grace: None,
             pid: None,

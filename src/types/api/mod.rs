@@ -38,6 +38,7 @@ mod quantity;
 mod reason;
 mod resources;
 mod security;
+mod spec_hash;
 mod storage_medium;
 mod sysctl;
 mod text_objects;
@@ -82,6 +83,7 @@ pub use quantity::{Format, Quantity, QuantityError};
 pub use reason::Reason;
 pub use resources::*;
 pub use security::*;
+pub use spec_hash::{container_spec_hash, pod_spec_hash};
 pub use storage_medium::StorageMedium;
 pub use sysctl::{KernelVersion, SysctlNamespace, dotted_sysctl, is_safe_sysctl, kernel_version};
 pub use text_objects::{

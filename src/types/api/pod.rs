@@ -330,6 +330,8 @@ pub mod annotations {
     pub const DEVICE_SELECTORS: &str = "coracle.dev/device-selectors";
     /// In the runtime's container annotations: the devices allocated to the container, and their options.
     pub const DEVICES: &str = "coracle.dev/devices";
+    /// In the runtime's annotations of a static pod's sandbox and containers: the hash of the spec that they run.
+    pub const SPEC_HASH: &str = "coracle.dev/spec-hash";
 
     /// Parses [`READY_WITHIN`]: `90s`, `5m` or `1h`, up to a day.
     pub fn ready_within(text: &str) -> Option<std::time::Duration> {

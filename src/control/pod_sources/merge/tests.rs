@@ -207,40 +207,6 @@ fn cluster_pods_do_not_compete_for_static_pod_names() {
 }
 
 #[test]
-fn pod_that_keeps_its_uid_runs_with_another_spec_until_its_containers_start_again() {
-    let with = |command: &str, image: &str| {
-        let text = serde_json::json!({
-            "metadata": { "annotations": { CONFIG_SOURCE: "file" } },
-            "spec": { "containers": [{ "name": "a", "image": image, "command": [command] }] },
-        });
-        let decoded: Pod = crate::types::api::decode(text).unwrap().value;
-        let mut source = pod("1", "a");
-        let pod = Arc::make_mut(&mut source.pod);
-        pod.spec = decoded.spec;
-        pod.metadata.annotations.insert(CONFIG_SOURCE, "file".to_owned());
-        source
-    };
-    let running = |since: &str| -> PodStatus {
-        let text = serde_json::json!({ "status": {
-            "containerStatuses": [{ "name": "a", "state": { "running": { "startedAt": since } } }],
-        } });
-        crate::types::api::decode::<Pod>(text).unwrap().value.status
-    };
-    let mut sources = sources();
-    let mut change = |manifest: &SourcePod| {
-        sources.receive(update(vec![manifest.clone()]));
-        let unreplaced = sources.changes(|_| true).unreplaced.len();
-        let since = |started| sources.unreplaced_since(&manifest.pod, &running(started)).is_some();
-        (unreplaced, since("2026-11-20T20:03:00Z"), since("2026-11-20T20:04:00Z"))
-    };
-    assert_eq!(change(&with("one", "i:1")), (0, false, false));
-    assert_eq!(change(&with("one", "i:2")), (0, false, false), "a new image is used");
-    assert_eq!(change(&with("two", "i:2")), (1, true, false));
-    assert_eq!(change(&with("three", "i:2")), (1, true, false));
-    assert_eq!(change(&with("one", "i:2")), (0, false, false), "it runs what the manifest says");
-}
-
-#[test]
 fn stopped_pods_are_not_wanted_until_they_are_started() {
     let mut stopped = StoppedPods::default();
     stopped.stop("a_default", Time::from_unix_seconds(100));

@@ -247,6 +247,7 @@ fn container(seen: &Value, expected: &PodStatus) -> ObservedContainer {
         image: text(&seen["image"]["image"]),
         image_id: text(&seen["imageRef"]),
         hash: None,
+        spec_hash: None,
         restart_count: text(&seen["restartCount"]).parse().unwrap(),
         grace: None,
         pid: None,
