@@ -83,14 +83,13 @@ impl NodeLocalApi {
 
     /// Lets the sync loop stop or start a pod, which answers once that is on disk.
     fn stop(&self, change: &PodChange, what: StopAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        let (records, versions) = (self.views.records.read(), self.views.versions.read());
+        let records = self.views.records.read();
         let stopped = self.find_stopped(&records, change);
         let asked = match (stopped, what) {
             (Some(source), _) => Ok(source.pod.full_name()),
-            (None, what) => self.find(&records, change).and_then(|source| {
-                let is_on_trial = versions.is_on_trial(&source.pod);
-                pod_requests::stop(&source.pod, what, is_on_trial).map(|()| source.pod.full_name())
-            }),
+            (None, what) => self
+                .find(&records, change)
+                .and_then(|source| pod_requests::stop(&source.pod, what).map(|()| source.pod.full_name())),
         };
         let pod = match asked {
             Ok(pod) => pod,

@@ -88,16 +88,11 @@ pub(super) fn rerun(pod: &Pod, phase: PodPhase) -> Result<(), PodAnswer> {
 }
 
 /// Whether a user may stop or start this pod, which is not stopped.
-pub(super) fn stop(pod: &Pod, what: StopAction, is_on_trial: bool) -> Result<(), PodAnswer> {
+pub(super) fn stop(pod: &Pod, what: StopAction) -> Result<(), PodAnswer> {
     let name = &pod.metadata.name;
     let why = match what {
         _ if pod.is_of_cluster() => format!("pod {name} is the cluster's: delete it or scale its controller there"),
         StopAction::Start => format!("pod {name} is not stopped: coracle restart {name} restarts its containers"),
-        StopAction::Stop if is_on_trial => {
-            format!(
-                "pod {name} has a version on trial: coracle confirm {name} or coracle rollback {name} ends the trial"
-            )
-        }
         StopAction::Stop => return Ok(()),
     };
     Err(PodAnswer::Conflict(why))

@@ -40,7 +40,7 @@ pub(super) struct Record {
     offered: Option<Arc<Pod>>,
     /// The version in the manifest while its images are being pulled. Until then another version runs.
     next: Option<Arc<Pod>>,
-    /// A user has stopped the pod: its trial neither begins nor counts starts.
+    /// A user has stopped the pod: its trial waits, and counts no starts.
     is_stopped: bool,
 }
 
@@ -212,12 +212,12 @@ impl Record {
         Some(&trial.uid)
     }
 
+    /// The time of a trial begins again when the pod is started.
     pub(super) fn set_stopped(&mut self, is_stopped: bool) {
         self.is_stopped = is_stopped;
-    }
-
-    pub(super) fn trial_uid(&self) -> Option<&PodUid> {
-        self.trial.as_ref().map(|trial| &trial.uid)
+        if let (true, Some(trial)) = (is_stopped, &mut self.trial) {
+            (trial.deadline, trial.settles) = (None, None);
+        }
     }
 
     /// When the trial ends, or a settling version may have settled.
@@ -228,7 +228,7 @@ impl Record {
 
     /// The verdict, if the trial has ended.
     pub(super) fn judge(&mut self, state: TrialState, now: Instant) -> Option<TrialResult> {
-        let trial = self.trial.as_mut()?;
+        let trial = self.trial.as_mut().filter(|_| !self.is_stopped)?;
         let is_over = trial.deadline.is_some_and(|deadline| deadline <= now);
         trial.settles = match state {
             TrialState::Settling(left) if !is_over => Some(now + left),

@@ -148,11 +148,6 @@ impl Versions {
         }
     }
 
-    /// Whether a version of this pod is on trial.
-    pub(crate) fn is_on_trial(&self, pod: &Pod) -> bool {
-        self.records.get(&key(pod)).is_some_and(|entry| entry.record.trial_uid().is_some())
-    }
-
     /// All sources have reported: forgets pods that none of them has.
     pub(crate) fn on_all_sources_ready(&mut self) {
         self.forget(|_, entry| entry.owner.is_none());

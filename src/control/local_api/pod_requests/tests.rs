@@ -140,7 +140,7 @@ fn only_ended_pods_of_the_node_run_again() {
 }
 
 #[test]
-fn only_own_pods_without_a_trial_can_be_stopped() {
+fn only_own_pods_can_be_stopped() {
     let own = Pod {
         metadata: {
             let mut metadata = pod(RestartPolicy::Always, &["main"]).metadata;
@@ -149,15 +149,14 @@ fn only_own_pods_without_a_trial_can_be_stopped() {
         },
         ..pod(RestartPolicy::Always, &["main"])
     };
-    let refused = |pod: &Pod, what, is_on_trial| match stop(pod, what, is_on_trial) {
+    let refused = |pod: &Pod, what| match stop(pod, what) {
         Ok(()) => String::new(),
         Err(PodAnswer::Conflict(why)) => why,
         Err(other) => panic!("{other:?}"),
     };
-    assert_eq!(refused(&own, StopAction::Stop, false), "");
-    assert!(refused(&own, StopAction::Stop, true).contains("coracle confirm web-node1"));
-    assert!(refused(&own, StopAction::Start, false).contains("is not stopped"));
+    assert_eq!(refused(&own, StopAction::Stop), "");
+    assert!(refused(&own, StopAction::Start).contains("is not stopped"));
     let mut of_cluster = own.clone();
     of_cluster.metadata.annotations.insert(CONFIG_SOURCE, "api".to_owned());
-    assert!(refused(&of_cluster, StopAction::Stop, false).contains("is the cluster's"));
+    assert!(refused(&of_cluster, StopAction::Stop).contains("is the cluster's"));
 }

@@ -323,3 +323,23 @@ fn invalid_record_is_rejected() {
         assert!(Record::from_json(serde_json::from_str(text).unwrap()).is_none(), "{text}");
     }
 }
+
+#[test]
+fn stop_pauses_a_trial_and_the_start_gives_it_its_whole_time() {
+    let now = Instant::now();
+    let later = |seconds| now + Duration::from_secs(seconds);
+    let mut record = after(&[&plain("1")], now);
+    record.offer(&gated("2"));
+    assert!(is_on_trial(&mut record, now));
+    record.set_stopped(true);
+    for state in [TrialState::NotReady, TrialState::Failed, TrialState::Ready] {
+        assert!(is_on_trial(&mut record, later(600)));
+        assert_eq!(record.judge(state, later(600)), None, "{state:?}");
+    }
+    assert_eq!(record.due(), None);
+    record.set_stopped(false);
+    assert!(is_on_trial(&mut record, later(600)));
+    assert_eq!(record.judge(TrialState::NotReady, later(659)), None);
+    assert!(matches!(record.judge(TrialState::NotReady, later(660)), Some(TrialResult::Rejected(_))));
+    assert_eq!(runs(&record), "1");
+}
