@@ -13,17 +13,53 @@ pub(crate) fn bash() -> String {
     });
     let values: String = grouped(values)
         .into_iter()
-        .map(|(action, patterns)| {
-            format!("        {})\n            {action} ;;\n", patterns.join(" | \\\n            "))
+        .map(|(value, patterns)| {
+            format!("        {})\n            value={value} ;;\n", patterns.join(" | \\\n            "))
         })
         .collect();
-    let pods: Vec<&str> = COMMANDS.iter().filter(|command| takes_a_pod(command)).map(|command| command.name).collect();
     let words: String = COMMANDS.iter().map(bash_words).collect();
     let agent: Vec<String> = agent_flags().flat_map(names).collect();
     format!(
         r#"{NOTICE}
+# What completes the value of the flag $1; empty if it has no value.
+_coracle_value() {{
+    case $1 in
+{values}        *)
+            value='' ;;
+    esac
+}}
+
+# The pods, their containers and the images of this node, if its agent answers.
+_coracle_pods() {{
+    local names
+    names=$(coracle pods -o name 2>/dev/null)
+    words+=" ${{names//pod\//}}"
+}}
+
+_coracle_containers() {{
+    local word
+    for word in "${{COMP_WORDS[@]:2}}"; do
+        [[ -z $word || $word == -* ]] && continue
+        words=$(coracle pods "$word" -o jsonpath='{CONTAINERS}' 2>/dev/null) && return
+    done
+    words=$(coracle pods -o jsonpath='{ALL_CONTAINERS}' 2>/dev/null)
+}}
+
+_coracle_images() {{
+    compopt +o filenames 2>/dev/null
+    words=$(coracle images 2>/dev/null | while read -r name _; do
+        [[ $name == IMAGE || $name == No || $name == '<none>' ]] || echo "$name"; done)
+    # The shell splits words at colons.
+    local at=$COMP_CWORD
+    while ((at > 2)) && [[ ${{COMP_WORDS[at]}} == : || ${{COMP_WORDS[at - 1]}} == : ]]; do
+        current=${{COMP_WORDS[--at]}}$current
+    done
+    [[ $current != *:* ]] || prefix=${{current%:*}}:
+}}
+
 _coracle() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} command='' words=''
+    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} command='' words='' value
+    local last place=0 first='' prefix='' at
     # Where = ends a word, a value stands two words after its flag.
     [[ $current != = ]] || current=''
     [[ $previous != = ]] || previous=${{COMP_WORDS[COMP_CWORD - 2]}}
@@ -31,18 +67,28 @@ _coracle() {{
     [[ $command != -* ]] || command=''
     COMPREPLY=()
 
-    case "$command $previous" in
-{values}    esac
+    _coracle_value "$command $previous"
+    case $value in
+        '') ;;
+        files) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+        directories) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        text) return ;;
+        containers) _coracle_containers ;;
+        switch) [[ $current == -* ]] || words='true false' ;;
+        *) words=$value ;;
+    esac
 
-    if [[ -z $words && $current != -* && $COMP_CWORD -eq 2 ]]; then
-        # The pods of this node, if its agent answers.
-        case $command in
-            {pods})
-                words=$(coracle pods 2>/dev/null | while read -r namespace name _; do
-                    [[ $namespace == NAMESPACE || $namespace == No ]] || echo "$name"; done)
-                mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return ;;
-        esac
-    fi
+    # place counts the arguments before this one, first is the first of them.
+    for ((at = 2; at < COMP_CWORD; at++)); do
+        last=${{COMP_WORDS[at]}}
+        if [[ $last == -* ]]; then
+            _coracle_value "$command $last"
+            [[ -z $value ]] || ((++at))
+            [[ ${{COMP_WORDS[at]}} != = ]] || ((++at))
+        else
+            ((place++)) || first=$last
+        fi
+    done
     if [[ -z $words ]]; then
         case $command in
 {words}            *)
@@ -52,50 +98,53 @@ _coracle() {{
         esac
     fi
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    COMPREPLY=("${{COMPREPLY[@]#"$prefix"}}")
 }}
 
 complete -o filenames -F _coracle coracle
 "#,
-        pods = pods.join(" | "),
         agent = agent.join(" "),
         commands = command_names().join(" "),
     )
 }
 
-/// The bash code that completes the value of a flag.
+/// What completes the value of a flag, for the bash code.
 fn bash_value(command: &str, flag: &Flag) -> Option<String> {
     Some(match flag.value {
         // A switch takes a value only after `=`, and only the agent's switches accept one.
         Value::Switch if !command.is_empty() || matches!(flag.name, "help" | "version") => return None,
-        Value::Switch | Value::Bool => "[[ $current == -* ]] || words='true false'".to_owned(),
-        Value::OneOf(words) => format!("words='{}'", words.join(" ")),
-        Value::File(_) => r#"mapfile -t COMPREPLY < <(compgen -f -- "$current"); return"#.to_owned(),
-        Value::Directory => r#"mapfile -t COMPREPLY < <(compgen -d -- "$current"); return"#.to_owned(),
-        Value::Text(_) => "return".to_owned(),
+        Value::Switch | Value::Bool => "switch".to_owned(),
+        Value::OneOf(words) => format!("'{}'", words.join(" ")),
+        Value::File(_) => "files".to_owned(),
+        Value::Directory => "directories".to_owned(),
+        Value::Text(_) => "text".to_owned(),
+        Value::Container => "containers".to_owned(),
     })
 }
 
 fn bash_words(command: &CommandEntry) -> String {
+    const FILES: &str = r#"{ mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }"#;
     let flags: Vec<String> = command.flags.iter().flat_map(names).chain(HELP.map(str::to_owned)).collect();
-    let files = r#"{ mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }"#;
     let mut lines = format!("            {})\n                words='{}'\n", command.name, flags.join(" "));
+    let mut line = |unless: &str, action: &str| {
+        lines += &format!("                [[ $current == -*{unless} ]] || {action}\n");
+    };
     for (at, argument) in command.arguments.iter().enumerate() {
-        lines += &match argument.completes {
-            Completes::Nothing | Completes::Pods => continue,
-            Completes::Words(_) => {
-                let words = words_of(argument).join(" ");
-                format!("                [[ $COMP_CWORD -ne {} || $current == -* ]] || words='{words}'\n", at + 2)
+        let elsewhere = format!(" || $place -ne {at}");
+        match argument.completes {
+            Completes::Nothing => {}
+            Completes::Words(_) => line(&elsewhere, &format!("words='{}'", words_of(argument).join(" "))),
+            Completes::Pod => line(&elsewhere, "{ words=''; _coracle_pods; }"),
+            Completes::Pods => line("", "{ words=''; _coracle_pods; }"),
+            Completes::PodsAndFiles => {
+                line("", r#"{ words=$(compgen -f -- "$current"); compopt -o nospace 2>/dev/null; _coracle_pods; }"#);
             }
-            Completes::Files => format!("                [[ $current == -* ]] || {files}\n"),
-            Completes::FilesAfter(words) => {
-                format!(
-                    "                [[ ${{COMP_WORDS[{}]}} != @({}) || $COMP_CWORD -lt {} || $current == -* ]] || {files}\n",
-                    at + 1,
-                    words.join("|"),
-                    at + 2
-                )
+            Completes::Files => line("", FILES),
+            Completes::After { files, images } => {
+                line(&format!(" || $first != @({})", files.join("|")), FILES);
+                line(&format!(" || $first != @({})", images.join("|")), "_coracle_images");
             }
-        };
+        }
     }
     lines + "                ;;\n"
 }
@@ -108,12 +157,28 @@ pub(crate) fn zsh() -> String {
     format!(
         r#"#compdef coracle
 {NOTICE}
-# The pods of this node, if its agent answers.
+# The pods, their containers and the images of this node, if its agent answers.
 _coracle_pods() {{
     local -a pods
-    pods=(${{${{(f)"$(coracle pods 2>/dev/null)"}}[2,-1]}})
-    pods=(${{${{pods#* ##}}%% *}})
+    pods=(${{${{(f)"$(coracle pods -o name 2>/dev/null)"}}#pod/}})
     compadd $pods
+}}
+
+_coracle_pods_and_files() {{ _alternative 'pods:pod:_coracle_pods' 'files:file:_files' }}
+
+_coracle_containers() {{
+    local word found
+    for word in ${{words[3,-1]:#-*}}; do
+        found=$(coracle pods $word -o jsonpath='{CONTAINERS}' 2>/dev/null) && break
+    done
+    [[ -n $found ]] || found=$(coracle pods -o jsonpath='{ALL_CONTAINERS}' 2>/dev/null)
+    compadd ${{(s: :)found}}
+}}
+
+_coracle_images() {{
+    local -a images
+    images=(${{${{(f)"$(coracle images 2>/dev/null)"}}[2,-1]}})
+    compadd ${{${{images%% *}}:#<none>}}
 }}
 
 _coracle() {{
@@ -144,9 +209,15 @@ fn zsh_case(command: &CommandEntry) -> String {
     for (at, argument) in command.arguments.iter().enumerate() {
         let (place, label) = (at + 2, argument.label);
         specs.push(match argument.completes {
-            Completes::Pods => format!("'{place}::{label}:_coracle_pods'"),
+            Completes::Pod => format!("'{place}::{label}:_coracle_pods'"),
+            Completes::Pods => format!("'*:{label}:_coracle_pods'"),
+            Completes::PodsAndFiles => format!("'*:{label}:_coracle_pods_and_files'"),
             Completes::Words(_) => format!("'{place}::{label}:({})'", words_of(argument).join(" ")),
-            Completes::Files | Completes::FilesAfter(_) => format!("'*:{label}:_files'"),
+            Completes::Files => format!("'*:{label}:_files'"),
+            Completes::After { images, .. } => {
+                let is_image = images.iter().map(|word| format!("$words[3] == {word}")).collect::<Vec<_>>();
+                format!("\"*:{label}:$([[ {} ]] && echo _coracle_images || echo _files)\"", is_image.join(" || "))
+            }
             Completes::Nothing if at == 0 => format!("'{place}:{label}:'"),
             Completes::Nothing => format!("'*:{label}:'"),
         });
@@ -157,7 +228,7 @@ fn zsh_case(command: &CommandEntry) -> String {
     specs.extend(command.flags.iter().map(zsh_flag));
     specs.push("'(-h --help)'{-h,--help}'[print help]'".to_owned());
     format!(
-        "            {})\n                _arguments {}\n                return ;;\n",
+        "            {})\n                _arguments -s {}\n                return ;;\n",
         command.name,
         specs.join(" \\\n                    ")
     )
@@ -175,6 +246,7 @@ fn zsh_flag(flag: &Flag) -> String {
         Value::File(name) => format!(":{}:_files", label(name)),
         Value::Directory => ":directory:_files -/".to_owned(),
         Value::Text(name) => format!(":{}:", label(name)),
+        Value::Container => ":container:_coracle_containers".to_owned(),
     };
     let summary = flag.summary.replace('\'', "'\\''");
     let many = if flag.may_repeat { "*" } else { "" };
@@ -186,7 +258,8 @@ fn zsh_flag(flag: &Flag) -> String {
 }
 
 pub(crate) fn fish() -> String {
-    let mut lines = format!("{NOTICE}\nset -l commands {}\ncomplete -c coracle -f\n", command_names().join(" "));
+    let commands = command_names().join(" ");
+    let mut lines = format!("{NOTICE}{FISH_FUNCTIONS}\nset -l commands {commands}\ncomplete -c coracle -f\n");
     for command in COMMANDS {
         lines += &format!(
             "complete -c coracle -n __fish_use_subcommand -a {} -d {}\n",
@@ -203,8 +276,10 @@ pub(crate) fn fish() -> String {
         lines += &format!("complete -c coracle -n '__fish_seen_subcommand_from {}' {offer}\n", commands.join(" "));
     }
     for argument in COMMANDS.iter().flat_map(|command| command.arguments) {
-        if let Completes::FilesAfter(words) = argument.completes {
-            lines += &format!("complete -c coracle -n '__fish_seen_subcommand_from {}' -F\n", words.join(" "));
+        if let Completes::After { files, images } = argument.completes {
+            for (words, offer) in [(files, "-F"), (images, "-a '(__coracle_images)'")] {
+                lines += &format!("complete -c coracle -n '__fish_seen_subcommand_from {}' {offer}\n", words.join(" "));
+            }
         }
     }
     lines += "\nset -l agent \"not __fish_seen_subcommand_from $commands\"\n";
@@ -217,8 +292,9 @@ pub(crate) fn fish() -> String {
 fn fish_argument(argument: &Argument) -> Option<String> {
     match argument.completes {
         // Files after a certain word get their own condition.
-        Completes::Nothing | Completes::FilesAfter(_) => None,
-        Completes::Pods => Some(FISH_PODS.to_owned()),
+        Completes::Nothing | Completes::After { .. } => None,
+        Completes::Pod | Completes::Pods => Some("-a '(__coracle_pods)'".to_owned()),
+        Completes::PodsAndFiles => Some("-F -a '(__coracle_pods)'".to_owned()),
         Completes::Words(_) => Some(format!("-a '{}'", words_of(argument).join(" "))),
         Completes::Files => Some("-F".to_owned()),
     }
@@ -233,6 +309,7 @@ fn fish_flag(flag: &Flag) -> String {
         Value::File(_) => "-r -F ".to_owned(),
         Value::Directory => "-x -a '(__fish_complete_directories)' ".to_owned(),
         Value::Text(_) => "-x ".to_owned(),
+        Value::Container => "-x -a '(__coracle_containers)' ".to_owned(),
     };
     format!("{short}-l {} {offer}-d {}", flag.long(), fish_quoted(flag.summary))
 }
@@ -266,15 +343,16 @@ fn command_names() -> Vec<&'static str> {
     COMMANDS.iter().map(|command| command.name).collect()
 }
 
-fn takes_a_pod(command: &CommandEntry) -> bool {
-    command.arguments.first().is_some_and(|argument| matches!(argument.completes, Completes::Pods))
-}
-
 fn words_of(argument: &Argument) -> Vec<&'static str> {
     match argument.completes {
         Completes::Words([]) => command_names(),
         Completes::Words(words) => words.to_vec(),
-        Completes::Nothing | Completes::Pods | Completes::Files | Completes::FilesAfter(_) => Vec::new(),
+        Completes::Nothing
+        | Completes::Pod
+        | Completes::Pods
+        | Completes::PodsAndFiles
+        | Completes::Files
+        | Completes::After { .. } => Vec::new(),
     }
 }
 
@@ -283,4 +361,28 @@ const HELP: [&str; 2] = ["-h", "--help"];
 const NOTICE: &str =
     "# Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual\n";
 
-const FISH_PODS: &str = r#"-a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')""#;
+/// Of a pod, and of all pods.
+const CONTAINERS: &str = "{.spec.initContainers[*].name} {.spec.containers[*].name}";
+const ALL_CONTAINERS: &str = "{.items[*].spec.containers[*].name}";
+
+const FISH_FUNCTIONS: &str = r#"
+# The pods, their containers and the images of this node, if its agent answers.
+function __coracle_pods
+    coracle pods -o name 2>/dev/null | string replace 'pod/' ''
+end
+
+function __coracle_containers
+    set -l of_pod '{.spec.initContainers[*].name} {.spec.containers[*].name}'
+    for word in (commandline -opc)[3..]
+        string match -q -- '-*' $word; and continue
+        set -l names (coracle pods $word -o jsonpath=$of_pod 2>/dev/null)
+        and string split -n ' ' -- $names
+        and return
+    end
+    coracle pods -o jsonpath='{.items[*].spec.containers[*].name}' 2>/dev/null | string split -n ' '
+end
+
+function __coracle_images
+    coracle images 2>/dev/null | string match -rv '^(IMAGE|No|<none>) ' | string replace -r ' .*' ''
+end
+"#;

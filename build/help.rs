@@ -72,6 +72,7 @@ pub(crate) fn value(value: Value) -> String {
         Value::Bool => "[=BOOL]".to_owned(),
         Value::OneOf(words) => format!(" {}", words.join("|")),
         Value::Directory => " DIR".to_owned(),
+        Value::Container => " CONTAINER".to_owned(),
         Value::File(name) | Value::Text(name) => format!(" {name}"),
     }
 }

@@ -56,6 +56,7 @@ fn item(flag: &Flag) -> String {
         Value::Bool => " Ns Op = Ns Ar BOOL".to_owned(),
         Value::OneOf(words) => format!(" Cm {}", words.join(" Ns | Ns Cm ")),
         Value::Directory => " Ar DIR".to_owned(),
+        Value::Container => " Ar CONTAINER".to_owned(),
         Value::File(name) | Value::Text(name) => format!(" Ar {}", quoted(name)),
     };
     let text = match (flag.manual, flag.default) {

@@ -29,12 +29,19 @@ pub(crate) struct Argument {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Completes {
     Nothing,
+    Pod,
+    /// For this and every further argument.
     Pods,
+    /// The same.
+    PodsAndFiles,
     Words(&'static [&'static str]),
     /// For this and every further argument.
     Files,
-    /// The same, but only if the previous argument is one of these words.
-    FilesAfter(&'static [&'static str]),
+    /// The same, after one of these words: files, and images of the node.
+    After {
+        files: &'static [&'static str],
+        images: &'static [&'static str],
+    },
 }
 
 #[derive(Debug)]
@@ -73,6 +80,8 @@ pub(crate) enum Value {
     File(&'static str),
     Directory,
     Text(&'static str),
+    /// A container of the pod that the command line names.
+    Container,
 }
 
 /// The values of flags of the agent.
@@ -89,7 +98,7 @@ pub(crate) const LOCAL_SOCKET: Flag =
 pub(crate) const NAMESPACE: Flag = flag(Value::Text("NAMESPACE"), "namespace of the pod").name("namespace").short('n');
 
 pub(crate) const CONTAINER: Flag =
-    flag(Value::Text("CONTAINER"), "container").name("container").short('c').default("the first container of the pod");
+    flag(Value::Container, "container").name("container").short('c').default("the first container of the pod");
 
 pub(crate) const KUBERNETES_DIR: Flag = flag(Value::Directory, "directory of kubeconfigs and the cluster CA")
     .name("kubernetes-dir")

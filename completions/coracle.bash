@@ -1,15 +1,8 @@
 # Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
-_coracle() {
-    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command='' words=''
-    # Where = ends a word, a value stands two words after its flag.
-    [[ $current != = ]] || current=''
-    [[ $previous != = ]] || previous=${COMP_WORDS[COMP_CWORD - 2]}
-    ((COMP_CWORD == 1)) || command=${COMP_WORDS[1]}
-    [[ $command != -* ]] || command=''
-    COMPREPLY=()
-
-    case "$command $previous" in
+# What completes the value of the flag $1; empty if it has no value.
+_coracle_value() {
+    case $1 in
         " --pod-manifest-path" | \
             " --manifest-url-ca-file" | \
             " --manifest-public-key" | \
@@ -65,7 +58,7 @@ _coracle() {
             "config --local-socket" | \
             "support -o" | "support --output" | \
             "support --local-socket")
-            mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+            value=files ;;
         " --file-check-frequency" | \
             " --manifest-url" | \
             " --manifest-url-header" | \
@@ -98,27 +91,22 @@ _coracle() {
             "pods -l" | "pods --selector" | \
             "pods -n" | "pods --namespace" | \
             "describe -n" | "describe --namespace" | \
-            "logs -c" | "logs --container" | \
             "logs -l" | "logs --selector" | \
             "logs --tail" | \
             "logs --since" | \
             "logs --since-time" | \
             "logs --limit-bytes" | \
             "logs -n" | "logs --namespace" | \
-            "exec -c" | "exec --container" | \
             "exec -n" | "exec --namespace" | \
-            "attach -c" | "attach --container" | \
             "attach -n" | "attach --namespace" | \
             "port-forward --address" | \
             "port-forward -n" | "port-forward --namespace" | \
             "events -n" | "events --namespace" | \
             "top -n" | "top --namespace" | \
-            "cp -c" | "cp --container" | \
             "cp -n" | "cp --namespace" | \
             "delete -n" | "delete --namespace" | \
             "wait --timeout" | \
             "wait -n" | "wait --namespace" | \
-            "restart -c" | "restart --container" | \
             "restart -n" | "restart --namespace" | \
             "rerun -n" | "rerun --namespace" | \
             "stop -n" | "stop --namespace" | \
@@ -136,7 +124,7 @@ _coracle() {
             "join --discovery-token-ca-cert-hash" | \
             "join --node-name" | \
             "join --timeout")
-            return ;;
+            value=text ;;
         " --manifest-plain-signatures" | \
             " --seccomp-default" | \
             " --serialize-image-pulls" | \
@@ -153,9 +141,9 @@ _coracle() {
             " --cgroups-per-qos" | \
             " --cpu-cfs-quota" | \
             " --fail-swap-on")
-            [[ $current == -* ]] || words='true false' ;;
+            value=switch ;;
         " --runtime-profile")
-            words='default lean' ;;
+            value='default lean' ;;
         " --image-credential-provider-bin-dir" | \
             " --image-archives" | \
             " --cert-dir" | \
@@ -169,40 +157,100 @@ _coracle() {
             "join --root-dir" | \
             "leave --kubernetes-dir" | \
             "leave --root-dir")
-            mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+            value=directories ;;
         " --cloud-provider")
-            words='external' ;;
+            value='external' ;;
         " --authorization-mode")
-            words='Webhook AlwaysAllow' ;;
+            value='Webhook AlwaysAllow' ;;
         " --cgroup-driver" | \
             "runtime-config --cgroup-driver")
-            words='cgroupfs systemd' ;;
+            value='cgroupfs systemd' ;;
         "status -o" | "status --output" | \
             "events -o" | "events --output")
-            words='json yaml' ;;
+            value='json yaml' ;;
         "pods -o" | "pods --output")
-            words='wide json yaml name jsonpath=' ;;
+            value='wide json yaml name jsonpath=' ;;
+        "logs -c" | "logs --container" | \
+            "exec -c" | "exec --container" | \
+            "attach -c" | "attach --container" | \
+            "cp -c" | "cp --container" | \
+            "restart -c" | "restart --container")
+            value=containers ;;
         "devices -o" | "devices --output" | \
             "top -o" | "top --output" | \
             "doctor -o" | "doctor --output" | \
             "upgrade -o" | "upgrade --output" | \
             "version -o" | "version --output")
-            words='json' ;;
+            value='json' ;;
         "images -o" | "images --output")
-            words='wide json' ;;
+            value='wide json' ;;
         "wait --until")
-            words='ready done delete' ;;
+            value='ready done delete' ;;
+        *)
+            value='' ;;
+    esac
+}
+
+# The pods, their containers and the images of this node, if its agent answers.
+_coracle_pods() {
+    local names
+    names=$(coracle pods -o name 2>/dev/null)
+    words+=" ${names//pod\//}"
+}
+
+_coracle_containers() {
+    local word
+    for word in "${COMP_WORDS[@]:2}"; do
+        [[ -z $word || $word == -* ]] && continue
+        words=$(coracle pods "$word" -o jsonpath='{.spec.initContainers[*].name} {.spec.containers[*].name}' 2>/dev/null) && return
+    done
+    words=$(coracle pods -o jsonpath='{.items[*].spec.containers[*].name}' 2>/dev/null)
+}
+
+_coracle_images() {
+    compopt +o filenames 2>/dev/null
+    words=$(coracle images 2>/dev/null | while read -r name _; do
+        [[ $name == IMAGE || $name == No || $name == '<none>' ]] || echo "$name"; done)
+    # The shell splits words at colons.
+    local at=$COMP_CWORD
+    while ((at > 2)) && [[ ${COMP_WORDS[at]} == : || ${COMP_WORDS[at - 1]} == : ]]; do
+        current=${COMP_WORDS[--at]}$current
+    done
+    [[ $current != *:* ]] || prefix=${current%:*}:
+}
+
+_coracle() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command='' words='' value
+    local last place=0 first='' prefix='' at
+    # Where = ends a word, a value stands two words after its flag.
+    [[ $current != = ]] || current=''
+    [[ $previous != = ]] || previous=${COMP_WORDS[COMP_CWORD - 2]}
+    ((COMP_CWORD == 1)) || command=${COMP_WORDS[1]}
+    [[ $command != -* ]] || command=''
+    COMPREPLY=()
+
+    _coracle_value "$command $previous"
+    case $value in
+        '') ;;
+        files) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+        directories) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        text) return ;;
+        containers) _coracle_containers ;;
+        switch) [[ $current == -* ]] || words='true false' ;;
+        *) words=$value ;;
     esac
 
-    if [[ -z $words && $current != -* && $COMP_CWORD -eq 2 ]]; then
-        # The pods of this node, if its agent answers.
-        case $command in
-            pods | describe | logs | exec | attach | port-forward | events | cp | delete | wait | restart | rerun | stop | start | rollback | hold | confirm)
-                words=$(coracle pods 2>/dev/null | while read -r namespace name _; do
-                    [[ $namespace == NAMESPACE || $namespace == No ]] || echo "$name"; done)
-                mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return ;;
-        esac
-    fi
+    # place counts the arguments before this one, first is the first of them.
+    for ((at = 2; at < COMP_CWORD; at++)); do
+        last=${COMP_WORDS[at]}
+        if [[ $last == -* ]]; then
+            _coracle_value "$command $last"
+            [[ -z $value ]] || ((++at))
+            [[ ${COMP_WORDS[at]} != = ]] || ((++at))
+        else
+            ((place++)) || first=$last
+        fi
+    done
     if [[ -z $words ]]; then
         case $command in
             status)
@@ -210,32 +258,40 @@ _coracle() {
                 ;;
             pods)
                 words='-A --all-namespaces -o --output -l --selector -w --watch -n --namespace --local-socket -h --help'
+                [[ $current == -* ]] || { words=''; _coracle_pods; }
                 ;;
             describe)
                 words='-n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             logs)
                 words='-c --container --all-containers -l --selector -f --follow -p --previous --tail --since --since-time -t --timestamps --limit-bytes -n --namespace --local-socket -h --help'
+                [[ $current == -* ]] || { words=''; _coracle_pods; }
                 ;;
             exec)
                 words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             attach)
                 words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             port-forward)
                 words='--address -n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             events)
                 words='-o --output -A --all-namespaces -w --watch -n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             devices)
                 words='-o --output --local-socket -h --help'
                 ;;
             images)
                 words='-o --output --local-socket -h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='delta import prune pull remove'
-                [[ ${COMP_WORDS[2]} != @(import|delta) || $COMP_CWORD -lt 3 || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                [[ $current == -* || $place -ne 0 ]] || words='delta import prune pull remove'
+                [[ $current == -* || $first != @(import|delta) ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                [[ $current == -* || $first != @(remove|rm) ]] || _coracle_images
                 ;;
             top)
                 words='-w --watch -o --output -n --namespace --local-socket -h --help'
@@ -250,34 +306,43 @@ _coracle() {
                 ;;
             cp)
                 words='-c --container -n --namespace --local-socket -h --help'
-                [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                [[ $current == -* ]] || { words=$(compgen -f -- "$current"); compopt -o nospace 2>/dev/null; _coracle_pods; }
                 ;;
             delete)
                 words='-f --filename --wait -n --namespace --local-socket -h --help'
+                [[ $current == -* ]] || { words=''; _coracle_pods; }
                 ;;
             wait)
                 words='--until --timeout -n --namespace --local-socket -h --help'
+                [[ $current == -* ]] || { words=''; _coracle_pods; }
                 ;;
             restart)
                 words='-c --container --wait -n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             rerun)
                 words='-n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             stop)
                 words='-n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             start)
                 words='-n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             rollback)
                 words='--to -n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             hold)
                 words='-n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             confirm)
                 words='-n --namespace --local-socket -h --help'
+                [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
             sync)
                 words='--wait --local-socket -h --help'
@@ -291,7 +356,7 @@ _coracle() {
                 ;;
             runtime-config)
                 words='--unit --runtime-version --cgroup-driver --pause-image --cni-bin-dir --crun --shim --local-socket -h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='containerd crio'
+                [[ $current == -* || $place -ne 0 ]] || words='containerd crio'
                 ;;
             upgrade)
                 words='--signature --public-key --unsigned --allow-downgrade --within --wait -o --output --local-socket --root-dir -h --help'
@@ -299,7 +364,7 @@ _coracle() {
                 ;;
             config)
                 words='--within --wait --local-socket --root-dir -h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='apply'
+                [[ $current == -* || $place -ne 0 ]] || words='apply'
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             support)
@@ -316,14 +381,14 @@ _coracle() {
                 ;;
             completion)
                 words='-h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='bash zsh fish'
+                [[ $current == -* || $place -ne 0 ]] || words='bash zsh fish'
                 ;;
             version)
                 words='-o --output -h --help'
                 ;;
             help)
                 words='-h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
+                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
@@ -332,6 +397,7 @@ _coracle() {
         esac
     fi
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    COMPREPLY=("${COMPREPLY[@]#"$prefix"}")
 }
 
 complete -o filenames -F _coracle coracle

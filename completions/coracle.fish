@@ -1,5 +1,25 @@
 # Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
+# The pods, their containers and the images of this node, if its agent answers.
+function __coracle_pods
+    coracle pods -o name 2>/dev/null | string replace 'pod/' ''
+end
+
+function __coracle_containers
+    set -l of_pod '{.spec.initContainers[*].name} {.spec.containers[*].name}'
+    for word in (commandline -opc)[3..]
+        string match -q -- '-*' $word; and continue
+        set -l names (coracle pods $word -o jsonpath=$of_pod 2>/dev/null)
+        and string split -n ' ' -- $names
+        and return
+    end
+    coracle pods -o jsonpath='{.items[*].spec.containers[*].name}' 2>/dev/null | string split -n ' '
+end
+
+function __coracle_images
+    coracle images 2>/dev/null | string match -rv '^(IMAGE|No|<none>) ' | string replace -r ' .*' ''
+end
+
 set -l commands status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
@@ -40,9 +60,10 @@ complete -c coracle -n __fish_use_subcommand -a version -d 'print the version'
 complete -c coracle -n __fish_use_subcommand -a help -d 'print this help or the help of a command'
 complete -c coracle -s h -l help -d 'print help'
 
-complete -c coracle -n '__fish_seen_subcommand_from pods describe logs exec attach port-forward events cp delete wait restart rerun stop start rollback hold confirm' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
+complete -c coracle -n '__fish_seen_subcommand_from pods describe logs exec attach port-forward events delete wait restart rerun stop start rollback hold confirm' -a '(__coracle_pods)'
 complete -c coracle -n '__fish_seen_subcommand_from images' -a 'delta import prune pull remove'
-complete -c coracle -n '__fish_seen_subcommand_from apply diff cp validate upgrade config' -F
+complete -c coracle -n '__fish_seen_subcommand_from apply diff validate upgrade config' -F
+complete -c coracle -n '__fish_seen_subcommand_from cp' -F -a '(__coracle_pods)'
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -a 'containerd crio'
 complete -c coracle -n '__fish_seen_subcommand_from config' -a 'apply'
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
@@ -55,7 +76,7 @@ complete -c coracle -n '__fish_seen_subcommand_from pods' -s l -l selector -x -d
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s w -l watch -d 'print each row again when it changes'
 complete -c coracle -n '__fish_seen_subcommand_from pods top' -s n -l namespace -x -d 'only pods of this namespace'
 complete -c coracle -n '__fish_seen_subcommand_from describe logs exec attach port-forward cp delete wait restart rerun stop start rollback hold confirm' -s n -l namespace -x -d 'namespace of the pod'
-complete -c coracle -n '__fish_seen_subcommand_from logs exec attach cp' -s c -l container -x -d 'container'
+complete -c coracle -n '__fish_seen_subcommand_from logs exec attach cp' -s c -l container -x -a '(__coracle_containers)' -d 'container'
 complete -c coracle -n '__fish_seen_subcommand_from logs' -l all-containers -d 'the logs of all containers of the pod'
 complete -c coracle -n '__fish_seen_subcommand_from logs' -s l -l selector -x -d 'the logs of pods with these labels'
 complete -c coracle -n '__fish_seen_subcommand_from logs' -s f -l follow -d 'print new lines until the container ends'
@@ -84,7 +105,7 @@ complete -c coracle -n '__fish_seen_subcommand_from delete' -s f -l filename -r 
 complete -c coracle -n '__fish_seen_subcommand_from delete' -l wait -d 'wait until the pod is gone'
 complete -c coracle -n '__fish_seen_subcommand_from wait' -l until -x -a 'ready done delete' -d 'state to wait for'
 complete -c coracle -n '__fish_seen_subcommand_from wait' -l timeout -x -d 'longest time to wait'
-complete -c coracle -n '__fish_seen_subcommand_from restart' -s c -l container -x -d 'restart only this container'
+complete -c coracle -n '__fish_seen_subcommand_from restart' -s c -l container -x -a '(__coracle_containers)' -d 'restart only this container'
 complete -c coracle -n '__fish_seen_subcommand_from restart' -l wait -d 'wait until the containers run again'
 complete -c coracle -n '__fish_seen_subcommand_from rollback' -l to -x -d 'number of versions to go back'
 complete -c coracle -n '__fish_seen_subcommand_from sync' -l wait -d 'wait until everything is exchanged, and print a summary'
@@ -119,6 +140,7 @@ complete -c coracle -n '__fish_seen_subcommand_from join leave' -l kubernetes-di
 complete -c coracle -n '__fish_seen_subcommand_from leave' -l delete-node -d 'also delete the Node object'
 complete -c coracle -n '__fish_seen_subcommand_from leave' -l no-restart -d 'do not restart the agent'
 complete -c coracle -n '__fish_seen_subcommand_from import delta' -F
+complete -c coracle -n '__fish_seen_subcommand_from remove rm' -a '(__coracle_images)'
 
 set -l agent "not __fish_seen_subcommand_from $commands"
 complete -c coracle -n $agent -l pod-manifest-path -r -F -d 'manifests, a directory or one file'

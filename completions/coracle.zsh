@@ -1,25 +1,41 @@
 #compdef coracle
 # Completion of coracle(8). Generated from src/cli/command_table.rs: UPDATE_GOLDEN=1 cargo test --test manual
 
-# The pods of this node, if its agent answers.
+# The pods, their containers and the images of this node, if its agent answers.
 _coracle_pods() {
     local -a pods
-    pods=(${${(f)"$(coracle pods 2>/dev/null)"}[2,-1]})
-    pods=(${${pods#* ##}%% *})
+    pods=(${${(f)"$(coracle pods -o name 2>/dev/null)"}#pod/})
     compadd $pods
+}
+
+_coracle_pods_and_files() { _alternative 'pods:pod:_coracle_pods' 'files:file:_files' }
+
+_coracle_containers() {
+    local word found
+    for word in ${words[3,-1]:#-*}; do
+        found=$(coracle pods $word -o jsonpath='{.spec.initContainers[*].name} {.spec.containers[*].name}' 2>/dev/null) && break
+    done
+    [[ -n $found ]] || found=$(coracle pods -o jsonpath='{.items[*].spec.containers[*].name}' 2>/dev/null)
+    compadd ${(s: :)found}
+}
+
+_coracle_images() {
+    local -a images
+    images=(${${(f)"$(coracle images 2>/dev/null)"}[2,-1]})
+    compadd ${${images%% *}:#<none>}
 }
 
 _coracle() {
     if (( CURRENT > 2 )); then
         case $words[2] in
             status)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[print all fields as JSON or YAML]:output:(json yaml)' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             pods)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '*:pod:_coracle_pods' \
                     '(-A --all-namespaces)'{-A,--all-namespaces}'[pods of all namespaces, also without this]' \
                     '(-o --output)'{-o,--output}'[output format; wide adds address, uid and manifest, json and yaml are a v1.PodList]:output:(wide json yaml name jsonpath=)' \
                     '(-l --selector)'{-l,--selector}'[only pods with these labels, as app=web]:labels:' \
@@ -29,14 +45,14 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             describe)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             logs)
-                _arguments '2::pod:_coracle_pods' \
-                    '(-c --container)'{-c,--container}'[container]:container:' \
+                _arguments -s '*:pod:_coracle_pods' \
+                    '(-c --container)'{-c,--container}'[container]:container:_coracle_containers' \
                     '--all-containers[the logs of all containers of the pod]' \
                     '(-l --selector)'{-l,--selector}'[the logs of pods with these labels]:labels:' \
                     '(-f --follow)'{-f,--follow}'[print new lines until the container ends]' \
@@ -51,25 +67,25 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             exec)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-i --stdin)'{-i,--stdin}'[pass standard input to the command, until its end]' \
                     '(-t --tty)'{-t,--tty}'[run the command on a terminal]' \
-                    '(-c --container)'{-c,--container}'[container]:container:' \
+                    '(-c --container)'{-c,--container}'[container]:container:_coracle_containers' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             attach)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-i --stdin)'{-i,--stdin}'[pass standard input to the container]' \
                     '(-t --tty)'{-t,--tty}'[show the terminal of the container on this one]' \
-                    '(-c --container)'{-c,--container}'[container]:container:' \
+                    '(-c --container)'{-c,--container}'[container]:container:_coracle_containers' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             port-forward)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '*:port:' \
                     '--address[addresses to listen on]:ip,...:' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
@@ -77,7 +93,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             events)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-o --output)'{-o,--output}'[print a v1.EventList]:output:(json yaml)' \
                     '(-A --all-namespaces)'{-A,--all-namespaces}'[events of all namespaces, also without this]' \
                     '(-w --watch)'{-w,--watch}'[print new events as they come]' \
@@ -86,20 +102,20 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             devices)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[print all fields]:output:(json)' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             images)
-                _arguments '2::action:(delta import prune pull remove)' \
-                    '*:image:_files' \
+                _arguments -s '2::action:(delta import prune pull remove)' \
+                    "*:image:$([[ $words[3] == remove || $words[3] == rm ]] && echo _coracle_images || echo _files)" \
                     '(-o --output)'{-o,--output}'[output format; wide adds digests and all pods, json has all fields; for delta the file to write]:output:(wide json)' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             top)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '(-w --watch)'{-w,--watch}'[repeat every three seconds]' \
                     '(-o --output)'{-o,--output}'[print the whole Summary of /stats/summary]:output:(json)' \
                     '(-n --namespace)'{-n,--namespace}'[only pods of this namespace]:namespace:' \
@@ -107,28 +123,27 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             apply)
-                _arguments '*:manifest:_files' \
+                _arguments -s '*:manifest:_files' \
                     '*'{-f,--filename}'[manifest, directory, or - for standard input; may be given again]:file|-:_files' \
                     '--dry-run[check the manifests and print what would change]' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             diff)
-                _arguments '*:manifest:_files' \
+                _arguments -s '*:manifest:_files' \
                     '*'{-f,--filename}'[manifest, directory, or - for standard input; may be given again]:file|-:_files' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             cp)
-                _arguments '2::pod:_coracle_pods' \
-                    '*:file:_files' \
-                    '(-c --container)'{-c,--container}'[container]:container:' \
+                _arguments -s '*:pod:_coracle_pods_and_files' \
+                    '(-c --container)'{-c,--container}'[container]:container:_coracle_containers' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             delete)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '*:pod:_coracle_pods' \
                     '*'{-f,--filename}'[manifest or directory whose pods to delete; may be given again]:file|-:_files' \
                     '--wait[wait until the pod is gone]' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
@@ -136,7 +151,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             wait)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '*:pod:_coracle_pods' \
                     '--until[state to wait for]:until:(ready done delete)' \
                     '--timeout[longest time to wait]:duration:' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
@@ -144,70 +159,70 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             restart)
-                _arguments '2::pod:_coracle_pods' \
-                    '(-c --container)'{-c,--container}'[restart only this container]:container:' \
+                _arguments -s '2::pod:_coracle_pods' \
+                    '(-c --container)'{-c,--container}'[restart only this container]:container:_coracle_containers' \
                     '--wait[wait until the containers run again]' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             rerun)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             stop)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             start)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             rollback)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '--to[number of versions to go back]:n:' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             hold)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             confirm)
-                _arguments '2::pod:_coracle_pods' \
+                _arguments -s '2::pod:_coracle_pods' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             sync)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '--wait[wait until everything is exchanged, and print a summary]' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             validate)
-                _arguments '*:manifest:_files' \
+                _arguments -s '*:manifest:_files' \
                     '*'{-f,--filename}'[manifest, directory, or - for standard input, as an argument]:file|-:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             doctor)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[print it as JSON]:output:(json)' \
                     '--first-start[print only what is wrong, and only if the agent has never run here]' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             runtime-config)
-                _arguments '2::runtime:(containerd crio)' \
+                _arguments -s '2::runtime:(containerd crio)' \
                     '--unit[print the drop-in of the unit of the runtime]' \
                     '--runtime-version[version of the runtime, as 2.1]:version:' \
                     '--cgroup-driver[driver of control groups]:cgroup-driver:(cgroupfs systemd)' \
@@ -219,7 +234,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             upgrade)
-                _arguments '*:FILE:_files' \
+                _arguments -s '*:FILE:_files' \
                     '--signature[signature of the program]:file:_files' \
                     '--public-key[Ed25519 public key, in PEM or base64]:file:_files' \
                     '--unsigned[take a program without a signature]' \
@@ -232,7 +247,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             config)
-                _arguments '2::action:(apply)' \
+                _arguments -s '2::action:(apply)' \
                     '*:FILE:_files' \
                     '--within[how long a start may take until the trial has to be good]:duration:' \
                     '--wait[wait for the end of the trial; exit code 1 if it was rejected]' \
@@ -241,20 +256,20 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             support)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[archive to write, or - for standard output]:file:_files' \
                     '--no-container-logs[leave out the logs of containers]' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             page-token)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '--remove[remove the token, so that the page is read-only]' \
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             join)
-                _arguments '2:server:' \
+                _arguments -s '2:server:' \
                     '--token[bootstrap token, for the certificate request of this node]:token:' \
                     '*--discovery-token-ca-cert-hash[digest of the public key of the cluster CA; may be given again]:sha256\:digest:' \
                     '--discovery-token-unsafe-skip-ca-verification[trust every server that knows the token]' \
@@ -266,7 +281,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             leave)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '--delete-node[also delete the Node object]' \
                     '--no-restart[do not restart the agent]' \
                     '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
@@ -274,16 +289,16 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             completion)
-                _arguments '2::shell:(bash zsh fish)' \
+                _arguments -s '2::shell:(bash zsh fish)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             version)
-                _arguments '2:: :' \
+                _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[print it as JSON]:output:(json)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help)' \
+                _arguments -s '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac

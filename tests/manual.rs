@@ -108,8 +108,9 @@ fn every_shell_completes_exactly_the_programs_options() {
     let bash: Vec<&str> = bash.split('\'').skip(1).step_by(2).collect();
     assert_eq!(options_in(&bash.join("\n")), options(), "bash");
 
-    // `local` declarations contain options of the shell itself.
-    let zsh: Vec<&str> = code(ZSH).filter(|line| !line.trim_start().starts_with("local ")).collect();
+    // `local` declarations and the shell's own functions contain options of the shell.
+    let zsh = code(ZSH).filter(|line| !line.trim_start().starts_with("local "));
+    let zsh: Vec<String> = zsh.map(|line| line.replace("_arguments -s ", "")).collect();
     assert_eq!(options_in(&zsh.join("\n")), options(), "zsh");
 
     assert_eq!(options_in_fish(), options(), "fish");
@@ -147,4 +148,120 @@ fn program_prints_the_packaged_completion_scripts() {
     assert_eq!(completed("coracle logs x --since 1h -n", 5), "-n");
     assert_eq!(completed("coracle --anonymous", 1), "--anonymous-auth");
     assert_eq!(completed("coracle help vali", 2), "validate");
+}
+
+/// A coracle that knows two pods, of which the first has three containers, and two images with names.
+const FAKE: &str = r#"#!/bin/sh
+case "$*" in
+"pods -o name") printf 'pod/web-n1\npod/store-n1\n' ;;
+"pods web-n1 -o jsonpath="*) echo 'setup main beside' ;;
+"pods -o jsonpath="*) echo 'main beside other' ;;
+images) printf 'IMAGE     ID  SIZE  USED BY\nweb:1     01  4MB   x/a\nbox:1.27  01  4MB   <none>\n<none>    01  4MB   <none>\n' ;;
+*) exit 1 ;;
+esac
+"#;
+
+/// Command lines, and what completes their last word, sorted.
+const COMPLETIONS: [(&str, &str); 9] = [
+    ("logs -f ", "store-n1 web-n1"),
+    ("logs --since 1h w", "web-n1"),
+    ("exec -it s", "store-n1"),
+    ("stop -n default w", "web-n1"),
+    ("delete web-n1 s", "store-n1"),
+    ("logs web-n1 -c ", "beside main setup"),
+    ("logs -c ", "beside main other"),
+    ("images rm w", "web:1"),
+    ("images remove b", "box:1.27"),
+];
+
+/// The folder with the fake, and the path that begins with it.
+fn fake() -> (std::path::PathBuf, String) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("completions");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Written in one step: another test may run it now.
+    let (new, name) = (folder.join(format!("new-{:?}", std::thread::current().id())), folder.join("coracle"));
+    std::fs::write(&new, FAKE).unwrap();
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&new, name).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    (folder, path)
+}
+
+/// What a shell prints for a script; `None` if it is not installed.
+fn printed_by(shell: &str, arguments: &[&str], script: &str) -> Option<String> {
+    let (_, path) = fake();
+    let output = Command::new(shell).args(arguments).args(["-c", script]).env("PATH", path).output().ok()?;
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+fn completion_script(shell: &str) -> String {
+    format!("{}/completions/coracle.{shell}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[track_caller]
+fn check_completed(shell: &str, line: &str, found: &str, expected: &str) {
+    let mut found: Vec<&str> = found.split_whitespace().collect();
+    found.sort_unstable();
+    assert_eq!(found.join(" "), expected, "{shell}: coracle {line}");
+}
+
+#[test]
+fn bash_completes_pods_containers_and_images() {
+    let completed = |words: &str, at: usize| {
+        let script = format!(
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={at}; _coracle; printf '%s ' \"${{COMPREPLY[@]}}\"",
+            completion_script("bash")
+        );
+        printed_by("bash", &["--norc"], &script).unwrap()
+    };
+    for (line, expected) in COMPLETIONS {
+        let words = if line.ends_with(' ') { format!("coracle {line}''") } else { format!("coracle {line}") };
+        check_completed("bash", line, &completed(&words, words.split_whitespace().count() - 1), expected);
+    }
+    // bash splits words at colons and equals signs.
+    check_completed("bash", "images rm box:1", &completed("coracle images rm box : 1", 5), "1.27");
+    check_completed(
+        "bash",
+        "logs web-n1 --container=",
+        &completed("coracle logs web-n1 --container =", 4),
+        "beside main setup",
+    );
+    check_completed("bash", "wait --timeout=3s s", &completed("coracle wait --timeout = 3s s", 5), "store-n1");
+}
+
+#[test]
+fn fish_completes_pods_containers_and_images() {
+    for (line, expected) in COMPLETIONS {
+        let script = format!(
+            "source {}; complete -C 'coracle {line}' | string replace -r '\\t.*' ''",
+            completion_script("fish")
+        );
+        let Some(found) = printed_by("fish", &["--no-config"], &script) else { return };
+        check_completed("fish", line, &found, expected);
+    }
+}
+
+#[test]
+fn zsh_completes_pods_containers_and_images() {
+    let (folder, _) = fake();
+    let found = folder.join("zsh-words");
+    for (line, expected) in COMPLETIONS {
+        std::fs::write(&found, "").unwrap();
+        // Each word passes compadd. Calls with -A, -D and -O only ask. The line is typed when the editor waits for it.
+        let script = format!(
+            r#"zmodload zsh/zpty
+            zpty z zsh -f -i
+            zpty -w z 'PROMPT=; autoload -U compinit; compinit -u -D; source {script}; compadd() {{ local -a shown; [[ " $* " == *" -"[ADO]" "* ]] || {{ builtin compadd -O shown "$@"; print -rl -- $shown >>{found}; }}; builtin compadd "$@" }}; zle-line-init() {{ print RE""ADY }}; zle -N zle-line-init'
+            zpty -r z text '*READY*'
+            zpty -wn z 'coracle {line}'$'\t'
+            zpty -wn z $'\025'
+            zpty -w z 'print DO""NE'
+            zpty -r z text '*DONE*'"#,
+            script = completion_script("zsh"),
+            found = found.display(),
+        );
+        let Some(_) = printed_by("zsh", &["-f"], &script) else { return };
+        check_completed("zsh", line, &std::fs::read_to_string(&found).unwrap(), expected);
+    }
 }

@@ -9,9 +9,26 @@ enum Alias {
 /// The command line in this program's words; an error is a hint.
 pub(super) fn translated(arguments: &[String]) -> Result<Vec<String>, String> {
     let (words, rest) = match arguments {
+        [verb, noun, rest @ ..] if is_superfluous(noun, verb, rest.first()) => {
+            return translated(&[std::slice::from_ref(verb), rest].concat());
+        }
+        [verb, noun, ..] if verb == "get" && noun.starts_with("pod/") => {
+            (&["pods"][..], arguments.get(1..).unwrap_or_default())
+        }
+        [verb, noun, rest @ ..] if verb == "describe" && is_node(noun) => {
+            // The one node needs no name.
+            let names = rest.iter().take_while(|word| !word.starts_with('-')).count();
+            (&["status"][..], rest.get(names..).unwrap_or_default())
+        }
         [verb, noun, rest @ ..] if verb == "get" && !noun.starts_with('-') => match of_noun(noun) {
             Some(words) => (words, rest),
             None => return Err(format!("get {noun}: this node has {NOUNS}; coracle --help lists all commands")),
+        },
+        [verb, action, rest @ ..] if matches!(&**verb, "images" | "image") => match action.as_str() {
+            "ls" | "list" => (&["images"][..], rest),
+            "rm" | "rmi" | "delete" => (&["images", "remove"][..], rest),
+            "load" => (&["images", "import"][..], rest),
+            _ => (&["images"][..], arguments.get(1..).unwrap_or_default()),
         },
         [verb, rest @ ..] => match of_verb(verb) {
             Some(Alias::Words(words)) => (words, rest),
@@ -23,16 +40,51 @@ pub(super) fn translated(arguments: &[String]) -> Result<Vec<String>, String> {
     Ok(words.iter().map(|&word| word.to_owned()).chain(rest.iter().cloned()).collect())
 }
 
+/// Commands whose first argument is a pod, also in the words of other tools.
+const TAKE_A_POD: [&str; 14] = [
+    "attach",
+    "delete",
+    "describe",
+    "events",
+    "exec",
+    "inspect",
+    "log",
+    "logs",
+    "port-forward",
+    "restart",
+    "rm",
+    "start",
+    "stop",
+    "wait",
+];
+
+/// kubectl's `describe pod web` and `top pods`.
+fn is_superfluous(noun: &str, verb: &str, next: Option<&String>) -> bool {
+    let has_name = next.is_some_and(|name| !name.starts_with('-'));
+    match verb {
+        "top" => is_pods(noun) || is_node(noun),
+        _ => is_pods(noun) && has_name && TAKE_A_POD.contains(&verb),
+    }
+}
+
+fn is_pods(noun: &str) -> bool {
+    matches!(noun, "pods" | "pod" | "po")
+}
+
+fn is_node(noun: &str) -> bool {
+    matches!(noun, "nodes" | "node" | "no")
+}
+
 const NOUNS: &str = "pods, events, images, devices and a node";
 
 /// `coracle get NOUN`, `kubectl get NOUN`.
 fn of_noun(noun: &str) -> Option<&'static [&'static str]> {
     match noun {
-        "pods" | "pod" | "po" | "all" => Some(&["pods"]),
+        _ if is_pods(noun) || noun == "all" => Some(&["pods"]),
+        _ if is_node(noun) => Some(&["status"]),
         "events" | "event" | "ev" => Some(&["events"]),
         "images" | "image" => Some(&["images"]),
         "devices" | "device" => Some(&["devices"]),
-        "nodes" | "node" | "no" => Some(&["status"]),
         _ => None,
     }
 }
@@ -48,12 +100,17 @@ fn of_verb(verb: &str) -> Option<Alias> {
         "prune" => Alias::Words(&["images", "prune"]),
         "load" => Alias::Words(&["images", "import"]),
         "stats" => Alias::Words(&["top"]),
-        "info" => Alias::Words(&["status"]),
-        "create" | "run" | "runp" => {
+        "cluster-info" | "info" => Alias::Words(&["status"]),
+        "compose" | "create" | "play" | "run" | "runp" => {
             Alias::Hint("a pod runs from a manifest: coracle apply -f FILE, or put FILE into the manifest directory")
         }
         "edit" | "patch" | "set" | "replace" => Alias::Hint(
             "edit the manifest: a changed file in the manifest directory takes effect, or coracle apply -f FILE",
+        ),
+        "pause" | "unpause" => Alias::Hint("coracle stop POD ends a pod until coracle start POD"),
+        "debug" => Alias::Hint("coracle exec -it POD -- sh, coracle describe POD, coracle logs POD"),
+        "config" => Alias::Hint(
+            "settings are in /etc/coracle/config.yaml: coracle help flags, coracle validate FILE checks them",
         ),
         "kill" => Alias::Hint("coracle restart POD restarts its containers, coracle delete POD ends it"),
         "rollout" => Alias::Hint("coracle restart POD, coracle rollback POD"),
@@ -89,7 +146,19 @@ mod tests {
             ("rm web", "delete web"),
             ("inspect web", "describe web"),
             ("rmi nginx:1", "images remove nginx:1"),
+            ("images rm nginx:1", "images remove nginx:1"),
+            ("image ls", "images"),
+            ("images pull nginx:1", "images pull nginx:1"),
+            ("images -o json", "images -o json"),
             ("get nodes", "status"),
+            ("get pod/web -o name", "pods pod/web -o name"),
+            ("describe pod web -n x", "describe web -n x"),
+            ("rm pods web db", "delete web db"),
+            ("describe node n1 -o json", "status -o json"),
+            ("describe pod", "describe pod"),
+            ("logs pod -f", "logs pod -f"),
+            ("top pods", "top"),
+            ("top node", "top"),
             ("logs web", "logs web"),
             ("--max-pods 3", "--max-pods 3"),
         ] {
@@ -100,7 +169,8 @@ mod tests {
 
     #[test]
     fn other_verbs_have_a_hint() {
-        let verbs = ["get deployments", "run nginx", "kill web", "drain node1", "edit pod web"];
+        let verbs =
+            ["get deployments", "run nginx", "kill web", "drain node1", "edit pod web", "compose up", "pause web"];
         for line in verbs {
             let hint = of(line).unwrap_err();
             assert!(hint.contains("coracle") || hint.contains("kubectl"), "{hint}");

@@ -52,7 +52,7 @@ with_machine_commands! {
             "Shows the containers of a pod, their states, its conditions, volumes and events. POD is the name of \
              the pod or the name in its manifest.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle describe web"],
     }
@@ -92,7 +92,7 @@ with_machine_commands! {
              its manifest.",
         ],
         arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
+            (positional) pod: String => [("pod", Completes::Pod)];
             (positional, greedy) command: Vec<String> => [];
         }
         flags {
@@ -117,7 +117,7 @@ with_machine_commands! {
              container, if its manifest has stdin: true. A container with a terminal (tty: true) receives every \
              key, including Ctrl-C. Without a terminal, Ctrl-C ends coracle attach and not the container.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags {
             stdin['i']: bool => switch("pass standard input to the container");
             tty['t']: bool => switch("show the terminal of the container on this one");
@@ -137,7 +137,7 @@ with_machine_commands! {
              port.",
         ],
         arguments {
-            (positional) pod: String => [("pod", Completes::Pods)];
+            (positional) pod: String => [("pod", Completes::Pod)];
             (positional) ports: Vec<PortPair> => [("port", Completes::Nothing)];
         }
         flags {
@@ -157,7 +157,7 @@ with_machine_commands! {
              name in its manifest.",
         ],
         manual: "Repeated events are counted.\n",
-        arguments { (positional) pod: Option<String> => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: Option<String> => [("pod", Completes::Pod)]; }
         flags {
             output['o']: StatusOutput = "StatusOutput::Text"
                 => flag(Value::OneOf(&["json", "yaml"]), "print a v1.EventList");
@@ -201,7 +201,7 @@ with_machine_commands! {
         arguments {
             (positional) words: Vec<String> => [
                 ("action", Completes::Words(&["delta", "import", "prune", "pull", "remove"])),
-                ("image", Completes::FilesAfter(&["import", "delta"])),
+                ("image", Completes::After { files: &["import", "delta"], images: &["remove", "rm"] }),
             ];
         }
         flags {
@@ -286,7 +286,7 @@ with_machine_commands! {
              Files in the container belong to the owner of their directory. A path of this machine that has a colon \
              begins with / or a dot. Needs root.",
         ],
-        arguments { (positional) paths: Vec<String> => [("pod", Completes::Pods), ("file", Completes::Files)]; }
+        arguments { (positional) paths: Vec<String> => [("pod", Completes::PodsAndFiles)]; }
         flags {
             CONTAINER.default("the first container of the pod");
             NAMESPACE;
@@ -350,7 +350,7 @@ with_machine_commands! {
              pod or the name in its manifest.",
         ],
         manual: "The restart count of each container is incremented.\n",
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags {
             CONTAINER.summary("restart only this container").default("all containers of the pod");
             wait: bool => switch("wait until the containers run again")
@@ -372,7 +372,7 @@ with_machine_commands! {
              after it has succeeded or failed. Exit code 1 if it has not ended. POD is the name of the pod or the \
              name in its manifest.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle rerun backup && coracle wait backup --until done --timeout 10m"],
     }
@@ -383,10 +383,11 @@ with_machine_commands! {
         description: [
             "Ends a pod of this node, which then does not run until coracle start, also after a reboot or a change \
              of its manifest. It is listed as Stopped. Its containers and emptyDir volumes are removed, its images \
-             stay. A stopped pod is forgotten when its manifest is removed. POD is the name of the pod or the name \
+             stay. A stopped pod is forgotten when its manifest is removed. The trial of a new version waits, and has \
+             its whole time again after coracle start. POD is the name of the pod or the name \
              in its manifest.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle stop web"],
     }
@@ -398,7 +399,7 @@ with_machine_commands! {
             "Runs a pod of this node again that coracle stop has ended, as its manifest is now. Exit code 1 if it \
              is not stopped. POD is the name of the pod or the name in its manifest.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle start web && coracle wait web"],
     }
@@ -426,7 +427,7 @@ with_machine_commands! {
              Decisions are stored and survive a restart of the agent or the machine.\n\
              A trial starts again then, and a version that is still on trial at the fourth start in a row is \
              rejected.\n",
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags {
             to: u32 = "1" => flag(Value::Text("N"), "number of versions to go back").default("1");
             NAMESPACE;
@@ -443,7 +444,7 @@ with_machine_commands! {
              until coracle confirm. Exit code 1 if nothing was changed. POD is the name of the pod or the name in \
              its manifest.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle hold web"],
     }
@@ -456,7 +457,7 @@ with_machine_commands! {
              accepts a version on trial, and runs a rejected version. Exit code 1 if nothing was changed. POD is \
              the name of the pod or the name in its manifest.",
         ],
-        arguments { (positional) pod: String => [("pod", Completes::Pods)]; }
+        arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags { NAMESPACE; LOCAL_SOCKET; }
         examples: ["coracle confirm web"],
     }
