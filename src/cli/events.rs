@@ -11,7 +11,7 @@ use super::outputs::StatusOutput;
 use super::pod_name::PodName;
 use super::pod_row::age;
 use super::table::table;
-use super::{failed, print};
+use super::{colours, failed, print, print_painted};
 use crate::platform::host::clock;
 use crate::types::api::{Event, ObjectKind, Time, decode, record, to_yaml};
 use crate::types::error::ErrorChain;
@@ -29,7 +29,10 @@ pub(super) fn run(command: &Events) -> ExitCode {
         Err(line) => return failed(&line),
     };
     print(&match command.output {
-        StatusOutput::Text => rows(events.iter().map(|(event, _)| event), clock::now().unix_seconds()),
+        StatusOutput::Text => {
+            let text = rows(events.iter().map(|(event, _)| event), clock::now().unix_seconds());
+            return print_painted(&text, colours::of_events);
+        }
         StatusOutput::Json => serde_json::to_string_pretty(&list(events)).unwrap_or_default() + "\n",
         StatusOutput::Yaml => to_yaml(&list(events)),
     })
@@ -61,10 +64,11 @@ fn watch(command: &Events) -> ExitCode {
         let is_new = |event: &Event| shown.get(&*event.metadata.name) != Some(&version(event));
         let news: Vec<&Event> = events.iter().map(|(event, _)| event).filter(|event| is_new(event)).collect();
         let text = if news.is_empty() { String::new() } else { rows(news.into_iter(), clock::now().unix_seconds()) };
+        let kind = colours::column(&text, "TYPE").unwrap_or_default();
         let skipped = if is_first { 0 } else { 1 };
         let text: String = text.split_inclusive('\n').skip(skipped).collect();
         is_first &= text.is_empty();
-        if print(&text) != ExitCode::SUCCESS {
+        if print_painted(&text, |text| colours::event_rows(text, kind)) != ExitCode::SUCCESS {
             return ExitCode::FAILURE;
         }
         shown = events.iter().map(|(event, _)| (event.metadata.name.clone(), version(event))).collect();

@@ -7,6 +7,7 @@ mod age;
 mod agent;
 mod aliases;
 mod apply;
+mod colours;
 #[macro_use]
 mod command_parser;
 #[macro_use]
@@ -124,6 +125,16 @@ pub fn main() -> ExitCode {
 /// Whether a person calls, who gets the help instead of an agent.
 fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Prints the text, with the colours of `paint` if stdout is a terminal that shows them (no-color.org).
+fn print_painted(text: &str, paint: impl FnOnce(&str) -> String) -> ExitCode {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    match io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb {
+        true => print(&paint(text)),
+        false => print(text),
+    }
 }
 
 /// Whether the binary is called as `kubelet`, whose output other programs parse.

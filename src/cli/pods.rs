@@ -14,7 +14,7 @@ use super::pod_row::PodRow;
 use super::problem_lines::problem_lines;
 use super::selector::Selector;
 use super::table::table;
-use super::{failed, print};
+use super::{colours, failed, print, print_painted};
 use crate::control::server::{NodeProblem, PodEntry};
 use crate::platform::host::clock;
 use crate::types::api::annotations::NEXT_VERSION;
@@ -28,6 +28,7 @@ pub(super) fn run(command: &Pods) -> ExitCode {
         () if command.watch && !is_table => failed("pods: -w shows a table, leave out -o or use -o wide"),
         () if command.watch => watch(command),
         () => match entries(command).and_then(|entries| shown(entries, command, clock::now().unix_seconds())) {
+            Ok(text) if is_table => print_painted(&text, colours::of_pods),
             Ok(text) => print(&text),
             Err(line) => failed(&line),
         },
@@ -110,7 +111,8 @@ fn watch(command: &Pods) -> ExitCode {
                 shown.insert(uid.clone(), row);
             }
         }
-        if print(&news) != ExitCode::SUCCESS {
+        let status = colours::column(&text, "STATUS").unwrap_or_default();
+        if print_painted(&news, |news| colours::pod_rows(news, status)) != ExitCode::SUCCESS {
             return ExitCode::FAILURE;
         }
         thread::sleep(WATCH_INTERVAL);

@@ -10,7 +10,7 @@ use super::local_api::{decoded, get};
 use super::outputs::StatusOutput;
 use super::pod_row::age;
 use super::problem_lines::problem_lines;
-use super::{DEGRADED, DOWN, complain, failed, print};
+use super::{DEGRADED, DOWN, colours, complain, failed, print, print_painted};
 use crate::control::server::{
     ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeHealth, NodeStatus,
     OfflineStatus, PanicRecord, PodCounts, PullBudgetStatus, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
@@ -33,12 +33,11 @@ pub(super) fn run(command: &Status) -> ExitCode {
         Ok(status) => status,
         Err(error) => return failed(&format!("decode the agent's status: {error}")),
     };
-    let shown = match command.output {
-        StatusOutput::Text => text(&status, clock::now().unix_seconds()),
-        StatusOutput::Json => format!("{answer:#}\n"),
-        StatusOutput::Yaml => to_yaml(&answer),
+    let printed = match command.output {
+        StatusOutput::Text => print_painted(&text(&status, clock::now().unix_seconds()), colours::of_status),
+        StatusOutput::Json => print(&format!("{answer:#}\n")),
+        StatusOutput::Yaml => print(&to_yaml(&answer)),
     };
-    let printed = print(&shown);
     match status.health {
         NodeHealth::Ok => printed,
         NodeHealth::Degraded => ExitCode::from(DEGRADED),

@@ -1,5 +1,6 @@
 //! The binary's responses to command lines: exit codes, and one line for an error.
 
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
@@ -51,6 +52,35 @@ fn doctor_without_a_runtime_ends_with_4_and_names_the_setting_of_each_fault() {
     let output = coracle(&["doctor", "--", "--max-podz", "3"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("failed   configuration: --max-podz: unknown flag"), "{text}");
+}
+
+#[test]
+fn state_words_are_painted_on_a_terminal_only() {
+    let line =
+        ["doctor", "--local-socket", "/nowhere/c.sock", "--", "--container-runtime-endpoint", "unix:///nowhere/r"];
+    let on_terminal = |variables: &[(&str, &str)]| {
+        let pty = nix::pty::openpty(None, None).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_coracle"))
+            .args(line)
+            .env_remove("NO_COLOR")
+            .env("TERM", "xterm")
+            .envs(variables.iter().copied())
+            .stdout(pty.slave)
+            .spawn()
+            .unwrap();
+        // The terminal answers with an error once the last writer has closed it.
+        let (mut text, mut terminal) = (Vec::new(), std::fs::File::from(pty.master));
+        let _ = terminal.read_to_end(&mut text);
+        child.wait().unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let painted = on_terminal(&[]);
+    assert!(painted.contains("\n\u{1b}[31mfailed\u{1b}[0m   runtime: "), "{painted}");
+    assert!(on_terminal(&[("NO_COLOR", "")]).contains('\u{1b}'), "an empty NO_COLOR says nothing");
+    for variables in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        assert!(!on_terminal(&[variables]).contains('\u{1b}'), "{variables:?}");
+    }
+    assert!(!String::from_utf8(coracle(&line).stdout).unwrap().contains('\u{1b}'));
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use super::command_table::Doctor;
 use super::outputs::TopOutput;
-use super::{DEGRADED, DOWN, failed, print};
+use super::{DEGRADED, DOWN, colours, failed, print, print_painted};
 use crate::platform::config::{self, Config, Request};
 use crate::types::error::ErrorChain;
 
@@ -38,14 +38,13 @@ pub(super) fn run(command: &Doctor) -> ExitCode {
     if command.first_start {
         return first_start(&diagnosis, &command.agent_flags);
     }
-    let text = match command.output {
-        TopOutput::Table => diagnosis.text(),
+    let printed = match command.output {
+        TopOutput::Table => print_painted(&diagnosis.text(), colours::of_doctor),
         TopOutput::Json => match serde_json::to_string_pretty(&diagnosis) {
-            Ok(text) => text + "\n",
+            Ok(text) => print(&(text + "\n")),
             Err(error) => return failed(&format!("encode the result: {error}")),
         },
     };
-    let printed = print(&text);
     match diagnosis.verdict {
         Verdict::Ok => printed,
         Verdict::Warning => ExitCode::from(DEGRADED),
