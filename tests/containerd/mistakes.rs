@@ -1,4 +1,5 @@
-//! Usual mistakes: what `coracle pods` and `coracle status` say of each pod, and `coracle status` of each manifest.
+//! Usual mistakes: what `coracle pods` and `coracle status` say of each pod, and `coracle status` of each manifest. The
+//! page says the same: `browser` has these tables as its input.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::node::{BUSYBOX, Node, STAY, coracle, wait_for};
 
 /// Name, spec (YAML in one line; IMAGE is the image, STAY a command that keeps running), and the sentence about it.
-const MISTAKES: [(&str, &str, &str); 22] = [
+pub(crate) const MISTAKES: [(&str, &str, &str); 25] = [
     (
         "secret",
         "containers: [{name: main, image: IMAGE, command: STAY, env: [{name: A, valueFrom: {secretKeyRef: {name: gone, key: a}}}]}]",
@@ -121,10 +122,25 @@ const MISTAKES: [(&str, &str, &str); 22] = [
          volumes: [{name: v, hostPath: {path: /etc/passwd, type: File}}]",
         "container main: a mount's source and target are a file and a directory",
     ),
+    (
+        "tiny",
+        "containers: [{name: main, image: IMAGE, command: STAY, resources: {limits: {memory: 1Mi}}}]",
+        "container main: its memory limit is too low to start it",
+    ),
+    (
+        "probe-port",
+        "containers: [{name: main, image: IMAGE, command: STAY, ports: [{name: http, containerPort: 80}], livenessProbe: {httpGet: {port: htpp}}}]",
+        "Unhealthy: container main: its liveness probe does not run: no port of the container is named \"htpp\"",
+    ),
+    (
+        "device",
+        "containers: [{name: main, image: IMAGE, command: STAY, resources: {limits: {example.com/gpu: 1}}}]",
+        "FailedSync: the pod waits for its devices: no device plugin has registered example.com/gpu",
+    ),
 ];
 
 /// Name, manifest, and the sentence about a manifest that is refused.
-const REFUSED: [(&str, &str, &str); 20] = [
+pub(crate) const REFUSED: [(&str, &str, &str); 22] = [
     ("bad-empty", "", "there is nothing in the file; to remove its pods, delete it"),
     (
         "bad-tab",
@@ -162,6 +178,16 @@ const REFUSED: [(&str, &str, &str); 20] = [
         "bad-port",
         "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, ports: [{containerPort: 80000}]}]}}",
         "spec.containers[0].ports[0].containerPort: 80000: must be from 1 to 65535",
+    ),
+    (
+        "bad-quotes",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a, ports: [{containerPort: '80'}]}]}}",
+        "spec.containers[0].ports[0].containerPort: expected a number, found a string: remove the quotes",
+    ),
+    (
+        "bad-template",
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Values.name }}\n",
+        "line 4, column 10: a list or an object cannot be a key: put a text that begins with a bracket in quotes",
     ),
     (
         "bad-value",
@@ -217,22 +243,12 @@ const REFUSED: [(&str, &str, &str); 20] = [
 
 /// Longer than the 30 s after which a failed mount or an unready container is a problem, and than the back-off of the
 /// first restarts.
-const FIRST_MINUTES: Duration = Duration::from_secs(150);
+pub(crate) const FIRST_MINUTES: Duration = Duration::from_secs(150);
 
 #[test]
 fn each_mistake_is_named_by_pods_and_status() {
     let node = Node::start();
-    for (name, spec, _) in MISTAKES {
-        let spec = spec.replace("IMAGE", BUSYBOX).replace("STAY", &format!("[sh, -c, {STAY:?}]"));
-        node.write_manifest(
-            name,
-            &format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{spec}}}}}\n"),
-        );
-        // The order decides who gets a port.
-        if name == "port-a" {
-            node.wait_until("port-a runs", |pods| pods.has("port-a", |pod| pod.is_ready()));
-        }
-    }
+    write_mistakes(&node);
     node.write_manifest("typo", "apiVersion: v1\nkind: Pod\nmetadata: {name: typo}\nspec: {container: []}\n");
     wait_until_all_are_named(&node);
     let status = node.ask(&["status"]).unwrap();
@@ -267,6 +283,20 @@ fn each_refused_manifest_is_named_by_status() {
         unseen.is_empty().then_some(())
     });
     assert_eq!(exit_status(&node), Some(3));
+}
+
+pub(crate) fn write_mistakes(node: &Node) {
+    for (name, spec, _) in MISTAKES {
+        let spec = spec.replace("IMAGE", BUSYBOX).replace("STAY", &format!("[sh, -c, {STAY:?}]"));
+        node.write_manifest(
+            name,
+            &format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{{spec}}}}}\n"),
+        );
+        // The order decides who gets a port.
+        if name == "port-a" {
+            node.wait_until("port-a runs", |pods| pods.has("port-a", |pod| pod.is_ready()));
+        }
+    }
 }
 
 /// A crash loop is named while it waits, not while its container runs, so each sentence counts once it was seen.

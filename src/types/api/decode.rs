@@ -232,6 +232,9 @@ fn integer(input: &Input<'_>) -> Result<i64, DecodeError> {
     let number = match input {
         Input::Value(Value::Number(number)) => number,
         Input::Value(Value::Null) => return Ok(0),
+        Input::Value(Value::String(text)) if text.parse::<i64>().is_ok() => {
+            return Err(DecodeError::new(format_args!("expected a number, found a string: remove the quotes")));
+        }
         other => return Err(DecodeError::expected("a number", other)),
     };
     match (number.as_i64(), number.as_u64()) {

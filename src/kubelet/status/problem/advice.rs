@@ -81,7 +81,12 @@ pub(super) fn of_pull(text: &str, reason: &Reason) -> &'static str {
     }
 }
 
-const START_ADVICE: [Known; 8] = [
+const START_ADVICE: [Known; 9] = [
+    Known {
+        phrases: &["unable to set memory limit", "memory limit too low"],
+        cause: "its memory limit is too low to start it",
+        advice: "raise resources.limits.memory: 64Mi are mebibytes, 64m is less than a byte",
+    },
     Known {
         phrases: &EXEC_FORMAT_ERROR,
         cause: "its program is built for another architecture, or is a script without `#!`",
@@ -149,8 +154,10 @@ pub(super) const CREATE_ON_NODE: &str =
     "put a document with it into the manifest directory, or mark the reference optional";
 
 /// What to do about an exit with an error.
-pub(super) fn of_exit(ended: &ContainerStateTerminated, container: &str, has_memory_limit: bool) -> String {
-    let log = format!("see coracle logs --previous -c {container} POD");
+pub(super) fn of_exit(ended: &ContainerStateTerminated, container: &str, pod: &Pod, has_memory_limit: bool) -> String {
+    let (name, namespace) = (&pod.metadata.name, &*pod.metadata.namespace);
+    let elsewhere = if namespace == "default" { String::new() } else { format!(" -n {namespace}") };
+    let log = format!("see coracle logs --previous -c {container}{elsewhere} {name}");
     match (ended.reason == Reason::OOM_KILLED, ended.exit_code) {
         (true, _) if has_memory_limit => "raise resources.limits.memory, or make the program use less".to_owned(),
         (true, _) => "the node ran out of memory: set memory limits, or run fewer pods".to_owned(),

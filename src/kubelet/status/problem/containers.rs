@@ -6,7 +6,7 @@ use super::{PATIENCE_SECONDS, PodProblem, PodSituation, innermost, is_older};
 use crate::state::pods::PodWarning;
 use crate::types::api::{
     ConditionStatus, Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod,
-    Reason, RestartPolicy, Time,
+    PortError, Probe, ProbeHandler, Reason, RestartPolicy, Time,
 };
 use crate::types::sorted::{SortedMap, SortedSet};
 
@@ -17,6 +17,7 @@ struct Named<'a> {
     kind: &'static str,
     spec: &'a Container,
     status: &'a ContainerStatus,
+    pod: &'a Pod,
 }
 
 impl Named<'_> {
@@ -98,6 +99,29 @@ const SIGKILLED: i32 = 137;
 const SIGTERMED: i32 = 143;
 const FIRST_BACK_OFF_SECONDS: i64 = 10;
 const MAX_BACK_OFF_SECONDS: i64 = 300;
+
+/// A probe of a running container that cannot run, because no port has the name that it asks. Without this a pod whose
+/// liveness probe never runs would look healthy.
+pub(super) fn probe_without_port(situation: PodSituation<'_>) -> Option<PodProblem> {
+    all(situation).find_map(|one| {
+        let ContainerState::Running(_) = one.status.state.as_ref()? else { return None };
+        let Container { liveness_probe, readiness_probe, startup_probe, .. } = one.spec;
+        let probes = [("liveness", liveness_probe), ("readiness", readiness_probe), ("startup", startup_probe)];
+        let missing = |probe: &Probe| match &probe.handler {
+            ProbeHandler::HttpGet(action) => one.spec.port(&action.port).err(),
+            ProbeHandler::TcpSocket(action) => one.spec.port(&action.port).err(),
+            ProbeHandler::Exec(_) | ProbeHandler::Grpc(_) => None,
+        };
+        let mut faults = probes.iter().filter_map(|(kind, probe)| Some((*kind, missing(probe.as_ref()?)?)));
+        let (kind, PortError::NoSuchPort(port)) = faults.next()? else { return None };
+        Some(PodProblem {
+            reason: Reason::UNHEALTHY.as_str().to_owned(),
+            cause: format!("{}: its {kind} probe does not run: no port of the container is named {port:?}", one.name()),
+            advice: "give a port in the container's ports this name, or write the number into the probe".to_owned(),
+            ..PodProblem::default()
+        })
+    })
+}
 
 /// A running container that is not ready, once it runs for longer than the patience.
 pub(super) fn unready(situation: PodSituation<'_>) -> Option<PodProblem> {
@@ -266,7 +290,7 @@ fn exited(one: Named<'_>, ended: &ContainerStateTerminated) -> PodProblem {
     PodProblem {
         reason: reason.to_owned(),
         cause: format!("{} {how}", one.name()),
-        advice: advice::of_exit(ended, &one.spec.name, has_memory_limit(one.spec)),
+        advice: advice::of_exit(ended, &one.spec.name, one.pod, has_memory_limit(one.spec)),
         detail: ended.message.clone(),
         since: ended.finished_at.map(|time| time.to_string()).unwrap_or_default(),
         ..PodProblem::default()
@@ -304,10 +328,10 @@ fn all<'a>(situation: PodSituation<'a>) -> impl Iterator<Item = Named<'a>> {
     });
     let init = pod.spec.init_containers.iter().filter_map(move |spec| {
         let kind = if spec.is_sidecar() { "sidecar" } else { "init container" };
-        Some(Named { kind, spec, status: of_init.get(&spec.name.as_str()).copied()? })
+        Some(Named { kind, spec, status: of_init.get(&spec.name.as_str()).copied()?, pod })
     });
     let main = pod.spec.containers.iter().filter_map(move |spec| {
-        Some(Named { kind: "container", spec, status: of_main.get(&spec.name.as_str()).copied()? })
+        Some(Named { kind: "container", spec, status: of_main.get(&spec.name.as_str()).copied()?, pod })
     });
     init.chain(main)
 }

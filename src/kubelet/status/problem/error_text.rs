@@ -1,7 +1,7 @@
 //! The cause in an error text of a runtime or a registry. Pure.
 
 /// Clauses that runtimes put before the cause. `*` stands for a word or a quoted text.
-const WRAPPERS: [&str; 27] = [
+const WRAPPERS: [&str; 29] = [
     "rpc error",
     "code = * desc = ",
     "failed to pull and unpack image *",
@@ -28,6 +28,8 @@ const WRAPPERS: [&str; 27] = [
     "error during container init",
     "failed to setup network for sandbox *",
     "failed to create pod sandbox",
+    "Failed to create pod sandbox",
+    "failed to get sandbox runtime",
     "failed to start sandbox *",
 ];
 

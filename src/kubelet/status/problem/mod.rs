@@ -72,6 +72,7 @@ pub(crate) fn pod_health(situation: PodSituation<'_>) -> PodHealth {
         }
         PodPhase::Pending | PodPhase::Running => containers::problem(situation)
             .or_else(|| warnings::while_starting(situation))
+            .or_else(|| containers::probe_without_port(situation))
             .or_else(|| containers::unready(situation))
             .or_else(|| situation.unreplaced_since.map(unreplaced)),
     };

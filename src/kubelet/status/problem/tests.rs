@@ -153,7 +153,7 @@ fn crash(exit: Value) -> Pod {
 fn crash_loop_names_exit_restarts_and_next_retry() {
     let last = json!({ "terminated": { "exitCode": 3, "reason": "Error", "finishedAt": "2027-01-15T07:59:00Z", "message": "no light" } });
     let cause = "container main exits with code 3 (4 restarts)";
-    let problem = check(&crash(last), &[], ["CrashLoopBackOff", cause, "coracle logs --previous -c main"]);
+    let problem = check(&crash(last), &[], ["CrashLoopBackOff", cause, "coracle logs --previous -c main web"]);
     assert_eq!((&*problem.next_retry, &*problem.detail), ("2027-01-15T08:00:20Z", "no light"));
     let out_of_memory = json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
     let cause = "container main is killed because it uses more memory than it may (OOMKilled) (4 restarts)";
@@ -193,7 +193,7 @@ fn failed_probe_or_hook_of_an_earlier_run_is_not_why_the_last_one_ended() {
         (Reason::UNHEALTHY, "Liveness probe failed: dial tcp", "2027-01-15T07:58:00Z"),
     ] {
         let cause = "container main exits with code 3 (4 restarts)";
-        check(&crash(last.clone()), &[warning], ["CrashLoopBackOff", cause, "coracle logs --previous -c main"]);
+        check(&crash(last.clone()), &[warning], ["CrashLoopBackOff", cause, "coracle logs --previous -c main web"]);
     }
 }
 
@@ -298,4 +298,43 @@ fn pod_that_was_not_replaced_says_so() {
     let PodHealth::Failing(problem) = pod_health(situation) else { panic!("it runs with another spec") };
     assert_eq!((&*problem.reason, &*problem.since), ("NotReplaced", "2027-01-15T07:59:00Z"));
     assert!(problem.cause.contains("metadata.uid") && problem.advice.contains("leave it out"), "{problem:?}");
+}
+
+#[test]
+fn probe_of_a_port_without_its_name_is_a_problem_although_the_pod_is_ready() {
+    let with = |port: Value, kind: &str| {
+        let container = json!({
+            "name": "main", "image": "a", "ports": [{ "name": "http", "containerPort": 80 }],
+            kind: { "httpGet": { "path": "/", "port": port } },
+        });
+        let running = json!({ "running": { "startedAt": "2027-01-15T07:59:55Z" } });
+        let status = json!({
+            "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
+            "containerStatuses": [{ "name": "main", "ready": true, "state": running }],
+        });
+        pod(json!({ "containers": [container] }), status)
+    };
+    let cause = "container main: its liveness probe does not run: no port of the container is named \"htpp\"";
+    check(&with(json!("htpp"), "livenessProbe"), &[], ["Unhealthy", cause, "write the number"]);
+    check(&with(json!("htpp"), "readinessProbe"), &[], ["Unhealthy", &cause.replace("liveness", "readiness"), "name"]);
+    for port in [json!("http"), json!("8080"), json!(8080)] {
+        assert_eq!(health(&with(port, "livenessProbe"), &[]), PodHealth::Running);
+    }
+}
+
+#[test]
+fn too_little_memory_missing_handlers_and_devices_have_their_advice() {
+    let message = "failed to create containerd task: OCI runtime create failed: runc create failed: unable to start \
+                   container process: error setting cgroup config for procHooks process: unable to set memory limit to 1";
+    let cause = "container main: its memory limit is too low to start it";
+    let state = json!({ "waiting": { "reason": "RunContainerError", "message": message } });
+    check_state(state, ["RunContainerError", cause, "64m is less than a byte"]);
+    let starting = pod(json!({}), json!({ "phase": "Pending" }));
+    let long_ago = "2027-01-15T07:50:00Z";
+    let sandbox = "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no \
+                   runtime for \"kata\" is configured";
+    let expected = ["FailedCreatePodSandBox", "no runtime for \"kata\" is configured", "runtimeClassName"];
+    check(&starting, &[(Reason::FAILED_CREATE_POD_SANDBOX, sandbox, long_ago)], expected);
+    let devices = "the pod waits for its devices: no device plugin has registered example.com/gpu";
+    check(&starting, &[(Reason::FAILED_SYNC, devices, long_ago)], ["FailedSync", devices, "devices rule"]);
 }

@@ -110,7 +110,13 @@ fn advice(reason: &Reason, cause: &str, pod: &Pod) -> &'static str {
         "FailedCreatePodSandBox" if has(&["pause", "image", "pull"]) => {
             "the runtime's sandbox image is missing: import it, or let the node reach its registry"
         }
+        "FailedCreatePodSandBox" if has(&["no runtime for", "runtime handler"]) => {
+            "configure this handler in the runtime, or remove runtimeClassName"
+        }
         "FailedCreatePodSandBox" => "see the runtime's log",
+        "FailedSync" if has(&["device"]) => {
+            "start its device plugin, or write a devices rule into coracle.yaml: coracle devices lists what there is"
+        }
         "FailedPrepareDynamicResources" => "check the ResourceClaim and its DRA driver",
         "FailedMount" if has(&["secret", "configmap", "Secret", "ConfigMap"]) => {
             if pod.is_of_cluster() {

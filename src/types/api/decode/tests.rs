@@ -57,7 +57,11 @@ fn errors_name_the_field_and_the_expected_type() {
         "spec.priority: the number 2147483648 is out of range",
     );
     check_error(json!({"spec": {"priority": 1.5}}), "spec.priority: expected a whole number, found 1.5");
-    check_error(json!({"spec": {"priority": "1"}}), "spec.priority: expected a number, found a string");
+    check_error(json!({"spec": {"priority": "x"}}), "spec.priority: expected a number, found a string");
+    check_error(
+        json!({"spec": {"priority": "1"}}),
+        "spec.priority: expected a number, found a string: remove the quotes",
+    );
     check_error(
         json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "1x"}}}]}}),
         "spec.containers[0].resources.limits.cpu: expected a quantity that ends in \

@@ -50,7 +50,10 @@ fn keys_become_strings() {
     check("&k a: 1\nb: {*k : 2}", json!({"a": 1, "b": {"a": 2}}));
     check("? a\n: 1", json!({"a": 1}));
     check_error("~: 1", "line 1, column 1: null cannot be a key");
-    check_error("[a]: 1", "line 1, column 1: a list or an object cannot be a key");
+    check_error(
+        "[a]: 1",
+        "line 1, column 1: a list or an object cannot be a key: put a text that begins with a bracket in quotes",
+    );
     check_error("a: &x [1]\n*x : 1", "line 2, column 1: a list or an object cannot be a key");
 }
 

@@ -175,7 +175,11 @@ impl<'a> Tree<'a> {
                 if merges { Key::Merge } else { Key::Named(key_of(value)?) }
             }
             Event::Alias(name) => Key::Named(key_of(self.alias(&name)?.value)?),
-            _ => return Err("a list or an object cannot be a key".to_owned()),
+            _ => {
+                return Err(
+                    "a list or an object cannot be a key: put a text that begins with a bracket in quotes".to_owned()
+                );
+            }
         };
         if let Key::Named(name) = &key {
             self.budget.spend(weight_of_key(name))?;
