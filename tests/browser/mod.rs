@@ -7,7 +7,8 @@ use std::path::Path;
 use chromium::Chromium;
 use nix::sys::signal::Signal;
 
-use crate::containerd::{node, registry};
+use crate::containerd::{mistakes, node, registry};
+use mistakes::{FIRST_MINUTES, MISTAKES, REFUSED, write_mistakes};
 use node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
 use registry::{Proxy, Registry, Way, make_image, remove_image};
 
@@ -134,17 +135,6 @@ fn page_reports_a_lost_node_and_reconnects() {
     browser.end();
 }
 
-/// Mistakes with long names and reasons: name, and the spec of its pod.
-const MISTAKES: [(&str, &str); 4] = [
-    (
-        "missing-settings-of-the-measuring-station-in-the-old-harbour",
-        "containers: [{name: main, image: IMAGE, command: STAY, env: [{name: A, valueFrom: {configMapKeyRef: {name: gone, key: a}}}]}]",
-    ),
-    ("crashes", "containers: [{name: main, image: IMAGE, command: [sh, -c, 'echo the last words; exit 3']}]"),
-    ("no-command", "containers: [{name: main, image: IMAGE, command: [/bin/absent]}]"),
-    ("no-image", "containers: [{name: main, image: 'localhost:1/gone:1', command: STAY}]"),
-];
-
 /// Texts that lie over each other, or over the edge of the screen.
 const OVERPRINTS: &str = r"(() => {
   const texts = [...document.querySelectorAll('#pods span, #pods small, #events b, #events span, #wrong a, #wrong b, #tiles dd')]
@@ -158,6 +148,27 @@ const OVERPRINTS: &str = r"(() => {
   return bad;
 })()";
 
+/// Each sentence counts once it was seen: a crash loop is named while it waits, not while its container runs.
+#[track_caller]
+fn wait_until_all_are_named(browser: &mut Chromium) {
+    let pods = MISTAKES.iter().filter(|(.., sentence)| !sentence.is_empty());
+    let pods = pods.map(|(name, _, sentence)| (format!("pod default/{name}-node-a"), *sentence));
+    let manifests = REFUSED.iter().map(|(name, _, sentence)| (format!("{name}.yaml"), *sentence));
+    let mut unseen: Vec<(String, &str)> = pods.chain(manifests).collect();
+    let until = std::time::Instant::now() + FIRST_MINUTES;
+    browser.wait_until(
+        "all problems can be shown",
+        "(() => { const rest = document.querySelector('#rest'); if (!rest.hidden) rest.click(); return !rest.hidden; })()",
+    );
+    while !unseen.is_empty() {
+        let problems = browser.evaluate("[...document.querySelectorAll('#wrong > li')].map(one => one.innerText)");
+        let problems: Vec<&str> = problems.as_array().unwrap().iter().filter_map(|one| one.as_str()).collect();
+        unseen.retain(|(name, sentence)| !problems.iter().any(|one| one.contains(name) && one.contains(sentence)));
+        assert!(std::time::Instant::now() < until, "not named: {unseen:#?}; page: {problems:#?}");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+}
+
 #[test]
 fn mistakes_are_readable_on_every_screen_and_events_lead_to_their_pods() {
     let node = start();
@@ -165,17 +176,14 @@ fn mistakes_are_readable_on_every_screen_and_events_lead_to_their_pods() {
     browser.open(PAGE, (320, 700), "light");
     let directory = node.folder().join("manifests").display().to_string();
     browser.wait_to_read(&format!("Put a pod manifest into {directory} to run it."));
-    for (name, spec) in MISTAKES {
-        let spec = spec.replace("IMAGE", BUSYBOX).replace("STAY", "[sleep, '100000']");
-        node.write_manifest(
-            name,
-            &format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"),
-        );
+    write_mistakes(&node);
+    for (name, manifest, _) in REFUSED {
+        node.write_manifest(name, manifest);
     }
-    for words in ["CreateContainerConfigError", "CrashLoopBackOff", "next try in", "exits with code 3"] {
-        browser.wait_to_read(words);
-    }
-    browser.wait_to_read("4 problems");
+    let long = "missing-settings-of-the-measuring-station-in-the-old-harbour";
+    node.apply(&Manifest::new(long).container_with("main", STAY, "envFrom: [{configMapRef: {name: gone}}]"));
+    wait_until_all_are_named(&mut browser);
+    browser.wait_to_read("next try in");
     for width in [320, 390, 1280] {
         browser.look_as((width, 900), "light");
         browser.wait_until(
@@ -183,23 +191,26 @@ fn mistakes_are_readable_on_every_screen_and_events_lead_to_their_pods() {
             &format!("document.documentElement.scrollWidth <= {width} && innerWidth === {width}"),
         );
         browser.picture(&format!("page-mistakes-{width}.png"));
-        browser.evaluate("document.querySelector('#h-pods').scrollIntoView()");
-        browser.picture(&format!("page-mistakes-pods-{width}.png"));
+        for part in ["pods", "sources"] {
+            browser.evaluate(&format!("document.querySelector('#h-{part}').scrollIntoView()"));
+            browser.picture(&format!("page-mistakes-{part}-{width}.png"));
+        }
+        browser.evaluate("scrollTo(0, 0)");
         assert_eq!(browser.evaluate(OVERPRINTS), serde_json::json!([]), "{width} pixels");
     }
     // Each figure of a row has its heading for those who hear the page.
-    let spoken = browser.evaluate(&format!("{}.querySelector('.restarts').textContent", row("crashes")));
+    let spoken = browser.evaluate(&format!("{}.querySelector('.restarts').textContent", row("crash")));
     assert!(spoken.as_str().unwrap().starts_with("Restarts "), "{spoken}");
     // All events: the newest may be of other pods.
     browser.evaluate("document.querySelector('#more').click()");
     browser.wait_until(
         "an event of the pod is listed",
-        "(() => { const link = [...document.querySelectorAll('#events a')].find(link => link.textContent.startsWith('crashes')); \
+        "(() => { const link = [...document.querySelectorAll('#events a')].find(link => link.textContent.startsWith('crash-node-a')); \
          if (link) link.click(); return !!link; })()",
     );
-    browser.wait_until("the event's pod is opened", &format!("{}.firstChild.open", row("crashes")));
+    browser.wait_until("the event's pod is opened", &format!("{}.firstChild.open", row("crash")));
     let text = browser.evaluate("document.body.innerText");
-    assert!(!text.as_str().unwrap().contains("the last words"), "logs are for the owner: {text}");
+    assert!(!text.as_str().unwrap().contains("abcent"), "logs and commands are not for everyone: {text}");
     assert_eq!(browser.complaints(), [""; 0], "errors of the page or its policy");
     browser.end();
 }
