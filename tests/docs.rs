@@ -272,8 +272,15 @@ fn refusal_of(words: &[String]) -> Option<String> {
         return None;
     }
     let rest = rest.iter().map(String::as_str);
-    let arguments: Vec<&str> =
+    let mut arguments: Vec<&str> =
         [&**command, "--local-socket", "/nonexistent/coracle.sock"].into_iter().chain(rest).collect();
+    // It also waits for the agent.
+    if command == "wait" {
+        match arguments.iter_mut().skip_while(|word| **word != "--timeout").nth(1) {
+            Some(time) => *time = "1s",
+            None => arguments.extend(["--timeout", "1s"]),
+        }
+    }
     let output = coracle(&arguments);
     (output.status.code() == Some(2)).then(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }

@@ -56,7 +56,12 @@ pub(super) fn run(command: &Wait) -> ExitCode {
             Ok(answer) => {
                 answer.pods.into_iter().filter_map(|entry| decode::<Pod>(entry.pod).ok()).map(|pod| pod.value)
             }
-            Err(error) => return failed(&ErrorChain(&error).to_string()),
+            // The agent may be about to start.
+            Err(error) if Instant::now() >= end => return failed(&ErrorChain(&error).to_string()),
+            Err(_) => {
+                thread::sleep(DELETE_POLL_INTERVAL);
+                continue;
+            }
         };
         let pods: Vec<Pod> = pods.collect();
         let named = |name: &str| named(&pods, PodName::new(name, command.namespace.as_deref()));
