@@ -23,12 +23,9 @@ fn measure(shape: &str, large: &dyn Fn() -> Value) -> (u64, u64) {
     let (_, before) = joined.memory();
     for number in 0..PODS_THERE {
         let mut object = pod(&format!("p{number}"), &json!({}));
-        let (key, value) = (shape.split('.').next_back().unwrap(), large());
-        if shape.starts_with("metadata") {
-            object["metadata"][key] = value;
-        } else {
-            object["spec"]["containers"][0][key] = value;
-        }
+        let (parent, key) = shape.split_once('.').unwrap();
+        let parent = if parent == "container" { &mut object["spec"]["containers"][0] } else { &mut object[parent] };
+        parent[key] = large();
         joined.api.create(&object);
     }
     for number in 0..PODS_THERE {
@@ -54,6 +51,12 @@ fn pods_of_the_largest_size_take_the_memory_that_the_list_of_bounds_says() {
     // One long string.
     check("metadata.annotations", (4, 6), &|| json!({"a/b": "x".repeat(LARGE)}));
     // The smallest values, which take more as objects than as text.
-    check("spec.args", (5, 9), &|| Value::from(vec![json!("x"); LARGE / 4]));
-    check("spec.env", (3, 5), &|| Value::from(vec![json!({"name": "A"}); LARGE / 13]));
+    check("container.args", (5, 9), &|| Value::from(vec![json!("x"); LARGE / 4]));
+    check("container.env", (3, 5), &|| Value::from(vec![json!({"name": "A"}); LARGE / 13]));
+    check("spec.affinity", (4, 6), &|| {
+        let mut terms = vec![json!({}); LARGE / 3];
+        terms.push(json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}));
+        let required = json!({"nodeSelectorTerms": terms});
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
+    });
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped, EnvVar,
-    EnvVars, IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, TextKeys, TextObjects, Texts, Time, Unread,
+    EnvVars, IntOrString, Map, NodeSelectorRequirements, NodeSelectorTerm, PodUid, Quantity, Reason, StorageMedium, TextKeys, TextObjects, Texts, Time, Unread,
     UnreadList,
 };
 
@@ -190,6 +190,12 @@ impl<K: TextKeys> KnownFields for TextObjects<K> {
             fields.note(Kind::Object);
             K::KEYS.iter().for_each(|key| fields.under(key, String::visit));
         });
+    }
+}
+
+impl KnownFields for NodeSelectorTerm {
+    fn visit(fields: &mut Fields) {
+        NodeSelectorRequirements::visit(fields);
     }
 }
 
