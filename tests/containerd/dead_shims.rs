@@ -11,6 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::endurance::rounds;
 use super::node::{Events, Manifest, Node, PATIENCE, Task, processes_of, wait_for};
 
 const BEAT: &str = "ID=$(cat /proc/sys/kernel/random/uuid); beat() { echo $NAME $ID >>/host/beats; sleep 0.1; }";
@@ -83,15 +84,18 @@ fn container(node: &Node, name: &str) -> Task {
     running.into_iter().find(|task| task.container == name).expect("the container runs")
 }
 
-/// Kills the shim of a container, the parent of its first process, and returns the processes of the container.
+/// The shim or conmon of a container: the parent of its first process. `None` without a process.
+fn shim_of(id: &str) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{}/status", processes_of(id).first()?)).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+    let name = fs::read_to_string(format!("/proc/{parent}/comm")).ok()?;
+    (name.starts_with("containerd-shim") || name.starts_with("conmon")).then(|| Pid::from_raw(parent))
+}
+
+/// Kills the shim of a container, and returns the processes of the container.
 fn kill_shim(id: &str) -> Vec<i32> {
     let processes = processes_of(id);
-    let first = processes.first().expect("the container has a process");
-    let status = fs::read_to_string(format!("/proc/{first}/status")).unwrap();
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap();
-    let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap();
-    assert!(name.starts_with("containerd-shim") || name.starts_with("conmon"), "{name}");
-    kill(Pid::from_raw(parent), Signal::SIGKILL).unwrap();
+    kill(shim_of(id).expect("the container has a shim"), Signal::SIGKILL).unwrap();
     processes
 }
 
@@ -245,4 +249,39 @@ fn container_whose_shim_dies_during_its_start_runs_once() {
     sleep(Duration::from_millis(300));
     kill_shim(&container(&node, "main").id);
     pod.wait_for_starts("main", 2);
+}
+
+/// A hundred rounds if CORACLE_ENDURANCE is set, otherwise a few.
+#[test]
+fn shims_and_daemons_that_die_at_any_time_leave_one_instance() {
+    let mut node = Node::with_leaking_shims();
+    node.configure_agent("syncFrequency: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n");
+    node.kill_agent();
+    node.start_agent();
+    let pod = BeatingPod::new(&node).container("main", &format!("{EXITS}; {STAY}"), "");
+    node.apply(&pod.manifest);
+    pod.wait_for_starts("main", 1);
+    for round in 1..=rounds() {
+        // From before the next start to well after it.
+        sleep(Duration::from_millis(round * 619 % 4000));
+        let shims: Vec<Pid> = node.tasks_of("web").iter().filter_map(|task| shim_of(&task.id)).collect();
+        let daemon = round % 3 != 0;
+        if daemon {
+            node.stop_containerd(Signal::SIGKILL);
+        }
+        if round % 3 != 1 {
+            // One that has ended meanwhile is no matter.
+            shims.into_iter().for_each(|shim| drop(kill(shim, Signal::SIGKILL)));
+        }
+        if daemon {
+            node.start_containerd();
+        }
+    }
+    node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+    let instances = pod.instances("main");
+    let mut different = instances.clone();
+    different.sort();
+    different.dedup();
+    assert_eq!(instances.len(), different.len(), "instances ran beside each other: {instances:?}");
+    assert!(instances.len() > 1, "nothing was started again");
 }

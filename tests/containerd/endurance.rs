@@ -12,8 +12,8 @@ use crate::fake_api::kubeconfig::Credentials;
 use crate::fake_api::world::Network;
 use crate::fake_api::{FakeApi, Options};
 
-/// The promised number of power cuts if CORACLE_ENDURANCE is set, otherwise a few.
-fn rounds() -> u64 {
+/// The promised number of power cuts or kills if CORACLE_ENDURANCE is set, otherwise a few.
+pub(crate) fn rounds() -> u64 {
     if std::env::var_os("CORACLE_ENDURANCE").is_some() { 100 } else { 2 }
 }
 
