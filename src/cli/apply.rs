@@ -10,7 +10,7 @@ use super::local_api::{RequestFailure, change, fetch, pod_path};
 use super::manifest_files::read_all;
 use super::{complain, failed, print};
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
-use crate::state::objects::{ObjectKey, references};
+use crate::state::objects::{ConfigObject, ObjectKey, references};
 use crate::state::pods::SourceName;
 use crate::types::api::yaml;
 use crate::types::sorted::SortedSet;
@@ -86,7 +86,7 @@ pub(super) fn stored(socket: &Path, Part { namespace, name, .. }: &Part) -> Resu
     }
 }
 
-/// A pod with the ConfigMaps and Secrets that it uses.
+/// A pod with the ConfigMaps and Secrets that it uses, and the Services that lead to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) namespace: String,
@@ -115,10 +115,15 @@ fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
             text.to_vec()
         } else {
             let keys = references(pod);
-            let goes_with = |other: &Object| matches!(other, Object::Config(config) if keys.contains(&config.key));
+            let is_of_pod = |config: &ConfigObject| keys.contains(&config.key) || config.leads_to(metadata);
+            let goes_with = |other: &Object| matches!(other, Object::Config(config) if is_of_pod(config));
             let with = objects.iter().zip(&values).filter(|(other, _)| goes_with(other)).map(|(_, value)| value);
             let items: Vec<&Value> = values.get(index).into_iter().chain(with).collect();
-            used.extend(keys.iter().cloned());
+            let leads_here = objects.iter().filter_map(|other| match other {
+                Object::Config(config) if config.leads_to(metadata) => Some(config.key.clone()),
+                Object::Config(_) | Object::Pod(_) => None,
+            });
+            used.extend(keys.iter().cloned().chain(leads_here));
             json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string().into_bytes()
         };
         parts.push(Part { namespace: metadata.namespace.clone(), name: name.to_owned(), body });
@@ -130,7 +135,7 @@ fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
     match unused {
         Some(key) => Err(format!("no Pod in the file uses {key}, define it together with the Pod that does")),
         None if parts.is_empty() => {
-            Err("no Pod in the file; ConfigMaps and Secrets need a Pod that uses them".to_owned())
+            Err("no Pod in the file; ConfigMaps, Secrets and Services need a Pod that uses them".to_owned())
         }
         None => Ok(parts),
     }
@@ -209,17 +214,30 @@ mod tests {
     }
 
     #[test]
+    fn service_goes_with_each_pod_that_it_leads_to() {
+        let labelled = |name: &str| pod(name, "").replace("{name: ", "{labels: {app: web}, name: ");
+        let service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {app: web}}\n";
+        let text = [service, &labelled("a"), &labelled("b"), &pod("c", "")].join("---\n");
+        let with: Vec<bool> = parts(text.as_bytes())
+            .unwrap()
+            .iter()
+            .map(|part| String::from_utf8_lossy(&part.body).contains("\"Service\""))
+            .collect();
+        assert_eq!(with, [true, true, false]);
+    }
+
+    #[test]
     fn file_that_cannot_be_applied_is_refused_before_sending() {
         for (text, why) in [
-            (config("x"), "no Pod in the file; ConfigMaps and Secrets need a Pod that uses them"),
-            (String::new(), "no Pod in the file; ConfigMaps and Secrets need a Pod that uses them"),
+            (config("x"), "no Pod in the file; ConfigMaps, Secrets and Services need a Pod that uses them"),
+            (String::new(), "no Pod in the file; ConfigMaps, Secrets and Services need a Pod that uses them"),
             (
                 [pod("a", ""), pod("b", ""), config("x")].join("---\n"),
                 "no Pod in the file uses ConfigMap default/x, define it together with the Pod that does",
             ),
             (
-                [pod("a", ""), "kind: Service\napiVersion: v1\n".to_owned()].join("---\n"),
-                "document 2 (line 6): kind Service: a manifest has Pods, ConfigMaps and Secrets",
+                [pod("a", ""), "kind: Ingress\napiVersion: v1\n".to_owned()].join("---\n"),
+                "document 2 (line 6): kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services",
             ),
         ] {
             assert_eq!(parts(text.as_bytes()), Err(why.to_owned()));

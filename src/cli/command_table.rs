@@ -240,12 +240,12 @@ with_machine_commands! {
         summary: "run the pods of a manifest on this node and keep them",
         description: [
             "Runs the pods of a manifest on this node, now and after every start, without a file in the manifest \
-             directory. ConfigMaps and Secrets of the manifest are stored with the pods that use them. An invalid \
-             manifest changes nothing, and an unchanged manifest writes nothing. Exit code 1 if a pod was refused. Of \
-             a directory, each file is applied.",
+             directory. ConfigMaps and Secrets of the manifest are stored with the pods that use them, Services with \
+             the pods that they lead to. An invalid manifest changes nothing, and an unchanged manifest writes \
+             nothing. Exit code 1 if a pod was refused. Of a directory, each file is applied.",
         ],
         manual:
-            "If a manifest has several pods, each ConfigMap and Secret has to be used by one of them.\n\
+            "If a manifest has several pods, each ConfigMap, Secret and Service has to be used by one of them.\n\
              All manifests are checked before the first pod is changed.\n\
              The same is\n\
              .Ic PUT /pods/NAMESPACE/NAME\n\

@@ -324,6 +324,7 @@ mod tests {
             watchdog: WatchdogStatus { service_manager_seconds: Some(60), device: None },
             last_stall: None,
             last_panic: None,
+            upgrade: None,
             runtime: RuntimeStatus {
                 endpoint: "/run/containerd/containerd.sock".to_owned(),
                 name: "containerd".to_owned(),

@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn every_document_of_a_file_is_reported() {
-        let text = format!("{WEB}---\napiVersion: v1\nkind: Service\n---\nkind: Pod\n");
+        let text = format!("{WEB}---\napiVersion: v1\nkind: Ingress\n---\nkind: Pod\n");
         let lines = "\
 a: document 1 (line 1): ok (pod default/web)
-a: document 2 (line 5): kind Service: a manifest has Pods, ConfigMaps and Secrets
+a: document 2 (line 5): kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services
 a: document 3 (line 8): apiVersion: required
 ";
         assert_eq!(report(&[&text]), (lines.to_owned(), true));

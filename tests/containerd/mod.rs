@@ -19,6 +19,7 @@ mod fetch;
 mod figures;
 mod golden;
 mod hooks;
+mod host_names;
 mod hostile;
 mod image_archives;
 mod images;

@@ -9,7 +9,7 @@ use crate::platform::apiserver::{Collection, Rank, Requester};
 use crate::state::objects::{
     ConfigObject, Content, CsiDriver, ObjectEvent, ObjectKey, ObjectKind, Service, Topic, TrustBundle,
 };
-use crate::types::api::{ConfigMap, DecodeError, ObjectText, Secret};
+use crate::types::api::{self, ConfigMap, DecodeError, ObjectText, Secret};
 use crate::types::sorted::SortedMap;
 
 /// The collection of a topic that can be watched; `None` for trust bundles, whose API version the server decides, and
@@ -94,6 +94,7 @@ fn object_of(kind: ObjectKind, object: &ObjectText) -> Result<Arc<ConfigObject>,
     let object: ConfigObject = match kind {
         ObjectKind::ConfigMap => object.decode::<ConfigMap>()?.value.into(),
         ObjectKind::Secret => object.decode::<Secret>()?.value.into(),
+        ObjectKind::Service => object.decode::<api::Service>()?.value.into(),
     };
     Ok(Arc::new(object))
 }

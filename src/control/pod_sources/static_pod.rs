@@ -1,5 +1,5 @@
-//! Parses manifests: static pods, with the uid, name and annotations that a kubelet assigns, and the ConfigMaps and
-//! Secrets that they use. Pure.
+//! Parses manifests: static pods, with the uid, name and annotations that a kubelet assigns, the ConfigMaps and Secrets
+//! that they use, and Services, by whose names they find each other. Pure.
 //!
 //! A file may hold several documents, and `List` and `PodList` objects. Objects are independent: an invalid one does
 //! not affect the others. Text that is not valid YAML invalidates the whole file, because the next document cannot be
@@ -12,11 +12,14 @@ use serde_json::{Map, Value};
 use super::field_names;
 use crate::state::objects::ConfigObject;
 use crate::state::pods::SourceName;
-use crate::types::api::validation::{FieldError, validate_config_map, validate_secret, validate_static_pod};
+use crate::types::api::validation::{
+    FieldError, validate_config_map, validate_secret, validate_service, validate_static_pod,
+};
 use crate::types::api::yaml::{self, DuplicateKey, ParseError};
 use crate::types::api::{
-    CPU, ConfigMap, Decode, DecodeError, MEMORY, ObjectMeta, Pod, PodPhase, PodStatus, PodUid, QosClass, Quantity,
-    Secret, TaintEffect, Toleration, TolerationOperator, annotations, decode_leniently, defaults, encode, qos_class,
+    CLUSTER_SERVICE_FIELDS, CPU, ConfigMap, Decode, DecodeError, MEMORY, ObjectMeta, Pod, PodPhase, PodStatus, PodUid,
+    QosClass, Quantity, Secret, Service, TaintEffect, Toleration, TolerationOperator, annotations, decode_leniently,
+    defaults, encode, qos_class,
 };
 
 /// The file and node of a manifest, which are part of its pods' identity.
@@ -47,7 +50,7 @@ pub(crate) enum Object {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A ConfigMap or a Secret.
+    /// A ConfigMap, a Secret or a Service.
     Config,
     /// A kind of the API that manifests do not support.
     Other,
@@ -86,6 +89,8 @@ pub(crate) enum ObjectError {
 #[derive(Debug)]
 pub(crate) enum Warning {
     Duplicate(DuplicateKey),
+    /// A field that has no effect on one node, and what to do instead.
+    NoEffect(String, String),
     UnknownField(String),
 }
 
@@ -143,28 +148,28 @@ enum ListKind {
 }
 
 fn read_object(object: Map<String, Value>, place: Place, origin: &Origin<'_>) -> ManifestObject {
-    let kind = match object.get("kind") {
-        Some(Value::String(kind)) if !kind.is_empty() => kind.as_str(),
+    let name = match object.get("kind") {
+        Some(Value::String(name)) if !name.is_empty() => name.clone(),
         None | Some(Value::Null) => return ManifestObject::wrong(place, "kind", "required"),
         Some(_) => return ManifestObject::wrong(place, "kind", "expected the name of a kind, such as Pod"),
     };
-    let kind = match kind {
-        "ConfigMap" | "Secret" => Kind::Config,
+    let kind = match name.as_str() {
+        "ConfigMap" | "Secret" | "Service" => Kind::Config,
         "Pod" => Kind::Pod,
         _ => {
-            let error = ObjectError::Unsupported { kind: kind.to_owned() };
+            let error = ObjectError::Unsupported { kind: name };
             return ManifestObject { place, kind: Kind::Other, object: Err(error), warnings: Vec::new() };
         }
     };
     if object.get("apiVersion").is_none_or(Value::is_null) {
         return ManifestObject { kind, ..ManifestObject::wrong(place, "apiVersion", "required") };
     }
-    let is_secret = object.get("kind").and_then(Value::as_str) == Some("Secret");
     let mut warnings = Vec::new();
-    let object = match kind {
-        Kind::Pod => read_pod(object, origin, &mut warnings),
-        _ if is_secret => read_secret(object, &mut warnings),
-        _ => read_config_map(object, &mut warnings),
+    let object = match name.as_str() {
+        "ConfigMap" => read_config_map(object, &mut warnings),
+        "Secret" => read_secret(object, &mut warnings),
+        "Service" => read_service(object, &mut warnings),
+        _ => read_pod(object, origin, &mut warnings),
     };
     ManifestObject { place, kind, object, warnings }
 }
@@ -193,6 +198,22 @@ fn read_secret(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Resul
     secret.merge_string_data();
     valid(errors, validate_secret(&secret))?;
     Ok(Object::Config(secret.into()))
+}
+
+fn read_service(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<Object, ObjectError> {
+    let first = warnings.len();
+    let (mut service, errors): (Service, _) = read(object, warnings)?;
+    for warning in warnings.iter_mut().skip(first) {
+        if let Warning::UnknownField(path) = warning
+            && path.strip_prefix("spec.").is_some_and(|field| CLUSTER_SERVICE_FIELDS.contains(&field))
+        {
+            *warning = Warning::NoEffect(std::mem::take(path), "it needs a cluster".to_owned());
+        }
+    }
+    warnings.extend(service.without_effect().into_iter().map(|(path, why)| Warning::NoEffect(path, why)));
+    set_namespace(&mut service.metadata);
+    valid(errors, validate_service(&service))?;
+    Ok(Object::Config(service.into()))
 }
 
 /// The object without the values that do not fit their fields, and the errors about those.
@@ -385,7 +406,7 @@ impl Kind {
         matches!(self, Self::Pod | Self::Unknown)
     }
 
-    /// Whether this may have been meant as a ConfigMap or a Secret.
+    /// Whether this may have been meant as a ConfigMap, a Secret or a Service.
     pub(crate) fn may_be_config(self) -> bool {
         matches!(self, Self::Config | Self::Unknown)
     }
@@ -417,14 +438,15 @@ impl fmt::Display for ObjectError {
 
 /// What to do about an object that manifests do not have.
 fn write_unsupported(f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
-    if let Some(meant) = ["Pod", "ConfigMap", "Secret"].iter().find(|known| known.eq_ignore_ascii_case(kind)) {
+    if let Some(meant) = ["Pod", "ConfigMap", "Secret", "Service"].iter().find(|known| known.eq_ignore_ascii_case(kind))
+    {
         return write!(f, "kind {kind}: did you mean {meant}?");
     }
     match kind {
         "CronJob" | "DaemonSet" | "Deployment" | "Job" | "ReplicaSet" | "StatefulSet" => {
             write!(f, "kind {kind} needs a cluster: a manifest has its pod, the template, as kind Pod")
         }
-        _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps and Secrets"),
+        _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps, Secrets and Services"),
     }
 }
 
@@ -432,6 +454,7 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Duplicate(duplicate) => write!(f, "{duplicate}; the later one counts"),
+            Self::NoEffect(path, why) => write!(f, "{path}: no effect on one node: {why}"),
             Self::UnknownField(path) => match field_names::meant(path) {
                 Some(meant) => write!(f, "{path}: unknown field, ignored (did you mean {meant}?)"),
                 None => write!(f, "{path}: unknown field, ignored"),

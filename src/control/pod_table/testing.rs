@@ -71,7 +71,12 @@ async fn node() -> Node {
         devices: Rc::clone(&devices),
         csi: Rc::clone(&csi),
         dra: Rc::clone(&dra),
-        views: WorkViews { objects: objects.view(), observed: observed.view(), placements: Owned::default().view() },
+        views: WorkViews {
+            objects: objects.view(),
+            host_names: Owned::default().view(),
+            observed: observed.view(),
+            placements: Owned::default().view(),
+        },
         inbox: inbox.clone(),
     };
     let workers = PodWorkers::new(of_workers, pod_workers::RestartBackoff::new(Duration::from_secs(300)));

@@ -400,7 +400,7 @@ mod tests {
         let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
         let dra = DraManager::open(Path::new("/nowhere"), Rc::clone(&devices), inbox.clone()).await;
         let (observed, placements) = (Owned::default().view(), Owned::default().view());
-        let views = WorkViews { objects: objects.view(), observed, placements };
+        let views = WorkViews { objects: objects.view(), host_names: Owned::default().view(), observed, placements };
         let dependencies = Dependencies { runtime, groups, devices, csi, dra, views, inbox };
         PodWorkers::new(dependencies, RestartBackoff::new(Duration::from_secs(300)))
     }

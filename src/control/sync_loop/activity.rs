@@ -33,6 +33,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::RerunRequest(_)
         | SyncEvent::StopRequest(_)
         | SyncEvent::StoppedPodsWritten(_)
+        | SyncEvent::HostsWritten
         | SyncEvent::VersionRequest(_)
         | SyncEvent::NextVersionPulled { .. }
         | SyncEvent::VersionsKept(_)

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     ActiveDeadlines,
+    HostsFiles,
     NodePressure,
     ObjectWatch,
     PodWorkers,
@@ -20,12 +21,12 @@ pub(crate) enum Part {
 }
 
 /// One due time for each part, in the order of [`Part`]'s variants. `None`: only events concern the part.
-pub(super) type Due = [(Part, Option<Instant>); 8];
+pub(super) type Due = [(Part, Option<Instant>); 9];
 
 /// The hold-offs of the parts, and the number of rounds in a row without a wait.
 #[derive(Debug, Default)]
 pub(super) struct DueTimes {
-    held: [Option<Instant>; 8],
+    held: [Option<Instant>; 9],
     rounds_without_waiting: u32,
     /// Parts whose stall was already logged.
     stalled: Vec<Part>,
@@ -96,6 +97,7 @@ impl Part {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::ActiveDeadlines => "active_deadlines",
+            Self::HostsFiles => "hosts_files",
             Self::NodePressure => "node_pressure",
             Self::ObjectWatch => "object_watch",
             Self::PodWorkers => "pod_workers",
@@ -117,8 +119,9 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    const PARTS: [Part; 8] = [
+    const PARTS: [Part; 9] = [
         Part::ActiveDeadlines,
+        Part::HostsFiles,
         Part::NodePressure,
         Part::ObjectWatch,
         Part::PodWorkers,

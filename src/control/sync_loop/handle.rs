@@ -52,6 +52,7 @@ impl SyncLoop {
                 return parts.stops.on_request(request, pods.records().sources.stopped_pods());
             }
             SyncEvent::StoppedPodsWritten(written) => return self.on_stopped_pods_written(written, now),
+            SyncEvent::HostsWritten => return parts.hosts_files.on_written(),
             SyncEvent::VersionRequest(request) => parts.versions.on_request(request),
             SyncEvent::NextVersionPulled { uid, pulled } => {
                 parts.next_versions.on_pulled(&uid, pulled, &mut parts.versions, now)

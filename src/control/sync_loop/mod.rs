@@ -10,6 +10,7 @@ mod deadlines;
 mod devices;
 mod due_times;
 mod handle;
+mod hosts_files;
 mod image_gc;
 mod leftovers;
 mod node_cgroups;
@@ -50,7 +51,7 @@ use crate::kubelet::resource_managers::ResourceManagers;
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::rt;
-use crate::state::pods::{EventRing, SyncEvent};
+use crate::state::pods::{EventRing, HostNames, SyncEvent};
 use crate::types::metrics::{self, Count};
 use crate::types::owned::Owned;
 
@@ -115,7 +116,13 @@ impl SyncLoop {
         let Dependencies { sources, stopped_pods, versions, errors, followers, health, sender, inbox, .. } =
             dependencies;
         let (objects, observed) = (Owned::default(), Owned::default());
-        let views = WorkViews { objects: objects.view(), observed: observed.view(), placements: managers.placements() };
+        let host_names = Owned::new(HostNames::new(&runtime.node.cluster_domain));
+        let views = WorkViews {
+            objects: objects.view(),
+            host_names: host_names.view(),
+            observed: observed.view(),
+            placements: managers.placements(),
+        };
         let of_workers = pod_workers::Dependencies {
             runtime: Rc::clone(&runtime),
             groups: Rc::clone(&groups),
@@ -128,7 +135,7 @@ impl SyncLoop {
         let backoff = pod_workers::RestartBackoff::new(config.pods.max_container_restart_period);
         let workers = PodWorkers::new(of_workers, backoff.starting_at(config.pods.first_container_restart_period));
         let of_pods = PodInputs { sources, observed, objects: views.objects.clone() };
-        let of_parts = PartInputs { managers, devices, csi, dra, stopped_pods, versions, objects, views };
+        let of_parts = PartInputs { managers, devices, csi, dra, stopped_pods, versions, objects, host_names, views };
         let parts = Parts::new(config, &runtime, groups, of_parts, &sender);
         Self {
             pods: PodTable::new(config, runtime, workers, of_pods, sender.clone()),
@@ -221,6 +228,7 @@ impl SyncLoop {
         let works = self.pods.can_work();
         [
             (Part::ActiveDeadlines, self.parts.deadlines.next_due()),
+            (Part::HostsFiles, self.parts.hosts_files.next_due()),
             (Part::NodePressure, self.parts.eviction.next_due().filter(|_| works)),
             (Part::ObjectWatch, self.parts.objects.next_due()),
             (Part::PodWorkers, self.pods.workers().due().filter(|_| works)),

@@ -14,6 +14,7 @@ use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
 use crate::control::sync_loop::deadlines::Deadlines;
 use crate::control::sync_loop::devices::DeviceAllocations;
+use crate::control::sync_loop::hosts_files::HostsFiles;
 use crate::control::sync_loop::image_gc::ImageGarbage;
 use crate::control::sync_loop::node_cgroups::NodeCgroups;
 use crate::control::sync_loop::object_watch::ObjectWatch;
@@ -34,7 +35,7 @@ use crate::kubelet::resource_managers::ResourceManagers;
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, FeatureGates};
 use crate::state::objects::Objects;
-use crate::state::pods::SyncEvent;
+use crate::state::pods::{HostNames, SyncEvent};
 use crate::types::owned::Owned;
 
 pub(super) struct Parts {
@@ -46,6 +47,7 @@ pub(super) struct Parts {
     pub(super) devices: DeviceAllocations,
     pub(super) disabled_fields: DisabledFields,
     pub(super) eviction: EvictionManager,
+    pub(super) hosts_files: HostsFiles,
     pub(super) image_garbage: ImageGarbage,
     pub(super) next_versions: NextVersions,
     pub(super) objects: ObjectWatch,
@@ -70,6 +72,7 @@ pub(super) struct PartInputs {
     pub(super) stopped_pods: PathBuf,
     pub(super) versions: Versions,
     pub(super) objects: Owned<Objects>,
+    pub(super) host_names: Owned<HostNames>,
     pub(super) views: WorkViews,
 }
 
@@ -81,7 +84,7 @@ impl Parts {
         inputs: PartInputs,
         inbox: &Sender<SyncEvent>,
     ) -> Self {
-        let PartInputs { managers, devices, csi, dra, stopped_pods, versions, objects, views } = inputs;
+        let PartInputs { managers, devices, csi, dra, stopped_pods, versions, objects, host_names, views } = inputs;
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
             admission: PodAdmission::new(admission, Rc::clone(&devices)),
@@ -92,6 +95,7 @@ impl Parts {
             devices: DeviceAllocations::new(devices, dra),
             disabled_fields: DisabledFields::new(&config.gates),
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
+            hosts_files: HostsFiles::new(host_names, views.objects.clone(), inbox.clone()),
             image_garbage: ImageGarbage::default(),
             next_versions: NextVersions::new(views.objects, inbox.clone()),
             objects: ObjectWatch::new(objects, Rc::clone(&csi)),
@@ -114,5 +118,6 @@ impl Parts {
         let follower = ObjectWatcher::new(client.clone(), store.clone(), inbox.clone(), self.gates.clone());
         self.objects.set_cluster(follower, store.clone());
         self.csi_drivers.set_in_cluster();
+        self.hosts_files.set_in_cluster();
     }
 }

@@ -54,6 +54,7 @@ impl SyncLoop {
         self.health.begin(Activity::Versions);
         let effects = self.parts.versions.round(&self.pods, now);
         self.apply(effects, now);
+        self.parts.hosts_files.round(&self.pods, now);
         self.health.begin(Activity::Reporting);
         self.parts.status_manager.round(now);
         self.health.begin(Activity::ShutdownEnd);
@@ -113,6 +114,7 @@ impl SyncLoop {
         self.parts.status_manager.forget(uid);
         self.parts.deadlines.forget(uid);
         self.parts.resizes.forget(uid);
+        self.parts.hosts_files.on_change();
         self.parts.cgroups.on_pods_changed();
     }
 
@@ -141,7 +143,11 @@ impl SyncLoop {
 
     async fn refresh_statuses(&mut self, now: Instant) {
         let mut turn = TurnWork::new(STATUS_CONTAINERS_OF_A_TURN);
-        for uid in self.pods.take_dirty() {
+        let dirty = self.pods.take_dirty();
+        if !dirty.is_empty() {
+            self.parts.hosts_files.on_change();
+        }
+        for uid in dirty {
             // Before its first observation, the pod's status would report its containers as lost.
             if !self.pods.is_unknown(&uid) {
                 let resizing = self.pods.workers().resizing(&uid).clone();

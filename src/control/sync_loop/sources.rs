@@ -182,7 +182,13 @@ impl SyncLoop {
     fn take_objects(&mut self) -> Vec<Effect> {
         let objects = self.pods.records().sources.objects();
         let changes = self.parts.objects.replace(&objects);
-        let refused = changes.refused.into_iter().map(|(object, what)| SourceProblem {
+        self.parts.hosts_files.on_change();
+        let mut refused = changes.refused;
+        if self.parts.hosts_files.is_in_cluster() {
+            let services = objects.into_iter().filter(|object| object.object.service.is_some());
+            refused.extend(services.map(|service| (service, SERVICE_IN_CLUSTER.to_owned())));
+        }
+        let refused = refused.into_iter().map(|(object, what)| SourceProblem {
             origin: object.origin,
             what,
             keeps_last_good: false,
@@ -214,6 +220,7 @@ impl SyncLoop {
     }
 }
 
+const SERVICE_IN_CLUSTER: &str = "kind Service: names of a node in a cluster come from the cluster: create it there";
 const NOT_REPLACED: &str = "The manifest has changed and its metadata.uid has not: the pod runs on as before. Change the \
                             uid with each change, or leave it out";
 

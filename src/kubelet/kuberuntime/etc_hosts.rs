@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
@@ -15,8 +16,10 @@ use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{DnsConfig, Mount};
 use crate::platform::host::{directories, file, regular_file};
 use crate::platform::rt;
-use crate::state::pods::PodDirs;
+use crate::state::pods::{HostNames, PodDirs};
 use crate::types::api::{Container, Pod};
+use crate::types::error::ErrorChain;
+use crate::types::owned::View;
 
 /// A container file that could not be created, or a host file that could not be read.
 #[derive(Debug)]
@@ -55,6 +58,7 @@ pub(crate) async fn make_own_files(
     pod_ips: &[IpAddr],
     volumes: &[Mount],
     node: &NodeSettings,
+    host_names: &View<HostNames>,
 ) -> Result<Vec<Mount>, FileError> {
     let dirs = PodDirs::new(&node.root_dir, &node.pod_logs_dir);
     let uid = &pod.metadata.uid;
@@ -74,19 +78,52 @@ pub(crate) async fn make_own_files(
         mounts.push(mount(&log, &container.termination_message_path, node));
     }
 
-    let text = hosts_file(pod, pod_ips, &node.cluster_domain, &host_file);
     rt::blocking_for(uid.as_str(), move || {
         make_directory(&directory)?;
-        if let Some(path) = hosts {
-            write_if_other(&path, &text).map_err(FileError::new("write", &path))?;
-        }
         if wants_log {
             make_log(&log).map_err(FileError::new("make", &log))?;
         }
         Ok(())
     })
     .await?;
-    Ok(mounts)
+    let Some(path) = hosts else { return Ok(mounts) };
+    loop {
+        let (names, version) = {
+            let names = host_names.read();
+            (names.lines(&pod.metadata.namespace), names.version())
+        };
+        let text = hosts_file(pod, pod_ips, &node.cluster_domain, &host_file, &names);
+        let path = path.clone();
+        let write = move || write_if_other(&path, &text).map_err(FileError::new("write", &path));
+        rt::blocking_for(uid.as_str(), write).await?;
+        // On a slow disk the names may have changed meanwhile, and the files of running pods been written before this one.
+        if host_names.read().version() == version {
+            return Ok(mounts);
+        }
+    }
+}
+
+/// A running pod, and the lines that its hosts file gets.
+#[derive(Debug)]
+pub(crate) struct HostsUpdate {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) pod_ips: Vec<IpAddr>,
+    pub(crate) names: String,
+}
+
+/// Writes the hosts files of pods whose containers have one. What cannot be written is logged.
+pub(crate) async fn update_hosts_files(node: &NodeSettings, updates: Vec<HostsUpdate>) {
+    let dirs = PodDirs::new(&node.root_dir, &node.pod_logs_dir);
+    let has_host_network = updates.iter().any(|update| update.pod.spec.host_network);
+    let host_file = if has_host_network { rt::blocking(host_hosts_file).await } else { String::new() };
+    for HostsUpdate { pod, pod_ips, names } in updates {
+        let text = hosts_file(&pod, &pod_ips, &node.cluster_domain, &host_file, &names);
+        let path = dirs.etc_hosts(&pod.metadata.uid);
+        let write = move || if path.exists() { write_if_other(&path, &text) } else { Ok(()) };
+        if let Err(error) = rt::blocking_for(pod.metadata.uid.as_str(), write).await {
+            log!(warn, "failed to write hosts file", pod = pod.full_name(), error = ErrorChain(&error));
+        }
+    }
 }
 
 /// Parses the node's resolver file; a missing file is empty.
@@ -168,6 +205,7 @@ mod tests {
     use super::super::golden;
     use super::*;
     use crate::platform::rt::block_on;
+    use crate::types::owned::Owned;
 
     struct Scratch(PathBuf);
 
@@ -193,6 +231,10 @@ mod tests {
         (pod, Container { name: "main".to_owned(), termination_message_path: path, ..Container::default() })
     }
 
+    fn no_names() -> View<HostNames> {
+        Owned::<HostNames>::default().view()
+    }
+
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o7777
     }
@@ -202,8 +244,8 @@ mod tests {
         let (scratch, node) = Scratch::new("own-files");
         let (pod, container) = pod();
         let ips = ["10.0.0.2".parse().unwrap()];
-        let first = block_on(make_own_files(&pod, &container, &ips, &[], &node)).unwrap();
-        let second = block_on(make_own_files(&pod, &container, &ips, &[], &node)).unwrap();
+        let first = block_on(make_own_files(&pod, &container, &ips, &[], &node, &no_names())).unwrap();
+        let second = block_on(make_own_files(&pod, &container, &ips, &[], &node, &no_names())).unwrap();
         let [hosts, log] = first.as_slice() else { panic!("{first:?}") };
         assert_eq!(
             (hosts.container_path.as_str(), log.container_path.as_str()),
@@ -219,12 +261,30 @@ mod tests {
     }
 
     #[test]
+    fn names_of_other_pods_are_written_to_the_files_that_exist() {
+        let (_scratch, node) = Scratch::new("host-names");
+        let (pod, container) = pod();
+        let ips = ["10.0.0.2".parse().unwrap()];
+        let mounts = block_on(make_own_files(&pod, &container, &ips, &[], &node, &no_names())).unwrap();
+        let file = Path::new(&mounts.first().unwrap().host_path).to_owned();
+        let update = |uid: &str| {
+            let mut pod = pod.clone();
+            pod.metadata.uid = uid.into();
+            HostsUpdate { pod: Arc::new(pod), pod_ips: ips.to_vec(), names: "10.0.0.3\tdb\tdb.default\n".to_owned() }
+        };
+        block_on(update_hosts_files(&node, vec![update("u1"), update("u2")]));
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("\n10.0.0.2\tweb\n") && text.ends_with("\n10.0.0.3\tdb\tdb.default\n"), "{text}");
+        assert!(!PodDirs::new(&node.root_dir, &node.pod_logs_dir).etc_hosts(&"u2".into()).exists());
+    }
+
+    #[test]
     fn own_files_are_relabelled_on_a_host_with_selinux() {
         let (_scratch, node) = Scratch::new("own-labels");
         for selinux in [false, true] {
             let node = NodeSettings { selinux, ..node.clone() };
             let (pod, container) = pod();
-            let mounts = block_on(make_own_files(&pod, &container, &[], &[], &node)).unwrap();
+            let mounts = block_on(make_own_files(&pod, &container, &[], &[], &node, &no_names())).unwrap();
             assert_eq!(mounts.iter().map(|mount| mount.selinux_relabel).collect::<Vec<_>>(), [selinux, selinux]);
         }
     }
@@ -267,7 +327,7 @@ mod tests {
         let (pod, mut container) = pod();
         container.termination_message_path.clear();
         let volume = Mount { container_path: ETC_HOSTS.to_owned(), ..Mount::default() };
-        assert_eq!(block_on(make_own_files(&pod, &container, &[], &[volume], &node)).unwrap(), []);
+        assert_eq!(block_on(make_own_files(&pod, &container, &[], &[volume], &node, &no_names())).unwrap(), []);
     }
 
     #[test]

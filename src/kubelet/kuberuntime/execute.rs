@@ -265,7 +265,7 @@ impl PodRuntime {
         let mounts = volumes.container_mounts(container, &expand, recursive_read_only).await;
         let mut mounts = mounts.map_err(|error| config_error(&error))?;
         self.pull_volume_images(sync, container, &mut mounts, sandbox).await?;
-        let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node).await;
+        let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node, &views.host_names).await;
         mounts.extend(own_files.map_err(|error| config_error(&error))?);
         let target = target(container, observed);
         let target = target.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;

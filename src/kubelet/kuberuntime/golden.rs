@@ -74,7 +74,7 @@ pub(crate) fn report_everything(pod: &Pod) {
     let dns = pod_dns(pod, &node, &DnsConfig::default());
     let _ = sandbox_config(pod, 0, &node, &dns.config);
     let ips = ["10.0.0.2".parse().unwrap()];
-    let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "");
+    let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "", "");
     let index = PodIndex::new(pod);
     for (number, container) in pod.spec.all_containers().enumerate() {
         let inputs =

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::hostname::hostname;
 use crate::types::api::{HostAlias, Pod};
 
-/// The file of `pod`; a host-network pod gets the node's `host_file`.
-pub(crate) fn hosts_file(pod: &Pod, pod_ips: &[IpAddr], cluster_domain: &str, host_file: &str) -> String {
+/// The file of `pod`; a host-network pod gets the node's `host_file`. `names` are the lines of other pods.
+pub(crate) fn hosts_file(pod: &Pod, pod_ips: &[IpAddr], cluster_domain: &str, host_file: &str, names: &str) -> String {
     let mut text = String::new();
     if pod.spec.host_network {
         text.push_str("# Kubernetes-managed hosts file (host network).\n");
@@ -24,6 +24,10 @@ pub(crate) fn hosts_file(pod: &Pod, pod_ips: &[IpAddr], cluster_domain: &str, ho
         }
     }
     push_aliases(&mut text, &pod.spec.host_aliases);
+    if !names.is_empty() {
+        text.push_str("\n# Pods and Services of this node.\n");
+        text.push_str(names);
+    }
     text
 }
 
@@ -64,7 +68,7 @@ mod tests {
     fn file_matches_the_recorded_one() {
         let recorded = include_str!("../../../tests/data/golden/inside/running-hosts.txt");
         let ips = ["10.88.1.87".parse().unwrap()];
-        assert_eq!(hosts_file(&pod("running"), &ips, "cluster.local", ""), recorded);
+        assert_eq!(hosts_file(&pod("running"), &ips, "cluster.local", "", ""), recorded);
 
         let recorded = include_str!("../../../tests/data/golden/inside/dns-hosts-hosts.txt");
         let mut pod = pod("dns-hosts");
@@ -73,7 +77,7 @@ mod tests {
         let hostnames = ["one", "two"].into_iter().collect();
         pod.spec.host_aliases = vec![HostAlias { ip: "127.0.0.9".to_owned(), hostnames }];
         let ips = ["10.88.1.95".parse().unwrap()];
-        assert_eq!(hosts_file(&pod, &ips, "cluster.local", ""), recorded);
+        assert_eq!(hosts_file(&pod, &ips, "cluster.local", "", ""), recorded);
     }
 
     #[test]
@@ -84,13 +88,18 @@ mod tests {
         pod.spec.host_aliases = vec![HostAlias { ip: "::1".to_owned(), hostnames }];
         let expected = "# Kubernetes-managed hosts file (host network).\n1.2.3.4 board\n\n\
                         # Entries added by HostAliases.\n::1\tone\n";
-        assert_eq!(hosts_file(&pod, &["10.0.0.1".parse().unwrap()], "", "1.2.3.4 board\n"), expected);
+        assert_eq!(hosts_file(&pod, &["10.0.0.1".parse().unwrap()], "", "1.2.3.4 board\n", ""), expected);
     }
 
     #[test]
-    fn every_pod_ip_has_the_host_name() {
+    fn every_pod_ip_has_the_host_name_and_other_pods_follow() {
         let ips = ["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
-        let text = hosts_file(&pod("web"), &ips, "", "");
-        assert!(text.ends_with("\n10.0.0.2\tweb\nfd00::2\tweb\n"), "{text}");
+        let text = hosts_file(&pod("web"), &ips, "", "", "10.0.0.3\tdb\tdb.default\n");
+        assert!(
+            text.ends_with(
+                "\n10.0.0.2\tweb\nfd00::2\tweb\n\n# Pods and Services of this node.\n10.0.0.3\tdb\tdb.default\n"
+            ),
+            "{text}"
+        );
     }
 }

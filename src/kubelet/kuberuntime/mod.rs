@@ -78,6 +78,7 @@ pub(crate) use container_gc::{Garbage, all_containers};
 pub(crate) use cpu_placement::{MisplacedContainer, processes};
 pub(crate) use error::KillError;
 use error::SandboxError;
+pub(crate) use etc_hosts::{HostsUpdate, update_hosts_files};
 pub(crate) use execute::ExecuteResult;
 pub(crate) use known_images::KnownImage;
 pub(crate) use pod_actions::{

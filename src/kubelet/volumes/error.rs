@@ -273,7 +273,7 @@ impl fmt::Display for FilesProblem {
             Self::NoSuchKey { kind: ObjectKind::ConfigMap, key } => {
                 write!(f, "configmap references non-existent config key: {key}")
             }
-            Self::NoSuchKey { kind: ObjectKind::Secret, key } => {
+            Self::NoSuchKey { kind: ObjectKind::Secret | ObjectKind::Service, key } => {
                 write!(f, "references non-existent secret key: {key}")
             }
             Self::NoSuchObject { kind, name } => write!(f, "{} {name:?} not found", kind.resource()),

@@ -1,15 +1,18 @@
-//! A ConfigMap or Secret as named bytes. Pure.
+//! A ConfigMap or Secret as named bytes, or a Service of a manifest. Pure.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::types::api::{ConfigMap, Map, Secret};
+use super::manifest_service::ManifestService;
+use crate::types::api::{ConfigMap, Map, ObjectMeta, Secret, Service};
 use crate::types::sorted::SortedMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ObjectKind {
     ConfigMap,
     Secret,
+    /// Only of manifests.
+    Service,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +37,8 @@ pub(crate) struct ConfigObject {
     pub(crate) immutable: bool,
     /// Empty for ConfigMaps.
     pub(crate) secret_type: String,
+    /// Set for Services, which have no data.
+    pub(crate) service: Option<ManifestService>,
 }
 
 impl ConfigObject {
@@ -51,6 +56,12 @@ impl ConfigObject {
         self.data.iter().chain(self.binary.iter())
     }
 
+    /// Whether this is a Service that leads to the pod.
+    pub(crate) fn leads_to(&self, pod: &ObjectMeta) -> bool {
+        let service = self.service.as_ref().filter(|_| self.key.namespace == pod.namespace);
+        service.is_some_and(|service| service.selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value)))
+    }
+
     pub(crate) fn file(&self, key: &str) -> Option<&Content> {
         self.data.get(key).or_else(|| self.binary.get(key))
     }
@@ -66,6 +77,7 @@ impl From<ConfigMap> for ConfigObject {
             binary: from.binary_data.into_iter().map(|(key, bytes)| (key, Arc::new(bytes.0))).collect(),
             immutable: from.immutable,
             secret_type: String::new(),
+            service: None,
         }
     }
 }
@@ -81,6 +93,22 @@ impl From<Secret> for ConfigObject {
             binary: Map::new(),
             immutable: from.immutable,
             secret_type: from.secret_type,
+            service: None,
+        }
+    }
+}
+
+impl From<Service> for ConfigObject {
+    fn from(mut from: Service) -> Self {
+        let metadata = std::mem::take(&mut from.metadata);
+        Self {
+            key: ObjectKey { kind: ObjectKind::Service, namespace: metadata.namespace, name: metadata.name },
+            uid: metadata.uid.to_string(),
+            data: Map::new(),
+            binary: Map::new(),
+            immutable: false,
+            secret_type: String::new(),
+            service: Some(from.into()),
         }
     }
 }
@@ -106,6 +134,7 @@ impl ObjectKind {
         match self {
             Self::ConfigMap => "configmap",
             Self::Secret => "secret",
+            Self::Service => "service",
         }
     }
 }
@@ -115,6 +144,7 @@ impl fmt::Display for ObjectKind {
         f.write_str(match self {
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
+            Self::Service => "Service",
         })
     }
 }

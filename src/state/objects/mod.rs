@@ -7,6 +7,7 @@ mod attachment;
 mod claim_expansion;
 mod config_object;
 mod csi_driver;
+mod manifest_service;
 mod object_event;
 mod persistent_volume;
 mod pod_topics;
@@ -127,6 +128,11 @@ impl Objects {
             _ => None,
         });
         lists.flatten()
+    }
+
+    /// The Services of manifests.
+    pub(crate) fn manifest_services(&self) -> impl Iterator<Item = &ConfigObject> {
+        self.objects.values().map(|source| &*source.object).filter(|object| object.service.is_some())
     }
 
     /// The volume bound to a claim.

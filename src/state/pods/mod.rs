@@ -8,6 +8,7 @@ mod event_spam_filter;
 #[cfg(test)]
 mod golden_events;
 mod host_ips;
+mod host_names;
 mod node_error;
 mod observed;
 mod observed_cache;
@@ -29,6 +30,7 @@ pub(crate) use device_allocation::{AllocatedDevice, AllocatedDevices, DeviceHeal
 pub(crate) use event_object::EventObject;
 pub(crate) use event_ring::{EventRing, NewEvent, PodWarning, SendOutcome, UnsentChange, UnsentEvent};
 pub(crate) use host_ips::{HostIps, primary_first};
+pub(crate) use host_names::{HostName, HostNames, NamedPod, host_names};
 pub(crate) use node_error::{ErrorSubject, NodeError};
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedResources, ObservedSandbox, ObservedUser,

@@ -70,6 +70,8 @@ pub(crate) enum SyncEvent {
     StopRequest(StopRequest),
     /// The stopped pods were stored; a failure is one line.
     StoppedPodsWritten(Result<StoppedPods, String>),
+    /// The hosts files of running pods were written.
+    HostsWritten,
     /// A request about the versions of a pod.
     VersionRequest(VersionActionRequest),
     /// The images of a pod's next version were pulled, or a pull failed.

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_without_requirements_takes_eight_bytes() {
+    fn term_without_requirements_takes_eight_bytes() {
         let selector = json!({"nodeSelectorTerms": [{}, {"matchFields": []}, {"matchExpressions": [{"key": "a"}]}]});
         let decoded: NodeSelector = decode(selector).unwrap().value;
         let encoded = json!({"nodeSelectorTerms": [{}, {}, {"matchExpressions": [{"key": "a"}]}]});

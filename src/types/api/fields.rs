@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped, EnvVar,
-    EnvVars, IntOrString, Map, NodeSelectorRequirements, NodeSelectorTerm, PodUid, Quantity, Reason, StorageMedium, TextKeys, TextObjects, Texts, Time, Unread,
-    UnreadList,
+    EnvVars, IntOrString, Map, NodeSelectorRequirements, NodeSelectorTerm, PodUid, Quantity, Reason, StorageMedium,
+    TextKeys, TextObjects, Texts, Time, Unread, UnreadList,
 };
 
 /// The type of a field.

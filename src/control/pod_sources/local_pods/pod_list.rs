@@ -67,7 +67,7 @@ impl fmt::Display for RefusedManifest {
                 write!(f, "{field}: expected {expected} as in the path, found {found}")
             }
             Self::PodCount(count) => {
-                write!(f, "expected one Pod, and ConfigMaps and Secrets that it uses; found {count}")
+                write!(f, "expected one Pod, and ConfigMaps, Secrets and Services of it; found {count}")
             }
         }
     }

@@ -186,7 +186,7 @@ fn kind_that_manifests_do_not_have_is_answered_with_what_to_do() {
         ("pod", "kind pod: did you mean Pod?"),
         ("Configmap", "kind Configmap: did you mean ConfigMap?"),
         ("Deployment", "kind Deployment needs a cluster: a manifest has its pod, the template, as kind Pod"),
-        ("Ingress", "kind Ingress: a manifest has Pods, ConfigMaps and Secrets"),
+        ("Ingress", "kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services"),
     ] {
         check(&format!("apiVersion: v1\nkind: {kind}\n"), &[problem]);
     }
@@ -195,24 +195,24 @@ fn kind_that_manifests_do_not_have_is_answered_with_what_to_do() {
 #[test]
 fn invalid_object_does_not_affect_the_others() {
     check(
-        &format!("{POD}\n---\napiVersion: v1\nkind: Service\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),
+        &format!("{POD}\n---\napiVersion: v1\nkind: Ingress\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),
         &[
             "web-node1",
-            "document 2 (line 2): kind Service: a manifest has Pods, ConfigMaps and Secrets",
+            "document 2 (line 2): kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services",
             "document 3 (line 5): spec: expected an object, found a list; metadata.name: required",
             "document 4 (line 9): expected an object with apiVersion and kind",
         ],
     );
     check(
         &format!(
-            "apiVersion: v1\nkind: List\nitems:\n- {POD}\n- 1\n- {{kind: Service}}\n- {{kind: Pod}}\n- {{kind: List}}\n- {{}}"
+            "apiVersion: v1\nkind: List\nitems:\n- {POD}\n- 1\n- {{kind: Ingress}}\n- {{kind: Pod}}\n- {{kind: List}}\n- {{}}"
         ),
         &[
             "web-node1",
             "items[1]: expected an object with apiVersion and kind",
-            "items[2]: kind Service: a manifest has Pods, ConfigMaps and Secrets",
+            "items[2]: kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services",
             "items[3]: apiVersion: required",
-            "items[4]: kind List: a manifest has Pods, ConfigMaps and Secrets",
+            "items[4]: kind List: a manifest has Pods, ConfigMaps, Secrets and Services",
             "items[5]: kind: required",
         ],
     );
@@ -232,12 +232,39 @@ fn only_possible_pods_and_configs_keep_their_predecessors() {
         assert!(object.object.is_err());
         (object.kind.may_be_pod(), object.kind.may_be_config())
     };
-    assert_eq!(may_be("{apiVersion: v1, kind: Service}"), (false, false));
+    assert_eq!(may_be("{apiVersion: v1, kind: Ingress}"), (false, false));
     assert_eq!(may_be("{apiVersion: v1, kind: ConfigMap}"), (false, true));
     assert_eq!(may_be("{apiVersion: v1, kind: Secret, data: 1}"), (false, true));
     assert_eq!(may_be("{apiVersion: v1, kind: Pod, spec: 1}"), (true, false));
     assert_eq!(may_be("{apiVersion: v1, knid: Pod}"), (true, true));
     assert_eq!(may_be("text"), (true, true));
+}
+
+#[test]
+fn services_are_read_and_what_needs_a_cluster_is_a_warning() {
+    let service = |spec: &str| format!("{{apiVersion: v1, kind: Service, metadata: {{name: db}}, spec: {spec}}}");
+    check(&service("{selector: {app: db}, ports: [{port: 5432}]}"), &["Service default/db"]);
+    let lines = |spec: &str| -> Vec<String> {
+        read(&service(spec)).iter().flat_map(|object| object.warning_lines().collect::<Vec<_>>()).collect()
+    };
+    assert_eq!(lines("{selector: {app: db}, ports: [{name: sql, port: 5432, targetPort: 5432}]}"), [""; 0]);
+    assert_eq!(
+        lines("{selector: {app: db}, type: NodePort, sessionAffinity: None, ports: [{port: 80, targetPort: web}]}"),
+        [
+            "spec.sessionAffinity: no effect on one node: it needs a cluster",
+            "spec.type: no effect on one node: NodePort opens no port here: use hostPort in the pod",
+            "spec.ports[0].port: no effect on one node: clients reach the pods themselves, at the port that the pod calls \
+             web, not at 80",
+        ]
+    );
+    check(
+        &service("{type: ExternalName, externalName: example.com}"),
+        &["spec.type: ExternalName needs a DNS server: on one node, names lead to addresses of pods"],
+    );
+    check(
+        &service("{ports: [{port: 80}]}"),
+        &["spec.selector: required: the labels of the pods that the name leads to"],
+    );
 }
 
 #[test]

@@ -232,8 +232,8 @@ fn any_failure_keeps_the_pods_and_is_reported_once() {
                 "expected a manifest, found a page in HTML: is something else in between?",
             ),
             (
-                ok(&WEB.replace("kind: Pod", "kind: Service"), ""),
-                "kind Service: a manifest has Pods, ConfigMaps and Secrets",
+                ok(&WEB.replace("kind: Pod", "kind: Ingress"), ""),
+                "kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services",
             ),
             (ok("", ""), "there is nothing in it; to remove its pods, give a PodList without items"),
             (long, "it has more than 1048576 bytes"),

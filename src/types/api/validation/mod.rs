@@ -1,4 +1,4 @@
-//! Validation of pods, ConfigMaps and Secrets, field by field. Pure.
+//! Validation of pods, ConfigMaps, Secrets and Services, field by field. Pure.
 //!
 //! The rules are those of `ValidatePodCreate` (`pkg/apis/core/validation/validation.go`) as far as they concern a node:
 //! fields that only a scheduler reads (pod affinity, topology spread) are not checked, and neither is what decoding
@@ -23,6 +23,7 @@ mod remote_volumes;
 mod resources;
 mod scope;
 mod security;
+mod services;
 mod static_pod;
 mod volumes;
 
@@ -32,7 +33,7 @@ pub use static_pod::{log_directory_fault, static_pod_api_references};
 
 use self::faults::Faults;
 use super::decode::Path;
-use super::{ConfigMap, Pod, Secret};
+use super::{ConfigMap, Pod, Secret, Service};
 
 /// Validates a pod that has its name, its namespace and its defaults. Returns at most [`FAULT_LIMIT`] errors.
 pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
@@ -64,6 +65,13 @@ pub fn validate_config_map(config_map: &ConfigMap) -> Vec<FieldError> {
 pub fn validate_secret(secret: &Secret) -> Vec<FieldError> {
     let mut faults = Faults::default();
     config_objects::check_secret(secret, &mut faults);
+    faults.into_list()
+}
+
+/// Validates a Service that has its name and its namespace.
+pub fn validate_service(service: &Service) -> Vec<FieldError> {
+    let mut faults = Faults::default();
+    services::check_service(service, &mut faults);
     faults.into_list()
 }
 

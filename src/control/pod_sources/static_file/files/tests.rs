@@ -333,11 +333,13 @@ fn broken_document_keeps_old_pods_without_a_valid_successor() {
 #[test]
 fn document_of_unsupported_kind_keeps_no_pods() {
     let mut desk = Desk::with("a", &pod("web"));
-    desk.read("a", 2, &format!("{{apiVersion: v1, kind: Service}}\n---\n{}", pod("db")));
+    desk.read("a", 2, &format!("{{apiVersion: v1, kind: Ingress}}\n---\n{}", pod("db")));
     assert_eq!(desk.pods(), ["db-n"]);
     assert_eq!(
         desk.problems(),
-        [format!("/m/a: document 1 (line 1): kind Service: a manifest has Pods, ConfigMaps and Secrets ({SINCE})")]
+        [format!(
+            "/m/a: document 1 (line 1): kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services ({SINCE})"
+        )]
     );
     assert!(desk.files.update().complete);
 }
