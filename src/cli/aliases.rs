@@ -109,9 +109,6 @@ fn of_verb(verb: &str) -> Option<Alias> {
         ),
         "pause" | "unpause" => Alias::Hint("coracle stop POD ends a pod until coracle start POD"),
         "debug" => Alias::Hint("coracle exec -it POD -- sh, coracle describe POD, coracle logs POD"),
-        "config" => Alias::Hint(
-            "settings are in /etc/coracle/config.yaml: coracle help flags, coracle validate FILE checks them",
-        ),
         "kill" => Alias::Hint("coracle restart POD restarts its containers, coracle delete POD ends it"),
         "rollout" => Alias::Hint("coracle restart POD, coracle rollback POD"),
         "scale" | "expose" | "autoscale" => Alias::Hint("a node runs pods, the cluster has the rest: use kubectl"),
