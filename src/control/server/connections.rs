@@ -382,12 +382,7 @@ async fn next_request(
 
 /// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::admit`], are
 /// kept.
-async fn body(
-    stream: &mut dyn ByteStream,
-    unread: &mut Vec<u8>,
-    length: u64,
-    is_kept: bool,
-) -> io::Result<Vec<u8>> {
+async fn body(stream: &mut dyn ByteStream, unread: &mut Vec<u8>, length: u64, is_kept: bool) -> io::Result<Vec<u8>> {
     let mut left = usize::try_from(length).map_err(io::Error::other)?;
     let mut kept = Vec::new();
     let taken = async {
