@@ -49,11 +49,18 @@ fn arguments(line: &[&str]) -> Vec<String> {
 /// The configuration and the warnings for a command line, on a node called `n`.
 #[track_caller]
 fn loaded(line: &[&str]) -> (Config, Vec<String>) {
+    let (mut config, warnings) = loaded_with_origin(line);
+    config.configured = ConfiguredFields::default();
+    config.process.config_file = None;
+    (config, warnings)
+}
+
+/// The same, with what it was read from.
+#[track_caller]
+fn loaded_with_origin(line: &[&str]) -> (Config, Vec<String>) {
     let line = [&["--hostname-override=n"], line].concat();
     match load(&arguments(&line)).map_err(|error| ErrorChain(&error).to_string()) {
-        Ok(Request::Run(config, warnings)) => {
-            (Config { configured: ConfiguredFields::default(), ..*config }, warnings.0)
-        }
+        Ok(Request::Run(config, warnings)) => (*config, warnings.0),
         other => panic!("{other:?}"),
     }
 }
@@ -102,6 +109,14 @@ mod eviction;
 mod reference;
 mod refusals;
 mod upstream;
+
+#[test]
+fn configuration_knows_its_file() {
+    let dir = TempDir::new();
+    let file = dir.write("config.yaml", &document(r#""maxPods":1"#));
+    assert_eq!(loaded_with_origin(&["--config", &file]).0.process.config_file, Some(file.into()));
+    assert_eq!(loaded_with_origin(&[]).0.process.config_file, None);
+}
 
 #[test]
 fn empty_command_line_gives_the_defaults() {
