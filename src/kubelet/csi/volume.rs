@@ -153,7 +153,11 @@ impl Csi {
             }
             prepare(&volume_path, &of_pod, staged.as_deref(), &of_staged)
         });
-        prepared.await.map_err(failed)?;
+        prepared.await.map_err(|error| match error {
+            // The driver is not asked.
+            CsiError::InUse | CsiError::OtherLabel { .. } => error.in_phase(Phase::SetUp),
+            error => failed(error),
+        })?;
         match volume.attachment {
             Some(_) => drop(self.present.borrow_mut().insert(volume.place.clone(), unique_name(name, handle))),
             None => drop(self.present.borrow_mut().remove(&volume.place)),
