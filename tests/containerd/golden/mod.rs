@@ -83,7 +83,10 @@ impl Node {
         let extensions = info["Extensions"].as_object()?;
         let metadata = extensions.values().find_map(|extension| extension["value"].as_str())?;
         let mut metadata: Value = serde_json::from_slice(&from_base64(metadata)).ok()?;
-        Some(metadata["Metadata"]["Config"].take())
+        let mut config = metadata["Metadata"]["Config"].take();
+        // Coracle's own, for pods whose manifest keeps its uid.
+        config["annotations"].as_object_mut()?.remove("coracle.dev/spec-hash");
+        Some(config)
     }
 }
 
