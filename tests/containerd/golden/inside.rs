@@ -66,8 +66,10 @@ fn variables(text: &str) -> BTreeSet<String> {
     .collect()
 }
 
-/// The hosts file without the pod's own address, which changes with each run.
+/// The hosts file without the pod's own address, which changes with each run, and without the names of other pods, which
+/// upstream does not write.
 fn hosts(text: &str) -> BTreeSet<String> {
+    let text = text.split("\n\n# Pods and Services of this node.\n").next().unwrap_or(text);
     let own = |line: &str| {
         line.strip_prefix("10.88.").and_then(|rest| rest.split_once('\t')).map(|(_, names)| names.to_owned())
     };
