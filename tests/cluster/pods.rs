@@ -421,3 +421,15 @@ fn service_variables_cover_every_page_of_a_list() {
     let has = |name: &str| container.config.envs.iter().any(|variable| variable.key == name);
     assert_eq!((has("S000_SERVICE_HOST"), has("S299_SERVICE_HOST")), (true, true));
 }
+
+#[test]
+fn service_of_a_manifest_is_refused_in_a_cluster() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}}\n";
+    joined.node.write_manifest("web", service);
+    joined.node.wait_until("the Service to be refused", |_| {
+        let status = joined.node.status().to_string();
+        status.contains("kind Service: names of a node in a cluster come from the cluster: create it there")
+    });
+}

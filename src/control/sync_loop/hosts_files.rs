@@ -23,6 +23,8 @@ use crate::types::owned::{Owned, View};
 /// Pods that start one after the other change the names of one another: the files are written once for all changes of
 /// this time.
 const HOSTS_FILES_DELAY: Duration = Duration::from_secs(1);
+/// From one write of the files to the next: 110 pods that start would write a megabyte each second.
+const HOSTS_FILES_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct HostsFiles {
     /// `None` in a cluster.
@@ -33,12 +35,14 @@ pub(super) struct HostsFiles {
     is_stale: bool,
     /// When the files of the running pods are to be written.
     due: Option<Instant>,
+    /// The earliest time of the next write.
+    not_before: Option<Instant>,
     writer: Option<rt::Task<()>>,
 }
 
 impl HostsFiles {
     pub(super) fn new(names: Owned<HostNames>, objects: View<Objects>, inbox: Sender<SyncEvent>) -> Self {
-        Self { names: Some(names), objects, inbox, is_stale: false, due: None, writer: None }
+        Self { names: Some(names), objects, inbox, is_stale: false, due: None, not_before: None, writer: None }
     }
 
     pub(super) fn set_in_cluster(&mut self) {
@@ -65,10 +69,11 @@ impl HostsFiles {
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
         let Some(names) = &mut self.names else { return };
         if std::mem::take(&mut self.is_stale) && names.write().replace(of_node(pods, &self.objects.read())) {
-            self.due = self.due.or_else(|| now.checked_add(HOSTS_FILES_DELAY));
+            let soon = now.checked_add(HOSTS_FILES_DELAY);
+            self.due = self.due.or_else(|| soon.max(self.not_before));
         }
         if self.writer.is_none() && self.due.is_some_and(|due| due <= now) {
-            self.due = None;
+            (self.due, self.not_before) = (None, now.checked_add(HOSTS_FILES_PAUSE));
             let updates = updates(pods, &names.read());
             let (runtime, inbox) = (Rc::clone(pods.runtime()), self.inbox.clone());
             self.writer = Some(rt::spawn(write(runtime, updates, inbox)));

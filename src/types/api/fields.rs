@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped, EnvVar,
-    EnvVars, IntOrString, Map, NodeSelectorRequirements, NodeSelectorTerm, PodUid, Quantity, Reason, StorageMedium,
-    TextKeys, TextObjects, Texts, Time, Unread, UnreadList,
+    EnvVars, IntOrString, Map, NodeSelectorTerm, NodeSelectorTerms, PodUid, Quantity, Reason, StorageMedium, TextKeys,
+    TextObjects, Texts, Time, Unread, UnreadList,
 };
 
 /// The type of a field.
@@ -193,9 +193,9 @@ impl<K: TextKeys> KnownFields for TextObjects<K> {
     }
 }
 
-impl KnownFields for NodeSelectorTerm {
+impl KnownFields for NodeSelectorTerms {
     fn visit(fields: &mut Fields) {
-        NodeSelectorRequirements::visit(fields);
+        Vec::<NodeSelectorTerm>::visit(fields);
     }
 }
 

@@ -15,8 +15,7 @@ pub(super) fn check(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     if required.node_selector_terms.is_empty() {
         faults.required_as(&path, "at least one term");
     }
-    for (index, term) in required.node_selector_terms.iter().enumerate() {
-        let Some(term) = term.requirements() else { continue };
+    for (index, term) in required.node_selector_terms.iter() {
         let path = path.index(index);
         for (index, label) in term.match_expressions.iter().enumerate() {
             check_label(label, &path.key("matchExpressions").index(index), faults);
