@@ -117,9 +117,8 @@ pub(crate) fn list_everything(known: &ObservedPod) {
     assert!(listed.containers.iter().all(|container| !container.name.is_empty()));
 }
 
-/// Whether the memory of all containers can be resized, of which none swaps on a node with swap.
-pub(crate) fn can_resize_everything(pod: &Pod) -> bool {
-    let node = NodeSettings { shared_swap: Some(1 << 30), cgroup_v2: true, ..node() };
+/// The pod as it is allocated and as it is wanted, with other memory of all containers.
+pub(crate) fn resized(pod: &Pod) -> [Pod; 2] {
     let with_memory = |mebibytes: i64| {
         let mut pod = pod.clone();
         for container in pod.spec.init_containers.iter_mut().chain(&mut pod.spec.containers) {
@@ -130,11 +129,16 @@ pub(crate) fn can_resize_everything(pod: &Pod) -> bool {
         }
         pod
     };
-    let (allocated, wanted) = (with_memory(1), with_memory(2));
-    let index = PodIndex::new(&allocated);
+    [1, 2].map(with_memory)
+}
+
+/// Whether the resize can be done on a node with swap, where no container swaps.
+pub(crate) fn can_resize([allocated, wanted]: &[Pod; 2]) -> bool {
+    let node = NodeSettings { shared_swap: Some(1 << 30), cgroup_v2: true, ..node() };
+    let index = PodIndex::new(allocated);
     let swaps = |container: &Container| may_swap(&index, container, &node);
     let terms = ResizeTerms { has_static_cpu_manager: false, has_static_memory_manager: false, swaps: &swaps };
-    infeasible(&allocated, &wanted, terms).is_none()
+    infeasible(allocated, wanted, terms).is_none()
 }
 
 /// The recorded objects; other objects that `pod` refers to are known to be missing.
