@@ -28,6 +28,8 @@ message! {
         1 => name: String,
         2 => namespace: String,
         3 => containers: Vec<ContainerResources>,
+        4 => cpu_ids: Vec<i64>,
+        5 => memory: Vec<ContainerMemory>,
     }
 
     struct ContainerResources {
@@ -211,6 +213,8 @@ impl PodResourcesServer {
             name: pod.metadata.name.clone(),
             namespace: pod.metadata.namespace.clone(),
             containers: sidecars.chain(&pod.spec.containers).map(of_container).collect(),
+            cpu_ids: placements.exclusive.get(uid).map(|own| ids(&own.whole)).unwrap_or_default(),
+            memory: memory(placements.pod_memory.get(uid).into_iter().flatten()),
         }
     }
 }

@@ -98,9 +98,14 @@ mod tests {
         assert_eq!(put_on(&placements, (200_000, 100_000)), (String::new(), 200_000));
         placements.shared = set("0,3");
         assert_eq!(put_on(&placements, (200_000, 100_000)), ("0,3".to_owned(), 200_000));
-        placements.exclusive.entry("uid".into()).or_default().insert("main".to_owned(), set("1-2"));
+        placements.exclusive.entry("uid".into()).or_default().containers.insert("main".to_owned(), set("1-2"));
         assert_eq!(put_on(&placements, (200_000, 100_000)), ("1-2".to_owned(), -1));
         assert_eq!(put_on(&placements, (0, 0)), ("1-2".to_owned(), 0), "quotas are disabled");
+        placements.exclusive.get_mut("uid").unwrap().sharing.push("main".to_owned());
+        assert_eq!(put_on(&placements, (200_000, 100_000)), ("1-2".to_owned(), 200_000), "shared with its pod");
+        assert!(!placements.lifts_pod_quota(&"uid".into()));
+        placements.exclusive.get_mut("uid").unwrap().sharing.clear();
+        assert!(placements.lifts_pod_quota(&"uid".into()));
         placements.keeps_quota = true;
         assert_eq!(put_on(&placements, (200_000, 100_000)), ("1-2".to_owned(), 200_000));
         assert!(!placements.lifts_pod_quota(&"uid".into()));

@@ -1,12 +1,13 @@
 //! Metrics of assigned CPUs, and of resources that are aligned to NUMA nodes, cores and caches.
 
-use super::OwnCpus;
 use super::cpu_manager::CpuManager;
 use super::cpu_topology::Level;
-use crate::state::pods::Placements;
+use super::memory_policy::OwnMemory;
+use super::pod_level::PodLevel;
+use crate::state::pods::{Placements, PodCpus};
+use crate::types::api::{CPU, MEMORY, Pod};
 use crate::types::cpu_set::CpuSet;
 use crate::types::metrics::{self, Count};
-use crate::types::sorted::SortedMap;
 
 pub(super) const CONTAINER_SCOPE: &str = "container";
 pub(super) const POD_SCOPE: &str = "pod";
@@ -29,11 +30,65 @@ pub(super) fn expose_alignment(aligns_nodes: bool, assigns_cpus: bool) {
     }
 }
 
+/// Counts what the managers assign to the containers of a pod. As upstream, with `PodLevelResourceManagers` only.
+pub(super) struct AssignmentCounts<'a> {
+    pub(super) level: PodLevel,
+    pub(super) pod: &'a Pod,
+}
+
+impl AssignmentCounts<'_> {
+    pub(super) fn failed(&self, resource: &str) {
+        if self.level != PodLevel::Ignored {
+            metrics::count(Count::ResourceAllocationErrors, &[resource, self.source()]);
+        }
+    }
+
+    pub(super) fn cpus(&self, had: Option<&PodCpus>, own: &PodCpus) {
+        for (name, cpus) in own.containers.iter() {
+            if had.and_then(|had| had.containers.get(name)) != Some(cpus) {
+                self.assigned(CPU, own.sharing.contains(name));
+            }
+        }
+    }
+
+    pub(super) fn memory(&self, had: Option<&OwnMemory>, own: &OwnMemory) {
+        for name in own.containers.keys() {
+            if had.is_none_or(|had| !had.containers.contains_key(name)) {
+                self.assigned(MEMORY, own.sharing.contains(name));
+            }
+        }
+    }
+
+    fn assigned(&self, resource: &str, is_shared: bool) {
+        if self.level == PodLevel::Ignored {
+            return;
+        }
+        let kind = match (is_shared, self.level.is_whole(self.pod)) {
+            (true, _) => "pod_shared",
+            (false, true) => "pod_exclusive",
+            (false, false) => "node_exclusive",
+        };
+        metrics::count(Count::ResourceAllocations, &[resource, self.source()]);
+        metrics::count(Count::ResourceAssignments, &[kind, resource]);
+    }
+
+    fn source(&self) -> &'static str {
+        if self.level.is_whole(self.pod) { "pod" } else { "node" }
+    }
+}
+
 impl CpuManager {
     /// Counts the new allocations of a pod's containers. `had`: those of before.
-    pub(super) fn count_alignment(&self, had: Option<&OwnCpus>, own: &OwnCpus) {
+    pub(super) fn count_alignment(&self, had: Option<&PodCpus>, own: &PodCpus) {
         let whole_cores = self.has_whole_cores();
-        for (_, cpus) in own.iter().filter(|(name, cpus)| had.and_then(|had| had.get(*name)) != Some(*cpus)) {
+        if !own.whole.is_empty() {
+            if had.is_none_or(|had| had.whole != own.whole) && self.topology.is_of_one_cache(&own.whole) {
+                metrics::count(Count::AlignedResources, &[CONTAINER_SCOPE, UNCORE_CACHE]);
+            }
+            return;
+        }
+        let is_new = |(name, cpus): &(&String, &CpuSet)| had.and_then(|had| had.containers.get(*name)) != Some(*cpus);
+        for (_, cpus) in own.containers.iter().filter(is_new) {
             if whole_cores {
                 metrics::count(Count::AlignedResources, &[CONTAINER_SCOPE, PHYSICAL_CPU]);
             }
@@ -46,8 +101,7 @@ impl CpuManager {
     /// Counts the shared CPUs, and the exclusive ones of each NUMA node.
     pub(super) fn count(&self, placements: &Placements) {
         let shared = placements.shared.clone().without(&self.reserved).len();
-        let taken = placements.exclusive.values().flat_map(SortedMap::values);
-        let taken = taken.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus));
+        let taken = placements.exclusive.values().fold(CpuSet::EMPTY, |sum, own| sum.with(&own.all()));
         let on_node = |node: u32| {
             let node = [node].into_iter().collect();
             self.topology.within(Level::Node, &node).common(&taken).len()

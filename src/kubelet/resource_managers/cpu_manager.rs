@@ -4,11 +4,12 @@
 
 use super::cpu_assignment::{take_by_cache, take_distributed, take_packed};
 use super::cpu_topology::{Level, Topology};
+use super::pod_level::{PodLevel, all_containers, check_pool, cpus_of_pod};
 use super::settings_error::SettingsError;
 use super::topology_manager::{self, Hints, Nodes};
 use crate::platform::config::CpuOptions;
-use crate::state::pods::Assigned;
-use crate::types::api::{CPU, Container, Pod, PodUid, QosClass, Reason, qos_class};
+use crate::state::pods::{Assigned, PodCpus};
+use crate::types::api::{CPU, Container, Pod, PodUid, Reason};
 use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
 
@@ -21,6 +22,7 @@ pub(crate) struct CpuManager {
     /// CPUs that are never exclusive.
     pub(super) reserved: CpuSet,
     options: CpuOptions,
+    level: PodLevel,
 }
 
 impl CpuManager {
@@ -30,12 +32,13 @@ impl CpuManager {
         named: &CpuSet,
         count: usize,
         options: CpuOptions,
+        level: PodLevel,
     ) -> Result<Self, SettingsError> {
         let all = topology.all();
         if !named.is_within(&all) {
             return Err(SettingsError::OfflineCpus { reserved: named.clone(), online: all });
         }
-        let mut policy = Self { topology, reserved: named.clone(), options };
+        let mut policy = Self { topology, reserved: named.clone(), options, level };
         if named.is_empty() {
             if count == 0 {
                 return Err(SettingsError::NoReservedCpus);
@@ -70,11 +73,25 @@ impl CpuManager {
         let mut assigned = Assigned::new();
         for (pod, container, cpus) in found {
             let mut others = assigned.iter().filter(|(other, _)| **other != pod);
-            if !others.any(|(_, containers)| containers.values().any(|other| other.overlaps(&cpus))) {
-                assigned.entry(pod).or_default().insert(container, cpus);
+            if !others.any(|(_, other)| other.all().overlaps(&cpus)) {
+                assigned.entry(pod).or_default().containers.insert(container, cpus);
             }
         }
         assigned
+    }
+
+    /// Adds the CPUs of pods as a whole, as far as they are possible.
+    pub(super) fn add_whole(&self, assigned: &mut Assigned, found: Vec<(PodUid, CpuSet)>) {
+        let allocatable = self.allocatable();
+        for (pod, whole) in found {
+            let mut others = assigned.iter().filter(|(other, _)| **other != pod);
+            if !whole.is_empty()
+                && whole.is_within(&allocatable)
+                && !others.any(|(_, other)| other.all().overlaps(&whole))
+            {
+                assigned.entry(pod).or_default().whole = whole;
+            }
+        }
     }
 
     /// The exclusive CPUs of the pod's containers: their present ones, or else free ones. `near` is called for each
@@ -84,27 +101,25 @@ impl CpuManager {
         assigned: &Assigned,
         pod: &Pod,
         near: &mut PreferredNodes<'_>,
-    ) -> Result<SortedMap<String, CpuSet>, AllocationRejection> {
+    ) -> Result<PodCpus, AllocationRejection> {
+        if self.level.is_whole(pod) {
+            return self.allocate_pod(assigned, pod, near);
+        }
         let had = assigned.get(&pod.metadata.uid);
         let had_by = |container: &Container| {
-            let cpus = had?.get(&container.name)?;
-            (cpus.len() == own_cpus(pod, container)).then_some(cpus)
+            let cpus = had?.containers.get(&container.name)?;
+            (cpus.len() == self.own_cpus(pod, container)).then_some(cpus)
         };
-        // An init container ends before the next one starts, unless it is a sidecar.
-        let init = pod.spec.init_containers.iter().map(|container| (container, !container.is_sidecar()));
-        let all = || init.clone().chain(pod.spec.containers.iter().map(|container| (container, false)));
+        let all = || all_containers(pod);
         let kept = |ended: bool| {
             let kept = all().filter(|(_, ends)| !ends || ended).filter_map(|(container, _)| had_by(container));
             kept.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus))
         };
-        let others = assigned.iter().filter(|(other, _)| **other != pod.metadata.uid);
-        let others = others.flat_map(|(_, containers)| containers.values());
-        let taken_by_others = others.fold(kept(true), |sum, cpus| sum.with(cpus));
-        let mut free = self.allocatable().without(&taken_by_others);
+        let mut free = self.free_for(assigned, &pod.metadata.uid).without(&kept(true));
         let (stays, mut reusable) = (kept(false), CpuSet::EMPTY);
         let mut taken = SortedMap::<String, CpuSet>::new();
         for (container, ends) in all() {
-            let wanted = own_cpus(pod, container);
+            let wanted = self.own_cpus(pod, container);
             let hints = || {
                 let hints = had_by(container).map(|has| self.hints(has, &CpuSet::EMPTY, wanted));
                 (wanted > 0).then(|| hints.unwrap_or_else(|| self.hints(&free, &reusable, wanted)))
@@ -128,25 +143,114 @@ impl CpuManager {
             }
             taken.insert(container.name.clone(), cpus);
         }
-        Ok(taken)
+        Ok(PodCpus { containers: taken, ..PodCpus::default() })
+    }
+
+    /// The CPUs of a pod as a whole: its present ones, or else free ones. Its containers divide them.
+    fn allocate_pod(
+        &self,
+        assigned: &Assigned,
+        pod: &Pod,
+        near: &mut PreferredNodes<'_>,
+    ) -> Result<PodCpus, AllocationRejection> {
+        let mut nodes = None;
+        for (container, _) in all_containers(pod) {
+            nodes = near(container, &|| None)?;
+        }
+        let wanted = cpus_of_pod(pod);
+        if wanted == 0 {
+            return Ok(PodCpus::default());
+        }
+        self.check_pool(pod)?;
+        let had = assigned.get(&pod.metadata.uid).cloned().unwrap_or_default();
+        let has = had.all();
+        let whole = if has.len() == wanted {
+            has
+        } else {
+            let free = self.free_for(assigned, &pod.metadata.uid);
+            self.check_cores(wanted, &free)?;
+            self.choose(&free, &has, wanted, nodes.map(Nodes::numbers).as_ref())?
+        };
+        self.divide(pod, whole, &had.containers)
+    }
+
+    /// Gives each container its exclusive CPUs of the pod, or those that are left.
+    fn divide(
+        &self,
+        pod: &Pod,
+        whole: CpuSet,
+        had: &SortedMap<String, CpuSet>,
+    ) -> Result<PodCpus, AllocationRejection> {
+        let mut left = whole.clone();
+        let mut own = PodCpus::default();
+        for (container, ends) in all_containers(pod) {
+            let wanted = self.own_cpus(pod, container);
+            let cpus = if wanted == 0 {
+                // Containers that do not end get what all exclusive ones leave.
+                own.sharing.push(container.name.clone());
+                left.clone()
+            } else {
+                let has = had.get(&container.name).filter(|has| has.len() == wanted && has.is_within(&left));
+                match has {
+                    Some(has) => has.clone(),
+                    None => self.choose(&left, &CpuSet::EMPTY, wanted, None)?,
+                }
+            };
+            if wanted > 0 && !ends {
+                left.remove(&cpus);
+            }
+            own.containers.insert(container.name.clone(), cpus);
+        }
+        for (container, _) in all_containers(pod).filter(|(_, ends)| !ends) {
+            if own.sharing.contains(&container.name) {
+                own.containers.insert(container.name.clone(), left.clone());
+            }
+        }
+        own.whole = whole;
+        Ok(own)
+    }
+
+    fn check_pool(&self, pod: &Pod) -> Result<(), AllocationRejection> {
+        let count = |cpus| u64::try_from(cpus).unwrap_or(u64::MAX);
+        let own = |container: &Container| Some(self.own_cpus(pod, container)).filter(|own| *own > 0).map(count);
+        check_pool(pod, CPU, count(cpus_of_pod(pod)), &own)
+    }
+
+    /// Number of exclusive CPUs of a container.
+    pub(super) fn own_cpus(&self, pod: &Pod, container: &Container) -> usize {
+        self.level.own_cpus(pod, container)
+    }
+
+    /// The CPUs that no other pod has.
+    fn free_for(&self, assigned: &Assigned, pod: &PodUid) -> CpuSet {
+        let others = assigned.iter().filter(|(other, _)| *other != pod);
+        others.fold(self.allocatable(), |free, (_, other)| free.without(&other.all()))
     }
 
     /// Hints for all containers of the pod together; `None` if no container needs exclusive CPUs.
     pub(super) fn pod_hints(&self, assigned: &Assigned, pod: &Pod) -> Option<Hints> {
-        let (mut init, mut stay) = (0, 0);
-        for container in &pod.spec.init_containers {
-            let wanted = stay + own_cpus(pod, container);
-            init = init.max(wanted);
-            stay = if container.is_sidecar() { wanted } else { stay };
-        }
-        let wanted = pod.spec.containers.iter().fold(stay, |sum, container| sum + own_cpus(pod, container)).max(init);
-        let had = assigned.get(&pod.metadata.uid);
-        let has = had.into_iter().flat_map(SortedMap::values).fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus));
+        let wanted = match self.level.is_whole(pod) {
+            true if cpus_of_pod(pod) > 0 && self.check_pool(pod).is_err() => return Some(Hints::new()),
+            true => cpus_of_pod(pod),
+            false => self.most_cpus(pod),
+        };
+        let has = assigned.get(&pod.metadata.uid).map(PodCpus::all).unwrap_or_default();
         let free = self.allocatable().without(&all_of(assigned));
         (wanted > 0).then(|| match has.len() == wanted {
             true => self.hints(&has, &CpuSet::EMPTY, wanted),
             false => self.hints(&free, &has, wanted),
         })
+    }
+
+    /// The most exclusive CPUs that the pod's containers have at a time.
+    fn most_cpus(&self, pod: &Pod) -> usize {
+        let (mut most, mut stay) = (0, 0);
+        for (container, ends) in all_containers(pod) {
+            let wanted = stay + self.own_cpus(pod, container);
+            most = most.max(wanted);
+            stay = if ends { stay } else { wanted };
+        }
+        most
     }
 
     /// The NUMA node sets that have enough CPUs and include all reusable ones.
@@ -222,24 +326,12 @@ pub(super) type PreferredNodes<'a> =
     dyn FnMut(&Container, &dyn Fn() -> Option<Hints>) -> Result<Option<Nodes>, AllocationRejection> + 'a;
 
 fn all_of(assigned: &Assigned) -> CpuSet {
-    let sets = assigned.values().flat_map(SortedMap::values);
-    sets.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus))
+    assigned.values().fold(CpuSet::EMPTY, |sum, own| sum.with(&own.all()))
 }
 
 /// The rejection for a failed allocation.
 pub(crate) fn unexpected(why: &str) -> AllocationRejection {
     (Reason::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {why}, which is unexpected"))
-}
-
-/// Number of exclusive CPUs of a container; zero in pods with pod-level resources.
-pub(super) fn own_cpus(pod: &Pod, container: &Container) -> usize {
-    let whole = pod.spec.resources.as_deref().is_some_and(|all| !all.requests.is_empty() || !all.limits.is_empty());
-    if whole || qos_class(pod) != QosClass::Guaranteed {
-        return 0;
-    }
-    let request = container.resources.request(CPU).unwrap_or_default();
-    let is_whole = i128::from(request.value()) * 1_000_000_000 == request.nanos();
-    if is_whole { usize::try_from(request.value()).unwrap_or(0) } else { 0 }
 }
 
 #[cfg(test)]
@@ -263,7 +355,7 @@ mod tests {
     }
 
     fn policy(topology: Topology, reserved: &str, options: CpuOptions) -> CpuManager {
-        CpuManager::new(topology, &set(reserved), 0, options).unwrap()
+        CpuManager::new(topology, &set(reserved), 0, options, PodLevel::Ignored).unwrap()
     }
 
     fn plain(topology: Topology) -> CpuManager {
@@ -273,7 +365,7 @@ mod tests {
     fn assigned(entries: &[(&str, &str, &str)]) -> Assigned {
         let mut assigned = Assigned::new();
         for (pod, container, cpus) in entries {
-            assigned.entry((*pod).into()).or_default().insert((*container).to_owned(), set(cpus));
+            assigned.entry((*pod).into()).or_default().containers.insert((*container).to_owned(), set(cpus));
         }
         assigned
     }
@@ -282,7 +374,7 @@ mod tests {
     fn given(policy: &CpuManager, assigned: &Assigned, pod: &Pod) -> Result<String, (String, String)> {
         let own = policy.allocate(assigned, pod, &mut |_, _| Ok(None));
         let own = own.map_err(|(reason, message)| (reason.as_str().to_owned(), message))?;
-        Ok(own.iter().map(|(name, cpus)| format!("{name}:{cpus}")).collect::<Vec<_>>().join(" "))
+        Ok(own.containers.iter().map(|(name, cpus)| format!("{name}:{cpus}")).collect::<Vec<_>>().join(" "))
     }
 
     #[track_caller]
@@ -380,7 +472,7 @@ mod tests {
         let own = |near: &str, cpu: &str| {
             let asks = pod("p", vec![], vec![container("a", cpu)]);
             let near = Nodes::of(&set(near));
-            nodes.allocate(&Assigned::new(), &asks, &mut |_, _| Ok(Some(near))).unwrap()["a"].to_string()
+            nodes.allocate(&Assigned::new(), &asks, &mut |_, _| Ok(Some(near))).unwrap().containers["a"].to_string()
         };
         assert_eq!([own("1", "1"), own("0", "1"), own("0", "2"), own("1", "2")], ["2", "1", "1-2", "2-3"]);
     }
@@ -421,13 +513,14 @@ mod tests {
     #[test]
     fn reserved_count_must_be_positive_and_available() {
         let reserved = |count| {
-            let policy = CpuManager::new(single_socket(), &CpuSet::EMPTY, count, CpuOptions::default());
+            let policy =
+                CpuManager::new(single_socket(), &CpuSet::EMPTY, count, CpuOptions::default(), PodLevel::Ignored);
             policy.map(|policy| policy.reserved.to_string()).map_err(|error| error.to_string())
         };
         assert_eq!((reserved(1), reserved(2)), (Ok("0".to_owned()), Ok("0,4".to_owned())));
         assert!(reserved(0).unwrap_err().starts_with("cpuManagerPolicy: "));
         assert!(reserved(9).unwrap_err().ends_with("9 of cpu for both, but 0-7 are online"));
-        let offline = CpuManager::new(board(2), &set("1-2"), 0, CpuOptions::default()).unwrap_err();
+        let offline = CpuManager::new(board(2), &set("1-2"), 0, CpuOptions::default(), PodLevel::Ignored).unwrap_err();
         assert_eq!(offline.to_string(), "reservedSystemCPUs: 1-2 are not all online, online are 0-1");
     }
 
@@ -442,5 +535,97 @@ mod tests {
         // Containers that have not been moved yet have larger sets, with or without the reserved CPU.
         let late = [("late", "x", "0-3"), ("stale", "y", "1-3"), ("p", "a", "1")];
         assert_eq!(board.plausible(found(&late)), assigned(&[("p", "a", "1")]));
+    }
+
+    /// A pod with resources of its own: its CPUs, and containers as [`container`] or (without CPUs) in its pool.
+    fn whole(cpu: &str, init: Vec<Container>, containers: Vec<Container>) -> Pod {
+        let mut whole = pod("p", init, containers);
+        whole.spec.resources = Some(Box::new(guaranteed::container("", cpu, "1Gi").resources));
+        whole
+    }
+
+    fn sharing(name: &str) -> Container {
+        Container { name: name.to_owned(), ..Container::default() }
+    }
+
+    fn at(level: PodLevel, topology: Topology) -> CpuManager {
+        CpuManager::new(topology, &set("0"), 0, CpuOptions::default(), level).unwrap()
+    }
+
+    #[test]
+    fn containers_of_a_pod_with_resources_get_exclusive_cpus_of_the_node_in_the_container_scope() {
+        let board = at(PodLevel::ByContainer, board(4));
+        let mut burstable = container("b", "1");
+        burstable.resources.limits = crate::types::api::ResourceList::default();
+        let mixed = whole("3", vec![], vec![container("a", "2"), sharing("s"), burstable, container("c", "500m")]);
+        check(&board, &Assigned::new(), &mixed, "a:1-2");
+    }
+
+    #[test]
+    fn containers_divide_the_cpus_of_their_pod_in_the_pod_scope() {
+        let eight = at(PodLevel::Whole, board(8));
+        let none = Assigned::new();
+        check(&eight, &none, &whole("4", vec![], vec![sharing("a"), sharing("b")]), "a:1-4 b:1-4");
+        check(&eight, &none, &whole("4", vec![], vec![container("a", "2"), sharing("b")]), "a:1-2 b:3-4");
+        // Init containers that end share what sidecars leave so far, sidecars what all containers leave.
+        let init = vec![sharing("i"), sidecar("s", "1"), sharing("j"), container("k", "3")];
+        let late = Container { restart_policy: Some(RestartPolicy::Always), ..sharing("t") };
+        let pod = whole("4", [init, vec![late]].concat(), vec![container("a", "2"), sharing("b")]);
+        check(&eight, &none, &pod, "a:2-3 b:4 i:1-4 j:2-4 k:2-4 s:1 t:4");
+        let own = eight.allocate(&none, &pod, &mut |_, _| Ok(None)).unwrap();
+        assert_eq!((own.whole.to_string(), own.sharing.join(" ")), ("1-4".to_owned(), "i j t b".to_owned()));
+        // CPUs that no container uses belong to the pod.
+        let has =
+            [("p".into(), eight.allocate(&none, &whole("4", vec![], vec![container("a", "1")]), &mut |_, _| Ok(None)))];
+        let has: Assigned = has.map(|(pod, own): (PodUid, _)| (pod, own.unwrap())).into_iter().collect();
+        assert_eq!(eight.shared(&has).to_string(), "0,5-7");
+        let other = Pod { metadata: guaranteed::pod("q", vec![], vec![]).metadata, ..pod };
+        check(&eight, &has, &Pod { spec: guaranteed::pod("", vec![], vec![container("a", "1")]).spec, ..other }, "a:5");
+    }
+
+    #[test]
+    fn pod_keeps_its_cpus_and_their_division_after_a_restart() {
+        let eight = at(PodLevel::Whole, board(8));
+        let pod = whole("4", vec![], vec![container("a", "2"), sharing("b")]);
+        let mut has = assigned(&[("p", "a", "5-6"), ("p", "b", "3,7"), ("o", "x", "1")]);
+        has.get_mut("p").unwrap().whole = set("3,5-7");
+        check(&eight, &has, &pod, "a:5-6 b:3,7");
+        // The state was rebuilt from running containers, of which one has ended.
+        check(&eight, &assigned(&[("p", "a", "5-6"), ("o", "x", "1")]), &pod, "a:5-6 b:2-3");
+    }
+
+    #[test]
+    fn pod_whose_shared_pool_is_empty_is_rejected_with_upstreams_message() {
+        let eight = at(PodLevel::Whole, board(8));
+        let check_rejected = |pod: &Pod, expected: &str| {
+            let reason = "EmptyPodSharedPoolError".to_owned();
+            assert_eq!(given(&eight, &Assigned::new(), pod), Err((reason, format!("pod rejected, {expected}"))));
+            assert_eq!(eight.pod_hints(&Assigned::new(), pod), Some(Vec::new()));
+        };
+        let full = whole("2", vec![], vec![container("a", "1"), container("b", "1"), sharing("c")]);
+        check_rejected(
+            &full,
+            "sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers",
+        );
+        let sidecars = vec![sidecar("s", "2"), sharing("i")];
+        check_rejected(&whole("2", sidecars, vec![]), "pod has shared init containers but no cpus available for them");
+        let large = vec![sidecar("s", "1"), container("i", "2")];
+        check_rejected(
+            &whole("2", large, vec![]),
+            "largest exclusive init container requests 2 cpus, but only 1 available",
+        );
+        let fraction = whole("1500m", vec![], vec![container("a", "1")]);
+        assert_eq!(given(&eight, &Assigned::new(), &fraction), Ok(String::new()), "the pod has no exclusive CPUs");
+        let few = whole("8", vec![], vec![sharing("a")]);
+        assert_eq!(given(&eight, &Assigned::new(), &few).unwrap_err().0, "UnexpectedAdmissionError");
+    }
+
+    #[test]
+    fn hints_are_for_the_cpus_of_the_pod() {
+        let nodes = at(PodLevel::Whole, two_nodes());
+        let hints = |cpu, containers| written(nodes.pod_hints(&Assigned::new(), &whole(cpu, vec![], containers)));
+        assert_eq!(hints("2", vec![sharing("a")]).unwrap(), ["1+", "0-1"]);
+        assert_eq!(hints("2", vec![container("a", "1"), sharing("b")]).unwrap(), ["1+", "0-1"]);
+        assert_eq!(hints("1500m", vec![container("a", "1")]), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Memory assignments of containers by NUMA node, and their state file. Pure.
 
 use super::memory_policy::{Block, Blocks, MemoryPlanning, OwnMemory, StaticMemory};
+use super::pod_level::PodLevel;
 use super::settings_error::SettingsError;
 use super::state_files::State;
 use super::topology_manager::Nodes;
@@ -50,7 +51,7 @@ impl MemoryManager {
                 return Err(SettingsError::ReservedMemory { kind: kind.to_owned(), expected, found });
             }
         }
-        let policy = StaticMemory::new(nodes, reserved);
+        let policy = StaticMemory::new(nodes, reserved, PodLevel::of(config));
         match state {
             State::Whole((name, blocks)) if name == STATIC_MEMORY_POLICY => manager.blocks = policy.plausible(blocks),
             _ => manager.is_forgetful = true,
@@ -135,13 +136,27 @@ impl MemoryManager {
     pub(super) fn placed(&self) -> Vec<AssignedMemory> {
         let mut placed = Vec::new();
         for (pod, own) in self.blocks.iter() {
-            for (container, blocks) in own.iter() {
-                let one =
-                    |block| AssignedMemory { pod: pod.clone(), container: container.clone(), block: shown(block) };
+            for (container, blocks) in own.containers.iter() {
+                let is_shared = own.sharing.contains(container);
+                let one = |block| {
+                    let (pod, container) = (pod.clone(), container.clone());
+                    AssignedMemory { pod, container, is_shared, block: shown(block) }
+                };
                 placed.extend(blocks.iter().map(one));
             }
         }
         placed
+    }
+
+    /// Memory of pods as a whole.
+    pub(super) fn of_pods(&self) -> SortedMap<PodUid, Vec<MemoryBlock>> {
+        let whole = self.blocks.iter().filter(|(_, own)| !own.whole.is_empty());
+        whole.map(|(pod, own)| (pod.clone(), own.whole.iter().map(shown).collect())).collect()
+    }
+
+    /// The pod's memory so far.
+    pub(super) fn had(&self, pod: &PodUid) -> Option<&OwnMemory> {
+        self.blocks.get(pod)
     }
 }
 

@@ -4,9 +4,10 @@
 //! multi-node ones, and the reverse.
 
 use super::cpu_manager::{AllocationRejection, unexpected};
+use super::pod_level::{PodLevel, all_containers, check_pool, memory_of_pod};
 use super::topology_manager::{self, Hint, Hints, Nodes};
 use super::{MemoryNodes, Provider};
-use crate::types::api::{Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodUid, QosClass, qos_class};
+use crate::types::api::{Container, MEMORY, Pod, PodUid};
 use crate::types::sorted::SortedMap;
 
 /// `size` bytes of a type of memory, from these nodes.
@@ -17,8 +18,28 @@ pub(crate) struct Block {
     pub(super) size: u64,
 }
 
-/// Memory of a pod's containers.
-pub(crate) type OwnMemory = SortedMap<String, Vec<Block>>;
+/// Memory of one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnMemory {
+    pub(super) containers: SortedMap<String, Vec<Block>>,
+    /// Memory of a pod that has it as a whole, and whose containers divide it; empty for other pods.
+    pub(super) whole: Vec<Block>,
+    /// The containers whose memory is not exclusive: they share that of the pod.
+    pub(super) sharing: Vec<String>,
+}
+
+impl OwnMemory {
+    pub(super) fn is_empty(&self) -> bool {
+        self.containers.is_empty() && self.whole.is_empty()
+    }
+
+    /// What the pod takes from the nodes.
+    fn taken(&self) -> impl Iterator<Item = &Block> {
+        let parts = self.containers.values().flatten().filter(|_| self.whole.is_empty());
+        self.whole.iter().chain(parts)
+    }
+}
+
 /// By pod.
 pub(crate) type Blocks = SortedMap<PodUid, OwnMemory>;
 
@@ -55,11 +76,12 @@ impl NodeState {
 pub(super) struct StaticMemory {
     /// The nodes without any assignments.
     nodes: Vec<NodeState>,
+    level: PodLevel,
 }
 
 impl StaticMemory {
     /// `reserved`: memory for the system, by node and type.
-    pub(super) fn new(nodes: &MemoryNodes, reserved: &[(u32, String, u64)]) -> Self {
+    pub(super) fn new(nodes: &MemoryNodes, reserved: &[(u32, String, u64)], level: PodLevel) -> Self {
         let node = |(number, sizes): &(u32, Vec<(String, u64)>)| {
             let huge: u64 = sizes.iter().filter(|(kind, _)| kind != MEMORY).map(|(_, size)| size).sum();
             let table = |(kind, total): &(String, u64)| {
@@ -76,13 +98,13 @@ impl StaticMemory {
                 cells: Nodes::of(&std::iter::once(*number).collect()),
             }
         };
-        Self { nodes: nodes.iter().map(node).collect() }
+        Self { nodes: nodes.iter().map(node).collect(), level }
     }
 
     /// The nodes with these blocks assigned.
     pub(super) fn state(&self, blocks: &Blocks) -> Vec<NodeState> {
         let mut state = self.nodes.clone();
-        for block in blocks.values().flat_map(SortedMap::values).flatten() {
+        for block in blocks.values().flat_map(OwnMemory::taken) {
             take(&mut state, block, block.size);
         }
         state
@@ -102,18 +124,19 @@ impl StaticMemory {
     pub(super) fn plausible(&self, found: Blocks) -> Blocks {
         let (mut state, mut blocks) = (self.nodes.clone(), Blocks::new());
         let all = self.nodes.iter().fold(0u64, |all, node| all | node.cells.bits());
-        for (pod, containers) in found {
+        for (pod, own) in found {
             let mut next = state.clone();
-            let fits = containers.values().flatten().all(|block| {
-                let bits = block.nodes.bits();
-                let is_here = bits != 0 && bits & !all == 0 && !is_split(&next, block.nodes);
+            let is_here = |block: &Block| block.nodes.bits() != 0 && block.nodes.bits() & !all == 0;
+            let are_here = own.containers.values().flatten().all(is_here);
+            let fits = own.taken().all(|block| {
+                let is_free = is_here(block) && !is_split(&next, block.nodes);
                 let free: u64 = within(&next, block.nodes).map(|node| node.free(&block.kind)).sum();
                 take(&mut next, block, block.size);
-                is_here && free >= block.size
+                is_free && free >= block.size
             });
-            if fits {
+            if fits && are_here {
                 state = next;
-                blocks.insert(pod, containers);
+                blocks.insert(pod, own);
             }
         }
         blocks
@@ -126,20 +149,23 @@ impl StaticMemory {
         seen: &SortedMap<String, Nodes>,
     ) -> MemoryPlanning<'a> {
         let uid = &pod.metadata.uid;
-        let had = blocks.get(uid).cloned().unwrap_or_default();
+        // What the pod had under another scope is free.
+        let is_whole = self.level.is_whole(pod);
+        let had = blocks.get(uid).filter(|had| had.whole.is_empty() != is_whole).cloned().unwrap_or_default();
         let others = blocks.iter().filter(|(other, _)| *other != uid);
         let others: Blocks = others.map(|(other, own)| (other.clone(), own.clone())).collect();
         let mut state = self.state(&others);
-        for block in had.values().flatten() {
+        for block in had.taken() {
             take(&mut state, block, block.size);
         }
         MemoryPlanning {
             pod,
+            level: self.level,
             state,
             had,
             seen: seen.clone(),
             reusable: Vec::new(),
-            own: OwnMemory::new(),
+            own: OwnMemory::default(),
             requesting: 0,
             has_failed: false,
         }
@@ -175,20 +201,10 @@ fn is_split(state: &[NodeState], nodes: Nodes) -> bool {
     })
 }
 
-/// Memory requests of a guaranteed container, by type.
-fn requests_of(pod: &Pod, container: &Container) -> Vec<(String, u64)> {
-    let whole = pod.spec.resources.as_deref().is_some_and(|all| !all.requests.is_empty() || !all.limits.is_empty());
-    if whole || qos_class(pod) != QosClass::Guaranteed {
-        return Vec::new();
-    }
-    let requests = container.resources.requests.iter();
-    let memory = requests.filter(|(kind, _)| *kind == MEMORY || kind.starts_with(HUGE_PAGES_PREFIX));
-    memory.map(|(kind, size)| (kind.to_owned(), u64::try_from(size.value()).unwrap_or(0))).collect()
-}
-
 /// The allocation of one pod's memory, container by container.
 pub(super) struct MemoryPlanning<'a> {
     pod: &'a Pod,
+    level: PodLevel,
     state: Vec<NodeState>,
     had: OwnMemory,
     /// NUMA nodes of running containers, if nothing else is known.
@@ -235,20 +251,20 @@ impl MemoryPlanning<'_> {
         topology_manager::hints(all, &could, &can)
     }
 
+    fn requests_of(&self, container: &Container) -> Vec<(String, u64)> {
+        self.level.own_memory(self.pod, container)
+    }
+
     fn of_pod(&self) -> Vec<(String, u64)> {
+        if self.level.is_whole(self.pod) {
+            return memory_of_pod(self.pod);
+        }
         let mut kinds: SortedMap<String, [u64; 2]> = SortedMap::new();
-        for container in &self.pod.spec.init_containers {
-            for (kind, size) in requests_of(self.pod, container) {
+        for (container, ends) in all_containers(self.pod) {
+            for (kind, size) in self.requests_of(container) {
                 let [most, stay] = kinds.entry(kind).or_default();
                 *most = (*most).max(stay.saturating_add(size));
-                *stay += if container.is_sidecar() { size } else { 0 };
-            }
-        }
-        for container in &self.pod.spec.containers {
-            for (kind, size) in requests_of(self.pod, container) {
-                let [most, stay] = kinds.entry(kind).or_default();
-                *stay = stay.saturating_add(size);
-                *most = (*most).max(*stay);
+                *stay = stay.saturating_add(if ends { 0 } else { size });
             }
         }
         kinds.into_iter().map(|(kind, [most, _])| (kind, most)).collect()
@@ -291,7 +307,7 @@ impl MemoryPlanning<'_> {
         let reused = self.reusable(block.nodes, &block.kind).min(block.size);
         let mut left = reused;
         for init in self.pod.spec.init_containers.iter().filter(|init| !init.is_sidecar()) {
-            for own in self.own.get_mut(&init.name).into_iter().flatten() {
+            for own in self.own.containers.get_mut(&init.name).into_iter().flatten() {
                 if own.nodes == block.nodes && own.kind == block.kind {
                     let part = own.size.min(left);
                     own.size -= part;
@@ -305,10 +321,15 @@ impl MemoryPlanning<'_> {
 
 impl Provider for MemoryPlanning<'_> {
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints> {
-        let requests = container.map_or_else(|| self.of_pod(), |container| requests_of(self.pod, container));
+        let requests = container.map_or_else(|| self.of_pod(), |container| self.requests_of(container));
+        let is_whole = self.level.is_whole(self.pod);
+        if is_whole && self.check_pool().is_err() {
+            return vec![Hints::new(); requests.len()];
+        }
         let had = match container {
-            Some(container) => self.had.get(&container.name),
-            None => self.had.values().next(),
+            Some(container) => self.had.containers.get(&container.name),
+            None if is_whole => Some(&self.had.whole).filter(|had| !had.is_empty()),
+            None => self.had.containers.values().next(),
         };
         if let Some(had) = had {
             return had.iter().map(|block| vec![Hint { nodes: Some(block.nodes), preferred: true }]).collect();
@@ -319,14 +340,22 @@ impl Provider for MemoryPlanning<'_> {
     }
 
     fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
-        let requests = requests_of(self.pod, container);
+        let is_whole = self.level.is_whole(self.pod);
+        if is_whole && !self.own.whole.is_empty() {
+            return Ok(());
+        }
+        let requests = if is_whole { self.of_pod() } else { self.requests_of(container) };
         if requests.is_empty() {
             return Ok(());
         }
         self.requesting += 1;
         // Reset on success.
         self.has_failed = true;
-        self.place(container, requests, nodes)?;
+        if is_whole {
+            self.place_pod(container, requests, nodes)?;
+        } else {
+            self.place(container, requests, nodes)?;
+        }
         self.has_failed = false;
         Ok(())
     }
@@ -339,14 +368,11 @@ impl MemoryPlanning<'_> {
         requests: Vec<(String, u64)>,
         nodes: Option<Nodes>,
     ) -> Result<(), AllocationRejection> {
-        if let Some(had) = self.had.get(&container.name) {
-            self.own.insert(container.name.clone(), had.clone());
+        if let Some(had) = self.had.containers.get(&container.name) {
+            self.own.containers.insert(container.name.clone(), had.clone());
             return Ok(());
         }
-        let nodes = self.choose(&container.name, &requests, nodes)?;
-        if is_split(&self.state, nodes) {
-            return Err(unexpected("[memorymanager] preferred hint violates NUMA node allocation"));
-        }
+        let nodes = self.choose_unsplit(&container.name, &requests, nodes)?;
         let init = self.pod.spec.init_containers.iter().find(|init| init.name == container.name);
         let ends = init.is_some_and(|init| !init.is_sidecar());
         let blocks: Vec<Block> = requests.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
@@ -361,8 +387,81 @@ impl MemoryPlanning<'_> {
                 None => {}
             }
         }
-        self.own.insert(container.name.clone(), blocks);
+        self.own.containers.insert(container.name.clone(), blocks);
         Ok(())
+    }
+
+    fn choose_unsplit(
+        &self,
+        name: &str,
+        requests: &[(String, u64)],
+        near: Option<Nodes>,
+    ) -> Result<Nodes, AllocationRejection> {
+        let nodes = self.choose(name, requests, near)?;
+        match is_split(&self.state, nodes) {
+            true => Err(unexpected("[memorymanager] preferred hint violates NUMA node allocation")),
+            false => Ok(nodes),
+        }
+    }
+
+    /// Memory of the pod as a whole: the present one, or else free memory. `first`: its first container.
+    fn place_pod(
+        &mut self,
+        first: &Container,
+        requests: Vec<(String, u64)>,
+        near: Option<Nodes>,
+    ) -> Result<(), AllocationRejection> {
+        self.check_pool()?;
+        self.own.whole = std::mem::take(&mut self.had.whole);
+        if self.own.whole.is_empty() {
+            let nodes = self.choose_unsplit(&first.name, &requests, near)?;
+            self.own.whole = requests.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
+            for block in &self.own.whole {
+                take(&mut self.state, block, block.size);
+            }
+        }
+        self.divide();
+        Ok(())
+    }
+
+    /// Gives each container its exclusive memory of the pod, or what is left.
+    fn divide(&mut self) {
+        let Some(nodes) = self.own.whole.first().map(|block| block.nodes) else { return };
+        let mut left = self.own.whole.clone();
+        let some = |left: &[Block]| left.iter().filter(|block| block.size > 0).cloned().collect::<Vec<_>>();
+        for (container, ends) in all_containers(self.pod) {
+            let requests = self.requests_of(container);
+            if requests.is_empty() {
+                self.own.sharing.push(container.name.clone());
+                self.own.containers.insert(container.name.clone(), some(&left));
+                continue;
+            }
+            self.requesting += 1;
+            for (kind, size) in requests.iter().filter(|_| !ends) {
+                for block in left.iter_mut().filter(|block| block.kind == *kind) {
+                    block.size = block.size.saturating_sub(*size);
+                }
+            }
+            let blocks = requests.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
+            self.own.containers.insert(container.name.clone(), blocks);
+        }
+        // Containers that do not end get what all exclusive ones leave.
+        for (container, _) in all_containers(self.pod).filter(|(_, ends)| !ends) {
+            if self.own.sharing.contains(&container.name) {
+                self.own.containers.insert(container.name.clone(), some(&left));
+            }
+        }
+    }
+
+    fn check_pool(&self) -> Result<(), AllocationRejection> {
+        self.of_pod().into_iter().try_for_each(|(kind, total)| {
+            let own = |container: &Container| {
+                let own = self.requests_of(container);
+                let of_kind = own.iter().find(|(own, _)| *own == kind).map_or(0, |(_, size)| *size);
+                (!own.is_empty()).then_some(of_kind)
+            };
+            check_pool(self.pod, &kind, total, &own)
+        })
     }
 }
 
@@ -382,7 +481,7 @@ mod tests {
     /// Two nodes with 4 GiB each; 1 GiB of the first is reserved for the system.
     fn machine() -> StaticMemory {
         let node = |number| (number, vec![(MEMORY.to_owned(), 4 * GIB)]);
-        StaticMemory::new(&vec![node(0), node(1)], &[(0, MEMORY.to_owned(), GIB)])
+        StaticMemory::new(&vec![node(0), node(1)], &[(0, MEMORY.to_owned(), GIB)], PodLevel::Ignored)
     }
 
     fn container(name: &str, memory: &str) -> Container {
@@ -399,7 +498,7 @@ mod tests {
                 .map_err(|(reason, message)| format!("{reason}: {message}"))?;
         }
         let own = planning.into_own();
-        let shown = own.iter().flat_map(|(name, blocks)| {
+        let shown = own.containers.iter().flat_map(|(name, blocks)| {
             blocks.iter().map(move |block| format!("{name}:{}:{}", block.nodes.numbers(), block.size >> 20))
         });
         let shown = shown.collect::<Vec<_>>().join(" ");
@@ -410,7 +509,7 @@ mod tests {
         let mut blocks = Blocks::new();
         for (uid, from, size) in given {
             let block = Block { nodes: nodes(from), kind: MEMORY.to_owned(), size: *size };
-            blocks.entry((*uid).into()).or_default().insert("main".to_owned(), vec![block]);
+            blocks.entry((*uid).into()).or_default().containers.insert("main".to_owned(), vec![block]);
         }
         blocks
     }
@@ -466,7 +565,7 @@ mod tests {
         let machine = machine();
         let mut planning = machine.plan(&Blocks::new(), &asks, &seen);
         planning.allocate(&asks.spec.containers[0], None).unwrap();
-        assert_eq!(planning.into_own()["main"][0].nodes, nodes("1"));
+        assert_eq!(planning.into_own().containers["main"][0].nodes, nodes("1"));
     }
 
     #[test]
@@ -491,5 +590,52 @@ mod tests {
             has(&[("a", "0", 2 * GIB), ("b", "0", 2 * GIB), ("c", "2", GIB), ("d", "0-1", GIB), ("e", "1", GIB)]);
         let kept: Vec<String> = machine().plausible(found).keys().map(ToString::to_string).collect();
         assert_eq!(kept, ["a", "e"]);
+    }
+
+    fn whole(memory: &str, init: Vec<Container>, containers: Vec<Container>) -> Pod {
+        let mut whole = pod("p", init, containers);
+        whole.spec.resources = Some(Box::new(guaranteed::container("", "4", memory).resources));
+        whole
+    }
+
+    fn given_at(level: PodLevel, blocks: &Blocks, pod: &Pod, near: Option<&str>) -> Result<OwnMemory, String> {
+        let machine = StaticMemory { level, ..machine() };
+        let mut planning = machine.plan(blocks, pod, &SortedMap::new());
+        for (container, _) in all_containers(pod) {
+            let placed = planning.allocate(container, near.map(nodes));
+            placed.map_err(|(reason, message)| format!("{reason}: {message}"))?;
+        }
+        Ok(planning.into_own())
+    }
+
+    fn shown(own: &OwnMemory) -> String {
+        let of = |name: &str, blocks: &[Block]| {
+            let one = |block: &Block| format!("{name}:{}:{}", block.nodes.numbers(), block.size >> 20);
+            blocks.iter().map(one).collect::<Vec<_>>()
+        };
+        let parts = own.containers.iter().flat_map(|(name, blocks)| of(name, blocks));
+        of("whole", &own.whole).into_iter().chain(parts).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn containers_divide_the_memory_of_their_pod_in_the_pod_scope() {
+        let sharing = |name: &str| Container { name: name.to_owned(), ..Container::default() };
+        let sidecar = Container { restart_policy: Some(RestartPolicy::Always), ..container("s", "512Mi") };
+        let pod = whole("2Gi", vec![sidecar, sharing("i")], vec![container("a", "1Gi"), sharing("b")]);
+        let own = given_at(PodLevel::Whole, &Blocks::new(), &pod, Some("1")).unwrap();
+        assert_eq!(shown(&own), "whole:1:2048 a:1:1024 b:1:512 i:1:1536 s:1:512");
+        assert_eq!(own.sharing, ["i", "b"]);
+        // The pod takes its memory once, and has the same after a restart.
+        let taken = machine().state(&[("p".into(), own.clone())].into_iter().collect());
+        assert_eq!((taken[1].tables[MEMORY].used, taken[1].assignments), (2 * GIB, 1));
+        let blocks: Blocks = [("p".into(), OwnMemory { sharing: Vec::new(), ..own.clone() })].into_iter().collect();
+        assert_eq!(given_at(PodLevel::Whole, &blocks, &pod, None).unwrap(), own);
+        let by_container = given_at(PodLevel::ByContainer, &blocks, &pod, None).unwrap();
+        assert_eq!(shown(&by_container), "a:0:1024 s:0:512", "under another scope");
+        assert_eq!(shown(&given_at(PodLevel::Ignored, &blocks, &pod, None).unwrap()), "");
+        let full = whole("1Gi", vec![], vec![container("a", "1Gi"), sharing("b")]);
+        let message = "EmptyPodSharedPoolError: pod rejected, sum of exclusive container memory requests equals pod \
+                       budget, leaving no memory for shared containers";
+        assert_eq!(given_at(PodLevel::Whole, &Blocks::new(), &full, None).unwrap_err(), message);
     }
 }

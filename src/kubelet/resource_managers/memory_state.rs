@@ -1,47 +1,66 @@
 //! The file `memory_manager_state` in the upstream kubelet's format. Pure.
 //!
-//! `MemoryManagerCheckpointV1` in pkg/kubelet/cm/memorymanager/state, with the checksum of `cpu_manager_state`. The
-//! machine state in it is derived from the assignments and is not read.
+//! `MemoryManagerCheckpoint` in pkg/kubelet/cm/memorymanager/state, versions one to three, with the checksums of
+//! `cpu_manager_state`. The machine state in it is derived from the assignments and is not read.
 
 use serde_json::{Map, Value, json};
 
+use super::cpu_state::{content, data_checksum};
 use super::memory_policy::{Block, Blocks, NodeState, OwnMemory};
 use super::topology_manager::Nodes;
 use crate::types::api::{PodUid, fnv_32a};
 use crate::types::cpu_set::CpuSet;
 
-/// The file's text for a policy; under `None` state and blocks are empty.
+/// The file's text for a policy; under `None` state and blocks are empty. It has the first version of the format, which
+/// all kubelets read, until a pod has memory as a whole.
 pub(super) fn text(policy: &str, state: &[NodeState], blocks: &Blocks) -> String {
     let mut file = Map::new();
     file.insert("policyName".to_owned(), json!(policy));
     file.insert("machineState".to_owned(), machine_state(state));
-    let mut entries = Map::new();
-    for (pod, containers) in blocks.iter() {
-        let containers = containers.iter().map(|(name, blocks)| (name.clone(), blocks.iter().map(entry).collect()));
+    let (mut entries, mut pods) = (Map::new(), Map::new());
+    for (pod, own) in blocks.iter() {
+        let of = |blocks: &Vec<Block>| -> Value { blocks.iter().map(entry).collect() };
+        let containers = own.containers.iter().map(|(name, blocks)| (name.clone(), of(blocks)));
         entries.insert(pod.to_string(), Value::Object(containers.collect()));
+        if !own.whole.is_empty() {
+            pods.insert(pod.to_string(), json!({ "memoryBlocks": of(&own.whole) }));
+        }
     }
     if !entries.is_empty() {
         file.insert("entries".to_owned(), Value::Object(entries));
     }
-    let unsigned = Value::Object(file.clone());
-    file.insert("checksum".to_owned(), json!(fnv_32a(dump(&unsigned).as_bytes())));
+    let mut data = Value::Object(file.clone());
+    file.insert("checksum".to_owned(), json!(fnv_32a(dump(&data, false).as_bytes())));
+    if let (Some(map), false) = (data.as_object_mut(), pods.is_empty()) {
+        map.insert("podEntries".to_owned(), Value::Object(pods));
+        let data = data.to_string();
+        file.insert("dataChecksum".to_owned(), json!(data_checksum(&data)));
+        file.insert("data".to_owned(), Value::String(data));
+    }
     Value::Object(file).to_string()
 }
 
 /// The policy and the assignments; `None` if the text is corrupt or in another format.
 pub(super) fn parse(text: &[u8]) -> Option<(String, Blocks)> {
-    let file: Value = serde_json::from_slice(text).ok()?;
-    let checksum = file.get("checksum")?.as_u64()?;
-    if checksum != 0 && checksum != u64::from(fnv_32a(dump(&file).as_bytes())) {
-        return None;
+    let (file, is_checked) = content(serde_json::from_slice(text).ok()?)?;
+    if !is_checked {
+        let checksum = file.get("checksum")?.as_u64()?;
+        let is = |has_pods| checksum == u64::from(fnv_32a(dump(&file, has_pods).as_bytes()));
+        if checksum != 0 && !is(true) && (file.get("podEntries").is_some() || !is(false)) {
+            return None;
+        }
     }
+    let blocks = |entries: &Value| -> Option<Vec<Block>> { entries.as_array()?.iter().map(block).collect() };
     let mut all = Blocks::new();
     for (pod, containers) in object(&file, "entries") {
-        let mut own = OwnMemory::new();
+        let mut own = OwnMemory::default();
         for (name, entries) in containers.as_object()? {
-            own.insert(name.clone(), entries.as_array()?.iter().map(block).collect::<Option<_>>()?);
+            own.containers.insert(name.clone(), blocks(entries)?);
         }
         all.insert(PodUid::from(pod.as_str()), own);
+    }
+    for (pod, entry) in object(&file, "podEntries") {
+        all.entry(PodUid::from(pod.as_str())).or_default().whole = blocks(entry.get("memoryBlocks")?)?;
     }
     Some((file.get("policyName")?.as_str()?.to_owned(), all))
 }
@@ -87,8 +106,9 @@ fn object<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = (&'a String,
     value.get(name).and_then(Value::as_object).into_iter().flatten()
 }
 
-/// Go's dump of the structure: pointers in maps are printed as `<*>`, numeric keys are sorted numerically.
-fn dump(file: &Value) -> String {
+/// Go's dump of the structure: pointers in maps are printed as `<*>`, numeric keys are sorted numerically. `has_pods`: it
+/// has the memory of pods as a whole, as the second version.
+fn dump(file: &Value, has_pods: bool) -> String {
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or_default();
     let numbers = |value: &Value, name: &str| {
@@ -118,23 +138,33 @@ fn dump(file: &Value) -> String {
             numbers(state, "cells")
         )
     });
-    let pods = object(file, "entries").map(|(pod, containers)| {
-        let containers = containers.as_object().into_iter().flatten().map(|(name, blocks)| {
-            let blocks = blocks.as_array().into_iter().flatten().map(|block| {
-                format!(
-                    "{{NUMAAffinity:([]int)[{}] Type:(v1.ResourceName){} Size:(uint64){}}}",
-                    numbers(block, "numaAffinity"),
-                    text(block, "type"),
-                    number(block, "size")
-                )
-            });
-            format!("{name}:[{}]", blocks.collect::<Vec<_>>().join(" "))
+    let of_blocks = |blocks: &Value| {
+        let blocks = blocks.as_array().into_iter().flatten().map(|block| {
+            format!(
+                "{{NUMAAffinity:([]int)[{}] Type:(v1.ResourceName){} Size:(uint64){}}}",
+                numbers(block, "numaAffinity"),
+                text(block, "type"),
+                number(block, "size")
+            )
         });
+        format!("[{}]", blocks.collect::<Vec<_>>().join(" "))
+    };
+    let pods = object(file, "entries").map(|(pod, containers)| {
+        let containers = containers.as_object().into_iter().flatten();
+        let containers = containers.map(|(name, blocks)| format!("{name}:{}", of_blocks(blocks)));
         format!("{pod}:map[{}]", containers.collect::<Vec<_>>().join(" "))
     });
+    let wholes = object(file, "podEntries").map(|(pod, entry)| {
+        let blocks = of_blocks(entry.get("memoryBlocks").unwrap_or(&Value::Null));
+        format!("{pod}:{{MemoryBlocks:([]state.Block){blocks}}}")
+    });
+    let wholes = match has_pods {
+        true => format!(" PodEntries:(state.PodMemoryAssignments)map[{}]", wholes.collect::<Vec<_>>().join(" ")),
+        false => String::new(),
+    };
     format!(
         "(*state.MemoryManagerCheckpoint){{PolicyName:(string){} MachineState:(state.NUMANodeMap)map[{}] \
-         Entries:(state.ContainerMemoryAssignments)map[{}] Checksum:(checksum.Checksum)0}}",
+         Entries:(state.ContainerMemoryAssignments)map[{}]{wholes} Checksum:(checksum.Checksum)0}}",
         text(file, "policyName"),
         nodes.collect::<Vec<_>>().join(" "),
         pods.collect::<Vec<_>>().join(" ")
@@ -153,8 +183,8 @@ mod tests {
     fn blocks(nodes: &str) -> Blocks {
         let nodes = Nodes::of(&CpuSet::parse(nodes).unwrap());
         let block = |kind: &str, size| Block { nodes, kind: kind.to_owned(), size };
-        let own: OwnMemory =
-            [("container1".to_owned(), vec![block("memory", 512), block("hugepages-2Mi", 0)])].into_iter().collect();
+        let mut own = OwnMemory::default();
+        own.containers.insert("container1".to_owned(), vec![block("memory", 512), block("hugepages-2Mi", 0)]);
         [("pod".into(), own)].into_iter().collect()
     }
 
@@ -162,9 +192,31 @@ mod tests {
     fn upstream_file_is_read() {
         let (policy, found) = parse(UPSTREAM.as_bytes()).unwrap();
         let mut expected = blocks("0");
-        expected.get_mut("pod").unwrap().get_mut("container1").unwrap().truncate(1);
+        expected.get_mut("pod").unwrap().containers.get_mut("container1").unwrap().truncate(1);
         assert_eq!((policy.as_str(), found), ("static", expected));
         assert_eq!(parse(UPSTREAM.replace("\"size\":512", "\"size\":513").as_bytes()), None);
+    }
+
+    /// The checksums are from the upstream kubelet's tests.
+    #[test]
+    fn memory_of_pods_is_read_from_upstreams_files_and_written() {
+        let with_pods = UPSTREAM.replace(
+            r#""checksum": 4215593881"#,
+            r#""podEntries":{"pod":{"memoryBlocks":[{"numaAffinity":[0],"type":"memory","size":512}]}},"checksum":1278640530"#,
+        );
+        let (_, found) = parse(with_pods.as_bytes()).unwrap();
+        assert_eq!(found["pod"].whole, found["pod"].containers["container1"]);
+        assert_eq!(parse(with_pods.replace("\"podEntries\"", "\"others\"").as_bytes()), None);
+        let data = r#"{"policyName":"static","machineState":{"0":{"numberOfAssignments":0,"memoryMap":{"memory":{"total":2048,"systemReserved":512,"allocatable":1536,"reserved":512,"free":1024}},"cells":[]}},"entries":{"pod":{"container1":[{"numaAffinity":[0],"type":"memory","size":512}]}}}"#;
+        // What is beside the data is not read.
+        let third = json!({"policyName": "other", "checksum": 1234, "data": data, "dataChecksum": 1_849_615_440_u32});
+        let (policy, read) = parse(third.to_string().as_bytes()).unwrap();
+        assert_eq!((policy.as_str(), read["pod"].containers["container1"].len()), ("static", 1));
+        assert_eq!(parse(third.to_string().replace("1849615440", "1").as_bytes()), None);
+        let written = text("Static", &[], &found);
+        assert_eq!(parse(written.as_bytes()), Some(("Static".to_owned(), found)));
+        let file: Value = serde_json::from_str(&written).unwrap();
+        assert_eq!(file["checksum"], json!(fnv_32a(dump(&file, false).as_bytes())), "for kubelets before 1.37");
     }
 
     #[test]

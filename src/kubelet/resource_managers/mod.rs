@@ -20,6 +20,7 @@ mod host_topology;
 mod memory_manager;
 mod memory_policy;
 mod memory_state;
+mod pod_level;
 mod settings_error;
 mod state_files;
 mod topology_manager;
@@ -28,30 +29,27 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 use crate::platform::config::{Config, Gate, TopologyManager, TopologyPolicy};
-use crate::state::pods::{MemoryBlock, Placements};
-use crate::types::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
+use crate::state::pods::{MemoryBlock, Placements, PodCpus};
+use crate::types::api::{CPU, Container, MEMORY, Pod, PodUid, Quantity, Reason};
 use crate::types::cpu_set::CpuSet;
 use crate::types::metrics::{self, Count};
 use crate::types::owned::{Owned, View};
-use crate::types::sorted::SortedMap;
 
 pub(crate) use cpu_manager::{AllocationRejection, unexpected};
 pub(crate) use cpu_topology::Topology;
 pub(crate) use host_topology::{MemoryNodes, read_memory};
-pub(crate) use memory_policy::{Blocks, OwnMemory};
+pub(crate) use memory_policy::Blocks;
 pub(crate) use settings_error::SettingsError;
 pub(crate) use state_files::{State, read_states, write_state};
 pub(crate) use topology_manager::{Hints, Nodes, hints};
 
-use alignment_metrics::{CONTAINER_SCOPE, NUMA_NODE, PHYSICAL_CPU, POD_SCOPE, expose_alignment};
-use cpu_manager::{CpuManager, own_cpus};
+use alignment_metrics::{AssignmentCounts, CONTAINER_SCOPE, NUMA_NODE, PHYSICAL_CPU, POD_SCOPE, expose_alignment};
+use cpu_manager::CpuManager;
 use cpu_state::SavedState;
 use memory_manager::MemoryManager;
-use memory_policy::MemoryPlanning;
+use memory_policy::{MemoryPlanning, OwnMemory};
+use pod_level::{PodLevel, cpus_of_pod};
 use state_files::{CPU_STATE, MEMORY_STATE};
-
-/// Exclusive CPUs by container name.
-pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
 
 /// CPUs and memory that can be allocated exclusively.
 #[derive(Clone, Debug)]
@@ -66,6 +64,7 @@ pub(crate) struct ResourceManagers {
     cpus: Option<CpuManager>,
     /// Aligns resources of different kinds; `None`: no alignment.
     topology: Option<TopologyManager>,
+    level: PodLevel,
     /// NUMA nodes of the machine.
     nodes: Nodes,
     /// With `prefer-closest-numa-nodes`.
@@ -82,7 +81,7 @@ pub(crate) struct ResourceManagers {
 /// Allocation for the containers of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodAllocation {
-    pub(crate) cpus: OwnCpus,
+    pub(crate) cpus: PodCpus,
     memory: OwnMemory,
 }
 
@@ -125,6 +124,7 @@ impl ResourceManagers {
         let mut managers = Self {
             cpus: None,
             topology: config.managers.topology,
+            level: PodLevel::of(config),
             nodes: Nodes::of(&nodes),
             distances,
             placements: Owned::new(Placements { keeps_quota, ..Default::default() }),
@@ -146,7 +146,7 @@ impl ResourceManagers {
         let kept = [&config.reserved.system, &config.reserved.kube].map(|list| list.get(CPU).copied());
         let kept = kept.into_iter().flatten().fold(Quantity::ZERO, Quantity::plus);
         let count = usize::try_from(kept.value()).unwrap_or(0);
-        let cpus = CpuManager::new(topology, &config.managers.reserved_cpus, count, options)?;
+        let cpus = CpuManager::new(topology, &config.managers.reserved_cpus, count, options, managers.level)?;
         let isolated = cpus.reserved.common(&cpus.topology.isolated);
         log!(
             info,
@@ -166,15 +166,16 @@ impl ResourceManagers {
         managers.unwritten = true;
         match state {
             State::Whole(SavedState { policy, assigned }) if policy == STATIC_POLICY => {
-                let mut found = Vec::new();
-                for (pod, sets) in assigned {
-                    found.extend(sets.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
+                let (mut found, mut whole) = (Vec::new(), Vec::new());
+                for (pod, own) in assigned {
+                    found.extend(own.containers.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
+                    whole.push((pod, own.whole));
                 }
-                managers.rebuild_cpus(found);
+                managers.rebuild_cpus(found, whole);
             }
             _ => {
                 managers.is_forgetful = true;
-                managers.rebuild_cpus(Vec::new());
+                managers.rebuild_cpus(Vec::new(), Vec::new());
             }
         }
         Ok(managers)
@@ -230,15 +231,17 @@ impl ResourceManagers {
     pub(crate) fn rebuild(&mut self, found: Vec<InUse>) {
         self.memory.rebuild(&found);
         if self.is_forgetful {
-            self.rebuild_cpus(found.into_iter().map(|found| (found.pod, found.container, found.cpus)).collect());
+            let found = found.into_iter().map(|found| (found.pod, found.container, found.cpus));
+            self.rebuild_cpus(found.collect(), Vec::new());
         }
     }
 
     /// Takes the CPU sets that are possible exclusive ones.
-    fn rebuild_cpus(&mut self, found: Vec<(PodUid, String, CpuSet)>) {
+    fn rebuild_cpus(&mut self, found: Vec<(PodUid, String, CpuSet)>, whole: Vec<(PodUid, CpuSet)>) {
         let Some(cpus) = &self.cpus else { return };
         let mut placements = self.placements.write();
         placements.exclusive = cpus.plausible(found);
+        cpus.add_whole(&mut placements.exclusive, whole);
         placements.shared = cpus.shared(&placements.exclusive);
         cpus.count(&placements);
         self.unwritten = true;
@@ -262,13 +265,18 @@ impl ResourceManagers {
         if let Some(planned) = memory.as_ref().map(MemoryPlanning::requesting) {
             (0..planned).for_each(|_| metrics::count(Count::MemoryPinnings, &[]));
         }
+        let counts = AssignmentCounts { level: self.level, pod };
         if memory.as_ref().is_some_and(MemoryPlanning::has_failed) {
             metrics::count(Count::MemoryPinningErrors, &[]);
+            counts.failed(MEMORY);
         }
-        Ok(PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_own).unwrap_or_default() })
+        let own = PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_own).unwrap_or_default() };
+        counts.cpus(self.placements.read().exclusive.get(&pod.metadata.uid), &own.cpus);
+        counts.memory(self.memory.had(&pod.metadata.uid), &own.memory);
+        Ok(own)
     }
 
-    fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, AllocationRejection> {
+    fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<PodCpus, AllocationRejection> {
         let assigned = &self.placements.read().exclusive;
         let merged = |policy, scope, resources: Vec<Hints>| {
             let nodes = topology_manager::merge(policy, self.nodes, &self.distances, &resources);
@@ -283,6 +291,7 @@ impl ResourceManagers {
             let others = providers.iter_mut().flat_map(|provider| provider.hints(None));
             of_pod = merged(policy, POD_SCOPE, cpus.into_iter().chain(others).collect())?;
         }
+        let is_whole = self.level.is_whole(pod);
         // A container's CPUs are allocated after all its other resources.
         let pinning = Cell::new(false);
         let mut near = |container: &Container, cpus: &dyn Fn() -> Option<Hints>| {
@@ -295,10 +304,11 @@ impl ResourceManagers {
             for provider in providers.iter_mut() {
                 provider.allocate(container, nodes)?;
             }
-            if self.cpus.is_some() && own_cpus(pod, container) > 0 {
+            if self.cpus.as_ref().is_some_and(|cpus| cpus.own_cpus(pod, container) > 0) {
                 pinning.set(true);
                 metrics::count(Count::CpuPinnings, &[]);
             }
+            pinning.set(pinning.get() || is_whole && cpus_of_pod(pod) > 0);
             Ok(nodes)
         };
         let own = match &self.cpus {
@@ -308,7 +318,8 @@ impl ResourceManagers {
                     Ok(own) => cpus.count_alignment(assigned.get(&pod.metadata.uid), own),
                     Err(_) if pinning.get() => {
                         metrics::count(Count::CpuPinningErrors, &[]);
-                        if cpus.has_whole_cores() {
+                        AssignmentCounts { level: self.level, pod }.failed(CPU);
+                        if cpus.has_whole_cores() && !is_whole {
                             metrics::count(Count::AlignedResourcesFailures, &[CONTAINER_SCOPE, PHYSICAL_CPU]);
                         }
                     }
@@ -319,7 +330,7 @@ impl ResourceManagers {
             None => {
                 let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
                 all.try_for_each(|container| near(container, &|| None).map(drop))?;
-                Ok(OwnCpus::new())
+                Ok(PodCpus::default())
             }
         };
         if let (Some(TopologyManager { policy: TopologyPolicy::SingleNumaNode, pod_scope, .. }), true) =
@@ -396,7 +407,9 @@ impl ResourceManagers {
     }
 
     fn place_memory(&mut self) {
-        self.placements.write().memory = self.memory.placed();
+        let mut placements = self.placements.write();
+        placements.memory = self.memory.placed();
+        placements.pod_memory = self.memory.of_pods();
     }
 
     fn changed(&mut self) {
@@ -435,8 +448,8 @@ mod tests {
         config
     }
 
-    fn own(cpus: &str) -> OwnCpus {
-        [("main".to_owned(), set(cpus))].into_iter().collect()
+    fn own(cpus: &str) -> PodCpus {
+        PodCpus { containers: [("main".to_owned(), set(cpus))].into_iter().collect(), ..PodCpus::default() }
     }
 
     fn all(cpus: &str) -> PodAllocation {
@@ -557,7 +570,7 @@ mod tests {
             let managers = ResourceManagers::new(&config, cpu_topology::tests::two_nodes(), State::Nothing).unwrap();
             let mut devices = Devices(devices, Vec::new());
             let own = managers.plan(&guaranteed(cpus), vec![&mut devices]);
-            let own = own.map(|own| own.cpus.values().map(ToString::to_string).collect::<Vec<_>>());
+            let own = own.map(|own| own.cpus.containers.values().map(ToString::to_string).collect::<Vec<_>>());
             (own.map_err(|(reason, message)| format!("{reason}: {message}")), devices.1)
         };
         let single = TopologyPolicy::SingleNumaNode;
@@ -600,5 +613,64 @@ mod tests {
         assert_eq!(per_node.value(&[("numa_node", "0")]), 2.0);
         let aligned = &page["kubelet_container_aligned_compute_resources_count"];
         assert_eq!(aligned.value(&[("scope", "container"), ("boundary", "uncore_cache")]), 1.0);
+    }
+
+    #[test]
+    fn pod_with_resources_of_its_own_gets_them_as_a_whole_in_the_pod_scope() {
+        let mut config = config(true);
+        config.managers.static_memory = true;
+        config.managers.topology = Some(TopologyManager {
+            policy: TopologyPolicy::SingleNumaNode,
+            pod_scope: true,
+            most_nodes: 8,
+            closest_nodes: false,
+        });
+        let nodes = [0, 1].map(|node| (node, vec![("memory".to_owned(), 1 << 30)])).to_vec();
+        let start = |config: &Config, state| {
+            let managers = ResourceManagers::new(config, cpu_topology::tests::two_nodes(), state).unwrap();
+            managers.with_memory(config, &nodes, 0, State::Nothing).unwrap()
+        };
+        let mut managers = start(&config, State::Nothing);
+        let sharing = Container { name: "shares".to_owned(), ..Container::default() };
+        let mut pod = guaranteed::pod("p", vec![], vec![guaranteed::container("main", "1", "1Mi"), sharing]);
+        pod.spec.resources = Some(Box::new(guaranteed::container("", "2", "4Mi").resources));
+        let own = managers.plan(&pod, Vec::new()).unwrap();
+        assert!(managers.allocate(&"p".into(), own.clone()));
+        assert!(!managers.allocate(&"p".into(), own), "it has that");
+        let placements = managers.placements();
+        let uid: PodUid = "p".into();
+        {
+            let placed = placements.read();
+            assert_eq!([&placed.shared, placed.cpus(&uid, "main")].map(ToString::to_string), ["0-1", "2"]);
+            assert_eq!(placed.cpus(&uid, "shares").to_string(), "3");
+            assert_eq!(placed.cpus(&uid, "debugger"), &placed.shared, "ephemeral containers are outside");
+            assert_eq!([placed.lifts_quota(&uid, "main"), placed.lifts_quota(&uid, "shares")], [true, false]);
+            assert_eq!(placed.own_cpus(&uid, "shares"), None);
+            assert_eq!(
+                (placed.mems(&uid, "shares").to_string(), placed.memory_of(&uid, "shares").count()),
+                ("1".to_owned(), 0)
+            );
+            assert_eq!((placed.pod_memory[&uid][0].size, placed.exclusive[&uid].whole.len()), (4 << 20, 2));
+        }
+        let mut page = metrics::Exposition::default();
+        metrics::write(&mut page);
+        let page = metrics::parsed::parse(std::str::from_utf8(&page.into_bytes()).unwrap());
+        let assigned = &page["resource_manager_container_assignments"];
+        for (kind, resource) in [("pod_exclusive", "cpu"), ("pod_shared", "memory")] {
+            assert_eq!(assigned.value(&[("assignment_type", kind), ("resource_name", resource)]), 1.0, "{kind}");
+        }
+        let allocated = &page["resource_manager_allocations_total"];
+        assert_eq!(allocated.value(&[("resource_name", "cpu"), ("source", "pod")]), 2.0);
+        // The pod has the same after a restart, and nothing exclusive without the gate.
+        let (_, text) = managers.take_unwritten().swap_remove(0);
+        let mut after = start(&config, whole(&text));
+        let again = after.plan(&pod, Vec::new()).unwrap();
+        after.allocate(&uid, again.clone());
+        assert_eq!(after.placements().read().exclusive, managers.placements().read().exclusive);
+        config.gates = config.gates.with(Gate::PodLevelResourceManagers, false);
+        let mut without = start(&config, whole(&text));
+        let none = without.plan(&pod, Vec::new()).unwrap();
+        assert!(without.allocate(&uid, none));
+        assert_eq!(without.placements().read().shared.to_string(), "0-3");
     }
 }

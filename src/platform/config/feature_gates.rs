@@ -52,6 +52,7 @@ gates! {
     MemoryQos = "MemoryQoS",
     NodeDeclaredFeatures = "NodeDeclaredFeatures",
     PodCertificateRequest = "PodCertificateRequest",
+    PodLevelResourceManagers = "PodLevelResourceManagers",
     PodLevelResources = "PodLevelResources",
     PodReadyToStartContainersCondition = "PodReadyToStartContainersCondition",
     ReduceDefaultCrashLoopBackOffDecay = "ReduceDefaultCrashLoopBackOffDecay",
@@ -425,7 +426,7 @@ mod tests {
     #[test]
     fn settings_without_effect_are_named_with_the_reason() {
         let fields = json!({"featureGates": {
-            "NodeSwap": true, "WatchList": false, "PodLevelResourceManagers": true, "JobBackoffLimitPerIndex": true,
+            "NodeSwap": true, "WatchList": false, "ExtendWebSocketsToKubelet": true, "JobBackoffLimitPerIndex": true,
             "PreventStaticPodAPIReferences": false, "WatchListClient": false, "EventedPLEG": true,
         }});
         let (gates, mut warnings) = read(&fields).unwrap();
@@ -439,7 +440,7 @@ mod tests {
                 &format!("feature gate NodeSwap {removed}"),
                 "feature gates without effect here, they are of other components: WatchList=false",
                 "feature gates without effect, Coracle always has the feature: PreventStaticPodAPIReferences=false",
-                "feature gates without effect, Coracle does not have the feature: PodLevelResourceManagers=true",
+                "feature gates without effect, Coracle does not have the feature: ExtendWebSocketsToKubelet=true",
                 "feature gates without effect, they are of libraries that Coracle does not contain: \
                  WatchListClient=false",
             ]

@@ -25,7 +25,7 @@ mod sync_event;
 pub(crate) mod volume_paths;
 mod waiting_reason;
 
-pub(crate) use cpu_placements::{Assigned, AssignedMemory, MemoryBlock, Placements};
+pub(crate) use cpu_placements::{Assigned, AssignedMemory, MemoryBlock, Placements, PodCpus};
 pub(crate) use device_allocation::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 pub(crate) use event_object::EventObject;
 pub(crate) use event_ring::{EventRing, NewEvent, PodWarning, SendOutcome, UnsentChange, UnsentEvent};

@@ -79,7 +79,7 @@ pub use pod_fields::{FieldProblem, metadata_field, resource_field};
 pub use pod_status::*;
 pub use port_reference::PortError;
 pub use probe::*;
-pub use qos::qos_class;
+pub use qos::{is_guaranteed_container, qos_class};
 pub use quantity::{Format, Quantity, QuantityError};
 pub use reason::Reason;
 pub use resources::*;

@@ -1,5 +1,6 @@
 //! The quality of service class of a pod. Pure.
 
+use super::container::Container;
 use super::pod::Pod;
 use super::pod_status::QosClass;
 use super::resources::{CPU, MEMORY, ResourceList};
@@ -30,6 +31,13 @@ fn compute(pod: &Pod) -> QosClass {
     } else {
         QosClass::Burstable
     }
+}
+
+/// Whether the container has the limits that make a pod guaranteed, whatever the class of its pod is.
+pub fn is_guaranteed_container(container: &Container) -> bool {
+    let (mut requests, mut limits) = (Sum::default(), Sum::default());
+    requests.add(&container.resources.requests);
+    limits.add(&container.resources.limits) && requests == limits
 }
 
 /// Sums of CPU and memory. 0 means not given, as only positive quantities count.

@@ -77,6 +77,7 @@ reasons! {
     EVICTED = "Evicted";
     NODE_AFFINITY = "NodeAffinity";
     NODE_NAME = "NodeName";
+    EMPTY_POD_SHARED_POOL_ERROR = "EmptyPodSharedPoolError";
     NODE_PORTS = "NodePorts";
     NODE_SHUTDOWN = "NodeShutdown";
     OUT_OF_CPU = "OutOfcpu";

@@ -126,6 +126,12 @@ families! {
             "[ALPHA] Number of requested resizes, counted at the container level. Different resources on the same \
              container are counted separately. The 'requirement' label refers to 'memory' or 'limits'; the \
              'operation' label can be one of 'add', 'remove', 'increase' or 'decrease'.";
+        ResourceAllocationErrors: "resource_manager_allocation_errors_total", ["resource_name", "source"],
+            "[ALPHA] Number of errors encountered during exclusive resource allocation.";
+        ResourceAllocations: "resource_manager_allocations_total", ["resource_name", "source"],
+            "[ALPHA] Number of exclusive resource allocations performed by a resource manager.";
+        ResourceAssignments: "resource_manager_container_assignments", ["assignment_type", "resource_name"],
+            "[ALPHA] Number of containers with a specific type of resource assignment.";
         RestartedPods: "kubelet_restarted_pods_total", ["static"],
             "[ALPHA] Number of pods that have been restarted because they were deleted and recreated with the same \
              UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)";

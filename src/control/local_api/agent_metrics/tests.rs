@@ -182,7 +182,7 @@ fn metrics_match_upstreams_names_help_and_labels() {
 }
 
 /// Metrics of upstream's source that its idle node does not show and that are missing here, and why.
-const NOT_IN_THE_SOURCE: [(&str, &str); 17] = [
+const NOT_IN_THE_SOURCE: [(&str, &str); 16] = [
     ("authentication_", "of an API server's library, which all upstream programs contain"),
     ("authorization_", "the same"),
     ("kubelet_credential_provider_config_info", "the hash of a file on the node"),
@@ -199,7 +199,6 @@ const NOT_IN_THE_SOURCE: [(&str, &str); 17] = [
     ("kubelet_pod_resources_endpoint_errors_get_allocatable", "the call does not fail"),
     ("kubelet_pod_resources_endpoint_errors_list", "the call does not fail"),
     ("kubelet_started_host_process_containers_", "of Windows"),
-    ("resource_manager_", "of managers of whole pods, which are missing"),
 ];
 
 #[test]
