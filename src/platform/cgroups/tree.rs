@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::error::CgroupError;
 use super::values::{CpuMax, Limit, Values};
 
+use crate::platform::host::procfs::Procfs;
 use crate::platform::rt;
 
 /// A mounted v2 hierarchy. Paths of groups begin with a slash and are relative to the mount point.
@@ -76,7 +77,7 @@ impl Tree {
         let mut files = values.files();
         let mut failed = None;
         files.retain(|(file, value)| match fs::read_to_string(group.join(file)) {
-            Ok(text) => text.trim_end() != value,
+            Ok(text) => !is_value(file, text.trim_end(), value),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => {
                 failed.get_or_insert(CgroupError::new("read", &group.join(file), error));
@@ -137,6 +138,16 @@ impl Tree {
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
+}
+
+/// Whether the file has the value. The kernel rounds memory down to pages.
+fn is_value(file: &str, shown: &str, value: &str) -> bool {
+    if shown == value || !file.starts_with("memory.") {
+        return shown == value;
+    }
+    let bytes = |text: &str| text.parse::<u64>().ok();
+    let page = Procfs::host().this_process().page_size().unwrap_or(1);
+    bytes(shown).zip(bytes(value)).is_some_and(|(shown, value)| shown == value - value.checked_rem(page).unwrap_or(0))
 }
 
 /// Enables the controllers that pods need for the children of a group.
@@ -276,6 +287,37 @@ mod tests {
         // A plain file keeps the tail of longer content, unlike the kernel's files.
         assert_eq!((text.unwrap().as_str(), weight.unwrap().as_str()), ("4096", "4\n"));
         assert_eq!(missing, Err(format!("look for {}", root.join("b").display())));
+    }
+
+    #[test]
+    fn memory_that_the_kernel_has_rounded_down_to_pages_is_not_written_again() {
+        let page = Procfs::host().this_process().page_size().unwrap();
+        assert!(page.is_power_of_two() && page >= 4096, "{page}");
+        let root = scratch("pages");
+        let shown = (9 * page).to_string();
+        group(
+            &root.join("a"),
+            &[("memory.max", &shown), ("memory.low", &shown), ("pids.max", "9"), ("memory.min", "max")],
+        );
+        let with = |max, low, pids| Values {
+            memory_max: Some(Limit::At(max)),
+            memory_low: Some(low),
+            pids_max: Some(Limit::At(pids)),
+            ..Values::default()
+        };
+        let tree = Tree::new(&root);
+        let files = |values: Values| {
+            let differing = tree.differing("/a", &values).unwrap();
+            differing.into_iter().map(|(file, _)| file).collect::<Vec<_>>()
+        };
+        let found = [
+            files(with(9 * page + 1, 10 * page - 1, 9)),
+            files(with(10 * page, 9 * page - 1, 9)),
+            files(with(9 * page, 9 * page, 10)),
+            files(Values { memory_min: Some(0), ..Values::default() }),
+        ];
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, [vec![], vec!["memory.max", "memory.low"], vec!["pids.max"], vec!["memory.min"]]);
     }
 
     #[test]

@@ -175,6 +175,11 @@ impl Process {
         process::written_bytes(&self.bytes("io")?)
     }
 
+    /// Bytes of a page of memory.
+    pub(crate) fn page_size(&self) -> Option<u64> {
+        process::page_size(&self.bytes("auxv")?)
+    }
+
     /// Number of files that the process may have open; `u64::MAX` without a limit.
     pub(crate) fn open_files_limit(&self) -> Option<u64> {
         process::open_files_limit(&self.bytes("limits")?)

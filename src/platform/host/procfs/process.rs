@@ -82,6 +82,17 @@ pub(super) fn written_bytes(io: &[u8]) -> Option<u64> {
     Some(Io::from_buf_read(only(io, is_number).as_slice()).ok()?.write_bytes)
 }
 
+/// From the auxiliary vector: pairs of words.
+pub(super) fn page_size(auxv: &[u8]) -> Option<u64> {
+    let words = auxv.chunks_exact(size_of::<usize>()).filter_map(|word| word.try_into().ok().map(usize::from_ne_bytes));
+    let (keys, values) = (words.clone().step_by(2), words.skip(1).step_by(2));
+    let (_, size) = keys.zip(values).find(|(key, _)| *key == AT_PAGESZ)?;
+    u64::try_from(size).ok()
+}
+
+/// The key of the page size in the auxiliary vector.
+const AT_PAGESZ: usize = 6;
+
 pub(super) fn open_files_limit(limits: &[u8]) -> Option<u64> {
     // The crate counts the words of a line from its end: two limits, and mostly a unit.
     let rows = only(limits, |line| line.starts_with("Max ") && line.split_whitespace().count() >= 5);
