@@ -144,8 +144,28 @@ pub(super) fn unready(situation: PodSituation<'_>) -> Option<PodProblem> {
             ..PodProblem::default()
         });
     }
-    missing_gate(situation)
+    long_initialization(situation).or_else(|| missing_gate(situation))
 }
+
+/// An init container that the others wait for, once it runs for longer than such a step takes.
+fn long_initialization(situation: PodSituation<'_>) -> Option<PodProblem> {
+    all(situation).filter(|one| one.kind == "init container").find_map(|one| {
+        let Some(ContainerState::Running(running)) = &one.status.state else { return None };
+        is_older(INIT_PATIENCE_SECONDS, running.started_at, situation.now).then(|| PodProblem {
+            reason: "NotInitialized".to_owned(),
+            cause: format!(
+                "{} has not ended for more than 10 minutes, and the other containers wait for it",
+                one.name()
+            ),
+            advice: format!("see what it waits for: coracle logs POD -c {}", one.spec.name),
+            since: running.started_at.map(|time| time.to_string()).unwrap_or_default(),
+            ..PodProblem::default()
+        })
+    })
+}
+
+/// A running init container is a problem from then on.
+const INIT_PATIENCE_SECONDS: i64 = 600;
 
 /// A readiness gate that no controller has set.
 fn missing_gate(situation: PodSituation<'_>) -> Option<PodProblem> {

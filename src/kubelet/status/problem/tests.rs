@@ -239,6 +239,25 @@ fn unready_container_is_a_problem_after_thirty_seconds() {
 }
 
 #[test]
+fn init_container_that_does_not_end_is_a_problem_after_ten_minutes() {
+    let spec = json!({ "initContainers": [{ "name": "db" }, { "name": "proxy", "restartPolicy": "Always" }] });
+    let of = |started: &str| {
+        let running = json!({ "running": { "startedAt": started } });
+        let initializing = json!({ "waiting": { "reason": "PodInitializing" } });
+        let status = json!({
+            "phase": "Pending", "startTime": "2027-01-15T06:00:00Z",
+            "initContainerStatuses": [{ "name": "db", "state": running }, { "name": "proxy", "state": initializing }],
+            "containerStatuses": [{ "name": "main", "state": initializing }],
+        });
+        pod(spec.clone(), status)
+    };
+    assert_eq!(health(&of("2027-01-15T07:50:01Z"), &[]), PodHealth::Waiting);
+    let cause = "init container db has not ended for more than 10 minutes, and the other containers wait for it";
+    let problem = check(&of("2027-01-15T07:50:00Z"), &[], ["NotInitialized", cause, "coracle logs POD -c db"]);
+    assert_eq!(problem.since, "2027-01-15T07:50:00Z");
+}
+
+#[test]
 fn ready_done_and_starting_pods_have_no_problem() {
     let ready = json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] });
     assert_eq!(health(&pod(json!({}), ready), &[]), PodHealth::Running);
