@@ -1,5 +1,7 @@
 //! Commands of kubectl, crictl, podman and docker, in the words of this program. Pure.
 
+use super::workload_words::kind_of_word;
+
 /// A first word of another tool: the words that replace it, or what to do instead.
 enum Alias {
     Words(&'static [&'static str]),
@@ -12,7 +14,30 @@ pub(super) fn translated(arguments: &[String]) -> Result<Vec<String>, String> {
         [verb, noun, rest @ ..] if is_superfluous(noun, verb, rest.first()) => {
             return translated(&[std::slice::from_ref(verb), rest].concat());
         }
-        [verb, noun, ..] if verb == "get" && noun.starts_with("pod/") => {
+        // kubectl's `describe deployment web`.
+        [verb, noun, name, rest @ ..]
+            if kind_of_word(noun).is_some() && !name.starts_with('-') && takes_a_workload(verb) =>
+        {
+            let name = [noun, "/", name].concat();
+            return translated(&[&[verb.clone(), name][..], rest].concat());
+        }
+        [verb, noun, rest @ ..] if verb == "get" && kind_of_word(noun).is_some() => {
+            // All of a kind.
+            return Ok([&["pods".to_owned(), [noun, "/"].concat()], rest].concat());
+        }
+        [verb, action, rest @ ..] if verb == "rollout" => {
+            let own = match action.as_str() {
+                "undo" => "rollback",
+                "restart" => "restart",
+                "pause" => "hold",
+                "resume" => "confirm",
+                "status" => "wait",
+                "history" => "describe",
+                _ => return Err(format!("rollout {action}: coracle rollback, restart, hold or confirm POD")),
+            };
+            return translated(&[&[own.to_owned()], rest].concat());
+        }
+        [verb, noun, ..] if verb == "get" && is_path_of_pod_or_workload(noun) => {
             (&["pods"][..], arguments.get(1..).unwrap_or_default())
         }
         [verb, noun, rest @ ..] if verb == "describe" && is_node(noun) => {
@@ -58,6 +83,16 @@ const TAKE_A_POD: [&str; 14] = [
     "wait",
 ];
 
+/// Commands that kubectl has for workloads.
+fn takes_a_workload(verb: &str) -> bool {
+    TAKE_A_POD.contains(&verb) || ["confirm", "get", "hold", "rollback"].contains(&verb)
+}
+
+/// `pod/web`, `deployment/web`.
+fn is_path_of_pod_or_workload(noun: &str) -> bool {
+    noun.split_once('/').is_some_and(|(word, _)| word == "pod" || kind_of_word(word).is_some())
+}
+
 /// kubectl's `describe pod web` and `top pods`.
 fn is_superfluous(noun: &str, verb: &str, next: Option<&String>) -> bool {
     let has_name = next.is_some_and(|name| !name.starts_with('-'));
@@ -75,7 +110,7 @@ fn is_node(noun: &str) -> bool {
     matches!(noun, "nodes" | "node" | "no")
 }
 
-const NOUNS: &str = "pods, events, images, devices and a node";
+const NOUNS: &str = "pods, workloads, events, images, devices and a node";
 
 /// `coracle get NOUN`, `kubectl get NOUN`.
 fn of_noun(noun: &str) -> Option<&'static [&'static str]> {
@@ -110,7 +145,6 @@ fn of_verb(verb: &str) -> Option<Alias> {
         "pause" | "unpause" => Alias::Hint("coracle stop POD ends a pod until coracle start POD"),
         "debug" => Alias::Hint("coracle exec -it POD -- sh, coracle describe POD, coracle logs POD"),
         "kill" => Alias::Hint("coracle restart POD restarts its containers, coracle delete POD ends it"),
-        "rollout" => Alias::Hint("coracle restart POD, coracle rollback POD"),
         "scale" | "expose" | "autoscale" => Alias::Hint("a node runs pods, the cluster has the rest: use kubectl"),
         "drain" | "cordon" | "uncordon" | "taint" | "label" => {
             Alias::Hint("this changes the Node object of the cluster: use kubectl")
@@ -149,6 +183,13 @@ mod tests {
             ("images -o json", "images -o json"),
             ("get nodes", "status"),
             ("get pod/web -o name", "pods pod/web -o name"),
+            ("get deployments -o wide", "pods deployments/ -o wide"),
+            ("get deploy web", "pods deploy/web"),
+            ("describe sts db -n x", "describe sts/db -n x"),
+            ("delete deployment/web", "delete deployment/web"),
+            ("rollout undo deployment/web", "rollback deployment/web"),
+            ("rollout undo deployment web", "rollback deployment/web"),
+            ("rollout status ds/agent", "wait ds/agent"),
             ("describe pod web -n x", "describe web -n x"),
             ("rm pods web db", "delete web db"),
             ("describe node n1 -o json", "status -o json"),
@@ -166,8 +207,16 @@ mod tests {
 
     #[test]
     fn other_verbs_have_a_hint() {
-        let verbs =
-            ["get deployments", "run nginx", "kill web", "drain node1", "edit pod web", "compose up", "pause web"];
+        let verbs = [
+            "get ingresses",
+            "rollout begin",
+            "run nginx",
+            "kill web",
+            "drain node1",
+            "edit pod web",
+            "compose up",
+            "pause web",
+        ];
         for line in verbs {
             let hint = of(line).unwrap_err();
             assert!(hint.contains("coracle") || hint.contains("kubectl"), "{hint}");

@@ -1,4 +1,4 @@
-//! `coracle apply`: stores pods on this node and runs them.
+//! `coracle apply`: stores pods and workloads on this node and runs them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use super::command_table::Apply;
 use super::local_api::{RequestFailure, change, fetch, pod_path};
 use super::manifest_files::read_all;
 use super::{complain, failed, print};
-use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::control::pod_sources::static_pod::{Object, Origin, WorkloadPods, read_manifest};
 use crate::state::objects::{ConfigObject, ObjectKey, references};
 use crate::state::pods::SourceName;
-use crate::types::api::yaml;
+use crate::types::api::{ObjectMeta, Pod, yaml};
 use crate::types::sorted::SortedSet;
 
 pub(super) fn run(command: &Apply) -> ExitCode {
@@ -24,7 +24,7 @@ pub(super) fn run(command: &Apply) -> ExitCode {
     };
     let mut code = ExitCode::SUCCESS;
     for part in all {
-        let pod = format!("pod {}/{}", part.namespace, part.name);
+        let pod = format!("{} {}/{}", part.kind, part.namespace, part.name);
         let done =
             if command.dry_run { would_do(&command.local_socket, &part) } else { put(&command.local_socket, &part) };
         match done {
@@ -60,7 +60,7 @@ pub(super) fn all_parts(files: &[PathBuf]) -> Result<Vec<Part>, String> {
 }
 
 /// What was done, and the agent's warnings.
-fn put(socket: &Path, Part { namespace, name, body }: &Part) -> Result<(String, Vec<String>), String> {
+fn put(socket: &Path, Part { namespace, name, body, .. }: &Part) -> Result<(String, Vec<String>), String> {
     let answer = change(socket, "PUT", &pod_path(namespace, name, ""), body).map_err(RequestFailure::line)?;
     let warnings = answer.get("warnings").and_then(Value::as_array).into_iter().flatten();
     let warnings = warnings.filter_map(Value::as_str).map(str::to_owned).collect();
@@ -86,9 +86,11 @@ pub(super) fn stored(socket: &Path, Part { namespace, name, .. }: &Part) -> Resu
     }
 }
 
-/// A pod with the ConfigMaps and Secrets that it uses, and the Services that lead to it.
+/// A pod or a workload with the ConfigMaps and Secrets that it uses, and the Services that lead to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
+    /// `pod`, or the kind of a workload.
+    pub(super) kind: &'static str,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) body: Vec<u8>,
@@ -103,41 +105,64 @@ fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
         return Err(problems.join("; "));
     }
     let objects: Vec<Object> = objects.into_iter().filter_map(|object| object.object.ok()).collect();
-    let pods = objects.iter().filter(|object| matches!(object, Object::Pod(_))).count();
+    let pods = objects.iter().filter(|object| !matches!(object, Object::Config(_))).count();
     let values = if pods > 1 { values(text)? } else { Vec::new() };
     let mut used: SortedSet<ObjectKey> = SortedSet::new();
     let mut parts = Vec::new();
     for (index, object) in objects.iter().enumerate() {
-        let Object::Pod(pod) = object else { continue };
-        let metadata = &pod.metadata;
-        let name = metadata.name.strip_suffix(&format!("-{PLACEHOLDER_NODE_NAME}")).unwrap_or(&metadata.name);
+        let Some(Subject { kind, namespace, name, pods: its_pods }) = Subject::of(object) else { continue };
         let body = if pods == 1 {
             text.to_vec()
         } else {
-            let keys = references(pod);
-            let is_of_pod = |config: &ConfigObject| keys.contains(&config.key) || config.leads_to(metadata);
-            let goes_with = |other: &Object| matches!(other, Object::Config(config) if is_of_pod(config));
-            let with = objects.iter().zip(&values).filter(|(other, _)| goes_with(other)).map(|(_, value)| value);
-            let items: Vec<&Value> = values.get(index).into_iter().chain(with).collect();
-            let leads_here = objects.iter().filter_map(|other| match other {
-                Object::Config(config) if config.leads_to(metadata) => Some(config.key.clone()),
-                Object::Config(_) | Object::Pod(_) => None,
-            });
-            used.extend(keys.iter().cloned().chain(leads_here));
+            let keys: SortedSet<ObjectKey> = its_pods.iter().flat_map(references).collect();
+            let leads_here = |config: &ConfigObject| its_pods.iter().any(|pod| config.leads_to(&pod.metadata));
+            let goes_with = |other: &Object| match other {
+                Object::Config(config) if keys.contains(&config.key) || leads_here(config) => Some(config.key.clone()),
+                Object::Config(_) | Object::Pod(_) | Object::Workload(_) => None,
+            };
+            let with = objects.iter().zip(&values).filter(|(other, _)| goes_with(other).is_some());
+            let items: Vec<&Value> = values.get(index).into_iter().chain(with.map(|(_, value)| value)).collect();
+            used.extend(objects.iter().filter_map(goes_with));
             json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string().into_bytes()
         };
-        parts.push(Part { namespace: metadata.namespace.clone(), name: name.to_owned(), body });
+        parts.push(Part { kind, namespace: namespace.to_owned(), name: name.to_owned(), body });
     }
     let unused = objects.iter().find_map(|object| match object {
         Object::Config(config) if pods > 1 && !used.contains(&config.key) => Some(&config.key),
-        Object::Config(_) | Object::Pod(_) => None,
+        Object::Config(_) | Object::Pod(_) | Object::Workload(_) => None,
     });
     match unused {
         Some(key) => Err(format!("no Pod in the file uses {key}, define it together with the Pod that does")),
         None if parts.is_empty() => {
-            Err("no Pod in the file; ConfigMaps, Secrets and Services need a Pod that uses them".to_owned())
+            Err("no Pod in the file; ConfigMaps, Secrets and Services need a Pod or a workload that uses them"
+                .to_owned())
         }
         None => Ok(parts),
+    }
+}
+
+/// An object that is stored with the objects that it uses.
+struct Subject<'a> {
+    kind: &'static str,
+    namespace: &'a str,
+    name: &'a str,
+    pods: &'a [Pod],
+}
+
+impl<'a> Subject<'a> {
+    fn of(object: &'a Object) -> Option<Self> {
+        match object {
+            Object::Config(_) => None,
+            Object::Pod(pod) => {
+                let ObjectMeta { namespace, name, .. } = &pod.metadata;
+                let name = name.strip_suffix(&format!("-{PLACEHOLDER_NODE_NAME}")).unwrap_or(name);
+                Some(Self { kind: "pod", namespace, name, pods: std::slice::from_ref(&**pod) })
+            }
+            Object::Workload(workload) => {
+                let WorkloadPods { kind, namespace, name, pods } = &**workload;
+                Some(Self { kind: kind.as_str(), namespace, name, pods })
+            }
+        }
     }
 }
 
@@ -187,7 +212,12 @@ mod tests {
     #[test]
     fn single_pod_is_sent_as_written() {
         let text = format!("# mine\n{}---\n{}", pod("web", ""), config("x"));
-        let part = Part { namespace: "default".to_owned(), name: "web".to_owned(), body: text.clone().into_bytes() };
+        let part = Part {
+            kind: "pod",
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+            body: text.clone().into_bytes(),
+        };
         assert_eq!(parts(text.as_bytes()), Ok(vec![part]));
     }
 
@@ -229,15 +259,21 @@ mod tests {
     #[test]
     fn file_that_cannot_be_applied_is_refused_before_sending() {
         for (text, why) in [
-            (config("x"), "no Pod in the file; ConfigMaps, Secrets and Services need a Pod that uses them"),
-            (String::new(), "no Pod in the file; ConfigMaps, Secrets and Services need a Pod that uses them"),
+            (
+                config("x"),
+                "no Pod in the file; ConfigMaps, Secrets and Services need a Pod or a workload that uses them",
+            ),
+            (
+                String::new(),
+                "no Pod in the file; ConfigMaps, Secrets and Services need a Pod or a workload that uses them",
+            ),
             (
                 [pod("a", ""), pod("b", ""), config("x")].join("---\n"),
                 "no Pod in the file uses ConfigMap default/x, define it together with the Pod that does",
             ),
             (
                 [pod("a", ""), "kind: Ingress\napiVersion: v1\n".to_owned()].join("---\n"),
-                "document 2 (line 6): kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services",
+                "document 2 (line 6): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
             ),
         ] {
             assert_eq!(parts(text.as_bytes()), Err(why.to_owned()));

@@ -1,4 +1,4 @@
-//! `coracle delete`: removes pods that were applied on this node.
+//! `coracle delete`: removes pods and workloads that were applied on this node.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,16 +9,20 @@ use serde_json::Value;
 
 use super::apply::all_parts;
 use super::command_table::Delete;
-use super::find_pod::{PodListResponse, find_pod, name_in_manifest};
+use super::find_pod::{PodListResponse, find_group, name_in_manifest};
 use super::local_api::{RequestFailure, change, get, pod_path};
 use super::pod_name::PodName;
 use super::{complain, failed, print};
+use crate::control::pod_sources::static_pod::owning_workload;
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Delete) -> ExitCode {
     let of_files = match all_parts(&command.filename) {
-        Ok(parts) => parts.into_iter().map(|part| [&*part.namespace, "/", &*part.name].concat()),
+        Ok(parts) => parts.into_iter().map(|part| match part.kind {
+            "pod" => [&*part.namespace, "/", &*part.name].concat(),
+            kind => [kind, "/", &*part.namespace, "/", &*part.name].concat(),
+        }),
         Err(line) => return failed(&line),
     };
     let mut code = ExitCode::SUCCESS;
@@ -26,9 +30,9 @@ pub(super) fn run(command: &Delete) -> ExitCode {
     let mut deleted = Vec::new();
     for name in command.pods.iter().cloned().chain(of_files) {
         match delete(&command.local_socket, &name, command.namespace.as_deref()) {
-            Ok((full_name, pod)) => {
+            Ok((full_name, pods)) => {
                 deleted.push(full_name);
-                ending.extend(pod);
+                ending.extend(pods);
             }
             Err(line) => {
                 complain(&line);
@@ -43,19 +47,26 @@ pub(super) fn run(command: &Delete) -> ExitCode {
             }
         }
     }
-    let lines: String = deleted.iter().map(|name| format!("pod {name} deleted\n")).collect();
+    let lines: String = deleted.iter().map(|name| format!("{name} deleted\n")).collect();
     if print(&lines) == ExitCode::SUCCESS { code } else { ExitCode::FAILURE }
 }
 
-/// The name of the deleted pod, and the pod if it runs.
-fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String, Option<Pod>), String> {
+/// What was deleted, and its pods that run.
+fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String, Vec<Pod>), String> {
     let requested = PodName::new(name, namespace);
-    let found = find_pod(socket, name, namespace);
-    // A pod with a corrupt manifest does not run and is known only by name.
+    let found = find_group(socket, name, namespace);
+    let owner = found.as_ref().ok().and_then(|pods| owning_workload(pods.first()?));
+    let kind = owner.map(|owner| owner.kind.clone()).or_else(|| requested.kind().map(str::to_owned));
+    // A pod with a corrupt manifest does not run and is known only by name, and so is a workload without pods.
     let (namespace, name) = match (&found, requested.parts()) {
-        (Ok((pod, _)), _) => (pod.metadata.namespace.clone(), name_in_manifest(pod).to_owned()),
-        (Err(_), (Some(namespace), name)) => (namespace.to_owned(), name.to_owned()),
+        (Ok(pods), _) if let Some(pod) = pods.first() => {
+            let name = owner.map_or_else(|| name_in_manifest(pod), |owner| &owner.name);
+            (pod.metadata.namespace.clone(), name.to_owned())
+        }
+        (_, (Some(namespace), name)) => (namespace.to_owned(), name.to_owned()),
+        (_, (None, name)) if requested.kind().is_some() => ("default".to_owned(), name.to_owned()),
         (Err(line), (None, _)) => return Err(line.clone()),
+        (Ok(_), (None, name)) => return Err(format!("no pod {name}")),
     };
     match change(socket, "DELETE", &pod_path(&namespace, &name, ""), &[]) {
         Ok(_) => {}
@@ -63,8 +74,8 @@ fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String,
         Err(refused) => return Err(refused.line()),
     }
     let is_own = |pod: &Pod| pod.annotation(crate::types::api::annotations::CONFIG_SOURCE) == Some("local");
-    let pod = found.ok().map(|(pod, _)| pod).filter(is_own);
-    Ok(([&*namespace, "/", &*name].concat(), pod))
+    let pods = found.unwrap_or_default().into_iter().filter(is_own).collect();
+    Ok((format!("{} {namespace}/{name}", kind.as_deref().unwrap_or("pod")), pods))
 }
 
 /// Waits until the pod is gone.

@@ -12,6 +12,7 @@ use super::pod_name::PodName;
 use super::pod_row::PodRow;
 use super::table::table;
 use super::{failed, print};
+use crate::control::pod_sources::static_pod::owning_workload;
 use crate::control::server::{NodeStatus, PodEntry, VersionStatus};
 use crate::platform::host::clock;
 use crate::types::api::annotations::NEXT_VERSION;
@@ -99,6 +100,9 @@ fn head(page: &mut Page, pod: &Pod, entry: &PodEntry, versions: &VersionStatus, 
     page.field(0, "Namespace", &meta.namespace);
     page.field(0, "UID", meta.uid.as_str());
     page.field(0, "Source", &entry.source);
+    if let Some(owner) = owning_workload(pod) {
+        page.field(0, "Controlled By", format!("{}/{}", owner.kind, owner.name));
+    }
     if !versions.state.is_empty() {
         page.field(0, "Version", format!("{}: {}", versions.state, versions.message));
     }

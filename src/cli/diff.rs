@@ -25,7 +25,7 @@ pub(super) fn run(command: &Diff) -> ExitCode {
             Err(line) => return trouble(&line),
         };
         let (before, after) = (String::from_utf8_lossy(&before), String::from_utf8_lossy(&part.body));
-        text.push_str(&difference(&format!("pod {}/{}", part.namespace, part.name), &before, &after));
+        text.push_str(&difference(&format!("{} {}/{}", part.kind, part.namespace, part.name), &before, &after));
     }
     let is_same = text.is_empty();
     match print(&text) {

@@ -23,12 +23,29 @@ pub(super) fn find_pod(socket: &Path, name: &str, namespace: Option<&str>) -> Re
 /// As [`find_pod`], with everything that the agent says of the pod; the entry's own `pod` is empty.
 pub(super) fn find_entry(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(Pod, PodEntry), String> {
     let answer = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+    choose(decoded(answer), name, namespace)
+}
+
+/// The pod with this name, or all pods of the workload with this name.
+pub(super) fn find_group(socket: &Path, name: &str, namespace: Option<&str>) -> Result<Vec<Pod>, String> {
+    let answer = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+    let pods = decoded(answer);
+    let wanted = PodName::new(name, namespace);
+    let is_named = |pod: &Pod| wanted.is(&pod.metadata.namespace, &pod.metadata.name, &pod.spec.node_name);
+    let owned: Vec<Pod> = pods.iter().map(|(pod, _)| pod).filter(|pod| wanted.is_owner_of(pod)).cloned().collect();
+    if owned.len() > 1 && !pods.iter().any(|(pod, _)| is_named(pod)) {
+        return Ok(owned);
+    }
+    choose(pods, name, namespace).map(|(pod, _)| vec![pod])
+}
+
+fn decoded(answer: PodListResponse) -> Vec<(Pod, PodEntry)> {
     let read = answer.pods.into_iter().filter_map(|mut entry| {
         // The same binary wrote it.
         let pod = decode::<Pod>(entry.pod.take()).ok()?.value;
         Some((pod, entry))
     });
-    choose(read.collect(), name, namespace)
+    read.collect()
 }
 
 /// The name in the pod's manifest; a pod of the cluster has only its own.
@@ -40,7 +57,10 @@ pub(super) fn name_in_manifest(pod: &Pod) -> &str {
 
 fn choose<T>(pods: Vec<(Pod, T)>, name: &str, namespace: Option<&str>) -> Result<(Pod, T), String> {
     let wanted = PodName::new(name, namespace);
-    let is_it = |pod: &Pod| wanted.is(&pod.metadata.namespace, &pod.metadata.name, &pod.spec.node_name);
+    let is_named = |pod: &Pod| wanted.is(&pod.metadata.namespace, &pod.metadata.name, &pod.spec.node_name);
+    // A workload with this name stands for its first pod.
+    let has_named = pods.iter().any(|(pod, _)| is_named(pod));
+    let is_it = |pod: &Pod| if has_named { is_named(pod) } else { wanted.is_owner_of(pod) };
     let (mut found, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(pod, _)| is_it(pod));
     let mut namespaces: Vec<&str> = found.iter().map(|(pod, _)| pod.metadata.namespace.as_str()).collect();
     namespaces.dedup();

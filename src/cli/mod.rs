@@ -56,6 +56,7 @@ mod upgrade;
 mod validate;
 mod versions;
 mod wait;
+mod workload_words;
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::path::Path;

@@ -42,6 +42,9 @@ fn entries(command: &Pods) -> Result<Vec<PodEntry>, String> {
     let entries = selected(answer.pods, command);
     let missing = command.pods.iter().find(|wanted| !entries.iter().any(|entry| is_named(entry, wanted, command)));
     match missing {
+        Some(name) if name.ends_with('/') => {
+            Err(format!("no pods of {}; coracle pods lists all pods", name.trim_end_matches('/')))
+        }
         Some(name) => Err(format!("no pod {name}; coracle pods lists all pods")),
         None => Ok(entries),
     }
@@ -65,7 +68,10 @@ fn word(entry: &PodEntry, key: &str) -> String {
 
 fn is_named(entry: &PodEntry, name: &str, command: &Pods) -> bool {
     let node = entry.pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
-    PodName::new(name, command.namespace.as_deref()).is(&word(entry, "namespace"), &word(entry, "name"), node)
+    let name = PodName::new(name, command.namespace.as_deref());
+    // The same binary wrote it.
+    let is_owner = || decode::<Pod>(entry.pod.clone()).is_ok_and(|pod| name.is_owner_of(&pod.value));
+    name.is(&word(entry, "namespace"), &word(entry, "name"), node) || is_owner()
 }
 
 fn has_labels(entry: &PodEntry, selector: &Selector) -> bool {

@@ -8,17 +8,22 @@ use serde_json::Value;
 
 use super::command_table::Restart;
 use super::delete::{DELETE_POLL_INTERVAL, MARGIN};
-use super::find_pod::find_pod;
+use super::find_pod::{find_group, find_pod};
 use super::local_api::{change, escaped, pod_path};
 use super::{failed, print};
 use crate::types::api::{ContainerState, Pod};
 use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Restart) -> ExitCode {
-    let pod = match find_pod(&command.local_socket, &command.pod, command.namespace.as_deref()) {
-        Ok((pod, _)) => pod,
-        Err(line) => return failed(&line),
-    };
+    match find_group(&command.local_socket, &command.pod, command.namespace.as_deref()) {
+        Ok(pods) => {
+            pods.iter().map(|pod| restart(command, pod)).find(|code| *code != ExitCode::SUCCESS).unwrap_or_default()
+        }
+        Err(line) => failed(&line),
+    }
+}
+
+fn restart(command: &Restart, pod: &Pod) -> ExitCode {
     let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
     let query = command.container.as_ref().map(|container| format!("?container={}", escaped(container)));
     let path = pod_path(namespace, name, &format!("/restart{}", query.unwrap_or_default()));
@@ -29,7 +34,7 @@ pub(super) fn run(command: &Restart) -> ExitCode {
     let named = answer.get("containers").and_then(Value::as_array).into_iter().flatten();
     let containers: Vec<&str> = named.filter_map(Value::as_str).collect();
     let done = if command.wait {
-        match wait(command, &pod, &containers) {
+        match wait(command, pod, &containers) {
             Ok(()) => "restarted",
             Err(line) => return failed(&line),
         }

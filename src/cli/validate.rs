@@ -13,7 +13,7 @@ use super::print;
 use crate::control::pod_sources::static_pod::{ManifestObject, Object, Origin, read_manifest};
 use crate::platform::config;
 use crate::state::pods::SourceName;
-use crate::types::api::yaml;
+use crate::types::api::{Pod, yaml};
 use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Validate) -> ExitCode {
@@ -85,11 +85,20 @@ impl Report {
                 for doubt in doubts(pod) {
                     self.line(file, &format!("warning: {place}{doubt}"));
                 }
-                let name = pod.metadata.name.strip_suffix(&format!("-{}", self.node_name));
-                let pod = format!("pod {}/{}", pod.metadata.namespace, name.unwrap_or(&pod.metadata.name));
-                self.accept(file, &place, pod);
+                let name = self.name_of(pod);
+                self.accept(file, &place, name, &[]);
             }
-            Ok(Object::Config(config)) => self.accept(file, &place, config.key.to_string()),
+            Ok(Object::Config(config)) => self.accept(file, &place, config.key.to_string(), &[]),
+            Ok(Object::Workload(workload)) => {
+                // The annotation of a trial is not the user's.
+                let doubts = workload.pods.first().map(doubts).unwrap_or_default();
+                for doubt in doubts.iter().filter(|doubt| doubt.starts_with("spec.")) {
+                    self.line(file, &format!("warning: {place}spec.template.{doubt}"));
+                }
+                let name = format!("{} {}/{}", workload.kind.as_str(), workload.namespace, workload.name);
+                let pods: Vec<String> = workload.pods.iter().map(|pod| self.name_of(pod)).collect();
+                self.accept(file, &place, name, &pods);
+            }
             Err(error) => {
                 for line in error.lines() {
                     self.refuse(file, &format!("{place}{line}"));
@@ -98,17 +107,20 @@ impl Report {
         }
     }
 
-    fn accept(&mut self, file: &str, place: &str, object: String) {
-        match self.files.get(&object) {
-            Some(first) => {
-                let line = format!("{place}{object} is already in {first}");
-                self.refuse(file, &line);
-            }
-            None => {
-                self.line(file, &format!("{place}ok ({object})"));
-                self.files.insert(object, file.to_owned());
-            }
+    fn name_of(&self, pod: &Pod) -> String {
+        let name = pod.metadata.name.strip_suffix(&format!("-{}", self.node_name));
+        format!("pod {}/{}", pod.metadata.namespace, name.unwrap_or(&pod.metadata.name))
+    }
+
+    /// Accepts an object, which stands for `pods`, unless a file has one of them already.
+    fn accept(&mut self, file: &str, place: &str, object: String, pods: &[String]) {
+        let known = std::iter::once(&object).chain(pods).find_map(|name| Some((name, self.files.get(name)?)));
+        if let Some((name, first)) = known {
+            let line = format!("{place}{name} is already in {first}");
+            return self.refuse(file, &line);
         }
+        self.line(file, &format!("{place}ok ({object})"));
+        self.files.extend(pods.iter().cloned().chain([object]).map(|name| (name, file.to_owned())));
     }
 
     fn refuse(&mut self, file: &str, line: &str) {
@@ -167,7 +179,7 @@ mod tests {
         let text = format!("{WEB}---\napiVersion: v1\nkind: Ingress\n---\nkind: Pod\n");
         let lines = "\
 a: document 1 (line 1): ok (pod default/web)
-a: document 2 (line 5): kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services
+a: document 2 (line 5): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads
 a: document 3 (line 8): apiVersion: required
 ";
         assert_eq!(report(&[&text]), (lines.to_owned(), true));

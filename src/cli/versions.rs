@@ -1,4 +1,4 @@
-//! `coracle rollback`, `hold`, `confirm`, `rerun`, `stop` and `start`: requests about one pod that need no more than its name.
+//! `coracle rollback`, `hold`, `confirm`, `rerun`, `stop` and `start`: requests about the pods of one name.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use super::command_table::{Confirm, Hold, Rerun, Rollback, Start, Stop};
-use super::find_pod::find_pod;
+use super::find_pod::find_group;
 use super::local_api::{change, pod_path};
 use super::{failed, print};
 
@@ -36,16 +36,21 @@ pub(super) fn confirm(command: &Confirm) -> ExitCode {
 }
 
 fn run(socket: &Path, pod: &str, namespace: Option<&str>, what: &str) -> ExitCode {
-    let pod = match find_pod(socket, pod, namespace) {
-        Ok((pod, _)) => pod,
+    let pods = match find_group(socket, pod, namespace) {
+        Ok(pods) => pods,
         Err(line) => return failed(&line),
     };
-    let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-    match change(socket, "POST", &pod_path(namespace, name, what), &[]) {
-        Ok(answer) => {
-            let done = answer.get("result").and_then(Value::as_str).unwrap_or_default();
-            print(&format!("pod {namespace}/{name} {done}\n"))
-        }
-        Err(refused) => failed(&refused.line()),
+    let mut code = ExitCode::SUCCESS;
+    for pod in pods {
+        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+        let done = match change(socket, "POST", &pod_path(namespace, name, what), &[]) {
+            Ok(answer) => {
+                let done = answer.get("result").and_then(Value::as_str).unwrap_or_default();
+                print(&format!("pod {namespace}/{name} {done}\n"))
+            }
+            Err(refused) => failed(&refused.line()),
+        };
+        code = if done == ExitCode::SUCCESS { code } else { done };
     }
+    code
 }

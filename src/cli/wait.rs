@@ -92,7 +92,8 @@ pub(super) fn run(command: &Wait) -> ExitCode {
 
 fn named<'a>(pods: &'a [Pod], name: PodName<'_>) -> Vec<&'a Pod> {
     let is_it = |pod: &&Pod| name.is(&pod.metadata.namespace, &pod.metadata.name, &pod.spec.node_name);
-    pods.iter().filter(is_it).collect()
+    let named: Vec<&Pod> = pods.iter().filter(is_it).collect();
+    if named.is_empty() { pods.iter().filter(|pod| name.is_owner_of(pod)).collect() } else { named }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -110,7 +111,11 @@ fn progress(pods: &[&Pod], state: WaitedState) -> Progress {
     };
     let phase = |phase: PodPhase| pods.iter().any(|pod| pod.status.phase == phase);
     let is_there = match state {
-        WaitedState::Ready => pods.iter().any(ready),
+        // Of a workload, all pods.
+        WaitedState::Ready => {
+            let has_ready = |one: &&Pod| pods.iter().filter(|pod| pod.metadata.name == one.metadata.name).any(ready);
+            !pods.is_empty() && pods.iter().all(has_ready)
+        }
         WaitedState::Done => phase(PodPhase::Succeeded),
         WaitedState::Gone => pods.is_empty(),
     };

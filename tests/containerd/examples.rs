@@ -30,9 +30,18 @@ fn every_example_without_a_device_runs() {
 }
 
 fn pods_of(manifest: &str) -> Vec<String> {
-    let pods = manifest.split("\n---\n").filter(|document| document.contains("\nkind: Pod\n"));
-    let name = |pod: &str| pod.split_once("\n  name: ").and_then(|(_, name)| name.lines().next()).map(str::to_owned);
-    pods.filter_map(name).collect()
+    let names = |document: &str| {
+        let after = |key: &str| document.split_once(key).and_then(|(_, value)| value.lines().next()).map(str::to_owned);
+        let Some(name) = after("\n  name: ") else { return Vec::new() };
+        let replicas = after("\n  replicas: ").map_or(1, |count| count.parse::<usize>().unwrap());
+        match after("\nkind: ").unwrap_or_default().as_str() {
+            "Pod" | "DaemonSet" => vec![name],
+            "Deployment" if replicas == 1 => vec![name],
+            "Deployment" | "StatefulSet" => (0..replicas).map(|index| format!("{name}-{index}")).collect(),
+            _ => Vec::new(),
+        }
+    };
+    manifest.split("\n---\n").flat_map(names).collect()
 }
 
 /// The manifest with another image, a command where the image had one of its own, and directories below `folder`.

@@ -152,7 +152,7 @@ pub(crate) const REFUSED: [(&str, &str, &str); 22] = [
     (
         "bad-kind",
         "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}",
-        "kind Deployment needs a cluster: a manifest has its pod, the template, as kind Pod",
+        "spec.selector: required: the labels of the template",
     ),
     (
         "bad-no-name",

@@ -49,3 +49,4 @@ mod updates;
 mod versions;
 mod volumes;
 mod web_sockets;
+mod workloads;

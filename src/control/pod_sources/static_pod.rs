@@ -1,9 +1,15 @@
-//! Parses manifests: static pods, with the uid, name and annotations that a kubelet assigns, the ConfigMaps and Secrets
-//! that they use, and Services, by whose names they find each other. Pure.
+//! Parses manifests: static pods, with the uid, name and annotations that a kubelet assigns, workloads that stand for
+//! such pods, the ConfigMaps and Secrets that they use, and Services, by whose names they find each other. Pure.
 //!
 //! A file may hold several documents, and `List` and `PodList` objects. Objects are independent: an invalid one does
 //! not affect the others. Text that is not valid YAML invalidates the whole file, because the next document cannot be
 //! located.
+
+mod workload;
+mod workload_fields;
+
+pub(crate) use workload::{WorkloadPods, owning_workload};
+pub(crate) use workload_fields::WorkloadKind;
 
 use std::fmt;
 
@@ -46,6 +52,7 @@ pub(crate) struct ManifestObject {
 pub(crate) enum Object {
     Config(ConfigObject),
     Pod(Box<Pod>),
+    Workload(Box<WorkloadPods>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +61,7 @@ pub(crate) enum Kind {
     Config,
     /// A kind of the API that manifests do not support.
     Other,
+    /// A pod, or a workload, which stands for pods.
     Pod,
     /// The object states no kind.
     Unknown,
@@ -156,6 +164,7 @@ fn read_object(object: Map<String, Value>, place: Place, origin: &Origin<'_>) ->
     let kind = match name.as_str() {
         "ConfigMap" | "Secret" | "Service" => Kind::Config,
         "Pod" => Kind::Pod,
+        _ if WorkloadKind::from_word(&name).is_some() => Kind::Pod,
         _ => {
             let error = ObjectError::Unsupported { kind: name };
             return ManifestObject { place, kind: Kind::Other, object: Err(error), warnings: Vec::new() };
@@ -169,7 +178,10 @@ fn read_object(object: Map<String, Value>, place: Place, origin: &Origin<'_>) ->
         "ConfigMap" => read_config_map(object, &mut warnings),
         "Secret" => read_secret(object, &mut warnings),
         "Service" => read_service(object, &mut warnings),
-        _ => read_pod(object, origin, &mut warnings),
+        _ => match WorkloadKind::from_word(&name) {
+            Some(kind) => workload::read_workload(object, kind, origin, &mut warnings),
+            None => read_pod(object, origin, &mut warnings),
+        },
     };
     ManifestObject { place, kind, object, warnings }
 }
@@ -354,8 +366,10 @@ pub fn check_manifest(text: &[u8]) {
     for object in read_manifest(text, &origin).unwrap_or_default() {
         drop(object.problem());
         drop(object.warnings.iter().map(ToString::to_string).collect::<Vec<_>>());
-        if let Ok(Object::Pod(pod)) = object.object {
-            drop(encode(&*pod).to_string());
+        match object.object {
+            Ok(Object::Pod(pod)) => drop(encode(&*pod).to_string()),
+            Ok(Object::Workload(workload)) => workload.pods.iter().for_each(|pod| drop(encode(pod).to_string())),
+            Ok(Object::Config(_)) | Err(_) => {}
         }
     }
 }
@@ -438,17 +452,19 @@ impl fmt::Display for ObjectError {
 
 /// What to do about an object that manifests do not have.
 fn write_unsupported(f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
-    if let Some(meant) = ["Pod", "ConfigMap", "Secret", "Service"].iter().find(|known| known.eq_ignore_ascii_case(kind))
-    {
+    if let Some(meant) = KINDS.iter().find(|known| known.eq_ignore_ascii_case(kind)) {
         return write!(f, "kind {kind}: did you mean {meant}?");
     }
     match kind {
-        "CronJob" | "DaemonSet" | "Deployment" | "Job" | "ReplicaSet" | "StatefulSet" => {
+        "CronJob" | "Job" => {
             write!(f, "kind {kind} needs a cluster: a manifest has its pod, the template, as kind Pod")
         }
-        _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps, Secrets and Services"),
+        "ReplicaSet" => write!(f, "kind {kind}: a manifest has its Deployment"),
+        _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps, Secrets, Services and workloads"),
     }
 }
+
+const KINDS: [&str; 7] = ["Pod", "ConfigMap", "Secret", "Service", "DaemonSet", "Deployment", "StatefulSet"];
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -465,5 +481,7 @@ impl fmt::Display for Warning {
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

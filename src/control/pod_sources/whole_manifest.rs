@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::merge::same_content;
-use super::static_pod::{Object, Origin, read_manifest};
+use super::static_pod::{Object, Origin, WorkloadPods, read_manifest};
 use crate::state::objects::SourceObject;
 use crate::types::api::{Pod, Time};
 
@@ -11,6 +11,8 @@ use crate::types::api::{Pod, Time};
 #[derive(Clone, Debug, Default)]
 pub(super) struct WholeManifest {
     pub(super) pods: Vec<Arc<Pod>>,
+    /// Namespaces and names of its pods and workloads, as the manifest has them.
+    pub(super) names: Vec<(String, String)>,
     pub(super) objects: Vec<SourceObject>,
     /// One line each.
     pub(super) warnings: Vec<String>,
@@ -25,7 +27,17 @@ impl WholeManifest {
             problems.extend(object.problem());
             manifest.warnings.extend(object.warning_lines());
             match object.object {
-                Ok(Object::Pod(pod)) => manifest.pods.push(Arc::new(*pod)),
+                Ok(Object::Pod(pod)) => {
+                    let suffix = format!("-{}", origin.node_name.to_lowercase());
+                    let name = pod.metadata.name.strip_suffix(&suffix).unwrap_or(&pod.metadata.name).to_owned();
+                    manifest.names.push((pod.metadata.namespace.clone(), name));
+                    manifest.pods.push(Arc::new(*pod));
+                }
+                Ok(Object::Workload(workload)) => {
+                    let WorkloadPods { namespace, name, pods, .. } = *workload;
+                    manifest.names.push((namespace, name));
+                    manifest.pods.extend(pods.into_iter().map(Arc::new));
+                }
                 Ok(Object::Config(config)) => manifest.objects.push(SourceObject {
                     object: Arc::new(config),
                     origin: Arc::clone(shown_origin),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::control::pod_sources::static_pod::is_own_uid;
+use crate::control::pod_sources::merge::seen;
+use crate::control::pod_sources::static_pod::{is_own_uid, owning_workload};
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
@@ -11,13 +12,16 @@ use crate::control::sync_loop::admission::{Gates, Labels, in_order_of_admission}
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::state::objects::{ObjectKey, references};
 use crate::state::pods::{PodEvent, SourceName, SourceProblem, SourceUpdate};
-use crate::types::api::{EventKind, Pod, Reason};
+use crate::types::api::{EventKind, OwnerReference, Pod, Reason};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
     /// Updates take effect after the first relist: until then it is unknown which pods already run.
     pub(super) fn on_sources(&mut self, mut update: SourceUpdate, now: Instant) {
         self.remove_disabled_fields(&mut update);
+        if self.parts.hosts_files.is_in_cluster() {
+            refuse_workloads(&mut update);
+        }
         let update = self.parts.versions.on_sources(update, &self.pods);
         let relisted = update.relisted.then(|| update.pods.clone());
         let has_objects = update.source != SourceName::Api;
@@ -218,6 +222,23 @@ impl SyncLoop {
         self.pods.apply([Effect::Supersede(pod.metadata.uid.clone())], now);
         self.add(pod, now);
     }
+}
+
+/// A cluster has controllers for its Deployments and other workloads, which would make the same pods again.
+fn refuse_workloads(update: &mut SourceUpdate) {
+    let mut refused: Vec<SourceProblem> = Vec::new();
+    update.pods.retain(|source| {
+        let Some(owner) = owning_workload(&source.pod) else { return true };
+        let (namespace, OwnerReference { kind, name, .. }) = (&source.pod.metadata.namespace, owner);
+        let what = format!("{kind} {namespace}/{name}: a cluster has its own controllers: create it there");
+        if !refused.iter().any(|problem| problem.what == what) {
+            log!(warn, "manifest problem", file = source.origin, problem = what);
+            let (origin, since) = (Arc::clone(&source.origin), seen(&source.pod));
+            refused.push(SourceProblem { origin, what, keeps_last_good: false, since });
+        }
+        false
+    });
+    update.problems.append(&mut refused);
 }
 
 const SERVICE_IN_CLUSTER: &str = "kind Service: names of a node in a cluster come from the cluster: create it there";

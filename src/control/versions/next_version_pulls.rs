@@ -25,6 +25,8 @@ pub(super) struct NextVersionPull {
     pub(super) attempts: u32,
     /// The last attempt did not fail: windows and budgets allow no pull.
     pub(super) is_held: bool,
+    /// Other pods of the same owner are replaced first.
+    pub(super) waits_for_turn: bool,
     /// Why the last attempt failed, or what it waits for.
     pub(super) failure: Option<String>,
     /// When the next attempt is due; `None` while one is under way.
@@ -35,6 +37,11 @@ impl NextVersionPulls {
     /// When the next attempt is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.pulls.values().filter_map(|pull| pull.retry).min()
+    }
+
+    /// Whether the images of the next version of the pod are being pulled now.
+    pub(super) fn is_pulling(&self, present: &PodUid) -> bool {
+        self.pulls.values().any(|pull| pull.present == *present && pull.retry.is_none())
     }
 
     /// What the next version of the pod waits for, as one line; `None` if it has none. What stands before ` (` is the

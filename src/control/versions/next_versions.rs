@@ -17,14 +17,16 @@ use async_channel::Sender;
 
 use super::next_version_pulls::{NextVersionPull, NextVersionPulls};
 use super::pod_versions::PodVersions;
+use super::version_records::Versions;
 use crate::control::pod_table::{Effect, PodTable};
 use crate::kubelet::node::StatusInputs;
 use crate::platform::config::go_duration;
 use crate::platform::rt;
 use crate::state::objects::Objects;
 use crate::state::pods::{PodEvent, SyncEvent, Waiting};
-use crate::types::api::annotations::{KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, keep_versions, yes_or_no};
-use crate::types::api::{ContainerState, ContainerStatus, EventKind, Pod, PodStatus, PodUid, Reason};
+use crate::types::api::annotations::{KEEP_VERSIONS, NEEDS_MAINS, ONE_AT_A_TIME, PULL_FIRST, keep_versions, yes_or_no};
+use crate::types::api::conditions::READY;
+use crate::types::api::{ConditionStatus, ContainerState, ContainerStatus, EventKind, Pod, PodStatus, PodUid, Reason};
 use crate::types::owned::{Owned, View};
 use crate::types::sorted::SortedMap;
 
@@ -40,6 +42,8 @@ pub(crate) struct NextVersions {
 
 /// Wait after a failure that has no back-off of its own.
 const NEXT_VERSION_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Most rounds after a change of a status see that it is the turn of the next pod.
+const TURN_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The board is read once a minute.
 const MAINS_RETRY_DELAY: Duration = Duration::from_secs(60);
 
@@ -81,13 +85,27 @@ impl NextVersions {
         self.pulls.write().pulls.retain(|uid, _| is_next(uid));
         if pods.can_work() {
             for (present, next) in nexts {
-                self.pull(pods, present, next, now);
+                let waits_for = self.turn(&present, &next, &versions.read(), pods);
+                self.pull(pods, present, next, waits_for, now);
             }
         }
         ready.first().map(|_| Effect::Reconcile).into_iter().collect()
     }
 
-    fn pull(&mut self, pods: &PodTable, present: PodUid, next: Arc<Pod>, now: Instant) {
+    /// What the next version of a pod of several waits for before its turn. Pods that are not ready come first.
+    fn turn(&self, present: &PodUid, next: &Pod, versions: &Versions, pods: &PodTable) -> Option<String> {
+        next.annotation(ONE_AT_A_TIME).and_then(yes_or_no).filter(|is_one| *is_one)?;
+        let records = pods.records();
+        let is_ready = |uid: &PodUid| records.statuses.status(uid).is_some_and(|status| is_ready(status));
+        versions.siblings(next).find_map(|sibling| {
+            let uid = records.running_uid(&sibling.runs.metadata.uid);
+            let is_pulling = self.pulls.read().is_pulling(uid);
+            let why = sibling.comes_first(is_ready(uid), is_pulling, is_ready(present))?;
+            Some(format!("{} {why}", sibling.runs.metadata.name))
+        })
+    }
+
+    fn pull(&mut self, pods: &PodTable, present: PodUid, next: Arc<Pod>, waits_for: Option<String>, now: Instant) {
         let runtime = Rc::clone(pods.runtime());
         let uid = next.metadata.uid.clone();
         let mut all = self.pulls.write();
@@ -102,9 +120,16 @@ impl NextVersions {
                 attempts: 0,
                 is_held: false,
                 failure: None,
+                waits_for_turn: false,
                 retry: Some(now),
             }
         });
+        if waits_for.is_some() && pull.retry.is_some() {
+            (pull.waits_for_turn, pull.is_held, pull.failure) = (true, true, waits_for);
+            pull.retry = Some(now + TURN_CHECK_INTERVAL);
+        } else if std::mem::take(&mut pull.waits_for_turn) {
+            (pull.is_held, pull.failure, pull.retry) = (false, None, Some(now));
+        }
         if pull.retry.is_none_or(|retry| retry > now) {
             return;
         }
@@ -197,6 +222,10 @@ async fn with_mains(
     check()?;
     pulls.await?;
     check()
+}
+
+fn is_ready(status: &PodStatus) -> bool {
+    status.conditions.iter().any(|one| one.kind == READY && one.status == ConditionStatus::True)
 }
 
 /// Whether replacing the pod loses nothing: it has ended, or no container runs and one of them cannot start.

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::error::RequestError;
 use crate::control::pod_sources::merge::same_content;
 use crate::types::api::annotations::{
-    KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no,
+    KEEP_VERSIONS, NEEDS_MAINS, ONE_AT_A_TIME, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no,
 };
 use crate::types::api::{Pod, PodUid, PullPolicy, VolumeSource, decode, encode};
 
@@ -312,6 +312,18 @@ impl Record {
         self.accepted.drain(..beyond);
     }
 
+    /// Why other pods of the same owner may not take their next versions now.
+    pub(super) fn holds_up_others(&self) -> Option<&'static str> {
+        match (&self.trial, &self.hold) {
+            (Some(_), _) => Some("is on trial"),
+            // A rejection of an earlier version says nothing about the next one.
+            (None, Some(Hold::While { why: HoldReason::Rejected, .. })) if self.next.is_none() => {
+                Some("rejected this version")
+            }
+            (None, _) => None,
+        }
+    }
+
     /// Number of versions before the current one.
     pub(super) fn earlier(&self) -> usize {
         self.accepted.len().saturating_sub(1)
@@ -389,13 +401,14 @@ impl Record {
     }
 }
 
-/// Whether `next` needs the mains, or an image that `present` may not have, and its manifest does not ask for the present
+/// Whether `next` needs the mains or waits for its turn, or needs an image that `present` may not have, and its manifest does not ask for the present
 /// version to be ended first.
 fn pulls_first(present: &Pod, next: &Pod) -> bool {
     let has = |image: &str| images(present).any(|(other, _)| other == image);
     let needs = |(image, policy): (&str, Option<PullPolicy>)| policy == Some(PullPolicy::Always) || !has(image);
     let says = |name: &str| next.annotation(name).and_then(yes_or_no);
-    says(NEEDS_MAINS) == Some(true) || says(PULL_FIRST) != Some(false) && images(next).any(needs)
+    [NEEDS_MAINS, ONE_AT_A_TIME].iter().any(|name| says(name) == Some(true))
+        || says(PULL_FIRST) != Some(false) && images(next).any(needs)
 }
 
 fn images(pod: &Pod) -> impl Iterator<Item = (&str, Option<PullPolicy>)> {

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::error::{RequestError, WriteError};
 use super::record::{Record, RecordAction, TrialResult, TrialState};
-use crate::control::pod_sources::static_pod::is_own_uid;
+use crate::control::pod_sources::static_pod::{is_own_uid, owning_workload};
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::state::pods::{SourceName, SourcePod, SourceUpdate};
@@ -53,6 +53,24 @@ pub(crate) struct VersionView {
     /// A word and its explanation; `None` if the manifest's version runs.
     pub(crate) state: Option<(&'static str, String)>,
     pub(crate) earlier: usize,
+}
+
+/// Another pod of the same owner.
+pub(super) struct Sibling<'a> {
+    /// The version that runs.
+    pub(super) runs: &'a Pod,
+    pub(super) has_next: bool,
+    /// Why the next version of another pod has to wait.
+    pub(super) holds_up: Option<&'static str>,
+}
+
+impl Sibling<'_> {
+    /// Why the next version of another pod, which is ready or not, waits for this one. Pods that are not ready come first.
+    pub(super) fn comes_first(&self, is_ready: bool, is_pulling: bool, other_is_ready: bool) -> Option<&'static str> {
+        let waits = !is_ready && (!self.has_next || other_is_ready);
+        let why = self.holds_up.or(waits.then_some("is not ready"));
+        why.or(is_pulling.then_some("is replaced first"))
+    }
 }
 
 /// A file to write, or to remove.
@@ -217,6 +235,18 @@ impl Versions {
     pub(crate) fn nexts(&self) -> impl Iterator<Item = (&PodUid, &Arc<Pod>)> {
         let owned = self.records.values().filter(|entry| entry.owner.is_some());
         owned.filter_map(|entry| Some((&entry.record.runs()?.metadata.uid, entry.record.next()?)))
+    }
+
+    /// The other pods with the same owner as `next`.
+    pub(super) fn siblings<'a>(&'a self, next: &'a Pod) -> impl Iterator<Item = Sibling<'a>> {
+        let owner = owning_workload(next);
+        let owned = self.records.values().filter(move |entry| entry.owner.is_some() && owner.is_some());
+        owned.filter_map(move |entry| {
+            let runs = entry.record.runs()?;
+            let is_other = runs.metadata.name != next.metadata.name;
+            let (has_next, holds_up) = (entry.record.next().is_some(), entry.record.holds_up_others());
+            (is_other && owning_workload(runs) == owner).then_some(Sibling { runs, has_next, holds_up })
+        })
     }
 
     /// The version with this uid no longer waits for its images. True if there was one.

@@ -48,6 +48,7 @@ mod time;
 pub mod validation;
 mod value_path;
 mod volume;
+mod workload;
 pub mod yaml;
 mod yaml_out;
 
@@ -97,6 +98,7 @@ pub use time::Time;
 pub use validation::{is_extended_resource, log_directory_fault};
 pub use value_path::{decode_leniently, leave_out};
 pub use volume::*;
+pub use workload::*;
 pub use yaml_out::to_yaml;
 
 /// The upstream kubelet version that this one is compatible with, reported to clients that ask.

@@ -324,6 +324,8 @@ pub mod annotations {
     pub const URGENT: &str = "coracle.dev/urgent";
     /// `true`: the pod shares no shim of the runtime with other pods.
     pub const OWN_SHIM: &str = "coracle.dev/own-shim";
+    /// `true`: the pods of one owner are replaced by their new versions one after the other.
+    pub const ONE_AT_A_TIME: &str = "coracle.dev/one-at-a-time";
     /// Of a pod that the node shows: what its next version waits for.
     pub const NEXT_VERSION: &str = "coracle.dev/next-version";
     /// Conditions on the devices that the pod's containers get, by resource: `{example.com/camera: {model: imx219}}`.
@@ -344,7 +346,7 @@ pub mod annotations {
         (1..=86_400).contains(&seconds).then(|| std::time::Duration::from_secs(seconds))
     }
 
-    /// Parses [`NEEDS_MAINS`], [`PULL_FIRST`] and [`URGENT`].
+    /// Parses [`NEEDS_MAINS`], [`ONE_AT_A_TIME`], [`PULL_FIRST`] and [`URGENT`].
     pub fn yes_or_no(text: &str) -> Option<bool> {
         match text {
             "true" => Some(true),

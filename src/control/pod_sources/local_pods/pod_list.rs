@@ -67,7 +67,7 @@ impl fmt::Display for RefusedManifest {
                 write!(f, "{field}: expected {expected} as in the path, found {found}")
             }
             Self::PodCount(count) => {
-                write!(f, "expected one Pod, and ConfigMaps, Secrets and Services of it; found {count}")
+                write!(f, "expected one Pod or workload, and ConfigMaps, Secrets and Services of it; found {count}")
             }
         }
     }
@@ -154,12 +154,11 @@ impl PodList {
         let shown = origin(namespace, name);
         let origin = Origin { source: SourceName::Local, path: &shown, node_name: &self.node_name, seen };
         let manifest = WholeManifest::read(text, &origin, &shown, now).map_err(RefusedManifest::Invalid)?;
-        let [pod] = &*manifest.pods else { return Err(RefusedManifest::PodCount(manifest.pods.len())) };
-        let metadata = &pod.metadata;
-        let suffix = format!("-{}", self.node_name.to_lowercase());
-        let own_name = metadata.name.strip_suffix(&suffix).unwrap_or(&metadata.name);
+        let [(its_namespace, its_name)] = &*manifest.names else {
+            return Err(RefusedManifest::PodCount(manifest.names.len()));
+        };
         for (field, expected, found) in
-            [("metadata.namespace", namespace, &*metadata.namespace), ("metadata.name", name, own_name)]
+            [("metadata.namespace", namespace, &**its_namespace), ("metadata.name", name, &**its_name)]
         {
             if expected != found {
                 let (expected, found) = (expected.to_owned(), found.to_owned());

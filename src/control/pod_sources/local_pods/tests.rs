@@ -143,10 +143,10 @@ fn refused_manifest_changes_nothing() {
     assert!(why(1).starts_with("document 1 (line 1): spec.containers[0].image: "), "{}", why(1));
     assert_eq!(why(2), "metadata.name: expected web as in the path, found other");
     assert_eq!(why(3), "metadata.namespace: expected default as in the path, found boats");
-    assert_eq!(why(4), "expected one Pod, and ConfigMaps, Secrets and Services of it; found 2");
+    assert_eq!(why(4), "expected one Pod or workload, and ConfigMaps, Secrets and Services of it; found 2");
     assert!(!why(5).is_empty());
-    assert_eq!(why(6), "expected one Pod, and ConfigMaps, Secrets and Services of it; found 0");
-    assert_eq!(why(7), "expected one Pod, and ConfigMaps, Secrets and Services of it; found 0");
+    assert_eq!(why(6), "expected one Pod or workload, and ConfigMaps, Secrets and Services of it; found 0");
+    assert_eq!(why(7), "expected one Pod or workload, and ConfigMaps, Secrets and Services of it; found 0");
     assert_eq!(answers[8], PodAnswer::Manifest(WEB.as_bytes().to_vec()));
     assert_eq!(names(&update).0, ["web-node1"]);
     assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 1);

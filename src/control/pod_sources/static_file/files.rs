@@ -451,6 +451,9 @@ impl Reading {
         self.problems.extend(object.warning_lines().map(|line| format!("warning: {line}")));
         match object.object {
             Ok(Object::Pod(pod)) => self.pods.push(kept_or_new(*pod, &old.pods)),
+            Ok(Object::Workload(workload)) => {
+                self.pods.extend(workload.pods.into_iter().map(|pod| kept_or_new(pod, &old.pods)));
+            }
             Ok(Object::Config(config)) => {
                 let same = old.objects.iter().find(|old| *old.object == config);
                 self.objects.push(match same {

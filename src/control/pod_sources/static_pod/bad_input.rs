@@ -27,7 +27,7 @@ fn read(manifest: &Value) -> Result<Box<Pod>, ObjectError> {
     assert_eq!(objects.len(), 1);
     match objects.remove(0).object? {
         Object::Pod(pod) => Ok(pod),
-        Object::Config(config) => panic!("{config:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -29,7 +29,7 @@ fn pod(text: &str) -> Pod {
 fn pod_of(object: ManifestObject) -> Pod {
     match object.object.unwrap() {
         Object::Pod(pod) => *pod,
-        Object::Config(config) => panic!("{config:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -42,6 +42,7 @@ fn check(text: &str, expected: &[&str]) {
         .map(|object| match &object.object {
             Ok(Object::Config(config)) => config.key.to_string(),
             Ok(Object::Pod(pod)) => pod.metadata.name.clone(),
+            Ok(Object::Workload(workload)) => workload.name.clone(),
             Err(_) => object.problem().unwrap(),
         })
         .collect();
@@ -185,8 +186,9 @@ fn kind_that_manifests_do_not_have_is_answered_with_what_to_do() {
     for (kind, problem) in [
         ("pod", "kind pod: did you mean Pod?"),
         ("Configmap", "kind Configmap: did you mean ConfigMap?"),
-        ("Deployment", "kind Deployment needs a cluster: a manifest has its pod, the template, as kind Pod"),
-        ("Ingress", "kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services"),
+        ("deployment", "kind deployment: did you mean Deployment?"),
+        ("ReplicaSet", "kind ReplicaSet: a manifest has its Deployment"),
+        ("Ingress", "kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads"),
     ] {
         check(&format!("apiVersion: v1\nkind: {kind}\n"), &[problem]);
     }
@@ -198,7 +200,7 @@ fn invalid_object_does_not_affect_the_others() {
         &format!("{POD}\n---\napiVersion: v1\nkind: Ingress\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),
         &[
             "web-node1",
-            "document 2 (line 2): kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services",
+            "document 2 (line 2): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
             "document 3 (line 5): spec: expected an object, found a list; metadata.name: required",
             "document 4 (line 9): expected an object with apiVersion and kind",
         ],
@@ -210,9 +212,9 @@ fn invalid_object_does_not_affect_the_others() {
         &[
             "web-node1",
             "items[1]: expected an object with apiVersion and kind",
-            "items[2]: kind Ingress: a manifest has Pods, ConfigMaps, Secrets and Services",
+            "items[2]: kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
             "items[3]: apiVersion: required",
-            "items[4]: kind List: a manifest has Pods, ConfigMaps, Secrets and Services",
+            "items[4]: kind List: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
             "items[5]: kind: required",
         ],
     );
@@ -278,7 +280,7 @@ fn config_maps_and_secrets_are_read_and_validated() {
         .into_iter()
         .filter_map(|object| match object.object.unwrap() {
             Object::Config(config) => Some(config),
-            Object::Pod(_) => None,
+            Object::Pod(_) | Object::Workload(_) => None,
         })
         .collect();
     let files = |config: &ConfigObject| -> Vec<(String, Vec<u8>)> {

@@ -79,7 +79,7 @@ fn version_ready_in_time_is_kept_and_a_late_one_is_rejected() {
     assert_eq!((runs(&record), kept(&record).as_slice()), ("2", &["1", "2"][..]));
 
     assert!(record.offer(&gated("3")));
-    assert_eq!((runs(&record), record.due()), ("3", None));
+    assert_eq!((runs(&record), record.due(), record.holds_up_others()), ("3", None, Some("is on trial")));
     // The deadline starts when pods can be worked on.
     record.on_trial(false, now);
     assert_eq!(record.due(), None);
@@ -90,7 +90,7 @@ fn version_ready_in_time_is_kept_and_a_late_one_is_rejected() {
     let verdict = record.judge(TrialState::NotReady, end);
     assert_eq!(verdict, Some(TrialResult::Rejected("it was not ready within 60s".to_owned())));
     assert_eq!((runs(&record), record.due(), kept(&record).as_slice()), ("2", None, &["1", "2"][..]));
-    assert_eq!(record.state().unwrap().0, "rejected");
+    assert_eq!((record.state().unwrap().0, record.holds_up_others()), ("rejected", Some("rejected this version")));
     assert!(!record.offer(&gated("3")));
     assert_eq!(runs(&record), "2", "it was tried again");
 

@@ -1,6 +1,7 @@
 //! Tests the versions of all pods, and their files.
 
 use super::*;
+use crate::control::pod_sources::static_pod::testing::pods_of;
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
 use crate::types::api::annotations::READY_WITHIN;
 use crate::types::api::yaml::MAX_BYTES;
@@ -41,7 +42,7 @@ fn pod(path: &str, image: &str) -> SourcePod {
     let objects = read_manifest(text.as_bytes(), &origin).unwrap();
     match objects.into_iter().next().unwrap().object.unwrap() {
         Object::Pod(pod) => SourcePod { pod: Arc::from(pod), origin: Arc::from(path) },
-        Object::Config(_) => unreachable!("it is a pod"),
+        Object::Config(_) | Object::Workload(_) => unreachable!("it is a pod"),
     }
 }
 
@@ -229,4 +230,46 @@ fn trial_of_a_stopped_pod_begins_when_the_pod_is_started() {
     assert_eq!(versions.judge(true, now, |_| TrialState::NotReady), []);
     let verdicts = versions.judge(true, long_after, |_| TrialState::NotReady);
     assert!(matches!(&*verdicts, [(_, TrialResult::Rejected(_))]), "{verdicts:?}");
+}
+
+#[test]
+fn pods_of_one_owner_take_turns() {
+    let runs = Pod::default();
+    for (is_ready, is_pulling, has_next, holds_up, other_is_ready, expected) in [
+        (true, false, true, None, true, None),
+        (true, true, true, None, true, Some("is replaced first")),
+        (true, false, false, Some("is on trial"), true, Some("is on trial")),
+        (false, false, false, None, true, Some("is not ready")),
+        // The new version does not become ready: it must not replace the others.
+        (false, false, false, None, false, Some("is not ready")),
+        // Of the former version, pods that are not ready come first, and do not wait for one another.
+        (false, false, true, None, true, Some("is not ready")),
+        (false, false, true, None, false, None),
+    ] {
+        let sibling = Sibling { runs: &runs, has_next, holds_up };
+        assert_eq!(sibling.comes_first(is_ready, is_pulling, other_is_ready), expected);
+    }
+}
+
+#[test]
+fn siblings_are_the_other_pods_of_the_owner() {
+    let pods = pods_of(
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 3, \
+         selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
+         spec: {containers: [{name: c, image: i}]}}}}",
+    );
+    let mut versions = Versions::default();
+    let all = pods.iter().map(|pod| SourcePod { pod: Arc::new(pod.clone()), origin: Arc::from("/m/web.yaml") });
+    let mut update = SourceUpdate {
+        source: SourceName::File,
+        pods: all.collect(),
+        objects: Vec::new(),
+        mirrors: Vec::new(),
+        problems: Vec::new(),
+        complete: true,
+        relisted: false,
+    };
+    versions.apply(&mut update, |_| false, |_| false);
+    let names: Vec<&str> = versions.siblings(&pods[1]).map(|sibling| &*sibling.runs.metadata.name).collect();
+    assert_eq!(names, ["web-0-node", "web-2-node"]);
 }

@@ -3,8 +3,8 @@
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
 use crate::types::api::annotations::{
-    APP_ARMOR_PREFIX, DEVICE_SELECTORS, KEEP_VERSIONS, NEEDS_MAINS, OWN_SHIM, PULL_FIRST, READY_WITHIN, URGENT,
-    keep_versions, ready_within, yes_or_no,
+    APP_ARMOR_PREFIX, DEVICE_SELECTORS, KEEP_VERSIONS, NEEDS_MAINS, ONE_AT_A_TIME, OWN_SHIM, PULL_FIRST, READY_WITHIN,
+    URGENT, keep_versions, ready_within, yes_or_no,
 };
 use crate::types::api::decode::Path;
 use crate::types::api::{DeviceSelectors, Map, ObjectMeta, OwnerReference, SecurityProfile};
@@ -50,7 +50,7 @@ fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Fa
                 Some("must be a whole number of s, m or h, as 60s, up to 24h")
             }
             KEEP_VERSIONS if keep_versions(value).is_none() => Some("must be a number from 1 to 10"),
-            NEEDS_MAINS | OWN_SHIM | PULL_FIRST | URGENT if yes_or_no(value).is_none() => {
+            NEEDS_MAINS | ONE_AT_A_TIME | OWN_SHIM | PULL_FIRST | URGENT if yes_or_no(value).is_none() => {
                 Some("must be \"true\" or \"false\"")
             }
             _ => None,
