@@ -5,6 +5,7 @@
 use super::cpu_assignment::{take_by_cache, take_distributed, take_packed};
 use super::cpu_topology::{Level, Topology};
 use super::pod_level::{PodLevel, all_containers, check_pool, cpus_of_pod};
+use super::rejection::{AllocationRejection, unexpected};
 use super::settings_error::SettingsError;
 use super::topology_manager::{self, Hints, Nodes};
 use crate::platform::config::CpuOptions;
@@ -12,9 +13,6 @@ use crate::state::pods::{Assigned, PodCpus};
 use crate::types::api::{CPU, Container, Pod, PodUid, Reason};
 use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
-
-/// The reason and message of a rejected pod, as upstream.
-pub(crate) type AllocationRejection = (Reason, String);
 
 #[derive(Clone, Debug)]
 pub(crate) struct CpuManager {
@@ -327,11 +325,6 @@ pub(super) type PreferredNodes<'a> =
 
 fn all_of(assigned: &Assigned) -> CpuSet {
     assigned.values().fold(CpuSet::EMPTY, |sum, own| sum.with(&own.all()))
-}
-
-/// The rejection for a failed allocation.
-pub(crate) fn unexpected(why: &str) -> AllocationRejection {
-    (Reason::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {why}, which is unexpected"))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! `staticPolicy` in pkg/kubelet/cm/memorymanager. A node used by single-node assignments cannot be used by
 //! multi-node ones, and the reverse.
 
-use super::cpu_manager::{AllocationRejection, unexpected};
 use super::pod_level::{PodLevel, all_containers, check_pool, memory_of_pod};
+use super::rejection::{AllocationRejection, unexpected};
 use super::topology_manager::{self, Hint, Hints, Nodes};
 use super::{MemoryNodes, Provider};
 use crate::types::api::{Container, MEMORY, Pod, PodUid};

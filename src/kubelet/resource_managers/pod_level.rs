@@ -1,7 +1,7 @@
 //! Pods with resources of their own (`PodLevelResourceManagers`): which containers have exclusive CPUs and memory, and
 //! which share the pool of their pod. Pure.
 
-use super::AllocationRejection;
+use super::rejection::AllocationRejection;
 use crate::platform::config::{Config, Gate};
 use crate::types::api::{
     CPU, Container, HUGE_PAGES_PREFIX, MEMORY, Pod, QosClass, Quantity, Reason, is_guaranteed_container, qos_class,
