@@ -24,7 +24,7 @@ metadata: {name: $1}
 spec:
   hostNetwork: true
   terminationGracePeriodSeconds: 1
-  resources: {limits: {cpu: $2, memory: 48Mi}}
+  resources: {requests: {cpu: $2, memory: 48Mi}, limits: {cpu: $2, memory: 48Mi}}
   containers:
     - name: main
       image: localhost/coracle/busybox:1
