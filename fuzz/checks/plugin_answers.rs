@@ -7,7 +7,7 @@ use coracle::protocol::protobuf::{Cutter, decode, encode};
 pub(crate) fn check(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };
     match choice % 4 {
-        0 => coracle::kubelet::devices::v1beta1::check_answer(bytes),
+        0 => coracle::kubelet::devices::v1beta1::check_response(bytes),
         1 => coracle::kubelet::csi::v1::check_answer(bytes),
         2 => coracle::kubelet::image_credentials::check_credentials(bytes),
         _ => check_output(bytes, usize::from(choice / 4).max(1)),

@@ -115,10 +115,10 @@ fn first_word(text: &str) -> &str {
     text.split([' ', '\n']).next().unwrap_or_default()
 }
 
-fn paint(text: &str, place: impl Fn(&str) -> Painted<'_>) -> String {
+fn paint(text: &str, locate_word: impl Fn(&str) -> Painted<'_>) -> String {
     let mut painted = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        let place = place(line.trim_end_matches('\n'));
+        let place = locate_word(line.trim_end_matches('\n'));
         let parts = place.and_then(|(before, word, tone)| {
             Some((before, word, tone, line.strip_prefix(before)?.strip_prefix(word)?))
         });

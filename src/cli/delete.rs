@@ -82,9 +82,9 @@ fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String,
 fn wait_until_gone(socket: &Path, pod: &Pod) -> Result<(), String> {
     let end = Instant::now() + pod.spec.termination_grace() + MARGIN;
     loop {
-        let answer = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+        let response = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
         let uid = |entry: &Value| entry.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned);
-        if !answer.pods.iter().any(|entry| uid(&entry.pod).as_deref() == Some(pod.metadata.uid.as_str())) {
+        if !response.pods.iter().any(|entry| uid(&entry.pod).as_deref() == Some(pod.metadata.uid.as_str())) {
             return Ok(());
         }
         if Instant::now() >= end {

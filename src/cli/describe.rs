@@ -29,7 +29,7 @@ pub(super) fn run(command: &Describe) -> ExitCode {
         Err(line) => return failed(&line),
     };
     let events = match get::<events::EventsResponse>(&command.local_socket, "/events") {
-        Ok(answer) => answer.events().map(|(event, _)| event),
+        Ok(response) => response.events().map(|(event, _)| event),
         Err(error) => return failed(&ErrorChain(&error).to_string()),
     };
     let versions = match get::<NodeStatus>(&command.local_socket, "/status") {

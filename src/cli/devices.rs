@@ -16,10 +16,10 @@ pub(super) fn run(command: &ListDevices) -> ExitCode {
 }
 
 fn list(socket: &Path, output: TopOutput) -> Result<String, String> {
-    let answer: DeviceEntries = get(socket, "/devices").map_err(|error| ErrorChain(&error).to_string())?;
+    let response: DeviceEntries = get(socket, "/devices").map_err(|error| ErrorChain(&error).to_string())?;
     Ok(match output {
-        TopOutput::Table => rows(&answer.devices),
-        TopOutput::Json => serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n",
+        TopOutput::Table => rows(&response.devices),
+        TopOutput::Json => serde_json::to_string_pretty(&response).unwrap_or_default() + "\n",
     })
 }
 

@@ -40,7 +40,7 @@ pub(super) fn run(command: &Events) -> ExitCode {
 
 /// The requested events, oldest first.
 fn wanted(command: &Events) -> Result<Vec<(Event, Value)>, String> {
-    let answer =
+    let response =
         get::<EventsResponse>(&command.local_socket, "/events").map_err(|error| ErrorChain(&error).to_string())?;
     let namespace = command.namespace.as_deref().filter(|_| !command.all_namespaces);
     let pod = command.pod.as_deref().map(|pod| PodName::new(pod, namespace));
@@ -48,7 +48,7 @@ fn wanted(command: &Events) -> Result<Vec<(Event, Value)>, String> {
         Some(pod) => is_about(event, pod),
         None => namespace.is_none_or(|namespace| *namespace == event.involved_object.namespace),
     };
-    Ok(answer.events().filter(|(event, _)| wanted(event)).collect())
+    Ok(response.events().filter(|(event, _)| wanted(event)).collect())
 }
 
 /// Prints the events, then each new one and each repetition. Ends with Ctrl-C.

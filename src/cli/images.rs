@@ -75,12 +75,12 @@ fn is_unused(image: &ImageEntry) -> bool {
 }
 
 fn list(socket: &Path, output: &ImagesOutput) -> Result<String, String> {
-    let mut answer = images(socket)?;
-    answer.images.sort_by(|left, right| (names(left), &left.id).cmp(&(names(right), &right.id)));
+    let mut response = images(socket)?;
+    response.images.sort_by(|left, right| (names(left), &left.id).cmp(&(names(right), &right.id)));
     Ok(match output {
-        ImagesOutput::Table | ImagesOutput::File(_) => rows(&answer.images, false),
-        ImagesOutput::Wide => rows(&answer.images, true),
-        ImagesOutput::Json => serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n",
+        ImagesOutput::Table | ImagesOutput::File(_) => rows(&response.images, false),
+        ImagesOutput::Wide => rows(&response.images, true),
+        ImagesOutput::Json => serde_json::to_string_pretty(&response).unwrap_or_default() + "\n",
     })
 }
 
@@ -88,8 +88,8 @@ fn list(socket: &Path, output: &ImagesOutput) -> Result<String, String> {
 fn pull(socket: &Path, name: &str) -> Result<String, String> {
     let mut path = "/images?image=".to_owned();
     push_escaped(&mut path, name);
-    let answer = change_within(PULL_TIMEOUT, socket, "POST", &path, &[]).map_err(RequestFailure::line)?;
-    let id = answer.get("result").and_then(Value::as_str).unwrap_or_default();
+    let response = change_within(PULL_TIMEOUT, socket, "POST", &path, &[]).map_err(RequestFailure::line)?;
+    let id = response.get("result").and_then(Value::as_str).unwrap_or_default();
     Ok(format!("pulled {name} ({})\n", short(id)))
 }
 

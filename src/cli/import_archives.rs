@@ -18,7 +18,7 @@ pub(super) fn import_archives(socket: &Path, files: &[String]) -> Result<String,
     let directory = PathBuf::from(&status.image_archives.directory);
     let mut placed = Vec::new();
     for file in files {
-        placed.push(place(Path::new(file), &directory).map_err(|error| format!("{file}: {error}"))?);
+        placed.push(copy_into(Path::new(file), &directory).map_err(|error| format!("{file}: {error}"))?);
     }
     let mut imported = String::new();
     for (name, stamp) in placed {
@@ -56,7 +56,7 @@ fn wait(socket: &Path, name: &str, stamp: Stamp) -> Result<Vec<String>, String> 
 const IMPORT_NOTICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Copies the file durably into the directory; returns its name and stamp there. An identical file is left alone.
-fn place(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
+fn copy_into(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
     let found = fs::metadata(file)?;
     let name = file.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'));
     let (true, Some(name)) = (found.is_file(), name) else {
@@ -103,12 +103,13 @@ mod tests {
         let (file, hidden) = (top.join("a.tar"), top.join(".a.tar"));
         fs::write(&file, "1").unwrap();
         fs::write(&hidden, "1").unwrap();
-        let first = place(&file, &directory).unwrap();
-        let again = place(&file, &directory).unwrap();
+        let first = copy_into(&file, &directory).unwrap();
+        let again = copy_into(&file, &directory).unwrap();
         fs::remove_file(&file).unwrap();
         fs::write(&file, "22").unwrap();
-        let changed = place(&file, &directory).unwrap();
-        let refused = [place(&hidden, &directory), place(&top, &directory), place(&top.join("no"), &directory)];
+        let changed = copy_into(&file, &directory).unwrap();
+        let refused =
+            [copy_into(&hidden, &directory), copy_into(&top, &directory), copy_into(&top.join("no"), &directory)];
         copy(&file, &directory.join("b.tar")).unwrap();
         let copied = stamp(&fs::metadata(directory.join("b.tar")).unwrap());
         let text = fs::read_to_string(directory.join("a.tar"));

@@ -76,8 +76,8 @@ impl Step {
             (Self::Field(name), _) => value.get(name).into_iter().collect(),
             (Self::Index(index), Value::Array(list)) => {
                 let from_end = usize::try_from(index.unsigned_abs()).ok();
-                let place = if *index < 0 { from_end.and_then(|back| list.len().checked_sub(back)) } else { from_end };
-                place.and_then(|place| list.get(place)).into_iter().collect()
+                let at = if *index < 0 { from_end.and_then(|back| list.len().checked_sub(back)) } else { from_end };
+                at.and_then(|place| list.get(place)).into_iter().collect()
             }
             (Self::All, Value::Array(list)) => list.iter().collect(),
             (Self::All, Value::Object(object)) => object.values().collect(),
@@ -120,8 +120,8 @@ fn parts(rest: &mut &str, in_range: bool) -> Result<Vec<Part>, String> {
 /// Where the closing brace is, which is not in quotes.
 fn end_of_braces(text: &str) -> Option<usize> {
     let mut quote = None;
-    text.char_indices().find_map(|(place, c)| match (quote, c) {
-        (None, '}') => Some(place),
+    text.char_indices().find_map(|(index, c)| match (quote, c) {
+        (None, '}') => Some(index),
         (None, '"' | '\'') => {
             quote = Some(c);
             None
@@ -153,10 +153,10 @@ fn steps(path: &str) -> Result<Vec<Step>, String> {
         let name = rest.strip_prefix('.').unwrap_or(rest);
         // A dot in a name is written as `\.`.
         let mut is_escaped = false;
-        let end = name.char_indices().find_map(|(place, c)| {
+        let end = name.char_indices().find_map(|(index, c)| {
             let ends = !is_escaped && (c == '.' || c == '[');
             is_escaped = c == '\\';
-            ends.then_some(place)
+            ends.then_some(index)
         });
         let (name, after) = name.split_at_checked(end.unwrap_or(name.len())).unwrap_or((name, ""));
         match name {

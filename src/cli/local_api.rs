@@ -28,8 +28,8 @@ pub(super) fn get<T: Decode>(socket: &Path, path: &str) -> Result<T, LocalApiErr
 }
 
 /// Decodes an answer or a part of it.
-pub(super) fn decoded<T: Decode>(answer: Value) -> Result<T, DecodeError> {
-    decode(answer).map(|decoded| decoded.value)
+pub(super) fn decoded<T: Decode>(body: Value) -> Result<T, DecodeError> {
+    decode(body).map(|decoded| decoded.value)
 }
 
 /// DELETEs `path` at the agent; returns its message.

@@ -46,9 +46,9 @@ fn sources(command: &Logs) -> Result<Vec<(Pod, String)>, String> {
         }
     }
     if let Some(selector) = &command.selector {
-        let answer =
+        let response =
             get::<PodListResponse>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
-        let read = answer.pods.into_iter().filter_map(|entry| decode::<Pod>(entry.pod).ok()).map(|pod| pod.value);
+        let read = response.pods.into_iter().filter_map(|entry| decode::<Pod>(entry.pod).ok()).map(|pod| pod.value);
         pods.extend(read.filter(|pod| {
             namespace.is_none_or(|namespace| pod.metadata.namespace == namespace)
                 && selector.matches(&pod.metadata.labels)
@@ -192,25 +192,25 @@ enum CopyError {
 fn copy(socket: &Path, path: &str, out: &mut impl Write) -> Result<(), CopyError> {
     let mut stream = UnixStream::connect(socket).map_err(CopyError::Input)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").map_err(CopyError::Input)?;
-    copy_answer(&mut BufReader::new(stream), out)
+    copy_response(&mut BufReader::new(stream), out)
 }
 
-fn copy_answer(answer: &mut impl BufRead, out: &mut impl Write) -> Result<(), CopyError> {
+fn copy_response(response: &mut impl BufRead, out: &mut impl Write) -> Result<(), CopyError> {
     let mut line = |most| {
         let mut line = String::new();
-        answer.by_ref().take(most).read_line(&mut line).map_err(CopyError::Input)?;
+        response.by_ref().take(most).read_line(&mut line).map_err(CopyError::Input)?;
         Ok::<_, CopyError>(line.trim_end().to_owned())
     };
     let status = line(LONGEST_LINE)?;
     while !line(LONGEST_LINE)?.is_empty() {}
     if !status.ends_with(" 200 OK") {
         let mut body = String::new();
-        answer.take(LONGEST_LINE).read_to_string(&mut body).map_err(CopyError::Input)?;
+        response.take(LONGEST_LINE).read_to_string(&mut body).map_err(CopyError::Input)?;
         return Err(CopyError::Refused(body.trim_end().to_owned()));
     }
     loop {
         let mut size = String::new();
-        answer.by_ref().take(LONGEST_LINE).read_line(&mut size).map_err(CopyError::Input)?;
+        response.by_ref().take(LONGEST_LINE).read_line(&mut size).map_err(CopyError::Input)?;
         let cut_short = || CopyError::Input(io::ErrorKind::UnexpectedEof.into());
         let size = u64::from_str_radix(size.trim_end(), 16).map_err(|_| cut_short())?;
         if size == 0 {
@@ -218,15 +218,15 @@ fn copy_answer(answer: &mut impl BufRead, out: &mut impl Write) -> Result<(), Co
         }
         let mut left = size;
         while left > 0 {
-            let bytes = answer.fill_buf().map_err(CopyError::Input)?;
+            let bytes = response.fill_buf().map_err(CopyError::Input)?;
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
             let Some(part) = bytes.get(..most).filter(|part| !part.is_empty()) else { return Err(cut_short()) };
             out.write_all(part).map_err(CopyError::Output)?;
-            answer.consume(most);
+            response.consume(most);
             left = left.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX));
         }
         // Each chunk is followed by CRLF.
-        answer.read_exact(&mut [0; 2]).map_err(CopyError::Input)?;
+        response.read_exact(&mut [0; 2]).map_err(CopyError::Input)?;
         out.flush().map_err(CopyError::Output)?;
     }
 }
@@ -237,9 +237,9 @@ const LONGEST_LINE: u64 = 4096;
 mod tests {
     use super::*;
 
-    fn copied(answer: &str) -> (String, Option<String>) {
+    fn copied(response: &str) -> (String, Option<String>) {
         let mut out = Vec::new();
-        let error = match copy_answer(&mut answer.as_bytes(), &mut out) {
+        let error = match copy_response(&mut response.as_bytes(), &mut out) {
             Ok(()) => None,
             Err(CopyError::Refused(line)) => Some(line),
             Err(CopyError::Input(error) | CopyError::Output(error)) => Some(error.kind().to_string()),
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn refusal_has_the_agents_message() {
-        let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 8\r\n\r\nno such\n";
-        assert_eq!(copied(answer), (String::new(), Some("no such".to_owned())));
+        let response = "HTTP/1.1 404 Not Found\r\nContent-Length: 8\r\n\r\nno such\n";
+        assert_eq!(copied(response), (String::new(), Some("no such".to_owned())));
     }
 
     #[test]

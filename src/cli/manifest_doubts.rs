@@ -4,7 +4,7 @@ use crate::types::api::annotations::READY_WITHIN;
 use crate::types::api::{MEMORY, Pod, Quantity};
 
 /// One line for each.
-pub(super) fn doubts(pod: &Pod) -> Vec<String> {
+pub(super) fn warnings(pod: &Pod) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, container) in pod.spec.containers.iter().enumerate() {
         let resources = &container.resources;
@@ -44,7 +44,7 @@ mod tests {
 
     #[track_caller]
     fn check(pod: serde_json::Value, expected: &[&str]) {
-        let lines = doubts(&decode::<Pod>(pod).unwrap().value);
+        let lines = warnings(&decode::<Pod>(pod).unwrap().value);
         assert_eq!(lines.len(), expected.len(), "{lines:?}");
         for (line, start) in lines.iter().zip(expected) {
             assert!(line.starts_with(start), "{line}");

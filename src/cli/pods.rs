@@ -37,9 +37,9 @@ pub(super) fn run(command: &Pods) -> ExitCode {
 
 /// The requested pods, sorted.
 fn entries(command: &Pods) -> Result<Vec<PodEntry>, String> {
-    let answer =
+    let response =
         get::<PodListResponse>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
-    let entries = selected(answer.pods, command);
+    let entries = selected(response.pods, command);
     let missing = command.pods.iter().find(|wanted| !entries.iter().any(|entry| is_named(entry, wanted, command)));
     match missing {
         Some(name) if name.ends_with('/') => {

@@ -27,11 +27,11 @@ fn restart(command: &Restart, pod: &Pod) -> ExitCode {
     let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
     let query = command.container.as_ref().map(|container| format!("?container={}", escaped(container)));
     let path = pod_path(namespace, name, &format!("/restart{}", query.unwrap_or_default()));
-    let answer = match change(&command.local_socket, "POST", &path, &[]) {
-        Ok(answer) => answer,
+    let response = match change(&command.local_socket, "POST", &path, &[]) {
+        Ok(response) => response,
         Err(refused) => return failed(&refused.line()),
     };
-    let named = answer.get("containers").and_then(Value::as_array).into_iter().flatten();
+    let named = response.get("containers").and_then(Value::as_array).into_iter().flatten();
     let containers: Vec<&str> = named.filter_map(Value::as_str).collect();
     let done = if command.wait {
         match wait(command, pod, &containers) {

@@ -22,21 +22,21 @@ use crate::types::error::ErrorChain;
 /// Ends with 0 if all is well, 3 if something is wrong, 4 if no pod can be started or the agent does not answer.
 pub(super) fn run(command: &Status) -> ExitCode {
     // As the agent sent it, with fields that this version may not know.
-    let answer: Value = match get(&command.local_socket, "/status") {
-        Ok(answer) => answer,
+    let response: Value = match get(&command.local_socket, "/status") {
+        Ok(response) => response,
         Err(error) => {
             complain(&ErrorChain(&error).to_string());
             return ExitCode::from(DOWN);
         }
     };
-    let status: NodeStatus = match decoded(answer.clone()) {
+    let status: NodeStatus = match decoded(response.clone()) {
         Ok(status) => status,
         Err(error) => return failed(&format!("decode the agent's status: {error}")),
     };
     let printed = match command.output {
         StatusOutput::Text => print_painted(&text(&status, clock::now().unix_seconds()), colours::of_status),
-        StatusOutput::Json => print(&format!("{answer:#}\n")),
-        StatusOutput::Yaml => print(&to_yaml(&answer)),
+        StatusOutput::Json => print(&format!("{response:#}\n")),
+        StatusOutput::Yaml => print(&to_yaml(&response)),
     };
     match status.health {
         NodeHealth::Ok => printed,

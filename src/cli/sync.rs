@@ -14,11 +14,11 @@ const SYNC_COMMAND_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 
 pub(super) fn run(command: &Sync) -> ExitCode {
     let path = if command.wait { "/sync?wait=true" } else { "/sync" };
-    let answer = match change_within(SYNC_COMMAND_TIMEOUT, &command.local_socket, "POST", path, &[]) {
-        Ok(answer) => answer,
+    let response = match change_within(SYNC_COMMAND_TIMEOUT, &command.local_socket, "POST", path, &[]) {
+        Ok(response) => response,
         Err(refused) => return failed(&refused.line()),
     };
-    match decoded::<SyncStatus>(answer) {
+    match decoded::<SyncStatus>(response) {
         Ok(status) => match summary(&status, command.wait) {
             Ok(line) => print(&line),
             Err(line) => failed(&line),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use super::command_table::Validate;
-use super::manifest_doubts::doubts;
+use super::manifest_doubts::warnings;
 use super::manifest_files::{ManifestFile, read_all};
 use super::print;
 use crate::control::pod_sources::static_pod::{ManifestObject, Object, Origin, read_manifest};
@@ -78,11 +78,11 @@ impl Report {
         for warning in object.warning_lines() {
             self.line(file, &format!("warning: {warning}"));
         }
-        let place = object.place.to_string();
+        let place = object.position.to_string();
         let place = if place.is_empty() { place } else { format!("{place}: ") };
         match &object.object {
             Ok(Object::Pod(pod)) => {
-                for doubt in doubts(pod) {
+                for doubt in warnings(pod) {
                     self.line(file, &format!("warning: {place}{doubt}"));
                 }
                 let name = self.name_of(pod);
@@ -91,7 +91,7 @@ impl Report {
             Ok(Object::Config(config)) => self.accept(file, &place, config.key.to_string(), &[]),
             Ok(Object::Workload(workload)) => {
                 // The annotation of a trial is not the user's.
-                let doubts = workload.pods.first().map(doubts).unwrap_or_default();
+                let doubts = workload.pods.first().map(warnings).unwrap_or_default();
                 for doubt in doubts.iter().filter(|doubt| doubt.starts_with("spec.")) {
                     self.line(file, &format!("warning: {place}spec.template.{doubt}"));
                 }

@@ -53,8 +53,8 @@ pub(super) fn run(command: &Wait) -> ExitCode {
     let mut left: Vec<&String> = command.pods.iter().collect();
     loop {
         let pods = match get::<PodListResponse>(&command.local_socket, "/pods") {
-            Ok(answer) => {
-                answer.pods.into_iter().filter_map(|entry| decode::<Pod>(entry.pod).ok()).map(|pod| pod.value)
+            Ok(response) => {
+                response.pods.into_iter().filter_map(|entry| decode::<Pod>(entry.pod).ok()).map(|pod| pod.value)
             }
             // The agent may be about to start.
             Err(error) if Instant::now() >= end => return failed(&ErrorChain(&error).to_string()),

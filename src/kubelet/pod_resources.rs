@@ -135,38 +135,38 @@ impl PodResourcesServer {
             }
         };
         let limit = RefCell::new(TokenBucket::new(QPS, POD_RESOURCES_BURST, rt::now()));
-        let answer = handler(move |request: Request| {
+        let response = handler(move |request: Request| {
             let admitted = limit.borrow_mut().as_mut().is_none_or(|limit| limit.take(rt::now()));
             let refused = || Err(Status::new(Code::ResourceExhausted, "rejected by rate limit"));
             std::future::ready(if admitted { self.counted(&request).map(Reply::Message) } else { refused() })
         });
         let server = Server::bind_prepared(&path, prepare).await;
-        server.serve(answer).await;
+        server.serve(response).await;
     }
 
     fn counted(&self, request: &Request) -> Result<Vec<u8>, Status> {
         let count = |what| metrics::count(what, &["v1"]);
-        let answer = self.answer(request);
+        let response = self.respond(request);
         let what = match request.method.as_str() {
             LIST_ALPHA => {
                 metrics::count(Count::PodResources, &["v1alpha1"]);
-                return answer;
+                return response;
             }
             POD_RESOURCES_LIST_METHOD => Count::PodResourcesList,
             ALLOCATABLE => Count::PodResourcesAllocatable,
             GET => Count::PodResourcesGet,
-            _ => return answer,
+            _ => return response,
         };
         count(Count::PodResources);
         count(what);
         // The other requests cannot fail.
-        if answer.is_err() {
+        if response.is_err() {
             count(Count::PodResourcesGetErrors);
         }
-        answer
+        response
     }
 
-    fn answer(&self, request: &Request) -> Result<Vec<u8>, Status> {
+    fn respond(&self, request: &Request) -> Result<Vec<u8>, Status> {
         let mut out = Vec::new();
         match request.method.as_str() {
             POD_RESOURCES_LIST_METHOD | LIST_ALPHA => {

@@ -34,7 +34,7 @@ impl Cluster {
         let dialer = Dialer::of_server(proxies).counting_lookups();
         let client = Client::behind(gate, kubeconfig, dialer.clone());
         let scheduler = SyncScheduler::new(client.clone(), sync.mode.clone(), &config.process.local_socket);
-        let store = OfflineStore::open(config.root_dir.join(OFFLINE), key_places(config)).await;
+        let store = OfflineStore::open(config.root_dir.join(OFFLINE), key_paths(config)).await;
         Some(Self { client, dialer, scheduler, store })
     }
 
@@ -80,7 +80,7 @@ fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> Clie
     let config = &handles.config;
     ClientCertificate {
         names: Names::of_node(&config.node.name),
-        places: CredentialPaths {
+        paths: CredentialPaths {
             kubeconfig: config.cluster.kubeconfig.clone().unwrap_or_default(),
             bootstrap_kubeconfig: config.identity.bootstrap_kubeconfig.clone(),
             store: Store::new(config.identity.cert_dir.clone(), "kubelet-client"),
@@ -93,7 +93,7 @@ fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> Clie
     }
 }
 
-fn key_places(config: &Config) -> KeyPlaces {
+fn key_paths(config: &Config) -> KeyPlaces {
     KeyPlaces {
         credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
         file: config.offline.key_file.clone(),

@@ -40,7 +40,7 @@ pub(super) struct Agent {
     pub(super) plugins: Plugins,
     pub(super) watchdog: Watchdog,
     /// Requests of the watchdog to show that tasks other than the sync loop run.
-    pub(super) turns: Receiver<()>,
+    pub(super) watchdog_requests: Receiver<()>,
     pub(super) sync_loop: SyncLoop,
 }
 
@@ -112,7 +112,7 @@ impl Agent {
             sources,
             plugins,
             watchdog,
-            turns,
+            watchdog_requests: turns,
             sync_loop,
         })
     }

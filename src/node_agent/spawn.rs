@@ -35,7 +35,19 @@ impl Agent {
         let control = Rc::new(self.agent_control(sender));
         let remote = Rc::new(self.remote_upgrades(&control));
         let api = self.local_api(&remote);
-        let Self { handles, local, profile, runtime, cluster, sources, plugins, watchdog, turns, sync_loop, .. } = self;
+        let Self {
+            handles,
+            local,
+            profile,
+            runtime,
+            cluster,
+            sources,
+            plugins,
+            watchdog,
+            watchdog_requests: turns,
+            sync_loop,
+            ..
+        } = self;
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
         let store = cluster.as_ref().map(|cluster| cluster.store.clone());
         let profile = profile.known_before(plugins.devices.is_known_node());
@@ -165,6 +177,6 @@ fn board_watch(handles: &Handles) -> BoardWatch {
 /// Answers the watchdog, which shows that tasks other than the sync loop run. Only the watchdog wakes it.
 async fn take_turns(requests: Receiver<()>, pulse: Arc<Pulse>) {
     while requests.recv().await.is_ok() {
-        pulse.turn();
+        pulse.count_other_task();
     }
 }

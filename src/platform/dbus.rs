@@ -204,12 +204,12 @@ impl Connection {
         dbus::read(&message).map_err(malformed)
     }
 
-    /// Fills `place`, and collects the file descriptors that arrive with it.
-    fn fill(&mut self, mut place: &mut [u8]) -> io::Result<()> {
-        while !place.is_empty() {
+    /// Fills `buffer`, and collects the file descriptors that arrive with it.
+    fn fill(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
-            let mut parts = [IoSliceMut::new(place)];
+            let mut parts = [IoSliceMut::new(buffer)];
             let read = match recvmsg(&self.stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Ok(read) => read.bytes,
                 Err(Errno::INTR) => continue,
@@ -223,7 +223,7 @@ impl Connection {
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            place = std::mem::take(&mut place).get_mut(read..).unwrap_or_default();
+            buffer = std::mem::take(&mut buffer).get_mut(read..).unwrap_or_default();
         }
         Ok(())
     }

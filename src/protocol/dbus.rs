@@ -231,13 +231,13 @@ impl Body {
     /// The length of an array excludes the padding before its first element.
     fn array(&mut self, alignment: usize, elements: impl FnOnce(&mut Self)) {
         self.align(4);
-        let place = self.0.len();
+        let index = self.0.len();
         self.u32(0);
         self.align(alignment);
         let start = self.0.len();
         elements(self);
         let length = u32::try_from(self.0.len() - start).unwrap_or(u32::MAX);
-        if let Some(place) = self.0.get_mut(place..place + 4) {
+        if let Some(place) = self.0.get_mut(index..index + 4) {
             place.copy_from_slice(&length.to_le_bytes());
         }
     }
@@ -330,7 +330,7 @@ mod tests {
     const CALL: Call<'_> = Call { destination: "a.b", path: "/a", interface: "a.c", member: "Do", signature: "s" };
 
     /// A reply as a bus writes it.
-    fn answer(kind: u8, fields: &[(u8, &str, &str)], reply_to: u32, signature: &str, body: &Body) -> Vec<u8> {
+    fn reply_message(kind: u8, fields: &[(u8, &str, &str)], reply_to: u32, signature: &str, body: &Body) -> Vec<u8> {
         let mut head = Body::default();
         head.0.extend_from_slice(&[5]);
         head.signature("u");
@@ -406,15 +406,15 @@ mod tests {
 
     #[test]
     fn replies_errors_and_signals_are_distinguished() {
-        let back = answer(2, &[(7, "s", ":1.1")], 9, "o", &texts(&["/job/1"]));
+        let back = reply_message(2, &[(7, "s", ":1.1")], 9, "o", &texts(&["/job/1"]));
         assert_eq!(read(&back), of(Kind::Return { to: 9 }, ":1.1", vec![text("/job/1")]));
-        let wrong = answer(3, &[(4, "s", "a.Exists")], 9, "s", &texts(&["it is there"]));
+        let wrong = reply_message(3, &[(4, "s", "a.Exists")], 9, "s", &texts(&["it is there"]));
         let name = "a.Exists".to_owned();
         assert_eq!(read(&wrong), of(Kind::Error { to: 9, name }, "", vec![text("it is there")]));
         let mut body = Body::default();
         body.u32(12);
         ["/job/1", "a.slice", "done"].iter().for_each(|text| body.text(text));
-        let told = answer(4, &[(1, "o", "/a"), (3, "s", "JobRemoved")], 0, "uoss", &body);
+        let told = reply_message(4, &[(1, "o", "/a"), (3, "s", "JobRemoved")], 0, "uoss", &body);
         let arguments = vec![Value::U32(12), text("/job/1"), text("a.slice"), text("done")];
         assert_eq!(read(&told), of(Kind::Signal { member: "JobRemoved".to_owned() }, "", arguments));
     }
@@ -428,7 +428,7 @@ mod tests {
         body.variant(Variant::Texts(&["a"]));
         body.bool(true);
         let arguments = vec![Value::U64(5_000_000), Value::Bool(true), Value::Fd(0)];
-        assert_eq!(read(&answer(2, &[], 1, "vvhvb", &body)), of(Kind::Return { to: 1 }, "", arguments));
+        assert_eq!(read(&reply_message(2, &[], 1, "vvhvb", &body)), of(Kind::Return { to: 1 }, "", arguments));
     }
 
     #[test]
@@ -436,7 +436,7 @@ mod tests {
         let mut body = Body::default();
         body.u32(12);
         ["/job/1", "a.slice"].iter().for_each(|text| body.text(text));
-        let whole = answer(4, &[(1, "o", "/a"), (3, "s", "JobRemoved")], 0, "uos", &body);
+        let whole = reply_message(4, &[(1, "o", "/a"), (3, "s", "JobRemoved")], 0, "uos", &body);
         for end in 0..whole.len() {
             assert_eq!(read(&whole[..end]), Err(Malformed), "cut at {end}");
         }

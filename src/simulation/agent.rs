@@ -100,7 +100,7 @@ impl Node {
     /// Whether the disk or the machine is slow or fails.
     fn is_slow(&self) -> bool {
         let world = &self.world;
-        world.disk.get() > QUICK_DISK || !world.turn.get().is_zero() || world.files.failing.get() > 0
+        world.disk.get() > QUICK_DISK || !world.longest_turn.get().is_zero() || world.files.failing.get() > 0
     }
 
     /// Ends the agent with SIGTERM. Its signal thread ends it by force if it does not do so itself.

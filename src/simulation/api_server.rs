@@ -291,11 +291,11 @@ impl Link {
             Event::Ready | Event::GoAway { .. } => None,
         };
         let Some(stream) = ended else { return };
-        let Some(place) = state.arriving.iter().position(|(other, _)| *other == stream) else { return };
-        let (_, message) = state.arriving.remove(place);
+        let Some(index) = state.arriving.iter().position(|(other, _)| *other == stream) else { return };
+        let (_, message) = state.arriving.remove(index);
         state.answering.retain(|(_, task)| !task.is_finished());
         let link = Weak::clone(&self.this);
-        state.answering.push((stream, rt::spawn(answer(link, stream, message))));
+        state.answering.push((stream, rt::spawn(respond(link, stream, message))));
     }
 
     fn with(&self, act: impl FnOnce(&mut Connection)) {
@@ -329,7 +329,7 @@ impl Link {
     }
 }
 
-async fn answer(link: Weak<Link>, stream: StreamId, message: Message) {
+async fn respond(link: Weak<Link>, stream: StreamId, message: Message) {
     let Some(server) = link.upgrade().map(|link| Rc::clone(&link.server)) else { return };
     let (world, record, faults) = (&server.world, &server.record, server.faults.get());
     server.count_request();

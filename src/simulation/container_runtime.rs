@@ -191,10 +191,10 @@ impl ContainerRuntime {
             while let Ok(pipe) = connections.recv().await {
                 open.retain(|connection| !connection.is_finished());
                 let runtime = Rc::clone(&runtime);
-                let answer = handler(move |request| Rc::clone(&runtime).answer(request));
+                let response = handler(move |request| Rc::clone(&runtime).handle(request));
                 open.push(rt::spawn(async move {
                     // The connection may be cut at any time.
-                    let _ = serve_connection(UnixStream::Simulated(pipe), answer, ServerLimits::large()).await;
+                    let _ = serve_connection(UnixStream::Simulated(pipe), response, ServerLimits::large()).await;
                 }));
             }
         });
@@ -226,7 +226,7 @@ impl ContainerRuntime {
         change(&mut self.runtime.borrow_mut())
     }
 
-    async fn answer(self: Rc<Self>, request: Request) -> Result<Reply, Status> {
+    async fn handle(self: Rc<Self>, request: Request) -> Result<Reply, Status> {
         let method = request.method.rsplit('/').next().unwrap_or_default().to_owned();
         let (world, mut faults) = (&self.world, self.faults.get());
         if faults.changes_only && !CHANGES.contains(&&*method) {
@@ -263,14 +263,14 @@ impl ContainerRuntime {
         }
         if let Some(fault) = self.armed_fault(&method) {
             line(&format!("{fault:?}"));
-            return self.answer_wrongly(fault, &method, &request).await;
+            return self.respond_wrongly(fault, &method, &request).await;
         }
-        let answer = self.act(&method, &request.message).await;
+        let response = self.act(&method, &request.message).await;
         if !method.starts_with("List") && !method.ends_with("Status") {
             line(&format!(
                 "{:?} {}",
                 rt::elapsed(begun),
-                answer.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())
+                response.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())
             ));
         }
         if ["Run", "Create", "Start", "Stop", "Remove"].iter().any(|verb| method.starts_with(verb)) {
@@ -285,7 +285,7 @@ impl ContainerRuntime {
             line("hangs");
             return std::future::pending().await;
         }
-        answer
+        response
     }
 
     /// Makes the call of `method` after `skip` others fail.
@@ -309,7 +309,7 @@ impl ContainerRuntime {
         Some(fault)
     }
 
-    async fn answer_wrongly(
+    async fn respond_wrongly(
         self: &Rc<Self>,
         fault: CallFault,
         method: &str,
@@ -329,14 +329,14 @@ impl ContainerRuntime {
             }
             CallFault::IsCutBeforeItsEffect => wire.cut_after(0),
             CallFault::IsCutAfterItsEffect => {
-                let answer = self.act(method, message).await;
+                let response = self.act(method, message).await;
                 wire.cut_after(0);
-                return answer;
+                return response;
             }
             CallFault::IsCutInItsAnswer => {
-                let answer = self.act(method, message).await;
+                let response = self.act(method, message).await;
                 wire.cut_after(20);
-                return answer;
+                return response;
             }
             CallFault::IsHeld => {
                 let (runtime, method, message) = (Rc::clone(self), method.to_owned(), message.clone());
@@ -438,13 +438,13 @@ impl ContainerRuntime {
             }
             _ => {}
         }
-        let answer = self.change(|runtime| runtime.answer(method, message)).map(Reply::Message);
-        match (method, &answer) {
+        let response = self.change(|runtime| runtime.answer(method, message)).map(Reply::Message);
+        match (method, &response) {
             ("StartContainer", Ok(_)) => self.on_started(message),
             ("StartContainer", Err(_)) => self.on_start_failed(message),
             _ => {}
         }
-        answer
+        response
     }
 
     /// Number of starts of a revision's container.

@@ -151,12 +151,12 @@ impl CsiDriver {
     fn undone_unless(
         &self,
         mounted: nix::Result<()>,
-        places: &RefCell<BTreeSet<(String, String)>>,
-        place: &(String, String),
+        mounts: &RefCell<BTreeSet<(String, String)>>,
+        mount: &(String, String),
     ) -> Result<(), Status> {
         mounted.map_err(|error| {
-            places.borrow_mut().remove(place);
-            Status::new(Code::Internal, format!("mount {}: {error}", place.1))
+            mounts.borrow_mut().remove(mount);
+            Status::new(Code::Internal, format!("mount {}: {error}", mount.1))
         })
     }
 
@@ -193,8 +193,8 @@ impl CsiDriver {
 impl Service for CsiDriver {
     const INFO: [&'static str; 3] = ["CSIPlugin", NAME, "1.0.0"];
 
-    fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
-        let answer = match method {
+    fn handle(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
+        let response = match method {
             "NodeGetInfo" => encode(&NodeInfo { node_id: "node-7".to_owned() }),
             "NodeGetCapabilities" => {
                 let capability = Capability { rpc: Some(Rpc { kind: STAGE_UNSTAGE_VOLUME }) };
@@ -206,7 +206,7 @@ impl Service for CsiDriver {
             "NodeUnstageVolume" => self.unstage(read(message)?),
             other => return Err(Status::new(Code::Unimplemented, other)),
         };
-        Ok(Reply::Message(answer))
+        Ok(Reply::Message(response))
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Cameras {
 impl Service for Cameras {
     const INFO: [&'static str; 3] = ["DevicePlugin", RESOURCE, "v1beta1"];
 
-    fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
+    fn handle(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
         match method {
             "GetDevicePluginOptions" => Ok(Reply::Message(encode(&Options { pre_start_required: true }))),
             "ListAndWatch" => {

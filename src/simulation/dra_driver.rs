@@ -133,15 +133,15 @@ impl DraDriver {
 impl Service for DraDriver {
     const INFO: [&'static str; 3] = ["DRAPlugin", NAME, "v1.DRAPlugin"];
 
-    fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
-        let answer = match method {
+    fn handle(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
+        let response = match method {
             "NodePrepareResources" => Self::prepare,
             "NodeUnprepareResources" => Self::unprepare,
             other => return Err(Status::new(Code::Unimplemented, other)),
         };
         let asked: Claims =
             decode(message).map_err(|_| Status::new(Code::InvalidArgument, "the request cannot be read"))?;
-        let claims = asked.claims.iter().map(|claim| answer(self, claim)).collect();
+        let claims = asked.claims.iter().map(|claim| response(self, claim)).collect();
         Ok(Reply::Message(encode(&Answers { claims })))
     }
 }

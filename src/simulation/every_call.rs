@@ -94,13 +94,13 @@ const MOST_CHANGES: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    moment: Moment,
+    phase: Moment,
     call: &'static str,
     skip: u32,
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    CALLS.iter().flat_map(|(moment, calls)| calls.iter().map(|&(call, skip)| Case { moment: *moment, call, skip }))
+    CALLS.iter().flat_map(|(time, calls)| calls.iter().map(|&(call, skip)| Case { phase: *time, call, skip }))
 }
 
 impl Moment {
@@ -145,11 +145,11 @@ impl Case {
 
     /// A simulation up to this moment, in which the call fails with `fault`, followed by `ends`.
     fn live(self, seed: u64, fault: CallFault, ends: Option<StepKind>) -> Report {
-        let mut episodes = self.moment.prepared();
-        let mut steps = match self.moment {
+        let mut episodes = self.phase.prepared();
+        let mut steps = match self.phase {
             // The killed agent makes no further calls.
-            Moment::Adoption => vec![self.moment.happens(), self.wrong(fault)],
-            _ => vec![self.wrong(fault), self.moment.happens()],
+            Moment::Adoption => vec![self.phase.happens(), self.wrong(fault)],
+            _ => vec![self.wrong(fault), self.phase.happens()],
         };
         // A hanging call has a deadline of two minutes.
         let hangs = matches!(fault, CallFault::Hangs | CallFault::HangsAfterItsEffect);
@@ -276,7 +276,7 @@ fn slow_call_of_one_pod_delays_no_other() {
     let [lists, others]: [Vec<Case>; 2] =
         [cases().filter(is_list).collect(), cases().filter(|one| !is_list(one)).collect()];
     // After the loss of the connection nothing starts before the runtime has answered.
-    let is_first = |case: &Case| [Moment::Adoption, Moment::Reconnect].contains(&case.moment);
+    let is_first = |case: &Case| [Moment::Adoption, Moment::Reconnect].contains(&case.phase);
     let lists = lists.into_iter().filter(|case| !is_first(case));
     in_each(lists, CallFault::IsSlow, Some(&StepKind::OthersGoOn { restart: false }));
     in_each(others.into_iter(), CallFault::IsSlow, Some(&StepKind::OthersGoOn { restart: true }));
@@ -286,6 +286,6 @@ fn slow_call_of_one_pod_delays_no_other() {
 #[test]
 fn slow_call_of_a_restart_delays_no_other_with_and_without_events() {
     let lists = ["ListPodSandbox", "ListContainers"];
-    let restarts = cases().filter(|case| case.moment == Moment::Restart && !lists.contains(&case.call));
+    let restarts = cases().filter(|case| case.phase == Moment::Restart && !lists.contains(&case.call));
     in_each_seed(restarts.zip(2..), CallFault::IsSlow, Some(&StepKind::OthersGoOn { restart: true }));
 }

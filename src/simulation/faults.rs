@@ -76,9 +76,9 @@ impl Node {
             }
             StepKind::SlowMachine { longest, lasts } => {
                 self.record.count("slow machines");
-                self.world.turn.set(*longest);
+                self.world.longest_turn.set(*longest);
                 let world = Rc::clone(&self.world);
-                self.later(*lasts, move || world.turn.set(Duration::ZERO));
+                self.later(*lasts, move || world.longest_turn.set(Duration::ZERO));
             }
             StepKind::DiskFails { rate, lasts } => {
                 self.record.count("disks that failed");

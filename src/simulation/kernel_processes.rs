@@ -103,12 +103,12 @@ impl ContainerRuntime {
 
     fn signal(&self, pid: u32, signal: Signal) {
         let mut survivors = self.survivors.borrow_mut();
-        if let Some(place) = survivors.iter().position(|one| one.process.pid() == pid) {
-            let dies = survivors.get(place).is_some_and(|one| signal == Signal::SIGKILL || !one.ignores_sigterm);
+        if let Some(index) = survivors.iter().position(|one| one.process.pid() == pid) {
+            let dies = survivors.get(index).is_some_and(|one| signal == Signal::SIGKILL || !one.ignores_sigterm);
             if dies {
                 self.record.line(&format!("kernel  {signal} ends surviving process {pid}"));
                 self.record.count("survivors that ended");
-                survivors.remove(place);
+                survivors.remove(index);
             }
             return;
         }
@@ -153,8 +153,8 @@ impl Node {
         let found = self.runtime.look(|runtime| {
             let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
             let ready: Vec<_> = ready.map(|one| one.id.clone()).collect();
-            let place = usize::try_from(which).ok()?.checked_rem(ready.len())?;
-            ready.get(place).cloned()
+            let index = usize::try_from(which).ok()?.checked_rem(ready.len())?;
+            ready.get(index).cloned()
         });
         let Some(id) = found else { return };
         self.record.count("shims that died");

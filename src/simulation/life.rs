@@ -342,7 +342,7 @@ impl Node {
             self.start_plugin(plugin);
         }
         self.world.disk.set(QUICK_DISK);
-        self.world.turn.set(Duration::ZERO);
+        self.world.longest_turn.set(Duration::ZERO);
         self.world.files.failing.set(0);
         self.world.network.resolver.set(Resolver::default());
         Machine::free_disk(&self.machine.disk);

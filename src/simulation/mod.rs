@@ -77,8 +77,8 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// Seeds that no other day has.
-fn seeds_of(moment: SystemTime) -> std::ops::Range<u64> {
-    let days = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+fn seeds_of(now: SystemTime) -> std::ops::Range<u64> {
+    let days = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
     // 2026-01-01 has the first ones.
     let from = FIRST_FRESH + days.saturating_sub(20_454) * FRESH_SEEDS;
     from..from + FRESH_SEEDS

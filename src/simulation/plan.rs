@@ -196,8 +196,8 @@ impl Numbers {
     }
 
     fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        let place = self.below(u64::try_from(all.len()).unwrap_or_default());
-        &all[usize::try_from(place).unwrap_or_default()]
+        let index = self.below(u64::try_from(all.len()).unwrap_or_default());
+        &all[usize::try_from(index).unwrap_or_default()]
     }
 
     fn rate(&mut self) -> u32 {

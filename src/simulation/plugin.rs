@@ -42,7 +42,7 @@ pub(super) trait Service {
     /// Kind, name and version for the registration.
     const INFO: [&'static str; 3];
 
-    fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status>;
+    fn handle(&self, method: &str, message: &[u8]) -> Result<Reply, Status>;
 }
 
 pub(super) struct Plugin<S> {
@@ -85,10 +85,10 @@ impl<S: Service + 'static> Plugin<S> {
             while let Ok(pipe) = connections.recv().await {
                 open.retain(|connection| !connection.is_finished());
                 let plugin = Rc::clone(&plugin);
-                let answer = handler(move |request| Rc::clone(&plugin).answer(request));
+                let response = handler(move |request| Rc::clone(&plugin).serve(request));
                 open.push(rt::spawn(async move {
                     // The connection may be cut at any time.
-                    let _ = serve_connection(UnixStream::Simulated(pipe), answer, ServerLimits::large()).await;
+                    let _ = serve_connection(UnixStream::Simulated(pipe), response, ServerLimits::large()).await;
                 }));
             }
         });
@@ -103,7 +103,7 @@ impl<S: Service + 'static> Plugin<S> {
         let _ = fs::remove_file(&self.socket);
     }
 
-    async fn answer(self: Rc<Self>, request: Request) -> Result<Reply, Status> {
+    async fn serve(self: Rc<Self>, request: Request) -> Result<Reply, Status> {
         let [kind, name, version] = S::INFO;
         let method = request.method.rsplit('/').next().unwrap_or_default();
         let (world, faults) = (&self.world, self.faults.get());
@@ -113,7 +113,7 @@ impl<S: Service + 'static> Plugin<S> {
             self.record.count("plugin calls that failed");
             return Err(Status::new(Code::Unavailable, "injected failure"));
         }
-        let answer = match method {
+        let response = match method {
             "GetInfo" => Ok(Reply::Message(encode(&PluginInfo {
                 kind: kind.to_owned(),
                 name: name.to_owned(),
@@ -121,17 +121,17 @@ impl<S: Service + 'static> Plugin<S> {
                 supported_versions: vec![version.to_owned()],
             }))),
             "NotifyRegistrationStatus" => Ok(Reply::Message(encode(&Empty {}))),
-            _ => self.service.answer(method, &request.message),
+            _ => self.service.handle(method, &request.message),
         };
         self.record.line(&format!(
             "plugin  {name} {method} {}",
-            answer.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())
+            response.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())
         ));
-        let is_silent = faults.silent > 0 && matches!(answer, Ok(Reply::Stream(_))) && world.chance(faults.silent);
+        let is_silent = faults.silent > 0 && matches!(response, Ok(Reply::Stream(_))) && world.chance(faults.silent);
         if is_silent || world.chance(faults.hung) {
             self.record.count("plugin calls that hung");
             return std::future::pending().await;
         }
-        answer
+        response
     }
 }

@@ -150,12 +150,12 @@ impl ContainerRuntime {
 
     /// An agent that starts learns the grace periods of the pods that the API server still has. It ends the others, which
     /// were deleted with force meanwhile, with the pod's own grace period.
-    pub(super) fn forget_graces_except(&self, known: &[&str]) {
+    pub(super) fn forget_graces_except(&self, pods: &[&str]) {
         let is_known = |id: &String| {
             self.look(|runtime| {
                 let container = runtime.world.containers.iter().find(|one| one.id == *id);
                 let uid = container.and_then(|container| container.config.labels.get(POD_UID));
-                uid.is_some_and(|uid| known.contains(&uid.as_str()))
+                uid.is_some_and(|uid| pods.contains(&uid.as_str()))
             })
         };
         self.graces.borrow_mut().retain(|id, _| is_known(id));
@@ -202,11 +202,11 @@ impl ContainerRuntime {
                 }
             }
             let ready: Vec<_> = world.sandboxes.iter().filter(|one| one.is_ready()).collect();
-            for (place, one) in ready.iter().enumerate() {
+            for (index, one) in ready.iter().enumerate() {
                 let uid = |one: &fake_cri::Sandbox| {
                     one.config.metadata.as_ref().map_or(String::new(), |metadata| metadata.uid.clone())
                 };
-                if ready.iter().take(place).any(|other| uid(other) == uid(one)) {
+                if ready.iter().take(index).any(|other| uid(other) == uid(one)) {
                     return Some(format!("pod {} has two sandboxes that are ready", one.name()));
                 }
             }

@@ -195,8 +195,8 @@ impl Node {
         self.runtime.look(|runtime| {
             let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
             let running: Vec<_> = running.map(|one| one.id.clone()).collect();
-            let place = usize::try_from(which).ok()?.checked_rem(running.len())?;
-            running.get(place).cloned()
+            let index = usize::try_from(which).ok()?.checked_rem(running.len())?;
+            running.get(index).cloned()
         })
     }
 
@@ -205,8 +205,8 @@ impl Node {
         let found = self.runtime.look(|runtime| {
             let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
             let ready: Vec<_> = ready.map(|one| one.id.clone()).collect();
-            let place = usize::try_from(which).ok()?.checked_rem(ready.len())?;
-            ready.get(place).cloned()
+            let index = usize::try_from(which).ok()?.checked_rem(ready.len())?;
+            ready.get(index).cloned()
         });
         let Some(id) = found else { return };
         self.record.count("sandboxes that died");

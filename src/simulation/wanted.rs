@@ -125,8 +125,8 @@ impl WantedPods {
     /// A pod of the source, chosen by any number.
     pub(super) fn pick(&self, source: Source, number: u64) -> Option<(String, Pod)> {
         let pods: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.source == source).collect();
-        let place = usize::try_from(number).ok()?.checked_rem(pods.len())?;
-        pods.get(place).map(|(revision, pod)| ((*revision).clone(), (*pod).clone()))
+        let index = usize::try_from(number).ok()?.checked_rem(pods.len())?;
+        pods.get(index).map(|(revision, pod)| ((*revision).clone(), (*pod).clone()))
     }
 
     /// The pods of a source.

@@ -25,8 +25,8 @@ impl Timestamp {
 
     /// `None` outside the years 0 to 9999, or if `nanos` is a second or more.
     pub fn new(seconds: i64, nanos: u32) -> Option<Self> {
-        let moment = Self { seconds, nanos };
-        (nanos < SECOND && (Self::MIN..=Self::MAX).contains(&moment)).then_some(moment)
+        let time = Self { seconds, nanos };
+        (nanos < SECOND && (Self::MIN..=Self::MAX).contains(&time)).then_some(time)
     }
 
     pub fn from_second(seconds: i64) -> Option<Self> {
@@ -167,9 +167,9 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Writes the digits of `value` from that of `place` on.
-fn digits(f: &mut fmt::Formatter<'_>, value: u32, place: u32) -> fmt::Result {
-    let mut place = place;
+/// Writes the digits of `value` from that of `unit` on.
+fn digits(f: &mut fmt::Formatter<'_>, value: u32, unit: u32) -> fmt::Result {
+    let mut place = unit;
     while place > 0 {
         f.write_char(char::from_digit(value / place % 10, 10).unwrap_or('0'))?;
         place /= 10;

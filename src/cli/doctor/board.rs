@@ -5,10 +5,10 @@ use crate::kubelet::node::{BoardHealth, BoardMoment};
 use crate::types::board::BoardReadings;
 
 /// The problems; without any, one line of what the board tells. Nothing for a machine that tells nothing.
-pub(super) fn check(readings: BoardReadings, moment: &BoardMoment) -> Vec<Finding> {
+pub(super) fn check(readings: BoardReadings, board_times: &BoardMoment) -> Vec<Finding> {
     let told = told(&readings);
     let mut health = BoardHealth::default();
-    health.note(readings, moment);
+    health.note(readings, board_times);
     let held = health.conditions().iter().filter(|condition| condition.holds);
     let mut findings: Vec<Finding> = held
         .map(|condition| {

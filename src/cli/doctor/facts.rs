@@ -101,7 +101,7 @@ pub(super) struct CniFacts {
 pub(super) struct RuntimeFacts {
     /// The socket.
     pub(super) endpoint: String,
-    pub(super) answer: Option<Result<RuntimeAnswer, RuntimeError>>,
+    pub(super) response: Option<Result<RuntimeAnswer, RuntimeError>>,
     /// Sockets of runtimes at their usual places.
     pub(super) other_sockets: Vec<String>,
 }

@@ -199,10 +199,10 @@ fn end(pem: &[u8]) -> Result<i64, String> {
     Ok(certificate.not_after)
 }
 
-/// `answer`: the runtime's, which names its directories.
-pub(super) fn cni(answer: Option<&RuntimeAnswer>) -> CniFacts {
-    let directory = answer.and_then(|answer| answer.cni_config_directory.as_deref()).unwrap_or(CNI_CONFIGURATIONS);
-    let plugin_directories = match answer.map(|answer| answer.cni_plugin_directories.as_slice()) {
+/// `runtime`: its response, which names its directories.
+pub(super) fn cni(runtime: Option<&RuntimeAnswer>) -> CniFacts {
+    let directory = runtime.and_then(|response| response.cni_config_directory.as_deref()).unwrap_or(CNI_CONFIGURATIONS);
+    let plugin_directories = match runtime.map(|response| response.cni_plugin_directories.as_slice()) {
         None | Some([]) => CNI_PLUGINS.map(str::to_owned).to_vec(),
         Some(directories) => directories.to_vec(),
     };

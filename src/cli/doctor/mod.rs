@@ -97,12 +97,12 @@ pub(super) fn diagnose(local_socket: &Path, flags: &[String]) -> Diagnosis {
 
 fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> {
     let runtime = runtime_reader::read(config);
-    let answer = runtime.answer.as_ref().and_then(|answer| answer.as_ref().ok());
-    let network = answer.and_then(|answer| Some((answer.network_ready?, answer.network_message.as_str())));
+    let response = runtime.response.as_ref().and_then(|answer| answer.as_ref().ok());
+    let network = response.and_then(|response| Some((response.network_ready?, response.network_message.as_str())));
     let clock = machine_reader::clock(root, config);
     let mut findings = runtime::check(&runtime);
-    findings.extend(lean::check(&runtime_reader::lean(root, config, answer)));
-    findings.push(runtime::cni(&machine_reader::cni(answer), network));
+    findings.extend(lean::check(&runtime_reader::lean(root, config, response)));
+    findings.push(runtime::cni(&machine_reader::cni(response), network));
     findings.extend(kernel::check(&kernel_reader::read(root), config.process.fail_swap_on, std::env::consts::ARCH));
     findings.push(node::clock(&clock));
     findings.extend(machine_reader::disks(config, &runtime.endpoint).iter().map(node::disk));

@@ -6,12 +6,12 @@ use super::finding::Finding;
 /// Findings about the runtime; without an answer there is only one.
 pub(super) fn check(runtime: &RuntimeFacts) -> Vec<Finding> {
     let endpoint = &runtime.endpoint;
-    let answer = match &runtime.answer {
+    let response = match &runtime.response {
         Some(Ok(answer)) => answer,
         Some(Err(error)) => return vec![unreachable(endpoint, error, &runtime.other_sockets)],
         None => return Vec::new(),
     };
-    let RuntimeAnswer { name, version, ready, message, .. } = answer;
+    let RuntimeAnswer { name, version, ready, message, .. } = response;
     let mut text = format!("{name} {version} at {endpoint}");
     let first = if *ready == Some(false) {
         text.push_str(&format!(", not ready: {message}"));
@@ -21,7 +21,7 @@ pub(super) fn check(runtime: &RuntimeFacts) -> Vec<Finding> {
     } else {
         Finding::ok("runtime", text)
     };
-    vec![first, pause_image(answer)]
+    vec![first, pause_image(response)]
 }
 
 fn unreachable(endpoint: &str, error: &RuntimeError, others: &[String]) -> Finding {
@@ -48,9 +48,9 @@ fn unreachable(endpoint: &str, error: &RuntimeError, others: &[String]) -> Findi
     }
 }
 
-fn pause_image(answer: &RuntimeAnswer) -> Finding {
-    let name = answer.pause_image.as_deref();
-    match (answer.has_pause_image, name) {
+fn pause_image(runtime: &RuntimeAnswer) -> Finding {
+    let name = runtime.pause_image.as_deref();
+    match (runtime.has_pause_image, name) {
         (Some(true), _) => Finding::ok("pause image", format!("{} is here", name.unwrap_or("a pinned image"))),
         (Some(false), Some(name)) => {
             let advice = format!(
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::cli::doctor::finding::Verdict;
 
-    fn answer() -> RuntimeAnswer {
+    fn runtime_info() -> RuntimeAnswer {
         RuntimeAnswer {
             name: "containerd".to_owned(),
             version: "1.7.2".to_owned(),
@@ -143,10 +143,10 @@ mod tests {
         }
     }
 
-    fn of(answer: Result<RuntimeAnswer, RuntimeError>, others: &[&str]) -> RuntimeFacts {
+    fn of(response: Result<RuntimeAnswer, RuntimeError>, others: &[&str]) -> RuntimeFacts {
         RuntimeFacts {
             endpoint: "/run/containerd/containerd.sock".to_owned(),
-            answer: Some(answer),
+            response: Some(response),
             other_sockets: others.iter().map(|&other| other.to_owned()).collect(),
         }
     }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn each_way_to_miss_a_runtime_has_its_advice() {
-        expect(&check(&of(Ok(answer()), &[])), Verdict::Ok, "containerd 1.7.2 at /run", "");
+        expect(&check(&of(Ok(runtime_info()), &[])), Verdict::Ok, "containerd 1.7.2 at /run", "");
         let missing = |others: &[&str]| check(&of(Err(RuntimeError::NoSocket), others));
         expect(&missing(&[]), Verdict::Failed, "nothing listens", "apt install containerd");
         let crio = "containerRuntimeEndpoint: unix:///run/crio/crio.sock";
@@ -169,17 +169,17 @@ mod tests {
         expect(&check(&of(Err(RuntimeError::NoCri), &[])), Verdict::Failed, "without the CRI", "disabled_plugins");
         let other = RuntimeError::Other("permission denied".to_owned());
         expect(&check(&of(Err(other), &[])), Verdict::Failed, "permission denied", "journalctl");
-        let down = RuntimeAnswer { ready: Some(false), message: "not yet".to_owned(), ..answer() };
+        let down = RuntimeAnswer { ready: Some(false), message: "not yet".to_owned(), ..runtime_info() };
         expect(&check(&of(Ok(down), &[])), Verdict::Failed, "not ready: not yet", "log");
-        let old = RuntimeAnswer { version: "1.5.13".to_owned(), ..answer() };
+        let old = RuntimeAnswer { version: "1.5.13".to_owned(), ..runtime_info() };
         expect(&check(&of(Ok(old), &[])), Verdict::Warning, "1.5.13", "1.6");
-        let new = RuntimeAnswer { version: "v2.1.0-rc.1".to_owned(), ..answer() };
+        let new = RuntimeAnswer { version: "v2.1.0-rc.1".to_owned(), ..runtime_info() };
         expect(&check(&of(Ok(new), &[])), Verdict::Ok, "2.1.0", "");
     }
 
     #[test]
     fn missing_pause_image_is_warned_of() {
-        let without = RuntimeAnswer { has_pause_image: Some(false), ..answer() };
+        let without = RuntimeAnswer { has_pause_image: Some(false), ..runtime_info() };
         expect(&check(&of(Ok(without.clone()), &[])), Verdict::Warning, "pause:3.9 is not here", "ctr -n k8s.io");
         let unnamed = RuntimeAnswer { pause_image: None, ..without };
         expect(&check(&of(Ok(unnamed.clone()), &[])), Verdict::Warning, "no pinned image", "archive");

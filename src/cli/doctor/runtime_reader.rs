@@ -32,7 +32,7 @@ pub(super) fn read(config: &Config) -> RuntimeFacts {
     };
     RuntimeFacts {
         endpoint: endpoint.display().to_string(),
-        answer: Some(answer),
+        response: Some(answer),
         other_sockets: USUAL_SOCKETS
             .iter()
             .filter(|path| Path::new(path).exists())
@@ -41,10 +41,10 @@ pub(super) fn read(config: &Config) -> RuntimeFacts {
     }
 }
 
-pub(super) fn lean(root: &Path, config: &Config, answer: Option<&RuntimeAnswer>) -> LeanFacts {
+pub(super) fn lean(root: &Path, config: &Config, runtime: Option<&RuntimeAnswer>) -> LeanFacts {
     LeanFacts {
         is_asked_for: config.runtime.profile == RuntimeProfile::Lean,
-        passes_groups: answer.and_then(|answer| answer.passes_groups),
+        passes_groups: runtime.and_then(|response| response.passes_groups),
         environment: environment(&config.runtime.endpoint),
         memory_bytes: NodeInfo::read(root).memory_bytes,
     }
@@ -62,19 +62,19 @@ async fn ask(config: &Config) -> Result<RuntimeAnswer, RuntimeError> {
     let client = |endpoint: &Path| rpc::Client::with_limit(&endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT);
     let runtime = RuntimeService::new(client(&config.runtime.endpoint), RUNTIME_CHECK_TIMEOUT);
     let version = runtime.version().await.map_err(|error| failure(&error))?;
-    let mut answer =
+    let mut response =
         RuntimeAnswer { name: version.runtime_name, version: version.runtime_version, ..RuntimeAnswer::default() };
     let status = runtime.status(true).await.map_err(|error| failure(&error))?;
-    answer.pause_image = status.sandbox_image();
+    response.pause_image = status.sandbox_image();
     if let Some(config) = status.info.get("config") {
-        (answer.cni_config_directory, answer.cni_plugin_directories) = cni_directories(config);
-        answer.passes_groups = passes_groups(config);
+        (response.cni_config_directory, response.cni_plugin_directories) = cni_directories(config);
+        response.passes_groups = passes_groups(config);
     }
     for condition in status.status.into_iter().flat_map(|status| status.conditions) {
         match condition.r#type.as_str() {
-            "RuntimeReady" => (answer.ready, answer.message) = (Some(condition.status), condition.message),
+            "RuntimeReady" => (response.ready, response.message) = (Some(condition.status), condition.message),
             "NetworkReady" => {
-                (answer.network_ready, answer.network_message) = (Some(condition.status), condition.message);
+                (response.network_ready, response.network_message) = (Some(condition.status), condition.message);
             }
             _ => {}
         }
@@ -82,12 +82,12 @@ async fn ask(config: &Config) -> Result<RuntimeAnswer, RuntimeError> {
     let images = ImageService::new(client(&config.runtime.image_endpoint), RUNTIME_CHECK_TIMEOUT);
     // A runtime that does not list its images still runs pods.
     if let Ok(images) = images.list_images(None).await {
-        answer.has_pause_image = Some(match &answer.pause_image {
+        response.has_pause_image = Some(match &response.pause_image {
             Some(name) => images.iter().any(|image| image.pinned || image.repo_tags.contains(name)),
             None => images.iter().any(|image| image.pinned),
         });
     }
-    Ok(answer)
+    Ok(response)
 }
 
 fn failure(error: &Error) -> RuntimeError {

@@ -49,7 +49,7 @@ pub(super) async fn discover(question: &DiscoveryQuery, progress: &dyn Fn(&str))
     let kubeconfig = Kubeconfig { token: Some(Token::Data(question.token.reveal())), ..kubeconfig };
     let client = client(&kubeconfig)?;
     let id = question.token.id();
-    let config = client.send(&Request::get(KUBELET_CONFIG)).await.and_then(|answer| answer.json());
+    let config = client.send(&Request::get(KUBELET_CONFIG)).await.and_then(|response| response.json());
     let config = config.map_err(|error| match error.code() {
         Some(401) => format!("the API server does not accept token {id:?} for authentication, or it has expired"),
         _ => format!("read the cluster's kubelet-config: {}", ErrorChain(&error)),
@@ -76,7 +76,7 @@ async fn meet(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<(Kub
     if !question.pins.is_empty() {
         // The first connection was not verified and may have relayed another cluster's signed answer.
         let known = client(&Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..unknown })?;
-        let again = known.send(&Request::get(CLUSTER_INFO)).await.and_then(|answer| answer.json());
+        let again = known.send(&Request::get(CLUSTER_INFO)).await.and_then(|response| response.json());
         let again = again.map_err(|error| ErrorChain(&error).to_string())?;
         if again.pointer("/data/kubeconfig").and_then(Value::as_str) != Some(&text) {
             return Err("the server returned two different cluster-infos, try again".to_owned());
@@ -94,7 +94,8 @@ async fn patiently(
     let end = Instant::now() + question.patience;
     let mut shown = String::new();
     loop {
-        let (why, may_pass) = match client.send(&Request::get(CLUSTER_INFO)).await.and_then(|answer| answer.json()) {
+        let (why, may_pass) = match client.send(&Request::get(CLUSTER_INFO)).await.and_then(|response| response.json())
+        {
             Ok(info) => match verified_kubeconfig(&info, &question.token) {
                 Ok(kubeconfig) => return Ok(kubeconfig),
                 Err(error) => (error.to_string(), matches!(error, ClusterInfoError::NoSuchToken { .. })),
@@ -123,7 +124,7 @@ fn described(error: &ApiError) -> String {
 /// Refuses the name of an existing ready node, as kubeadm does: two nodes with the same name would conflict.
 async fn check_name(client: &SingleRequests, name: &str) -> Result<(), String> {
     let node = match client.send(&Request::get(format!("/api/v1/nodes/{name}"))).await {
-        Ok(answer) => answer.json().map_err(|error| ErrorChain(&error).to_string())?,
+        Ok(response) => response.json().map_err(|error| ErrorChain(&error).to_string())?,
         // Without permission to read it, the check is skipped.
         Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(()),
         Err(error) => return Err(format!("get node {name}: {}", ErrorChain(&error))),

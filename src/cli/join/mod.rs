@@ -134,8 +134,8 @@ fn write(
 }
 
 /// Checks the configuration before anything is installed.
-fn check_config(place: &Path) -> Result<(), String> {
-    let staged = Staged::path(place).display().to_string();
+fn check_config(config_path: &Path) -> Result<(), String> {
+    let staged = Staged::path(config_path).display().to_string();
     match config::load(&[format!("--config={staged}"), "--hostname-override=node".to_owned()]) {
         Ok(_) => Ok(()),
         Err(error) => {

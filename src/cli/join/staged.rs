@@ -11,12 +11,12 @@ use crate::platform::host::directories;
 #[derive(Debug, Default)]
 pub(super) struct Staged {
     /// The target paths.
-    places: Vec<PathBuf>,
+    targets: Vec<PathBuf>,
 }
 
 impl Staged {
     pub(super) fn add(&mut self, path: &Path, mode: u32, text: &str) -> Result<(), String> {
-        self.places.push(path.to_owned());
+        self.targets.push(path.to_owned());
         let write = || {
             if let Some(folder) = path.parent() {
                 directories::make(folder, 0o755)?;
@@ -37,12 +37,12 @@ impl Staged {
 
     /// Renames every file to its target. If one fails, all are reverted.
     pub(super) fn put(mut self) -> Result<Vec<PathBuf>, String> {
-        let places = std::mem::take(&mut self.places);
+        let places = std::mem::take(&mut self.targets);
         let mut done: Vec<&Path> = Vec::new();
         for place in &places {
             if let Err(error) = put_one(place) {
                 done.iter().for_each(|place| take_back(place));
-                self.places = places.clone();
+                self.targets = places.clone();
                 return Err(format!("write {}: {error}", place.display()));
             }
             done.push(place);
@@ -78,7 +78,7 @@ fn beside(path: &Path, kind: &str) -> PathBuf {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        for place in &self.places {
+        for place in &self.targets {
             let _ = fs::remove_file(beside(place, "new"));
         }
     }

@@ -54,7 +54,7 @@ impl fmt::Display for SessionError {
 impl Session {
     /// Connects to the agent at `socket` and upgrades `path` to a Kubernetes streaming protocol.
     pub(super) fn open(socket: &Path, path: &str, protocol: &str) -> Result<Self, SessionError> {
-        let mut connection = UnixStream::connect(socket).map_err(|error| no_answer(socket, error))?;
+        let mut connection = UnixStream::connect(socket).map_err(|error| agent_unreachable(socket, error))?;
         let request = (|| {
             connection.set_read_timeout(Some(SESSION_TIMEOUT))?;
             connection.set_write_timeout(Some(SESSION_TIMEOUT))?;
@@ -63,11 +63,11 @@ impl Session {
                  X-Stream-Protocol-Version: {protocol}\r\nContent-Length: 0\r\n\r\n"
             );
             connection.write_all(head.as_bytes())?;
-            let answer = answer(&mut connection)?;
+            let response = read_response(&mut connection)?;
             connection.set_nonblocking(true)?;
-            Ok(answer)
+            Ok(response)
         })();
-        let (is_spdy, head, rest) = request.map_err(|error| no_answer(socket, error))?;
+        let (is_spdy, head, rest) = request.map_err(|error| agent_unreachable(socket, error))?;
         if !is_spdy {
             return Err(SessionError::Refused(refusal(&head, &rest)));
         }
@@ -163,7 +163,7 @@ impl Session {
 }
 
 /// Reads the head of the response: whether it upgrades to SPDY, and the bytes after it; otherwise the whole response.
-fn answer(connection: &mut UnixStream) -> io::Result<(bool, String, Vec<u8>)> {
+fn read_response(connection: &mut UnixStream) -> io::Result<(bool, String, Vec<u8>)> {
     let mut come = Vec::new();
     loop {
         let mut chunk = [0; 1024];
@@ -196,7 +196,7 @@ fn refusal(head: &str, body: &[u8]) -> String {
     if text.is_empty() { head.lines().next().unwrap_or_default().to_owned() } else { text }
 }
 
-fn no_answer(socket: &Path, error: io::Error) -> SessionError {
+fn agent_unreachable(socket: &Path, error: io::Error) -> SessionError {
     SessionError::Agent(LocalApiError::from_io(socket, error))
 }
 

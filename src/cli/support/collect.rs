@@ -35,8 +35,8 @@ const JOURNAL_TIMEOUT: Duration = Duration::from_secs(15);
 pub(super) fn of_agent(socket: &Path) -> Vec<Part> {
     let pages = ["status", "pods", "events", "images", "devices", "stats/summary", "configz"];
     let part = |page: &str| {
-        let answer: Result<Value, _> = get(socket, &format!("/{page}"));
-        let text = answer.map_err(|error| ErrorChain(&error).to_string()).map(|mut value| {
+        let response: Result<Value, _> = get(socket, &format!("/{page}"));
+        let text = response.map_err(|error| ErrorChain(&error).to_string()).map(|mut value| {
             redact_value(&mut value);
             format!("{value:#}\n")
         });

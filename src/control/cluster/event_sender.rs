@@ -59,8 +59,8 @@ async fn run(
             continue;
         };
         let too_many = rate.as_mut().and_then(|rate| (!rate.take(rt::now())).then(|| rate.next_token()));
-        if let Some(moment) = too_many {
-            rt::sleep_until(moment).await;
+        if let Some(time) = too_many {
+            rt::sleep_until(time).await;
             continue;
         }
         let openings = client.gate().openings();
@@ -93,7 +93,7 @@ async fn send(client: &Client, unsent: &UnsentEvent) -> Result<(SendOutcome, Opt
         UnsentChange::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
     };
     match client.send(&request.unread().ranked(Rank::Event)).await {
-        Ok(answer) => Ok((SendOutcome::Accepted, answer.version())),
+        Ok(response) => Ok((SendOutcome::Accepted, response.version())),
         // The response to an earlier attempt was lost.
         Err(error) if is_new && error.is_already_exists() => Ok((SendOutcome::Accepted, None)),
         Err(error) if !is_new && error.is_not_found() => Ok((SendOutcome::Gone, None)),

@@ -151,7 +151,7 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
             Some(_) => rt::either(change, quiet(context)).await,
             None => change.await,
         };
-        let change = change.map(|change| believed(context, change));
+        let change = change.map(|change| checked_change(context, change));
         let is_of_now = !matches!(change, Ok(Change::Away(_)));
         let event = match change {
             Err(_) => return,
@@ -188,7 +188,7 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
 }
 
 /// Treats changes from another cluster's API server as an outage: objects that it lacks may exist in this cluster.
-fn believed(context: &WatchContext, change: Change) -> Change {
+fn checked_change(context: &WatchContext, change: Change) -> Change {
     match context.store.is_same_cluster(&context.client.authorities()) {
         true => change,
         false => Change::Away("the server is of another cluster".to_owned()),

@@ -58,16 +58,16 @@ impl RequestState {
             }));
         }
         let chain = text(status, "certificateChain");
-        let moment = |field| text(status, field).parse().map(Timestamp::as_second).map_err(|_| "a date is missing");
+        let time = |field| text(status, field).parse().map(Timestamp::as_second).map_err(|_| "a date is missing");
         if chain.len() > MAX_CHAIN_BYTES {
             return Err("the certificate chain is too long");
         }
         let certificates = pem::certificates(chain.as_bytes()).map_err(|_| "the certificate chain is malformed")?;
         Ok(Self::Issued(IssuedCertificate {
             chain: certificates.iter().map(|der| pem::encode(pem::CERTIFICATE, der)).collect(),
-            not_before: moment("notBefore")?,
-            begin_refresh: moment("beginRefreshAt")?,
-            not_after: moment("notAfter")?,
+            not_before: time("notBefore")?,
+            begin_refresh: time("beginRefreshAt")?,
+            not_after: time("notAfter")?,
         }))
     }
 }

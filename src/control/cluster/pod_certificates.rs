@@ -84,8 +84,8 @@ impl CertificateWork {
         self.sent.clone()
     }
 
-    pub(super) fn on_answer(&mut self, topic: &Topic, answer: Result<CertificateStep, String>) -> NextStep {
-        match answer {
+    pub(super) fn on_response(&mut self, topic: &Topic, step: Result<CertificateStep, String>) -> NextStep {
+        match step {
             Ok(CertificateStep::Sent(sent)) => {
                 self.sent = Some(sent);
                 self.polls.reset();
@@ -178,8 +178,8 @@ pub(super) async fn request_certificate(
     gates.require(Gate::PodCertificateRequest)?;
     let Some(SentRequest { path, .. }) = sent else { return send(client, key).await };
     match client.send(&Request::get(path).requested_by(Requester::Tenant)).await {
-        Ok(answer) => {
-            let object = answer.json().map_err(|error: ApiError| error.to_string())?;
+        Ok(response) => {
+            let object = response.json().map_err(|error: ApiError| error.to_string())?;
             RequestState::of(&object).map(CertificateStep::State).map_err(|why| format!("PodCertificateRequest: {why}"))
         }
         Err(error) if error.is_not_found() => Ok(CertificateStep::Gone),
@@ -196,7 +196,8 @@ async fn send(client: &Client, key: &PodCertificateKey) -> Result<CertificateSte
     let named = |field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default();
     let uid = async |path: String| -> Result<String, String> {
         let request = Request::get(path.as_str()).for_metadata().requested_by(Requester::Tenant);
-        let object = client.send(&request).await.and_then(|answer| answer.json()).map_err(|error| error.to_string())?;
+        let object =
+            client.send(&request).await.and_then(|response| response.json()).map_err(|error| error.to_string())?;
         let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
         uid.map(str::to_owned).ok_or_else(|| format!("{path} has no uid"))
     };
@@ -219,7 +220,7 @@ async fn send(client: &Client, key: &PodCertificateKey) -> Result<CertificateSte
         });
         let path = format!("/apis/certificates.k8s.io/{version}/namespaces/{namespace}/podcertificaterequests");
         let made = client.send(&Request::post(path.as_str(), &object).requested_by(Requester::Tenant)).await;
-        match made.and_then(|answer| answer.json()) {
+        match made.and_then(|response| response.json()) {
             Ok(made) => {
                 let name = made.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
                 let (path, name) = (format!("{path}/{name}"), format!("{namespace}/{name}"));

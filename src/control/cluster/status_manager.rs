@@ -267,9 +267,9 @@ async fn report(client: &Client, job: &StatusJob) -> ReportOutcome {
         }
     };
     match client.send(&request.for_metadata().ranked(Rank::Status)).await {
-        Ok(answer) => {
-            let answer = answer.json().unwrap_or_default();
-            let version = answer.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        Ok(response) => {
+            let response = response.json().unwrap_or_default();
+            let version = response.pointer("/metadata/resourceVersion").and_then(Value::as_str);
             ReportOutcome::Accepted { version: version.and_then(|version| version.parse().ok()).unwrap_or_default() }
         }
         Err(error) if error.is_not_found() || error.is_conflict() || is_another(&error) => ReportOutcome::Unknown,

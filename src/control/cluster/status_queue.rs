@@ -197,7 +197,7 @@ impl StatusQueue {
     /// requests while others waited come before those of pods with more.
     pub(super) fn next(&mut self, now: Instant) -> Vec<StatusJob> {
         let [mut room, mut room_after_failure] = self.room();
-        let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|moment| moment <= now));
+        let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|time| time <= now));
         let mut due: Vec<_> = due.filter(|(_, report)| report.is_pending).collect();
         due.sort_by_key(|(_, report)| (report.sent, std::cmp::Reverse(report.change)));
         let mut jobs = Vec::new();
@@ -246,7 +246,7 @@ impl StatusQueue {
 
     /// Whether the watch still shows a pod that the API server has denied long ago. Each denial counts once.
     pub(super) fn take_overdue_denials(&mut self, now: Instant) -> bool {
-        let denied = self.pods.values_mut().filter(|report| report.doubt_at.is_some_and(|moment| moment <= now));
+        let denied = self.pods.values_mut().filter(|report| report.doubt_at.is_some_and(|time| time <= now));
         denied.map(|report| report.doubt_at = None).count() > 0
     }
 

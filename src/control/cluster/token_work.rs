@@ -56,14 +56,14 @@ impl TokenWork {
         self.unsent.is_some()
     }
 
-    pub(super) fn on_answer(
+    pub(super) fn on_response(
         &mut self,
         topic: &Topic,
-        answer: Result<IssuedToken, String>,
+        token: Result<IssuedToken, String>,
         store: &OfflineStore,
     ) -> NextStep {
         let now = clock::timestamp().as_second();
-        match answer {
+        match token {
             Ok((token, life)) => self.issued(topic, token, life, now, store),
             Err(why) => {
                 let mut next = self.use_stored(topic, now);
@@ -146,12 +146,12 @@ fn expired(key: &TokenKey, dates: TokenLifetime) -> PodEvent {
 pub(super) async fn request_token(client: &Client, key: &TokenKey) -> Result<IssuedToken, ApiError> {
     let TokenKey { namespace, service_account, .. } = key;
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token");
-    let answer =
+    let response =
         client.send(&Request::post(path, &token_request(key)).requested_by(Requester::Tenant)).await?.json()?;
-    let token = answer.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
+    let token = response.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
     let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?;
     // The lifetime counts from now: the clocks of node and API server may differ.
-    let life = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64);
+    let life = response.pointer("/spec/expirationSeconds").and_then(Value::as_u64);
     Ok((token.to_owned(), life.map_or(ASSUMED_TOKEN_LIFETIME, Duration::from_secs)))
 }
 

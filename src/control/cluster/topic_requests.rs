@@ -106,7 +106,7 @@ impl TopicRequests {
         let attention = work.has_stored_copy().then(|| now + self.shared.context.store.patience());
         let mut state = self.shared.state.borrow_mut();
         state.queue.insert(&pod, Arc::clone(&topic), now);
-        state.attention.extend(attention.map(|moment| (moment, Arc::clone(&topic))));
+        state.attention.extend(attention.map(|time| (time, Arc::clone(&topic))));
         state.topics.insert(topic, Entry { pod, work, stage: Stage::Waiting(now), attention, opening: None });
         drop(state);
         self.shared.changed.notify();
@@ -117,8 +117,8 @@ impl TopicRequests {
     pub(super) fn release(&mut self, topic: &Arc<Topic>) {
         let mut state = self.shared.state.borrow_mut();
         let Some(entry) = state.topics.remove(topic) else { return };
-        if let Some(moment) = entry.attention {
-            state.attention.remove(&(moment, Arc::clone(topic)));
+        if let Some(time) = entry.attention {
+            state.attention.remove(&(time, Arc::clone(topic)));
         }
         match entry.stage {
             Stage::Waiting(due) => state.queue.remove(&entry.pod, topic, due),
@@ -164,7 +164,7 @@ async fn run(shared: Rc<Shared>) {
         let is_blocked = !is_admitted && requests.is_some_and(|due| due <= rt::now());
         let timer = async {
             match requests.filter(|_| is_admitted).into_iter().chain(attention).min() {
-                Some(moment) => rt::sleep_until(moment).await,
+                Some(time) => rt::sleep_until(time).await,
                 None => std::future::pending().await,
             }
         };
@@ -211,7 +211,7 @@ impl State {
             Some(due) if due <= now => Some(now + TOPIC_REQUEST_INTERVAL * HELD_BACK),
             due => due,
         };
-        (requests, self.attention.first().map(|(moment, _)| *moment))
+        (requests, self.attention.first().map(|(time, _)| *time))
     }
 
     /// Requests again what may not be renewed in time after this opening.
@@ -231,7 +231,7 @@ impl State {
     /// The events of the topics that need attention now.
     fn attend(&mut self, now: Instant) -> Vec<SyncEvent> {
         let mut events = Vec::new();
-        while self.attention.first().is_some_and(|(moment, _)| *moment <= now) {
+        while self.attention.first().is_some_and(|(time, _)| *time <= now) {
             let Some((_, topic)) = self.attention.pop_first() else { break };
             let Some(entry) = self.topics.get_mut(&topic) else { continue };
             entry.attention = None;
@@ -242,8 +242,8 @@ impl State {
         events
     }
 
-    fn on_answer(&mut self, topic: &Arc<Topic>, answer: Answer, store: &OfflineStore) -> NextStep {
-        self.topics.get_mut(topic).map(|entry| entry.work.on_answer(topic, answer, store)).unwrap_or_default()
+    fn on_response(&mut self, topic: &Arc<Topic>, response: Answer, store: &OfflineStore) -> NextStep {
+        self.topics.get_mut(topic).map(|entry| entry.work.on_response(topic, response, store)).unwrap_or_default()
     }
 
     /// The request of a topic has ended, and its events are sent.
@@ -267,8 +267,8 @@ impl State {
     /// Moves the topic's attention, if `after` says when it is.
     fn set_attention(&mut self, topic: &Arc<Topic>, after: Option<Duration>, now: Instant) {
         let (Some(entry), Some(after)) = (self.topics.get_mut(topic), after) else { return };
-        if let Some(moment) = entry.attention.replace(now + after) {
-            self.attention.remove(&(moment, Arc::clone(topic)));
+        if let Some(time) = entry.attention.replace(now + after) {
+            self.attention.remove(&(time, Arc::clone(topic)));
         }
         self.attention.insert((now + after, Arc::clone(topic)));
     }
@@ -281,20 +281,20 @@ async fn request(
     topic: Arc<Topic>,
     sent: Option<SentRequest>,
 ) {
-    let answer = match &*topic {
+    let response = match &*topic {
         Topic::PodCertificate(key) => Answer::Certificate(request_certificate(&client, &gates, key, sent).await),
         topic => ask(&client, &gates, topic).await,
     };
     let Some(shared) = shared.upgrade() else { return };
     let store = &shared.context.store;
-    let answer = match answer {
+    let response = match response {
         // Objects that another cluster lacks may exist in this one.
         Answer::Collection(Ok(_)) if !store.is_same_cluster(&client.authorities()) => {
             Answer::Collection(Err("the server is of another cluster".to_owned()))
         }
         answer => answer,
     };
-    let mut next = shared.state.borrow_mut().on_answer(&topic, answer, store);
+    let mut next = shared.state.borrow_mut().on_response(&topic, response, store);
     if shared.send(std::mem::take(&mut next.events)).await {
         shared.state.borrow_mut().ended(&topic, &next, rt::now());
         shared.changed.notify();
@@ -329,7 +329,7 @@ async fn read_object(client: &Client, key: &ObjectKey) -> Result<Vec<ObjectText>
     let ObjectKey { kind, namespace, name } = key;
     let path = format!("/api/v1/namespaces/{namespace}/{}s/{name}", kind.resource());
     match client.send(&Request::get(path).requested_by(Requester::Tenant)).await {
-        Ok(answer) => Ok(vec![answer.object()?]),
+        Ok(response) => Ok(vec![response.object()?]),
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         Err(error) => Err(error),
     }

@@ -30,7 +30,7 @@ pub(super) struct OtherWork {
     stored: Option<Value>,
     backoff: Backoff,
     /// What was read last.
-    known: Option<u64>,
+    last_digest: Option<u64>,
 }
 
 /// What the server has answered, or why there is no answer.
@@ -57,7 +57,7 @@ impl TopicWork {
             _ => Self::Other(OtherWork {
                 stored,
                 backoff: Backoff::new(FIRST_TOPIC_DELAY, MAX_TOPIC_DELAY),
-                known: None,
+                last_digest: None,
             }),
         }
     }
@@ -83,10 +83,10 @@ impl TopicWork {
         matches!(self, Self::Other(_))
     }
 
-    pub(super) fn on_answer(&mut self, topic: &Topic, answer: Answer, store: &OfflineStore) -> NextStep {
-        match (self, answer) {
-            (Self::Certificate(certificate), Answer::Certificate(answer)) => certificate.on_answer(topic, answer),
-            (Self::Token(token), Answer::Token(answer)) => token.on_answer(topic, answer, store),
+    pub(super) fn on_response(&mut self, topic: &Topic, response: Answer, store: &OfflineStore) -> NextStep {
+        match (self, response) {
+            (Self::Certificate(certificate), Answer::Certificate(answer)) => certificate.on_response(topic, answer),
+            (Self::Token(token), Answer::Token(answer)) => token.on_response(topic, answer, store),
             (Self::Other(other), Answer::Object(answer)) => other.on_lookup(topic, answer, store),
             (Self::Other(other), Answer::Collection(answer)) => other.on_read(topic, answer, store),
             (Self::Certificate(_), _)
@@ -108,8 +108,8 @@ impl TopicWork {
 }
 
 impl OtherWork {
-    fn on_lookup(&mut self, topic: &Topic, answer: Result<Value, String>, store: &OfflineStore) -> NextStep {
-        match answer {
+    fn on_lookup(&mut self, topic: &Topic, object: Result<Value, String>, store: &OfflineStore) -> NextStep {
+        match object {
             // A bound claim stays bound, and an allocated claim stays reserved while the pod exists.
             Ok(object) => {
                 self.stored = None;
@@ -120,8 +120,13 @@ impl OtherWork {
         }
     }
 
-    fn on_read(&mut self, topic: &Topic, answer: Result<Vec<ObjectText>, String>, store: &OfflineStore) -> NextStep {
-        let objects = match answer {
+    fn on_read(
+        &mut self,
+        topic: &Topic,
+        collection: Result<Vec<ObjectText>, String>,
+        store: &OfflineStore,
+    ) -> NextStep {
+        let objects = match collection {
             Ok(objects) => objects,
             Err(why) => return self.failed(topic, why),
         };
@@ -129,7 +134,7 @@ impl OtherWork {
         self.backoff.reset();
         let request_after = Some(jitter(TTL, 0.2, rt::random()));
         let state = Some(fingerprint(&objects));
-        if std::mem::replace(&mut self.known, state) == state {
+        if std::mem::replace(&mut self.last_digest, state) == state {
             return NextStep { request_after, ..NextStep::default() };
         }
         let objects = by_name(objects);
@@ -143,7 +148,7 @@ impl OtherWork {
 
     fn failed(&mut self, topic: &Topic, why: String) -> NextStep {
         let event = match self.use_stored(topic) {
-            None if self.known.is_none() => Some(SyncEvent::Object(ObjectEvent::Failed(topic.clone(), why))),
+            None if self.last_digest.is_none() => Some(SyncEvent::Object(ObjectEvent::Failed(topic.clone(), why))),
             event => event,
         };
         let wait = jitter(self.backoff.next_wait(), 0.5, rt::random());

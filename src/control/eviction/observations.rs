@@ -28,20 +28,20 @@ pub(crate) struct FilesystemPaths {
 }
 
 /// May block for long: a file system may hang. Signals that cannot be measured are left out.
-pub(crate) fn observe(places: &FilesystemPaths) -> (Observations, Layout) {
+pub(crate) fn observe(file_systems: &FilesystemPaths) -> (Observations, Layout) {
     let mut seen = Observations::new();
     let mut reader = UsageReader::new(Path::new(HIERARCHY));
-    if let Some(memory) = memory(places, &mut reader) {
+    if let Some(memory) = memory(file_systems, &mut reader) {
         seen.insert(Signal::MemoryAvailable, memory);
     }
-    if let Some(memory) = places.kubepods.as_ref().and_then(|group| allocatable(group, &mut reader)) {
+    if let Some(memory) = file_systems.kubepods.as_ref().and_then(|group| allocatable(group, &mut reader)) {
         seen.insert(Signal::AllocatableMemoryAvailable, memory);
     }
-    let layout = layout(places);
-    let images = places.images.as_ref().unwrap_or(&places.node);
-    let layers = if layout == Layout::ImagesApart { images } else { &places.node };
+    let layout = layout(file_systems);
+    let images = file_systems.images.as_ref().unwrap_or(&file_systems.node);
+    let layers = if layout == Layout::ImagesApart { images } else { &file_systems.node };
     for (path, bytes, files) in [
-        (&places.node, Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
+        (&file_systems.node, Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
         (images, Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
         (layers, Signal::ContainerFsAvailable, Signal::ContainerFsInodesFree),
     ] {
@@ -65,9 +65,9 @@ fn pids() -> Option<Observation> {
 }
 
 /// With cgroup v2 as upstream: the capacity minus the root cgroup's working set. Otherwise the kernel's own estimate.
-fn memory(places: &FilesystemPaths, reader: &mut UsageReader) -> Option<Observation> {
+fn memory(file_systems: &FilesystemPaths, reader: &mut UsageReader) -> Option<Observation> {
     let info = Procfs::host().memory()?;
-    let used = places.cgroup_v2.then(|| reader.read("", Depth::Memory).ok()?.memory).flatten();
+    let used = file_systems.cgroup_v2.then(|| reader.read("", Depth::Memory).ok()?.memory).flatten();
     let used = used.map(|used| used.anon.saturating_add(used.file).saturating_sub(used.inactive_file));
     let available = used.map_or(info.available, |used| info.total.saturating_sub(used));
     Some(Observation { available, capacity: info.total })
@@ -81,15 +81,15 @@ fn allocatable(group: &str, reader: &mut UsageReader) -> Option<Observation> {
     Some(Observation { available: capacity.saturating_sub(used), capacity })
 }
 
-fn layout(places: &FilesystemPaths) -> Layout {
+fn layout(file_systems: &FilesystemPaths) -> Layout {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
-    let node = device(&places.node);
+    let node = device(&file_systems.node);
     let apart = |path: &Option<PathBuf>| {
         path.as_deref().and_then(device).zip(node).is_some_and(|(device, node)| device != node)
     };
-    match (apart(&places.images), &places.layers) {
+    match (apart(&file_systems.images), &file_systems.layers) {
         (false, _) => Layout::Shared,
-        (true, Some(_)) if !apart(&places.layers) => Layout::Split,
+        (true, Some(_)) if !apart(&file_systems.layers) => Layout::Split,
         (true, _) => Layout::ImagesApart,
     }
 }

@@ -13,7 +13,7 @@ use crate::platform::cri::RuntimeService;
 use crate::platform::host::disk_usage::disk_usage;
 use crate::platform::rt;
 use crate::state::pods::volume_paths::{CONFIG_MAP, EMPTY_DIR};
-use crate::state::pods::{ObservedPod, PodDirs, VolumeDir, volume_places};
+use crate::state::pods::{ObservedPod, PodDirs, VolumeDir, volume_dirs};
 use crate::types::api::{Pod, qos_class};
 
 /// Time limit for measuring one pod against its own limits.
@@ -126,7 +126,7 @@ fn measured(path: &Path, end: Instant) -> Disk {
 
 /// The volumes that count towards the pod, as upstream.
 fn volumes(pod: &Pod, dirs: &PodDirs) -> impl Iterator<Item = VolumeDir> {
-    let places = volume_places(pod, &pod.metadata.uid, dirs);
+    let places = volume_dirs(pod, &pod.metadata.uid, dirs);
     places.into_iter().filter(|place| matches!(place.kind, EMPTY_DIR | CONFIG_MAP))
 }
 

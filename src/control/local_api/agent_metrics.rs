@@ -129,10 +129,10 @@ fn of_node(page: &mut Exposition, inputs: &AgentMetrics<'_>) {
         ("platform", &platform),
     ]);
     page.sample(&build, Number::Whole(1));
-    if let Some(moment) = metrics::last_relist() {
+    if let Some(time) = metrics::last_relist() {
         let help = "[ALPHA] Timestamp in seconds when PLEG was last seen active.";
         page.family("kubelet_pleg_last_seen_seconds", Kind::Gauge, help);
-        page.sample(&Labels::default(), Number::Signed(moment));
+        page.sample(&Labels::default(), Number::Signed(time));
     }
 }
 
@@ -255,8 +255,8 @@ fn of_process(page: &mut Exposition, own: &OwnProcess) {
 
 fn started_at(page: &mut Exposition, own: &OwnProcess, help: &'static str) {
     page.family("process_start_time_seconds", Kind::Gauge, help);
-    if let Some(moment) = own.started_at {
-        page.sample(&Labels::default(), Number::Signed(moment));
+    if let Some(time) = own.started_at {
+        page.sample(&Labels::default(), Number::Signed(time));
     }
 }
 
@@ -359,8 +359,8 @@ fn of_certificates(certificates: &CertificateStatuses, page: &mut Exposition) {
             }
         };
         page.family(ttl, Kind::Gauge, "[ALPHA] Seconds until the certificate expires, negative after expiry.");
-        if let Some(moment) = entry.not_after {
-            page.sample(&Labels::default(), Number::Signed(moment.saturating_sub(now)));
+        if let Some(time) = entry.not_after {
+            page.sample(&Labels::default(), Number::Signed(time.saturating_sub(now)));
         }
         page.family(errors, Kind::Counter, "[ALPHA] Failed renewals of the certificate.");
         page.sample(&Labels::default(), Number::Whole(entry.failures));
@@ -371,8 +371,8 @@ fn of_certificates(certificates: &CertificateStatuses, page: &mut Exposition) {
         "Expiry of the node's own certificates, in seconds since the Unix epoch.",
     );
     for (which, entry) in certificates.entries() {
-        if let Some(moment) = entry.not_after {
-            page.sample(&Labels::of(&[("certificate", which.name())]), Number::Signed(moment));
+        if let Some(time) = entry.not_after {
+            page.sample(&Labels::of(&[("certificate", which.name())]), Number::Signed(time));
         }
     }
 }

@@ -198,9 +198,9 @@ impl RemoteUpgrades {
             Some((path, query)) => format!("{path}.sig?{query}"),
             None => format!("{}.sig", at.target),
         };
-        let answer = fetch_small(&self.dialer, &place, MAX_REMOTE_KEY_BYTES).await;
-        let answer = answer.map_err(|line| format!("signature: {line}"))?;
-        let signature = plain_signature(&answer).ok_or("signature: expected 64 bytes, raw or in base64")?;
+        let response = fetch_small(&self.dialer, &place, MAX_REMOTE_KEY_BYTES).await;
+        let response = response.map_err(|line| format!("signature: {line}"))?;
+        let signature = plain_signature(&response).ok_or("signature: expected 64 bytes, raw or in base64")?;
         Ok((key, signature))
     }
 

@@ -393,7 +393,7 @@ fn offline_status(store: &OfflineStore) -> OfflineStatus {
         records: u64::try_from(stored.records).unwrap_or(u64::MAX),
         bytes: stored.bytes,
         written_bytes: stored.written,
-        changed: stored.changed.map(|moment| moment.to_string()).unwrap_or_default(),
+        changed: stored.changed.map(|time| time.to_string()).unwrap_or_default(),
         in_use: store.counts(),
         set_aside: stored.damaged + stored.other_format,
         unopened: stored.unopened,

@@ -41,7 +41,7 @@ impl NodeStats {
             Page::Summary { only_cpu_and_memory } => StatsEndpoint::Summary { only_cpu_and_memory },
         };
         let subjects = self.subjects();
-        self.stats.answer(question, subjects, self.runtime.cgroup_driver()).await
+        self.stats.render(question, subjects, self.runtime.cgroup_driver()).await
     }
 
     /// The pods that the runtime has. Of several pods with the same name, an ending pod is left out if another pod

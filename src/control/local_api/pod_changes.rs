@@ -99,7 +99,7 @@ impl NodeLocalApi {
         Box::pin(async move {
             let (answer, answered) = async_channel::bounded(1);
             // Both fail only when the agent is ending.
-            let _ = inbox.send(SyncEvent::StopRequest(StopRequest { pod, what, answer: Some(answer) })).await;
+            let _ = inbox.send(SyncEvent::StopRequest(StopRequest { pod, what, response: Some(answer) })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
         })
     }
@@ -114,7 +114,7 @@ impl NodeLocalApi {
         Box::pin(async move {
             let (answer, answered) = async_channel::bounded(1);
             // Both fail only when the agent is ending.
-            let _ = inbox.send(SyncEvent::VersionRequest(VersionActionRequest { pod, what, answer })).await;
+            let _ = inbox.send(SyncEvent::VersionRequest(VersionActionRequest { pod, what, response: answer })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
         })
     }

@@ -211,7 +211,7 @@ impl Logind {
             };
         }
         let lock = match self.inhibit() {
-            Ok(answer) => answer.fd,
+            Ok(response) => response.fd,
             Err(CallError::Refused { name, .. }) if name.ends_with(".OperationInProgress") => None,
             Err(error) => return Err(error),
         };

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     /// The turns in which pods with so many bytes of annotations are decoded.
-    fn turns(sizes: &[usize]) -> usize {
+    fn decode_rounds(sizes: &[usize]) -> usize {
         let pod = |size: &usize| ObjectText::of(&json!({"metadata": {"annotations": {"a": "x".repeat(*size)}}}));
         let mut reading = pin!(PodChange::read(Change::Replaced(sizes.iter().map(pod).collect())));
         let mut turns = 1;
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn large_pods_of_a_list_are_decoded_in_turns_of_their_own() {
-        assert_eq!(turns(&[1000; 50]), 1);
-        assert_eq!(turns(&[1000; 110]), 2);
-        assert_eq!(turns(&[70_000; 10]), 11);
+        assert_eq!(decode_rounds(&[1000; 50]), 1);
+        assert_eq!(decode_rounds(&[1000; 110]), 2);
+        assert_eq!(decode_rounds(&[70_000; 10]), 11);
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct Origin<'a> {
 /// One object of a manifest, or why it is invalid.
 #[derive(Debug)]
 pub(crate) struct ManifestObject {
-    pub(crate) place: Place,
+    pub(crate) position: Place,
     /// The kind that the object states.
     pub(crate) kind: Kind,
     pub(crate) object: Result<Object, ObjectError>,
@@ -118,23 +118,23 @@ pub(crate) fn read_manifest(text: &[u8], origin: &Origin<'_>) -> Result<Vec<Mani
     Ok(objects)
 }
 
-fn read_document(value: Value, place: Place, origin: &Origin<'_>, objects: &mut Vec<ManifestObject>) {
+fn read_document(value: Value, position: Place, origin: &Origin<'_>, objects: &mut Vec<ManifestObject>) {
     let mut object = match value {
         Value::Object(object) => object,
-        _ => return objects.push(ManifestObject::wrong(place, "", "expected an object with apiVersion and kind")),
+        _ => return objects.push(ManifestObject::wrong(position, "", "expected an object with apiVersion and kind")),
     };
     let list = match object.get("kind").and_then(Value::as_str) {
         Some("List") => ListKind::Any,
         Some("PodList") => ListKind::Pods,
-        _ => return objects.push(read_object(object, place, origin)),
+        _ => return objects.push(read_object(object, position, origin)),
     };
     let items = match object.remove("items") {
         Some(Value::Array(items)) => items,
         None | Some(Value::Null) => Vec::new(),
-        Some(_) => return objects.push(ManifestObject::wrong(place, "items", "expected a list")),
+        Some(_) => return objects.push(ManifestObject::wrong(position, "items", "expected a list")),
     };
     for (index, item) in items.into_iter().enumerate() {
-        let place = Place { item: Some(index), ..place };
+        let place = Place { item: Some(index), ..position };
         objects.push(match item {
             Value::Object(mut item) => {
                 if list == ListKind::Pods {
@@ -155,11 +155,11 @@ enum ListKind {
     Pods,
 }
 
-fn read_object(object: Map<String, Value>, place: Place, origin: &Origin<'_>) -> ManifestObject {
+fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>) -> ManifestObject {
     let name = match object.get("kind") {
         Some(Value::String(name)) if !name.is_empty() => name.clone(),
-        None | Some(Value::Null) => return ManifestObject::wrong(place, "kind", "required"),
-        Some(_) => return ManifestObject::wrong(place, "kind", "expected the name of a kind, such as Pod"),
+        None | Some(Value::Null) => return ManifestObject::wrong(position, "kind", "required"),
+        Some(_) => return ManifestObject::wrong(position, "kind", "expected the name of a kind, such as Pod"),
     };
     let kind = match name.as_str() {
         "ConfigMap" | "Secret" | "Service" => Kind::Config,
@@ -167,11 +167,11 @@ fn read_object(object: Map<String, Value>, place: Place, origin: &Origin<'_>) ->
         _ if WorkloadKind::from_word(&name).is_some() => Kind::Pod,
         _ => {
             let error = ObjectError::Unsupported { kind: name };
-            return ManifestObject { place, kind: Kind::Other, object: Err(error), warnings: Vec::new() };
+            return ManifestObject { position, kind: Kind::Other, object: Err(error), warnings: Vec::new() };
         }
     };
     if object.get("apiVersion").is_none_or(Value::is_null) {
-        return ManifestObject { kind, ..ManifestObject::wrong(place, "apiVersion", "required") };
+        return ManifestObject { kind, ..ManifestObject::wrong(position, "apiVersion", "required") };
     }
     let mut warnings = Vec::new();
     let object = match name.as_str() {
@@ -183,7 +183,7 @@ fn read_object(object: Map<String, Value>, place: Place, origin: &Origin<'_>) ->
             None => read_pod(object, origin, &mut warnings),
         },
     };
-    ManifestObject { place, kind, object, warnings }
+    ManifestObject { position, kind, object, warnings }
 }
 
 fn read_pod(
@@ -375,19 +375,19 @@ pub fn check_manifest(text: &[u8]) {
 }
 
 impl ManifestObject {
-    fn wrong(place: Place, path: &'static str, problem: &str) -> Self {
+    fn wrong(position: Place, path: &'static str, problem: &str) -> Self {
         let error = ObjectError::Field { path, problem: problem.to_owned() };
-        Self { place, kind: Kind::Unknown, object: Err(error), warnings: Vec::new() }
+        Self { position, kind: Kind::Unknown, object: Err(error), warnings: Vec::new() }
     }
 
     /// The error with its position, as one line.
     pub(crate) fn problem(&self) -> Option<String> {
-        self.object.as_ref().err().map(|error| self.place.before(error))
+        self.object.as_ref().err().map(|error| self.position.before(error))
     }
 
     /// The warnings with their positions, one line each.
     pub(crate) fn warning_lines(&self) -> impl Iterator<Item = String> {
-        self.warnings.iter().map(|warning| self.place.before(warning))
+        self.warnings.iter().map(|warning| self.position.before(warning))
     }
 }
 

@@ -95,8 +95,8 @@ impl PodTable {
     }
 }
 
-fn count_terminations(known: &PodStatus, status: &PodStatus) {
-    for (kind, exit) in new_terminations(known, status) {
+fn count_terminations(former: &PodStatus, status: &PodStatus) {
+    for (kind, exit) in new_terminations(former, status) {
         metrics::count(Count::TerminatedContainers, &[kind, &exit.exit_code.to_string(), exit.reason.as_str()]);
     }
 }

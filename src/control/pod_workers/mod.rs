@@ -258,8 +258,8 @@ impl PodWorkers {
 
     /// The pod was observed.
     pub(crate) fn seen(&mut self, uid: &PodUid) {
-        let Some(place) = self.unseen.iter().position(|pod| pod.uid == *uid) else { return };
-        let pod = self.unseen.swap_remove(place);
+        let Some(index) = self.unseen.iter().position(|pod| pod.uid == *uid) else { return };
+        let pod = self.unseen.swap_remove(index);
         self.touch_namesakes(&Identity::of(&pod));
     }
 

@@ -68,7 +68,7 @@ impl RestartBackoff {
         self.entries
             .entry(key)
             .and_modify(|entry| {
-                let exit = entry.exit.as_ref().map_or(now, |(_, moment)| *moment);
+                let exit = entry.exit.as_ref().map_or(now, |(_, time)| *time);
                 let ran_long = exit.saturating_duration_since(entry.updated) > MAX_RESTART_BACKOFF * 2;
                 entry.wait = if ran_long { first } else { (entry.wait * 2).min(limit) };
                 entry.updated = now;

@@ -32,7 +32,7 @@ impl PodWorkers {
         state: &RuntimeState,
         now: Instant,
     ) -> Vec<(PodUid, Option<Arc<Pod>>)> {
-        let due = self.workers.iter().filter(|(_, entry)| entry.wake.is_some_and(|moment| moment <= now));
+        let due = self.workers.iter().filter(|(_, entry)| entry.wake.is_some_and(|time| time <= now));
         let due: Vec<PodUid> = due.map(|(uid, _)| uid.clone()).collect();
         self.touched.extend(due);
         let mut ended = Vec::new();

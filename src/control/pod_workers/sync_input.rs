@@ -108,7 +108,7 @@ fn newest_exited<'a>(observed: &'a ObservedPod, name: &str) -> Option<&'a Observ
 /// The containers that the plan starts after an earlier run. Each of these starts, once tried, counts for the back-off.
 pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Key> {
     let starts = plan.actions.iter().filter_map(|action| match action {
-        Action::StartContainer { place, .. } => place.of(pod),
+        Action::StartContainer { container: place, .. } => place.of(pod),
         Action::CreateSandbox { .. }
         | Action::KillContainer { .. }
         | Action::KillContainers { .. }
@@ -135,7 +135,9 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
 /// The containers with a `postStart` hook that the plan starts.
 pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
     let started = plan.actions.iter().filter_map(|action| match action {
-        Action::StartContainer { place, .. } | Action::StartCreated { place, .. } => place.of(pod),
+        Action::StartContainer { container: place, .. } | Action::StartCreated { container: place, .. } => {
+            place.of(pod)
+        }
         Action::KillPod
         | Action::CreateSandbox { .. }
         | Action::KillContainer { .. }

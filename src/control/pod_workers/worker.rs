@@ -403,8 +403,8 @@ impl Worker {
         if self.busy.is_some() {
             return Next::Rest;
         }
-        if let Some(moment) = self.not_before.filter(|moment| *moment > now) {
-            return Next::Wait(moment);
+        if let Some(time) = self.not_before.filter(|moment| *moment > now) {
+            return Next::Wait(time);
         }
         match self.state {
             State::Sync if self.stale => Next::Work(Work::Relist),
@@ -430,8 +430,8 @@ impl Worker {
         if !plan.actions.is_empty() && self.holds.values().any(|hold| hold.until <= now && !hold.looked) {
             return Next::Work(Work::Relist);
         }
-        if let Some(moment) = self.remake.not_before(now).filter(|_| plan.recreates()) {
-            return Next::Wait(moment);
+        if let Some(time) = self.remake.not_before(now).filter(|_| plan.recreates()) {
+            return Next::Wait(time);
         }
         if !plan.actions.is_empty() || plan.completed {
             return Next::Work(Work::Sync(plan));

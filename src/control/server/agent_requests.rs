@@ -38,9 +38,9 @@ pub(super) fn agent(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
         let line = "expected ?what=program&digest=SHA256&version=VERSION&within=SECONDS, config, url or rollback\n";
         return Some(Reply::Whole(Response::text(Status::BadRequest, line)));
     };
-    let answer = api.update_agent(wanted);
+    let response = api.update_agent(wanted);
     Some(Reply::Slow(Box::pin(async {
-        match answer.await {
+        match response.await {
             Ok(line) => Response::json(json!({ "result": line }).to_string().into_bytes()),
             Err(why) => Response::text(Status::Conflict, why + "\n"),
         }

@@ -64,12 +64,12 @@ impl ConnectionLimits {
     pub(super) fn room(&self, open: &[OpenOne], peer: Peer, is_known: impl Fn(Peer) -> bool) -> Room {
         let own = open.iter().filter(|one| one.peer == peer).count();
         if own >= self.most_of_one {
-            return displaced(open, |one| one.peer == peer).map_or(Room::Never, Room::Displaces);
+            return connection_to_close(open, |one| one.peer == peer).map_or(Room::Never, Room::Displaces);
         }
         // The last ones are left to peers that have none.
         let most = if own == 0 { self.most } else { self.most - self.most / 16 };
         if open.len() >= most {
-            return displaced(open, |_| true).map_or(Room::Never, Room::Displaces);
+            return connection_to_close(open, |_| true).map_or(Room::Never, Room::Displaces);
         }
         self.room_of_stranger(open, peer, is_known)
     }
@@ -85,7 +85,7 @@ impl ConnectionLimits {
         let of_one = if of_known { of_kind } else { self.most_strangers / 2 };
 
         let own = count(&is_own);
-        let old_enough = |place: usize| open.get(place).is_some_and(|one| one.age >= JUST_COME);
+        let old_enough = |index: usize| open.get(index).is_some_and(|one| one.age >= JUST_COME);
         if own >= of_one {
             return oldest(open, is_own).filter(|place| old_enough(*place)).map_or(Room::Later, Room::Displaces);
         }
@@ -107,7 +107,7 @@ impl ConnectionLimits {
 
 /// The connection that ends for another one: the oldest unauthenticated one, or else the oldest idle one, of the peer
 /// with the most connections among those that `may_end`.
-fn displaced(open: &[OpenOne], may_end: impl Fn(&OpenOne) -> bool) -> Option<usize> {
+fn connection_to_close(open: &[OpenOne], may_end: impl Fn(&OpenOne) -> bool) -> Option<usize> {
     let of_state = |state| {
         let may_end = |one: &OpenOne| one.state == state && may_end(one);
         let of_peer = |peer| open.iter().filter(|other| other.peer == peer).count();

@@ -60,7 +60,7 @@ pub(super) struct FilePart {
     /// When the connection is closed even if the client still reads.
     pub(super) end: Option<Instant>,
     /// Dropped with the answer.
-    pub(super) turn: Option<Arc<str>>,
+    pub(super) client_share: Option<Arc<str>>,
 }
 
 pub(super) type UpgradeFuture = Pin<Box<dyn Future<Output = Result<UpgradedConnection, Response>>>>;
@@ -99,7 +99,7 @@ pub(super) trait RequestHandler {
         Box::pin(ready(Ok(None)))
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a>;
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a>;
 
     /// Claims a stream, for a response that takes as long as its reader. `None`: they are not limited.
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
@@ -133,7 +133,7 @@ impl<F: Fn(&str, &str) -> Reply> RequestHandler for SingleGet<F> {
         false
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(ready(match &*request.method {
             "GET" | "HEAD" => self.0(&request.path, &request.query),
             _ => Reply::Whole(Response::only_get()),
@@ -143,11 +143,11 @@ impl<F: Fn(&str, &str) -> Reply> RequestHandler for SingleGet<F> {
 
 /// Reads requests and answers them. A client that is too slow, disconnects or violates the protocol is dropped without
 /// an error.
-pub(super) async fn answer(mut stream: impl ByteStream, answers: impl RequestHandler) {
-    answer_all(&mut stream, &answers).await;
+pub(super) async fn serve_connection(mut stream: impl ByteStream, answers: impl RequestHandler) {
+    serve_requests(&mut stream, &answers).await;
 }
 
-async fn answer_all(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) {
+async fn serve_requests(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) {
     let _ = converse(stream, answers).await;
     let _ = rt::deadline(REQUEST_READ_TIMEOUT, stream.close()).await;
 }
@@ -180,7 +180,7 @@ async fn converse(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) -> 
             None => true,
         };
         let reply = match has_room {
-            true => answers.answer(&request).await,
+            true => answers.handle(&request).await,
             false => Reply::Whole(Response::too_many_unread()),
         };
         let (reply, _slot) = match if reply.is_stream() { answers.stream() } else { Ok(None) } {
@@ -443,7 +443,7 @@ async fn send(stream: &mut dyn ByteStream, mut text: Box<dyn Text>) -> io::Resul
 /// Sends no more than the stated length, even if the file grows. If the file has shrunk, the connection ends early.
 async fn send_file(stream: &mut dyn ByteStream, part: FilePart) -> io::Result<()> {
     write(stream, &part.head).await?;
-    let _turn = part.turn;
+    let _turn = part.client_share;
     let Some((mut file, mut left)) = part.body else { return Ok(()) };
     let mut buffer = Vec::new();
     while left > 0 && part.end.is_none_or(|end| rt::now() < end) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connection_shares::ConnectionLimits;
-use super::connections::{MAX_LOCAL_CONNECTIONS, Reply, SingleGet, answer};
+use super::connections::{MAX_LOCAL_CONNECTIONS, Reply, SingleGet, serve_connection};
 use super::http::{Response, Status};
 use super::listener::Listener;
 use super::open_connections::ConnectionFuture;
@@ -76,7 +76,7 @@ const fn door(address: SocketAddr) -> Listener {
 fn meet(tcp: TcpStream, health: &SyncHealth) -> ConnectionFuture {
     let health = health.clone();
     let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(rt::now())));
-    Box::pin(answer(tcp, SingleGet(respond)))
+    Box::pin(serve_connection(tcp, SingleGet(respond)))
 }
 
 fn respond(path: &str, stalled: Option<Duration>) -> Response {
@@ -125,9 +125,9 @@ mod tests {
             let client = rt::blocking(move || {
                 let mut stream = net::TcpStream::connect(address).unwrap();
                 stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).unwrap();
-                answer
+                let mut response = String::new();
+                stream.read_to_string(&mut response).unwrap();
+                response
             });
             let serve = async {
                 door(address).accept(&listener, &|tcp, _, _| meet(tcp, &health)).await;

@@ -95,7 +95,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::control::server::connections::{Reply, SingleGet, answer};
+    use crate::control::server::connections::{Reply, SingleGet, serve_connection};
     use crate::control::server::http::{Response, Status};
     use crate::platform::rt::{Async, AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -116,7 +116,7 @@ mod tests {
                 let ok = |_: &str, _: &str| Reply::Whole(Response::text(Status::Ok, "ok"));
                 let limits = ConnectionLimits { most: 32, most_strangers: 8, most_of_one: 24 };
                 let door = Listener { name: "test", address: to, limits };
-                door.accept(&listener, &|tcp, _, _| Box::pin(answer(tcp, SingleGet(ok)))).await;
+                door.accept(&listener, &|tcp, _, _| Box::pin(serve_connection(tcp, SingleGet(ok)))).await;
             });
             let _silent: Vec<_> = (0..100).map(|_| connection([127, 0, 0, 3], to)).collect();
             // The silent clients connect first; the listener shows nothing of them.

@@ -36,7 +36,9 @@ use nix::unistd::Gid;
 
 use super::agent_requests::agent;
 use super::connection_shares::{ClientState, ConnectionLimits, Peer};
-use super::connections::{AdmissionFuture, MAX_LOCAL_CONNECTIONS, Reply, RequestHandler, ResponseFuture, answer};
+use super::connections::{
+    AdmissionFuture, MAX_LOCAL_CONNECTIONS, Reply, RequestHandler, ResponseFuture, serve_connection,
+};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::images::{self, images};
@@ -96,7 +98,7 @@ impl LocalServer {
                         let unread = Rc::clone(&self.unread);
                         let start = move |client_state| {
                             let served = ServedConnection { api, streaming, slots, unread, peer, client_state };
-                            let answered: ConnectionFuture = Box::pin(answer(stream, served));
+                            let answered: ConnectionFuture = Box::pin(serve_connection(stream, served));
                             answered
                         };
                         connections.add(Peer::Process(peer.process), Box::new(start));
@@ -138,7 +140,7 @@ impl RequestHandler for ServedConnection {
         self.slots.take(&self.peer.process.to_string()).map(Some)
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         // A followed log or a shell must not be displaced by later connections.
         self.client_state.set(ClientState::Busy);
         Box::pin(ready(self.reply(request)))

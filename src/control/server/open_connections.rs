@@ -24,7 +24,7 @@ pub(super) struct Connections<'a> {
     open: Vec<OpenConnection>,
     waiting: VecDeque<WaitingConnection<'a>>,
     /// Peers with an authenticated client, the newest last.
-    known: VecDeque<Peer>,
+    authenticated: VecDeque<Peer>,
     looked: Instant,
 }
 
@@ -51,7 +51,7 @@ const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 impl<'a> Connections<'a> {
     pub(super) fn new(limits: ConnectionLimits) -> Self {
         let (open, waiting, known) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        Self { limits, open, waiting, known, looked: rt::now() }
+        Self { limits, open, waiting, authenticated: known, looked: rt::now() }
     }
 
     /// Waits for `accepted`, and meanwhile starts connections that wait for room.
@@ -90,7 +90,7 @@ impl<'a> Connections<'a> {
     fn room(&mut self, peer: Peer) -> Room {
         self.drop_ended();
         let open: Vec<_> = self.open.iter().map(OpenConnection::as_one).collect();
-        self.limits.room(&open, peer, |peer| self.known.contains(&peer))
+        self.limits.room(&open, peer, |peer| self.authenticated.contains(&peer))
     }
 
     fn start(&mut self, room: Room, peer: Peer, start: StartConnection<'a>) {
@@ -136,13 +136,13 @@ impl<'a> Connections<'a> {
 
     fn drop_ended(&mut self) {
         for open in &self.open {
-            if open.client_state.get() != ClientState::Stranger && self.known.back() != Some(&open.peer) {
-                self.known.retain(|known| *known != open.peer);
-                self.known.push_back(open.peer);
+            if open.client_state.get() != ClientState::Stranger && self.authenticated.back() != Some(&open.peer) {
+                self.authenticated.retain(|known| *known != open.peer);
+                self.authenticated.push_back(open.peer);
             }
         }
-        let surplus = self.known.len().saturating_sub(MOST_KNOWN);
-        self.known.drain(..surplus);
+        let surplus = self.authenticated.len().saturating_sub(MOST_KNOWN);
+        self.authenticated.drain(..surplus);
         self.open.retain(|open| !open.task.is_finished());
     }
 }

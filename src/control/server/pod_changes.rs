@@ -68,9 +68,9 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
 }
 
 /// The response to a request. Errors are one line.
-pub(super) fn response(answer: PodAnswer) -> Response {
+pub(super) fn response(outcome: PodAnswer) -> Response {
     let line = |status, line: String| Response::text(status, line + "\n");
-    match answer {
+    match outcome {
         PodAnswer::Applied { how, warnings } => {
             let status = if how == ApplyOutcome::Created { Status::Created } else { Status::Ok };
             Response { status, ..result(&json!({ "result": how.as_str(), "warnings": warnings })) }
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn response_tells_the_result_of_the_change() {
-        let answered = |answer| {
-            let Response { status, body, .. } = response(answer);
+        let answered = |response| {
+            let Response { status, body, .. } = response(response);
             (status, String::from_utf8(body).unwrap())
         };
         let put = |how| answered(PodAnswer::Applied { how, warnings: vec!["w".to_owned()] });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     rounds: AtomicU32,
-    turns: AtomicU32,
+    other_task_runs: AtomicU32,
     doing: AtomicU8,
 }
 
@@ -59,13 +59,13 @@ impl Pulse {
     }
 
     /// A task other than the sync loop has run.
-    pub(crate) fn turn(&self) {
-        self.turns.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_other_task(&self) {
+        self.other_task_runs.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Number of turns of the other task; wraps around.
-    pub(crate) fn turns(&self) -> u32 {
-        self.turns.load(Ordering::Relaxed)
+    pub(crate) fn other_task_runs(&self) -> u32 {
+        self.other_task_runs.load(Ordering::Relaxed)
     }
 
     pub(crate) fn doing(&self) -> Activity {
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn every_activity_has_its_own_text() {
-        for (place, doing) in ALL_ACTIVITIES.iter().enumerate() {
-            assert_eq!(*doing as usize, place);
-            assert!(ALL_ACTIVITIES[..place].iter().all(|other| other.text() != doing.text()), "{doing:?}");
+        for (index, doing) in ALL_ACTIVITIES.iter().enumerate() {
+            assert_eq!(*doing as usize, index);
+            assert!(ALL_ACTIVITIES[..index].iter().all(|other| other.text() != doing.text()), "{doing:?}");
         }
     }
 }

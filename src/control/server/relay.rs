@@ -68,9 +68,9 @@ mod tests {
             assert_eq!(heard, "first words");
             runtime.write_all(b"answer").await.unwrap();
             runtime.close().await.unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).await.unwrap();
-            assert_eq!(answer, "answer");
+            let mut response = String::new();
+            client.read_to_string(&mut response).await.unwrap();
+            assert_eq!(response, "answer");
             task.await.unwrap();
         });
     }

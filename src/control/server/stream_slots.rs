@@ -58,8 +58,8 @@ impl StreamSlots {
 impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = self.slots.open.borrow_mut();
-        let place = open.iter().position(|client| *client == self.client);
-        place.map(|place| open.swap_remove(place));
+        let index = open.iter().position(|client| *client == self.client);
+        index.map(|place| open.swap_remove(place));
     }
 }
 

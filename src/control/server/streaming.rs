@@ -85,7 +85,7 @@ impl Stream {
         };
         let (streaming, request) = (streaming.clone(), Rc::new(request.clone()));
         Box::pin(async move {
-            let id = id.map_err(|absent| absent_answer(&absent))?;
+            let id = id.map_err(|absent| not_found_response(&absent))?;
             let url =
                 self.what.url(&streaming.cri, id).await.map_err(|error| internal(ErrorChain(&error).to_string()))?;
             let unusable =
@@ -156,7 +156,7 @@ fn internal(text: String) -> Response {
     Response::text(Status::InternalServerError, text + "\n")
 }
 
-fn absent_answer(absent: &NotFound) -> Response {
+fn not_found_response(absent: &NotFound) -> Response {
     match absent {
         NotFound::Pod => Response::text(Status::NotFound, "pod does not exist\n"),
         NotFound::Container(name) => internal(format!("container not found ({name:?})")),

@@ -14,9 +14,9 @@ pub(super) fn sync(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
     if request.method != "POST" {
         return Some(Reply::Whole(Response::not_allowed()));
     }
-    let answer = api.sync(request.query_value("wait").is_some_and(|wait| wait == "true"));
+    let response = api.sync(request.query_value("wait").is_some_and(|wait| wait == "true"));
     Some(Reply::Slow(Box::pin(async {
-        match answer.await {
+        match response.await {
             Ok(status) => Response::json(json(&status)),
             Err(why) => Response::text(Status::Conflict, why + "\n"),
         }

@@ -78,7 +78,7 @@ impl CpuAssignment {
         }
         let (runtime, inbox) = (Rc::clone(pods.runtime()), self.inbox.clone());
         self.task = Some(rt::spawn(async move {
-            let placed = place(&runtime, files, misplaced).await;
+            let placed = move_containers(&runtime, files, misplaced).await;
             // The loop has ended only if the process is ending.
             let _ = inbox.send(SyncEvent::CpusMoved(placed)).await;
         }));
@@ -114,7 +114,7 @@ fn keeps_cpus(state: Option<State>, all_sources_ready: bool) -> bool {
     }
 }
 
-async fn place(
+async fn move_containers(
     runtime: &PodRuntime,
     files: Vec<(PathBuf, String)>,
     misplaced: Vec<MisplacedContainer>,

@@ -79,10 +79,10 @@ impl DueTimes {
     /// The first part that is due at `now` and not held off.
     pub(super) fn due_part(&self, due: &Due, now: Instant) -> Option<Part> {
         let parts = due.iter().zip(self.held);
-        let is_due = |moment: Option<Instant>, held: Option<Instant>| {
-            moment.is_some_and(|moment| moment <= now) && held.is_none_or(|until| until <= now)
+        let is_due = |due: Option<Instant>, held: Option<Instant>| {
+            due.is_some_and(|time| time <= now) && held.is_none_or(|until| until <= now)
         };
-        parts.into_iter().find(|((_, moment), held)| is_due(*moment, *held)).map(|((part, _), _)| *part)
+        parts.into_iter().find(|((_, time), held)| is_due(*time, *held)).map(|((part, _), _)| *part)
     }
 
     /// Counts a round. True if the loop has not waited for [`MOST_ROUNDS`] rounds.
@@ -133,8 +133,8 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Due times where only the status manager is due.
-    fn due(moment: Option<Instant>) -> Due {
-        PARTS.map(|part| (part, moment.filter(|_| part == Part::StatusManager)))
+    fn due(due_time: Option<Instant>) -> Due {
+        PARTS.map(|part| (part, due_time.filter(|_| part == Part::StatusManager)))
     }
 
     #[test]

@@ -246,13 +246,13 @@ impl SyncLoop {
 
     /// The next event, or `None` if a part is due, and whether the loop had to wait. Fails when all senders are gone.
     async fn next_event(&self, due: &Due) -> Result<(Option<SyncEvent>, bool), RecvError> {
-        let moment = self.due_times.next(due);
-        let waits = self.inbox.is_empty() && moment.is_none_or(|moment| moment > rt::now());
+        let time = self.due_times.next(due);
+        let waits = self.inbox.is_empty() && time.is_none_or(|time| time > rt::now());
         let event = async { self.inbox.recv().await.map(Some) };
-        let next = match moment {
-            Some(moment) => {
+        let next = match time {
+            Some(time) => {
                 let timer = async {
-                    rt::sleep_until(moment).await;
+                    rt::sleep_until(time).await;
                     Ok(None)
                 };
                 rt::either(event, timer).await

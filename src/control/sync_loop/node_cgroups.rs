@@ -93,7 +93,7 @@ fn running_pods(pods: &PodTable) -> Vec<(Arc<Pod>, String)> {
 
 async fn maintain(
     groups: Rc<ContainerManager>,
-    known: Option<Vec<PodUid>>,
+    pods_with_cgroups: Option<Vec<PodUid>>,
     running: Vec<(Arc<Pod>, String)>,
     inbox: Sender<SyncEvent>,
 ) {
@@ -101,7 +101,7 @@ async fn maintain(
         // The loop has ended only if the process is ending.
         let _ = inbox.send(SyncEvent::NodeEvent(event)).await;
     }
-    if let Some(known) = known {
+    if let Some(known) = pods_with_cgroups {
         groups.remove_orphaned(&known).await;
     }
     let groupless = groups.pods_without_cgroup(running.iter().map(|(pod, _)| Arc::clone(pod)).collect()).await;

@@ -73,8 +73,8 @@ impl OomWatcher {
     }
 
     /// `counted` takes the kills counted by the pod's cgroup.
-    fn set_reasons(&mut self, pod: &mut ObservedPod, known: Option<&ObservedPod>, counted: impl Fn() -> bool) {
-        let ended = known.iter().flat_map(|known| &known.containers).filter(|known| known.exit().is_some());
+    fn set_reasons(&mut self, pod: &mut ObservedPod, former: Option<&ObservedPod>, counted: impl Fn() -> bool) {
+        let ended = former.iter().flat_map(|known| &known.containers).filter(|known| known.exit().is_some());
         let ended: SortedSet<&str> = ended.map(|known| known.id.as_str()).collect();
         let is_news =
             |container: &ObservedContainer| container.exit().is_some() && !ended.contains(container.id.as_str());

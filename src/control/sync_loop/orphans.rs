@@ -67,11 +67,11 @@ impl Orphans {
     }
 }
 
-/// Removes the directories of every pod that is neither in `known` nor wanted by a source, and dangling links to logs.
+/// Removes the directories of every pod that is neither in `kept_pods` nor wanted by a source, and dangling links to logs.
 async fn remove(
     runtime: Rc<PodRuntime>,
     csi: Rc<Csi>,
-    known: Vec<PodUid>,
+    kept_pods: Vec<PodUid>,
     records: View<PodRecords>,
     outcome: Rc<RefCell<Option<Vec<String>>>>,
 ) {
@@ -79,7 +79,7 @@ async fn remove(
     let is_known = |uid: &str| {
         let records = records.read();
         let is_wanted = records.sources.pods().any(|pod| records.running_uid(&pod.pod.metadata.uid).as_str() == uid);
-        is_wanted || known.iter().any(|known| known.as_str() == uid)
+        is_wanted || kept_pods.iter().any(|known| known.as_str() == uid)
     };
     let failures = match volumes::find_pods(&runtime.dirs).await {
         Ok(directories) => directories.remove_orphaned(&is_known, &csi, &runtime.removals).await,

@@ -42,7 +42,7 @@ impl PodStops {
 
     /// No source has these pods any more.
     pub(super) fn forget(&mut self, gone: Vec<String>, stopped: &StoppedPods) {
-        let start = |pod| StopRequest { pod, what: StopAction::Start, answer: None };
+        let start = |pod| StopRequest { pod, what: StopAction::Start, response: None };
         self.waiting.extend(gone.into_iter().map(start));
         self.write(stopped);
     }
@@ -76,7 +76,7 @@ impl PodStops {
         if let Some(fault) = &fault {
             log!(warn, fault);
         }
-        for StopRequest { what, answer, .. } in self.in_flight.drain(..) {
+        for StopRequest { what, response: answer, .. } in self.in_flight.drain(..) {
             let done = match what {
                 StopAction::Stop => "stopped",
                 StopAction::Start => "started",

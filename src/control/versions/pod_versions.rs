@@ -129,7 +129,7 @@ impl PodVersions {
 
     /// A user asks to switch versions, or to hold or confirm the running version.
     pub(crate) fn on_request(&mut self, request: VersionActionRequest) -> Vec<Effect> {
-        let VersionActionRequest { pod, what, answer } = request;
+        let VersionActionRequest { pod, what, response: answer } = request;
         let ask = match what {
             VersionAction::Rollback(back) => RecordAction::Rollback(usize::try_from(back).unwrap_or(usize::MAX)),
             VersionAction::Hold => RecordAction::Hold,
@@ -165,10 +165,10 @@ impl PodVersions {
         self.writer = Some(rt::spawn(async move {
             let done = rt::blocking(move || version_records::write(&written)).await;
             let done = done.map_err(|error| ErrorChain(&error).to_string());
-            for (asker, answer) in answers {
-                let answer = done.clone().map_or_else(PodAnswer::Failed, |()| answer);
+            for (asker, response) in answers {
+                let response = done.clone().map_or_else(PodAnswer::Failed, |()| response);
                 // The user may have disconnected.
-                let _ = asker.try_send(answer);
+                let _ = asker.try_send(response);
             }
             // Fails only when the agent is ending.
             let _ = inbox.send(SyncEvent::VersionsKept(done.err())).await;

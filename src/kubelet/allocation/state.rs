@@ -30,7 +30,7 @@ struct Inner {
     file: Option<ChangedFile>,
     entries: RefCell<Entries>,
     /// One write at a time.
-    turn: rt::Semaphore,
+    write_lock: rt::Semaphore,
     /// The state has changed since the writer last looked.
     is_changed: Cell<bool>,
     is_writing: Cell<bool>,
@@ -49,7 +49,7 @@ impl Inner {
         Self {
             file,
             entries: RefCell::new(entries),
-            turn: rt::Semaphore::new(1),
+            write_lock: rt::Semaphore::new(1),
             is_changed: Cell::new(false),
             is_writing: Cell::new(false),
             writer: RefCell::default(),
@@ -140,7 +140,7 @@ impl PodResourceState {
     /// Returns when the state is in the file, or could not be written. A failed write is tried again.
     pub(crate) async fn flush(&self) {
         let Some(file) = &self.0.file else { return };
-        let _turn = self.0.turn.acquire().await;
+        let _turn = self.0.write_lock.acquire().await;
         let text = checkpoint::text(&self.0.entries.borrow());
         let written = file.write(text).await;
         let had_failed = self.0.has_failed.replace(written.is_err());

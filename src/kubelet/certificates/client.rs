@@ -28,7 +28,7 @@ use crate::state::pods::SyncEvent;
 #[derive(Debug)]
 pub(crate) struct ClientCertificate {
     pub(crate) names: Names,
-    pub(crate) places: CredentialPaths,
+    pub(crate) paths: CredentialPaths,
     /// `rotateCertificates`: renew the certificate before it expires.
     pub(crate) rotates: bool,
     /// Uses the credentials of the kubeconfig.
@@ -118,7 +118,7 @@ impl ClientCertificateManager {
     }
 
     async fn inspect(&mut self) -> StoredCredentials {
-        let (places, names) = (self.settings.places.clone(), self.settings.names.clone());
+        let (places, names) = (self.settings.paths.clone(), self.settings.names.clone());
         let stored = rt::blocking(move || places.inspect(&names, clock::now().unix_seconds())).await;
         if self.mark.as_ref() != Some(&stored.mark) {
             if self.mark.is_some() {
@@ -178,8 +178,8 @@ impl ClientCertificateManager {
         };
         if rt::either(refused, due).await {
             // The 401 may have been for credentials that have been replaced since.
-            let answer = client.send(&Request::get("/version")).await;
-            self.is_stranger = answer.is_err_and(|error| error.is_unauthorized());
+            let response = client.send(&Request::get("/version")).await;
+            self.is_stranger = response.is_err_and(|error| error.is_unauthorized());
             self.refusals = client.unauthorized().changes();
         }
     }
@@ -190,12 +190,12 @@ impl ClientCertificateManager {
         present: KnownTime,
     ) -> Result<(IssuedCertificate, Credentials), AttemptError> {
         let settings = &self.settings;
-        let client_with = |with: &Credentials| match (with, &settings.places.bootstrap_kubeconfig) {
+        let client_with = |with: &Credentials| match (with, &settings.paths.bootstrap_kubeconfig) {
             (Credentials::Bootstrap, Some(path)) => settings.client.beside(path.clone(), settings.dialer.clone()),
             _ => settings.client.clone(),
         };
         let clients: Vec<Client> = credentials.iter().map(client_with).collect();
-        let store = &settings.places.store;
+        let store = &settings.paths.store;
         let (issued, number) = request_with_any(store, Purpose::Client, &settings.names, &clients, present).await?;
         Ok((issued, credentials.get(number).copied().unwrap_or(Credentials::Own)))
     }
@@ -206,7 +206,7 @@ impl ClientCertificateManager {
         with: Credentials,
         present: KnownTime,
     ) -> Result<(), StoreError> {
-        let places = self.settings.places.clone();
+        let places = self.settings.paths.clone();
         let pair = issued.pair.clone();
         let from_bootstrap = with == Credentials::Bootstrap;
         rt::blocking(move || places.store(&pair, from_bootstrap, present.now())).await?;

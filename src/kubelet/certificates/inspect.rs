@@ -92,8 +92,8 @@ impl CredentialPaths {
     }
 
     /// Stores the pair as the current one and points the kubeconfig to it. Blocks.
-    pub(super) fn store(&self, pair: &Pair, from_bootstrap: bool, moment: Seconds) -> Result<(), StoreError> {
-        self.store.put(pair, Time::from_unix_nanos(moment.saturating_mul(1_000_000_000)))?;
+    pub(super) fn store(&self, pair: &Pair, from_bootstrap: bool, now: Seconds) -> Result<(), StoreError> {
+        self.store.put(pair, Time::from_unix_nanos(now.saturating_mul(1_000_000_000)))?;
         let kubeconfig = read_kubeconfig(&self.kubeconfig, &mut Vec::new());
         let current = Pem::File(self.store.current_path());
         let is_linked = kubeconfig.as_ref().is_some_and(|kubeconfig| {

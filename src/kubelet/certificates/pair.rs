@@ -84,8 +84,8 @@ pub(super) mod tests {
     /// A pair for this node, valid between two times in seconds.
     pub(crate) fn pair(node: &str, from: i64, until: i64) -> Pair {
         let key = Key::generate().unwrap();
-        let moment = |seconds: i64| Time::from_unix_nanos(seconds * 1_000_000_000);
-        let der = self_signed(&key, &Names::of_node(node), moment(from), moment(until)).unwrap();
+        let time = |seconds: i64| Time::from_unix_nanos(seconds * 1_000_000_000);
+        let der = self_signed(&key, &Names::of_node(node), time(from), time(until)).unwrap();
         Pair::new(pem::encode(pem::CERTIFICATE, &der).as_bytes(), key).unwrap()
     }
 

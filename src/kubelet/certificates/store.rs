@@ -67,9 +67,9 @@ impl Store {
     }
 
     /// Makes `pair` the current one. Keeps the previous pair and removes older ones.
-    pub(crate) fn put(&self, pair: &Pair, moment: Time) -> Result<(), StoreError> {
+    pub(crate) fn put(&self, pair: &Pair, now: Time) -> Result<(), StoreError> {
         let before = fs::canonicalize(self.current_path()).ok();
-        let file = self.free_name(moment);
+        let file = self.free_name(now);
         file::replace(&file, pair.to_pem().as_bytes()).map_err(|cause| StoreError::io("write", &file, cause))?;
         self.link(&file)?;
         let kept = |other: &PathBuf| *other == file || Some(other) == before.as_ref();
@@ -143,8 +143,8 @@ impl Store {
     }
 
     /// An unused name for this time: after the clock is set back, a name may exist already.
-    fn free_name(&self, moment: Time) -> PathBuf {
-        let stamp = moment.to_string().replace(['T', ':'], "-");
+    fn free_name(&self, now: Time) -> PathBuf {
+        let stamp = now.to_string().replace(['T', ':'], "-");
         let stamp = stamp.trim_end_matches('Z');
         let name = |more: &str| self.directory.join(format!("{}-{stamp}{more}.pem", self.prefix));
         let more = (1..1000).map(|number| format!("-{number:03}"));

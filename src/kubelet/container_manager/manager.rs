@@ -187,14 +187,14 @@ impl ContainerManager {
         Ok(())
     }
 
-    /// Removes orphaned pod cgroups: those of pods not in `known`.
-    pub(crate) async fn remove_orphaned(&self, known: &[PodUid]) {
+    /// Removes orphaned pod cgroups: those of pods not in `pods`.
+    pub(crate) async fn remove_orphaned(&self, pods: &[PodUid]) {
         let Some(settings) = &self.settings else { return };
         let (groups, driver, root) = (self.groups.clone(), self.driver.get(), settings.root.clone());
         let mut strays = rt::blocking(move || pod_groups(&groups, driver, &root)).await;
         // Pods that arrived in the meantime are in `made`.
         let made = self.made.borrow().iter().cloned().collect::<Vec<_>>();
-        for uid in known.iter().chain(&made) {
+        for uid in pods.iter().chain(&made) {
             let kept = CLASSES.map(|class| CgroupName::pod(&settings.root, class, uid).path(driver));
             strays.retain(|path| !kept.contains(path));
         }

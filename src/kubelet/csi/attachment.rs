@@ -80,7 +80,11 @@ impl Csi {
         let Some(client) = &self.client else { return false };
         let name = attachment_name(&volume.driver, &volume.handle, &self.node_name);
         let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{name}");
-        match client.send(&Request::get(path).requested_by(Requester::Tenant)).await.and_then(|answer| answer.json()) {
+        match client
+            .send(&Request::get(path).requested_by(Requester::Tenant))
+            .await
+            .and_then(|response| response.json())
+        {
             Ok(attachment) => is_out_of_room(&attachment),
             Err(_) => false,
         }

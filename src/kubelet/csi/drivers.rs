@@ -66,9 +66,9 @@ impl Driver {
         &self,
         path: &'static str,
         request: Vec<u8>,
-        answer: &mut dyn Message,
+        response: &mut dyn Message,
     ) -> Result<(), CallError> {
-        call(&self.client, path, request, answer).await
+        call(&self.client, path, request, response).await
     }
 }
 
@@ -86,10 +86,10 @@ async fn call(
     client: &Client,
     path: &'static str,
     request: Vec<u8>,
-    answer: &mut dyn Message,
+    response: &mut dyn Message,
 ) -> Result<(), CallError> {
     let bytes = client.unary(path, request, CSI_CALL_TIMEOUT).await.map_err(CallError::Rpc)?;
-    decode_into(answer, &bytes).map_err(|source| CallError::Answer { path, source })
+    decode_into(response, &bytes).map_err(|source| CallError::Answer { path, source })
 }
 
 impl Csi {

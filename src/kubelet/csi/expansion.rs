@@ -60,7 +60,7 @@ impl Csi {
         let mut before = self.growths.take();
         let wanted = wanted.into_iter().filter(|volume| self.can_grow(volume).is_some());
         let growth = |volume: CsiVolume| {
-            let known = before.iter().position(|old| old.volume.place == volume.place);
+            let known = before.iter().position(|old| old.volume.host_path == volume.host_path);
             known.map(|place| before.swap_remove(place)).unwrap_or_else(|| self.poll_expansion(volume, period))
         };
         let growths = wanted.map(growth).collect();
@@ -69,17 +69,17 @@ impl Csi {
 
     /// Stops polling for the pod with this directory. Does not wait for a driver call in progress.
     pub(super) fn end_expansion(&self, pod: &Path) {
-        self.growths.borrow_mut().retain(|growth| !growth.volume.place.starts_with(pod));
+        self.growths.borrow_mut().retain(|growth| !growth.volume.host_path.starts_with(pod));
         self.seen.borrow_mut().retain(|(place, _)| !place.starts_with(pod));
     }
 
     fn seen(&self, volume: &CsiVolume) -> Rc<ExpansionState> {
         let mut all = self.seen.borrow_mut();
         // In every pod, the last component of the path is the volume's name.
-        let known = all.iter().find(|(place, _)| place.file_name() == volume.place.file_name());
+        let known = all.iter().find(|(place, _)| place.file_name() == volume.host_path.file_name());
         let seen = known.map(|(_, seen)| Rc::clone(seen)).unwrap_or_default();
-        if all.iter().all(|(place, _)| *place != volume.place) {
-            all.push((volume.place.clone(), Rc::clone(&seen)));
+        if all.iter().all(|(place, _)| *place != volume.host_path) {
+            all.push((volume.host_path.clone(), Rc::clone(&seen)));
         }
         seen
     }
@@ -182,8 +182,8 @@ impl Csi {
             Ok(secrets) => self.expand_request(volume, driver, size.unwrap_or(0), secrets),
             Err(error) => return failed(&ErrorChain(&error).to_string()),
         };
-        let mut answer = NodeExpandVolumeResponse::default();
-        let expanded = driver.call(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
+        let mut response = NodeExpandVolumeResponse::default();
+        let expanded = driver.call(method!("NodeExpandVolume"), encode(&request), &mut response).await;
         let patch = match &expanded {
             Ok(()) => Some(done_patch(claim, &target.size)),
             Err(error) => {
@@ -238,7 +238,7 @@ impl Csi {
         let failed = |source| ExpandSecretError { namespace: namespace.clone(), name: name.clone(), source };
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         let found =
-            client.send(&Request::get(path).requested_by(Requester::Tenant)).await.and_then(|answer| answer.json());
+            client.send(&Request::get(path).requested_by(Requester::Tenant)).await.and_then(|response| response.json());
         let found = found.map_err(|error| failed(error.into()))?;
         let secret: ConfigObject = decode::<Secret>(found).map_err(|error| failed(error.into()))?.value.into();
         Ok(secret.texts())
@@ -252,7 +252,7 @@ impl Csi {
     }
 
     fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
-        let event = PodEvent::of_pod(&paths::pod_uid(&volume.place), kind, reason, message);
+        let event = PodEvent::of_pod(&paths::pod_uid(&volume.host_path), kind, reason, message);
         // Events may be dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }

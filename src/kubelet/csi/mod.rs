@@ -47,7 +47,7 @@ pub(crate) struct Csi {
     directory: PathBuf,
     node_name: String,
     /// Serializes the work on a volume, by driver and handle.
-    turns: RefCell<SortedMap<(String, String), Weak<Semaphore>>>,
+    volume_locks: RefCell<SortedMap<(String, String), Weak<Semaphore>>>,
     /// Paths whose last call did not succeed: their mounts may be incomplete.
     doubtful: RefCell<SortedSet<PathBuf>>,
     /// Volumes whose group this process has set.
@@ -72,7 +72,7 @@ impl Csi {
             changed: Signal::default(),
             directory: root.join("plugins/kubernetes.io/csi"),
             node_name: node_name.to_owned(),
-            turns: RefCell::default(),
+            volume_locks: RefCell::default(),
             doubtful: RefCell::default(),
             owned: RefCell::default(),
             present: RefCell::default(),

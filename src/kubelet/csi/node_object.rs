@@ -85,9 +85,9 @@ impl CsiNodeRegistration {
 }
 
 /// Entries of drivers that have not registered with this process stay: the drivers may still come.
-fn drivers_of(known: &[Value], drivers: &Drivers) -> Vec<Value> {
+fn drivers_of(entries: &[Value], drivers: &Drivers) -> Vec<Value> {
     let name_of = |one: &Value| one.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let others = known.iter().filter(|one| !drivers.contains_key(&name_of(one)));
+    let others = entries.iter().filter(|one| !drivers.contains_key(&name_of(one)));
     let own = drivers.iter().filter_map(|(name, driver)| {
         let driver = driver.as_ref()?;
         let keys: Vec<&String> = driver.topology.keys().collect();

@@ -24,12 +24,12 @@ impl Csi {
         }
         let request =
             NodeGetVolumeStatsRequest { volume_id: handle.to_owned(), volume_path: path.display().to_string() };
-        let mut answer = NodeGetVolumeStatsResponse::default();
-        driver.call(method!("NodeGetVolumeStats"), encode(&request), &mut answer).await?;
-        if answer.usage.is_empty() {
+        let mut response = NodeGetVolumeStatsResponse::default();
+        driver.call(method!("NodeGetVolumeStats"), encode(&request), &mut response).await?;
+        if response.usage.is_empty() {
             return Err(CsiError::NoUsage);
         }
-        Ok(Some(from_response(&answer.usage)))
+        Ok(Some(from_response(&response.usage)))
     }
 }
 

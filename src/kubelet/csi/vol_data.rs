@@ -132,8 +132,8 @@ mod tests {
     fn volume_is_used_elsewhere_if_another_path_has_its_data() {
         let root = std::env::temp_dir().join(format!("coracle-vol-data-{}", std::process::id()));
         let data = |handle: &str| VolData { driver: "d".to_owned(), handle: handle.to_owned(), is_ephemeral: false };
-        let bring = |place: &str, handle: &str| {
-            let place = root.join("pods").join(place);
+        let bring = |name: &str, handle: &str| {
+            let place = root.join("pods").join(name);
             fs::create_dir_all(place.parent().unwrap()).unwrap();
             write(&paths::data(&place), &of_pod(&data(handle), "pv", "n", "a")).unwrap();
             if paths::is_device(&place) {

@@ -70,7 +70,7 @@ pub(crate) struct CsiVolume {
     pub(crate) claim: Option<(String, String)>,
     pub(crate) expand_secret: Option<ObjectKey>,
     /// Path in the pod's directory, see [`super::paths`].
-    pub(crate) place: PathBuf,
+    pub(crate) host_path: PathBuf,
     pub(crate) missing: Option<MissingObject>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn handle_of_inline(pod_uid: &str, volume: &str) -> String {
 impl CsiVolume {
     /// The target path of NodePublishVolume.
     pub(crate) fn target(&self) -> PathBuf {
-        paths::target(&self.place)
+        paths::target(&self.host_path)
     }
 }
 
@@ -139,7 +139,7 @@ impl Csi {
         let (of_pod, of_staged) =
             [of_pod, vol_data::of_staged(&data)].map(|data| vol_data::with_label(data, label.as_deref())).into();
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
-        let (volume_path, staged) = (volume.place.clone(), staged_at.clone());
+        let (volume_path, staged) = (volume.host_path.clone(), staged_at.clone());
         let prepared = rt::blocking(move || {
             let elsewhere = |is_other: &dyn Fn(&Path) -> bool| {
                 vol_data::is_used_elsewhere(&volume_path, &data, is_other)
@@ -159,8 +159,8 @@ impl Csi {
             error => failed(error),
         })?;
         match volume.attachment {
-            Some(_) => drop(self.present.borrow_mut().insert(volume.place.clone(), unique_name(name, handle))),
-            None => drop(self.present.borrow_mut().remove(&volume.place)),
+            Some(_) => drop(self.present.borrow_mut().insert(volume.host_path.clone(), unique_name(name, handle))),
+            None => drop(self.present.borrow_mut().remove(&volume.host_path)),
         }
         if let Some(staged) = staged_at {
             // Whether a block volume is staged is known only to the driver.
@@ -314,7 +314,7 @@ impl Csi {
     pub(super) fn staged_at(&self, volume: &CsiVolume, driver: &Driver) -> Option<PathBuf> {
         let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
         is_staged.then(|| match volume.is_block {
-            true => paths::staged_device(&volume.place),
+            true => paths::staged_device(&volume.host_path),
             false => self.staging(&volume.driver, &volume.handle).join(GLOBAL_MOUNT_DIRECTORY),
         })
     }
@@ -325,7 +325,7 @@ impl Csi {
     }
 
     pub(super) fn volume_lock(&self, driver: &str, handle: &str) -> Rc<Semaphore> {
-        let mut turns = self.turns.borrow_mut();
+        let mut turns = self.volume_locks.borrow_mut();
         turns.retain(|_, turn| turn.strong_count() > 0);
         let key = (driver.to_owned(), handle.to_owned());
         if let Some(turn) = turns.get(&key).and_then(std::rc::Weak::upgrade) {

@@ -89,7 +89,7 @@ pub(super) fn read(text: &str) -> Checkpoint {
 /// Reads the intact entries of a corrupt text: a device in use must not be allocated again.
 fn salvage(text: &str) -> Vec<DeviceAllocation> {
     const BEGINNING: &str = "{\"PodUID\":";
-    let places = text.match_indices('{').filter_map(|(place, _)| text.get(place..));
+    let places = text.match_indices('{').filter_map(|(index, _)| text.get(index..));
     let values = places.filter(|rest| rest.starts_with(BEGINNING) || rest.starts_with("{\"AllocResp\":"));
     let values = values.filter_map(|rest| {
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();

@@ -49,7 +49,7 @@ fn text(allocations: &DeviceAllocations, limit: u64) -> String {
 impl Devices {
     /// Returns when the file is on disk.
     pub(super) async fn write(&self) -> io::Result<()> {
-        let _turn = self.turn.acquire().await;
+        let _turn = self.write_lock.acquire().await;
         self.read_again().await?;
         let text = text(&self.allocations.borrow(), MAX_DEVICE_CHECKPOINT_BYTES);
         self.file.write(text).await

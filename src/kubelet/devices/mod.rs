@@ -61,7 +61,7 @@ pub(crate) struct Devices {
     changed: Signal,
     /// The checkpoint, and the lock of its writer.
     file: ChangedFile,
-    turn: rt::Semaphore,
+    write_lock: rt::Semaphore,
     /// A checkpoint existed at the start.
     is_known_node: bool,
 }
@@ -135,7 +135,7 @@ impl Devices {
             directory,
             inbox,
             changed: Signal::default(),
-            turn: rt::Semaphore::new(1),
+            write_lock: rt::Semaphore::new(1),
             is_known_node,
         });
         // Before the first admission.
@@ -166,7 +166,7 @@ impl Devices {
             let due = self.allocations.borrow().due().into_iter().chain(again).min();
             let late = async {
                 match due {
-                    Some(moment) => rt::sleep_until(moment).await,
+                    Some(time) => rt::sleep_until(time).await,
                     None => std::future::pending().await,
                 }
             };

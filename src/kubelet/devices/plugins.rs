@@ -56,13 +56,13 @@ const MAX_DEVICE_NUMA_NODES: usize = 64;
 pub(super) async fn serve(devices: Rc<Devices>) {
     let path = devices.directory.join(DEVICE_PLUGIN_SOCKET);
     let directory = devices.directory.clone();
-    let answer = {
+    let response = {
         let devices = Rc::clone(&devices);
-        handler(move |request| answer(Rc::clone(&devices), request))
+        handler(move |request| handle(Rc::clone(&devices), request))
     };
     let prepare = move || directories::make(&directory, 0o750).and_then(|()| remove_sockets(&directory));
     let server = Server::bind_prepared(&path, prepare).await;
-    server.serve(answer).await;
+    server.serve(response).await;
 }
 
 /// Plugins register again when their socket is removed.
@@ -76,7 +76,7 @@ fn remove_sockets(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-async fn answer(devices: Rc<Devices>, request: Request) -> Result<Reply, Status> {
+async fn handle(devices: Rc<Devices>, request: Request) -> Result<Reply, Status> {
     if request.method != "/v1beta1.Registration/Register" {
         return Err(Status::new(Code::Unimplemented, format!("unknown method {}", request.method)));
     }
@@ -223,8 +223,8 @@ pub(super) async fn call<M: Message + Default>(
     request: &dyn Message,
     limit: Duration,
 ) -> Result<M, rpc::Error> {
-    let answer = client.unary(path, encode(request), limit).await?;
-    decode(&answer).map_err(|_| rpc::Error::Protocol("malformed answer"))
+    let response = client.unary(path, encode(request), limit).await?;
+    decode(&response).map_err(|_| rpc::Error::Protocol("malformed answer"))
 }
 
 #[cfg(test)]

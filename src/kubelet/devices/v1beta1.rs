@@ -105,7 +105,7 @@ message! {
 }
 
 /// Decodes a plugin's answer as each message, for the fuzz targets.
-pub fn check_answer(bytes: &[u8]) {
+pub fn check_response(bytes: &[u8]) {
     let _ = decode::<DevicePluginOptions>(bytes);
     let _ = decode::<ListAndWatchResponse>(bytes);
     let _ = decode::<PreferredAllocationResponse>(bytes);

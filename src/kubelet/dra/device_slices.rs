@@ -82,11 +82,11 @@ impl KnownSlice {
 /// come last: until then the pool is incomplete, and nothing is allocated from it.
 ///
 /// Slices of a former Node object of this name are removed first: the garbage collector would do so later.
-pub(super) fn changes(node: &str, node_uid: &str, devices: &[Value], known: &[KnownSlice]) -> Vec<Change> {
+pub(super) fn changes(node: &str, node_uid: &str, devices: &[Value], slices: &[KnownSlice]) -> Vec<Change> {
     let is_of_former = |slice: &&KnownSlice| !node_uid.is_empty() && slice.owner != node_uid;
-    let former = known.iter().filter(is_of_former).map(|slice| Change::Delete { name: slice.name.clone() });
+    let former = slices.iter().filter(is_of_former).map(|slice| Change::Delete { name: slice.name.clone() });
     let mut changes: Vec<Change> = former.collect();
-    let known: Vec<&KnownSlice> = known.iter().filter(|slice| !is_of_former(slice)).collect();
+    let known: Vec<&KnownSlice> = slices.iter().filter(|slice| !is_of_former(slice)).collect();
     let chunks: Vec<&[Value]> = devices.chunks(MOST_IN_SLICE).collect();
     let name = |index: usize| format!("{node}-{DEVICE_FILES_DRIVER}-{index}");
     let of = |index: usize| known.iter().find(|slice| slice.name == name(index));
@@ -146,8 +146,8 @@ mod tests {
     }
 
     /// What the API server lists after these changes.
-    fn applied(changes: &[Change], known: Vec<KnownSlice>) -> Vec<KnownSlice> {
-        let mut slices = known;
+    fn applied(changes: &[Change], slices: Vec<KnownSlice>) -> Vec<KnownSlice> {
+        let mut slices = slices;
         for change in changes {
             match change {
                 Change::Create(object) => slices.extend(KnownSlice::read(&json!({"items": [{

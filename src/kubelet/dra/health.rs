@@ -141,7 +141,7 @@ async fn watch_resources(manager: &DraManager, plugin: &Plugin, method: &'static
         let expiry = manager.health.borrow().next_expiry(driver);
         let expires = async {
             match expiry {
-                Some(moment) => rt::sleep_until(moment).await,
+                Some(time) => rt::sleep_until(time).await,
                 None => std::future::pending().await,
             }
             Ok(Some(None))

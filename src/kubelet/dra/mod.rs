@@ -62,7 +62,7 @@ pub(crate) struct DraManager {
     changed: Signal,
     /// The checkpoint, and the lock of its writer.
     file: ChangedFile,
-    turn: rt::Semaphore,
+    write_lock: rt::Semaphore,
     /// The checkpoint could not be read yet, and must not be overwritten.
     is_unread: Cell<bool>,
     /// The checkpoint was corrupt: the claims of known pods count as prepared.
@@ -96,7 +96,7 @@ impl DraManager {
                 MAX_DRA_CHECKPOINT_BYTES,
                 checkpoint::write(&ClaimInfoCache::default()),
             ),
-            turn: rt::Semaphore::new(1),
+            write_lock: rt::Semaphore::new(1),
             is_unread: Cell::new(true),
             is_lost: Cell::new(false),
             inbox,
@@ -145,7 +145,7 @@ impl DraManager {
 
     /// Returns when the checkpoint is on disk.
     async fn write(&self) -> Result<(), DraError> {
-        let _turn = self.turn.acquire().await;
+        let _turn = self.write_lock.acquire().await;
         self.read().await.map_err(DraError::Checkpoint)?;
         let text = checkpoint::write(&self.cache.borrow());
         self.file.write(text).await.map_err(DraError::Checkpoint)

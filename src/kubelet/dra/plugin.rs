@@ -55,16 +55,16 @@ impl Plugin {
     ) -> Result<M, DraError> {
         let begun = rt::now();
         let request = encode(&ClaimsRequest { claims: claims.to_vec() });
-        let answer = self.client.unary(path, request, DRA_CALL_TIMEOUT).await;
-        let code = match &answer {
+        let response = self.client.unary(path, request, DRA_CALL_TIMEOUT).await;
+        let code = match &response {
             Ok(_) => Code::Ok,
             Err(Error::Status(status)) => status.code,
             Err(Error::DeadlineExceeded) => Code::DeadlineExceeded,
             Err(_) => Code::Unavailable,
         };
         metrics::took(Timed::DraGrpcOperations, &[&self.driver, path, &code.to_string()], rt::elapsed(begun));
-        let answer = answer.and_then(|bytes| decode(&bytes).map_err(|_| Error::Protocol("malformed answer")));
-        answer.map_err(|source| DraError::Call { method, source })
+        let response = response.and_then(|bytes| decode(&bytes).map_err(|_| Error::Protocol("malformed answer")));
+        response.map_err(|source| DraError::Call { method, source })
     }
 }
 

@@ -202,28 +202,28 @@ mod tests {
     #[test]
     fn response_must_have_exactly_the_claims_of_the_request() {
         let asked = [claim("c"), claim("d")];
-        let answer = |entries: &[PrepareEntry]| {
+        let response = |entries: &[PrepareEntry]| {
             let read = read(&asked, PrepareResponse { claims: entries.to_vec() });
             read.map(|claims| claims.len()).map_err(|error| error.to_string())
         };
-        assert_eq!(answer(&[entry("c-uid", ""), entry("d-uid", "")]), Ok(2));
-        assert_eq!(answer(&[entry("c-uid", "")]), Err("NodePrepareResources skipped 1 ResourceClaims".to_owned()));
+        assert_eq!(response(&[entry("c-uid", ""), entry("d-uid", "")]), Ok(2));
+        assert_eq!(response(&[entry("c-uid", "")]), Err("NodePrepareResources skipped 1 ResourceClaims".to_owned()));
         let text = "NodePrepareResources returned result for unknown claim UID x";
-        assert_eq!(answer(&[entry("x", "")]), Err(text.to_owned()));
+        assert_eq!(response(&[entry("x", "")]), Err(text.to_owned()));
         let text = "NodePrepareResources failed for ResourceClaim d: no such device";
-        assert_eq!(answer(&[entry("d-uid", "no such device")]), Err(text.to_owned()));
+        assert_eq!(response(&[entry("d-uid", "no such device")]), Err(text.to_owned()));
     }
 
     #[test]
     fn devices_of_a_claim_are_bounded() {
-        let answer = |devices: usize, name: usize| {
+        let response = |devices: usize, name: usize| {
             let device = Device { device_name: "a".repeat(name), ..Device::default() };
             let result = PrepareResult { devices: vec![device; devices], error: String::new() };
             let entry = PrepareEntry { uid: "c-uid".to_owned(), result: Some(result) };
             read(&[claim("c")], PrepareResponse { claims: vec![entry] }).map(|claims| claims.len())
         };
-        assert_eq!(answer(32, 1000).unwrap(), 1);
-        assert!(answer(1, 70_000).is_err() && answer(1000, 0).is_err());
+        assert_eq!(response(32, 1000).unwrap(), 1);
+        assert!(response(1, 70_000).is_err() && response(1000, 0).is_err());
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl AbsentDrivers {
     }
 
     fn take_due(&mut self, now: Instant) -> Vec<String> {
-        let due = self.due.iter().filter(|(_, moment)| **moment <= now);
+        let due = self.due.iter().filter(|(_, time)| **time <= now);
         let due: Vec<String> = due.map(|(driver, _)| driver.clone()).collect();
         for driver in &due {
             self.due.remove(driver);
@@ -81,7 +81,7 @@ impl SliceCleaner {
             }
             let due = async {
                 match absences.next() {
-                    Some(moment) => rt::sleep_until(moment).await,
+                    Some(time) => rt::sleep_until(time).await,
                     None => std::future::pending().await,
                 }
             };
@@ -119,7 +119,7 @@ impl SliceCleaner {
         let mut backoff = Backoff::new(FIRST_SLICE_REMOVAL_DELAY, MAX_SLICE_REMOVAL_DELAY);
         loop {
             match self.client.send(&request.clone().ranked(Rank::Node)).await {
-                Ok(answer) => return answer.json(),
+                Ok(response) => return response.json(),
                 Err(error) if error.is_not_found() => return Ok(Value::Null),
                 Err(error) if error.is_forbidden() || !is_due() => return Err(error),
                 Err(_) => rt::sleep(jitter(backoff.next_wait(), 0.2, rt::random())).await,

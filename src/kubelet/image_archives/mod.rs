@@ -227,7 +227,7 @@ impl Importer {
             let woken = async { self.woken.recv().await.is_err() };
             let due = async {
                 match again {
-                    Some(moment) => rt::sleep_until(moment).await,
+                    Some(time) => rt::sleep_until(time).await,
                     None => std::future::pending().await,
                 }
                 true

@@ -53,10 +53,10 @@ impl AccountTokens {
             return Ok(token.clone());
         }
         let request = Request::post([&path(pod), "/token"].concat(), &token_request(pod, &account.uid, audience));
-        let answer = self.client()?.send(&request.requested_by(Requester::Tenant)).await?.json()?;
-        let token = answer.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
+        let response = self.client()?.send(&request.requested_by(Requester::Tenant)).await?.json()?;
+        let token = response.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?.to_owned();
-        let life = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64).unwrap_or(ACCOUNT_TOKEN_SECONDS);
+        let life = response.pointer("/spec/expirationSeconds").and_then(Value::as_u64).unwrap_or(ACCOUNT_TOKEN_SECONDS);
         let mut tokens = self.0.tokens.borrow_mut();
         if tokens.len() >= MOST_TOKENS {
             let first = tokens.iter().min_by_key(|(_, (_, until))| *until).map(|(key, _)| key.clone());

@@ -51,19 +51,19 @@ impl FileFetch {
             }
             let wanted = self.take().await?;
             let range = format!("bytes={length}-{}", length + wanted - 1);
-            let answer = get(&self.dialer, url, Some(range), FILE_RANGE_BYTES).await;
-            let came = answer.as_ref().map_or(0, |answer| u64::try_from(answer.body.len()).unwrap_or(u64::MAX));
+            let response = get(&self.dialer, url, Some(range), FILE_RANGE_BYTES).await;
+            let came = response.as_ref().map_or(0, |response| u64::try_from(response.body.len()).unwrap_or(u64::MAX));
             self.budget.meter().give_back(wanted.saturating_sub(came), false);
             self.budget.charge();
-            let answer = answer?;
-            match answer.status {
+            let response = response?;
+            match response.status {
                 206 if came <= wanted => {}
                 // The end was reached before, and the caller found the file whole or not.
                 416 if length > 0 => return self.read().await,
                 200 => return Err("the server sends no byte ranges".to_owned()),
                 status => return Err(format!("the server answers {status}")),
             }
-            self.append(answer.body).await?;
+            self.append(response.body).await?;
             length += came;
             if came < wanted {
                 return self.read().await;
@@ -122,9 +122,9 @@ impl FileFetch {
 
 /// A small file, such as a signature.
 pub(crate) async fn fetch_small(dialer: &Dialer, url: &Url, limit: u64) -> Result<Vec<u8>, String> {
-    let answer = get(dialer, url, None, limit).await?;
-    match answer.status {
-        200 => Ok(answer.body),
+    let response = get(dialer, url, None, limit).await?;
+    match response.status {
+        200 => Ok(response.body),
         status => Err(format!("the server answers {status}")),
     }
 }

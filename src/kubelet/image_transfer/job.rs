@@ -221,7 +221,7 @@ impl Job {
                     continue;
                 }
                 let ask = ContentRequest { path, accept: ACCEPT, from: 0, most: None };
-                let answered = server.get(ask).and_then(|answer| answer.text(MAX_IMAGE_MANIFEST_BYTES));
+                let answered = server.get(ask).and_then(|response| response.text(MAX_IMAGE_MANIFEST_BYTES));
                 if let Ok(bytes) = &answered {
                     // Its length was not known before.
                     self.meter.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX), true)?;
@@ -323,13 +323,13 @@ impl Job {
             return Err(FetchError::Held);
         }
         let most = Some(room).filter(|room| *room < blob.size - part.length());
-        let mut answer =
+        let mut response =
             server.get(ContentRequest { path: &path, accept: ACCEPT_ANY_BLOB, from: part.length(), most })?;
         // `total` is the size of the blob, whether the answer has all of it or a range.
-        if let Some(actual) = answer.total.filter(|actual| *actual != blob.size) {
+        if let Some(actual) = response.total.filter(|actual| *actual != blob.size) {
             return Err(FetchError::Length { what: path, expected: blob.size, actual });
         }
-        if answer.from != part.length() {
+        if response.from != part.length() {
             self.forget(part.length());
             part.restart()?;
         }
@@ -344,7 +344,7 @@ impl Job {
             if free.is_empty() {
                 return Err(FetchError::Held);
             }
-            let read = answer.read(free);
+            let read = response.read(free);
             let count = *read.as_ref().unwrap_or(&0);
             let bytes = free.get(..count).unwrap_or_default();
             let came = u64::try_from(count).unwrap_or_default();
@@ -359,9 +359,9 @@ impl Job {
                 self.meter.pace(came, &self.cancelled);
             }
         }
-        if answer.total.is_some() {
+        if response.total.is_some() {
             // Reading to the end keeps the connection usable for the next blob. Further bytes are ignored.
-            let _ = answer.read(&mut buffer);
+            let _ = response.read(&mut buffer);
         }
         Ok(())
     }

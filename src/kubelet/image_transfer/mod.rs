@@ -159,8 +159,8 @@ impl std::fmt::Debug for Fetcher {
 }
 
 impl Fetcher {
-    pub(crate) fn new(places: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
-        let FetchPlaces { directory, hosts, endpoint, proxies, peering, pressure } = places;
+    pub(crate) fn new(paths: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
+        let FetchPlaces { directory, hosts, endpoint, proxies, peering, pressure } = paths;
         let (proxies, busy) = (Arc::new(proxies), RefCell::default());
         Self { directory, hosts, endpoint, images, runtime, proxies, peering, pressure, busy }
     }

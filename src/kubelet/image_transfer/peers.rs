@@ -52,7 +52,7 @@ pub(super) struct AvoidedPeers(Arc<Mutex<SortedMap<String, Instant>>>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerWaits {
     /// Of a request, from the connection to the head of the response.
-    pub(super) answer: Duration,
+    pub(super) response: Duration,
     /// Between two rounds of requests.
     pub(super) round: Duration,
     /// For a claim of another node, at random up to this.
@@ -104,7 +104,7 @@ impl PeerWaits {
         let for_each = |wait: u64| Duration::from_millis(wait).saturating_mul(peers);
         let [round, claim] =
             [50, 100].map(|wait| for_each(wait).clamp(Duration::from_millis(200), PEER_RESPONSE_TIMEOUT));
-        Self { answer: PEER_RESPONSE_TIMEOUT, round, claim, bytes: Duration::from_secs(20), lost: MOST_LOST }
+        Self { response: PEER_RESPONSE_TIMEOUT, round, claim, bytes: Duration::from_secs(20), lost: MOST_LOST }
     }
 }
 
@@ -188,7 +188,7 @@ impl Peers {
         for at in self.in_order() {
             let Some(peer) = self.nodes.get_mut(at).filter(|_| self.lost < self.waits.lost) else { break };
             let begun = rt::now();
-            peer.deadline.set(begun + self.waits.answer);
+            peer.deadline.set(begun + self.waits.response);
             let outcome = peer.ask(copying)?;
             peer.has_claimed = false;
             if let Outcome::Claim(claim) = outcome {
@@ -261,7 +261,7 @@ impl Peer {
             most: Some(MOST_PART),
         };
         let answered = self.server.get_once(ask);
-        match answered.map_err(FetchError::from).and_then(|answer| self.read(answer, copying)) {
+        match answered.map_err(FetchError::from).and_then(|response| self.read(response, copying)) {
             Err(FetchError::Registry(RegistryError::Status { status: 429, .. })) => Ok(Outcome::Claim(FETCHES)),
             Err(FetchError::Registry(RegistryError::Status { status: 503, message, .. })) => {
                 let claim = message.strip_prefix("fetching ").and_then(|claim| claim.parse().ok());

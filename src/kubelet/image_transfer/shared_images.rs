@@ -80,7 +80,7 @@ pub(crate) struct SharedPart {
     /// Whether that is the whole blob.
     pub(crate) is_whole: bool,
     /// Counts the answer until it is dropped.
-    pub(crate) turn: Arc<str>,
+    pub(crate) client_share: Arc<str>,
 }
 
 impl SharedImages {
@@ -95,8 +95,9 @@ impl SharedImages {
         let Some(digest) = Digest::parse(digest) else { return SharedAnswer::Absent };
         if let Some((file, length, is_whole)) = self.open(&digest, from) {
             let turn = self.take_turn(client);
-            return turn
-                .map_or(SharedAnswer::Busy, |turn| SharedAnswer::Part(SharedPart { file, length, is_whole, turn }));
+            return turn.map_or(SharedAnswer::Busy, |turn| {
+                SharedAnswer::Part(SharedPart { file, length, is_whole, client_share: turn })
+            });
         }
         match self.claim(&digest) {
             Some(COPIES) | None => SharedAnswer::Absent,
@@ -141,9 +142,9 @@ impl SharedImages {
         if clients.len() >= MOST_ANSWERS || of_client >= MAX_SHARED_OF_IMAGE {
             return None;
         }
-        let turn: Arc<str> = Arc::from(client);
-        clients.push(Arc::downgrade(&turn));
-        Some(turn)
+        let client_share: Arc<str> = Arc::from(client);
+        clients.push(Arc::downgrade(&client_share));
+        Some(client_share)
     }
 
     fn under_way(&self) -> MutexGuard<'_, Vec<FetchUnderWay>> {
@@ -326,7 +327,7 @@ mod tests {
         let first = [ask("a"), ask("a")];
         assert!(is_busy("a"));
         let others: Vec<_> = ["b", "b", "c", "c", "d", "d"].iter().map(|client| ask(client)).collect();
-        assert!(others.iter().all(|answer| matches!(answer, SharedAnswer::Part(_))));
+        assert!(others.iter().all(|response| matches!(response, SharedAnswer::Part(_))));
         assert!(is_busy("e"));
         drop(first);
         assert!(!is_busy("e") && !is_busy("a"));

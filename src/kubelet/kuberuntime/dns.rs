@@ -147,10 +147,10 @@ fn set_options(options: &mut Vec<String>, more: impl IntoIterator<Item = String>
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
     // Of two options with one name in the file, the first is replaced.
     let mut places: BTreeMap<String, usize> =
-        options.iter().enumerate().rev().map(|(place, option)| (name(option), place)).collect();
+        options.iter().enumerate().rev().map(|(index, option)| (name(option), index)).collect();
     for option in more {
-        let place = *places.entry(name(&option)).or_insert(options.len());
-        match options.get_mut(place) {
+        let index = *places.entry(name(&option)).or_insert(options.len());
+        match options.get_mut(index) {
             Some(other) => *other = option,
             None => options.push(option),
         }

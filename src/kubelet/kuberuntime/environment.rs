@@ -143,10 +143,10 @@ impl Environment {
         if name.len() + value.len() + 1 >= LONGEST_STRING || self.bytes > MAX_ENVIRONMENT_BYTES {
             return Err(ConfigError::TooLong { name: Some(name.to_owned()) });
         }
-        let place = self.variables.len();
+        let index = self.variables.len();
         match self.variables.get_mut(name) {
             Some(variable) => variable.value = value,
-            None => drop(self.variables.insert(name.to_owned(), Variable { place, value })),
+            None => drop(self.variables.insert(name.to_owned(), Variable { place: index, value })),
         }
         Ok(())
     }

@@ -98,7 +98,7 @@ impl PodRuntime {
                         }
                     }
                 }
-                Action::KillContainer { id, place, why, restarts } => {
+                Action::KillContainer { id, container: place, why, restarts } => {
                     let Some(spec) = place.of(pod) else { continue };
                     let mut seen = observed.containers.named(&spec.name);
                     let Some(container) = seen.find(|container| container.id == *id) else { continue };
@@ -113,7 +113,7 @@ impl PodRuntime {
                 }
                 Action::RemoveContainer { id } => self.remove_exited(sync, id).await.map_err(|error| one_line(&error)),
                 Action::ResizePod => Ok(()),
-                Action::ResizeContainer { id, place, .. } => {
+                Action::ResizeContainer { id, container: place, .. } => {
                     let Some(spec) = place.of(pod) else { continue };
                     let mut running = observed.containers.named(&spec.name);
                     let Some(running) = running.find(|container| container.id == *id) else { continue };
@@ -125,14 +125,14 @@ impl PodRuntime {
                     }
                     Ok(())
                 }
-                Action::StartContainer { place, restart_count } => {
+                Action::StartContainer { container: place, restart_count } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
                     let start = ContainerStart {
                         sync,
                         index: &index,
                         container,
-                        place: *place,
+                        container_index: *place,
                         sandbox,
                         restart_count: *restart_count,
                     };
@@ -144,7 +144,7 @@ impl PodRuntime {
                     executed.containers.push((container.name.clone(), waiting));
                     Ok(())
                 }
-                Action::StartCreated { id, place } => {
+                Action::StartCreated { id, container: place } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
                     let started = StartedContainer { pod, container, id, sandbox_ip: sandbox.ips.first().copied() };
@@ -239,13 +239,13 @@ impl PodRuntime {
     }
 
     async fn sandbox_ips(&self, pod: &PodUid, id: &str) -> Result<Vec<IpAddr>, cri::Error> {
-        let answer = self.cri_for(pod).pod_sandbox_status(id, false).await?;
-        let ips = answer.status.map_or_else(Vec::new, |status| super::observe::sandbox(status, None).ips);
+        let response = self.cri_for(pod).pod_sandbox_status(id, false).await?;
+        let ips = response.status.map_or_else(Vec::new, |status| super::observe::sandbox(status, None).ips);
         Ok(self.node.node_ips.of_pod(&ips))
     }
 
     async fn start_container(&self, start: &ContainerStart<'_>) -> Result<(), Waiting> {
-        let ContainerStart { sync, index, container, place, sandbox, mut restart_count } = *start;
+        let ContainerStart { sync, index, container, container_index: place, sandbox, mut restart_count } = *start;
         let PodSync { pod, observed, volumes, views, cancel, .. } = sync;
         if restart_count == 0 {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
@@ -434,7 +434,7 @@ struct ContainerStart<'a> {
     sync: PodSync<'a>,
     index: &'a PodIndex<'a>,
     container: &'a Container,
-    place: ContainerIndex,
+    container_index: ContainerIndex,
     sandbox: &'a Sandbox,
     restart_count: u32,
 }

@@ -100,20 +100,20 @@ pub(crate) fn report_everything(pod: &Pod) {
 /// The containers of a pod stop in their order.
 pub(crate) fn stop_everything(pod: &Pod) {
     let running: Vec<&str> = pod.spec.all_containers().map(|container| container.name.as_str()).collect();
-    let turns = super::stop_order::turns(Some(&pod.spec), &running);
+    let turns = super::stop_order::stop_order(Some(&pod.spec), &running);
     // Sidecars come first among these, and stop last.
     turns.into_iter().rev().for_each(drop);
 }
 
 /// The runtime lists all containers, which are known.
-pub(crate) fn list_everything(known: &ObservedPod) {
-    let listed = known.containers.iter().rev().map(|container| v1::Container {
+pub(crate) fn list_everything(observed: &ObservedPod) {
+    let listed = observed.containers.iter().rev().map(|container| v1::Container {
         id: container.id.clone(),
         state: v1::ContainerState::Running,
         ..Default::default()
     });
-    let mut listed = super::observe::listed(&known.uid, &[], &listed.collect::<Vec<_>>());
-    super::observe::add_known(&mut listed, known);
+    let mut listed = super::observe::listed(&observed.uid, &[], &listed.collect::<Vec<_>>());
+    super::observe::add_unlisted_details(&mut listed, observed);
     assert!(listed.containers.iter().all(|container| !container.name.is_empty()));
 }
 

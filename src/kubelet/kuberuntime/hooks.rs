@@ -69,11 +69,11 @@ impl PodRuntime {
     async fn run_command(&self, hook: &Hook<'_>, action: &ExecAction) -> Result<(), HookFailure> {
         let command = action.command.to_vec();
         let (error, output) = match self.cri.exec_hook(hook.pod.uid.as_str(), hook.id, &command, hook.limit).await {
-            Ok(answer) if answer.exit_code == 0 => return Ok(()),
-            Ok(answer) => {
-                let stderr = String::from_utf8_lossy(&answer.stderr).into_owned();
-                let error = format!("command '{}' exited with {}: {stderr}", command.join(" "), answer.exit_code);
-                (error, String::from_utf8_lossy(&answer.stdout).into_owned() + &stderr)
+            Ok(response) if response.exit_code == 0 => return Ok(()),
+            Ok(response) => {
+                let stderr = String::from_utf8_lossy(&response.stderr).into_owned();
+                let error = format!("command '{}' exited with {}: {stderr}", command.join(" "), response.exit_code);
+                (error, String::from_utf8_lossy(&response.stdout).into_owned() + &stderr)
             }
             Err(error) => match error.status() {
                 Some(status) if status.code == Code::DeadlineExceeded => return Err(HookFailure::Late),

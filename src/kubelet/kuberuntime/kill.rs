@@ -8,7 +8,7 @@ use crate::kubelet::kuberuntime::error::KillError;
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
-use crate::kubelet::kuberuntime::stop_order::{TerminationTurn, turns};
+use crate::kubelet::kuberuntime::stop_order::{TerminationTurn, stop_order};
 use crate::kubelet::kuberuntime::survivor_plan::{Scope, Survivor, SurvivorSearch, has_impossible_hook, message};
 use crate::kubelet::kuberuntime::{CancelWatch, ContainerIndex, PodRuntime, labels};
 use crate::platform::cri;
@@ -37,7 +37,7 @@ pub(super) struct ContainerKill<'a> {
     pub(super) grace: Duration,
     /// Message of the `Killing` event.
     pub(super) message: String,
-    pub(super) turn: TerminationTurn,
+    pub(super) stop_order: TerminationTurn,
     /// When cancelled, the hook is no longer waited for and the container is not stopped.
     pub(super) cancel: Option<&'a CancelWatch>,
     /// The processes to end, which the runtime cannot stop.
@@ -82,10 +82,10 @@ impl PodRuntime {
         (ids, why): (&[String], KillReason),
         cancel: &CancelWatch,
     ) -> Result<(), KillError> {
-        let places = (0..pod.spec.init_containers.len()).map(ContainerIndex::Init);
-        let places = places.chain((0..pod.spec.containers.len()).map(ContainerIndex::Main));
+        let indices = (0..pod.spec.init_containers.len()).map(ContainerIndex::Init);
+        let indices = indices.chain((0..pod.spec.containers.len()).map(ContainerIndex::Main));
         let ids: SortedSet<&String> = ids.iter().collect();
-        let kills = places.filter_map(|place| {
+        let kills = indices.filter_map(|place| {
             let spec = place.of(pod)?;
             let running = observed.container(&spec.name).filter(|container| ids.contains(&container.id))?;
             let message = why.message(&spec.name, place, true);
@@ -98,9 +98,9 @@ impl PodRuntime {
     /// Concurrently, except that sidecars wait for the main containers.
     pub(super) async fn kill_in_turn(&self, pod: Option<&Pod>, kills: Vec<ContainerKill<'_>>) -> Result<(), KillError> {
         let names: Vec<&str> = kills.iter().map(|kill| kill.name).collect();
-        let turns = turns(pod.map(|pod| &pod.spec), &names);
+        let turns = stop_order(pod.map(|pod| &pod.spec), &names);
         let kills = kills.into_iter().zip(turns).map(|(kill, turn)| {
-            Box::pin(self.kill_container(ContainerKill { turn, ..kill }))
+            Box::pin(self.kill_container(ContainerKill { stop_order: turn, ..kill }))
                 as Pin<Box<dyn Future<Output = Result<(), KillError>> + '_>>
         });
         let mut result = Ok(());
@@ -128,7 +128,7 @@ impl PodRuntime {
             ip: self.address_of(observed, container),
             grace,
             message,
-            turn: TerminationTurn::default(),
+            stop_order: TerminationTurn::default(),
             cancel: None,
             survivor: None,
         }
@@ -149,7 +149,7 @@ impl PodRuntime {
             ip: None,
             grace,
             message: message(survivor, None, grace),
-            turn: TerminationTurn::default(),
+            stop_order: TerminationTurn::default(),
             cancel: None,
             survivor: Some(survivor),
         }
@@ -187,7 +187,7 @@ impl PodRuntime {
         }
         let stop = async {
             // Afterwards it stops in any case.
-            let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.turn.wait()).await;
+            let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.stop_order.wait()).await;
             let left = end.saturating_duration_since(rt::now()).max(MIN_GRACE_AFTER_HOOK);
             if let Some(survivor) = kill.survivor {
                 self.end_processes(&kill, survivor, left).await;

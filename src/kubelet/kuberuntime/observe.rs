@@ -60,15 +60,15 @@ pub(super) fn listed(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v
 }
 
 /// Replaces listed entries by previously observed ones in the same state.
-pub(super) fn add_known(listed: &mut ObservedPod, known: &ObservedPod) {
+pub(super) fn add_unlisted_details(listed: &mut ObservedPod, former: &ObservedPod) {
     for sandbox in &mut listed.sandboxes {
         let same = |known: &&ObservedSandbox| known.id == sandbox.id && known.state == sandbox.state;
-        if let Some(known) = known.sandboxes.iter().find(same) {
+        if let Some(known) = former.sandboxes.iter().find(same) {
             sandbox.clone_from(known);
         }
     }
     let old: SortedMap<&str, &ObservedContainer> =
-        known.containers.iter().map(|known| (known.id.as_str(), known)).collect();
+        former.containers.iter().map(|known| (known.id.as_str(), known)).collect();
     for container in &mut listed.containers {
         let state = std::mem::discriminant(&container.state);
         let same = old.get(container.id.as_str()).filter(|known| std::mem::discriminant(&known.state) == state);
@@ -91,7 +91,7 @@ fn listed_sandbox(listed: &v1::PodSandbox) -> ObservedSandbox {
 }
 
 fn listed_container(listed: &v1::Container) -> ObservedContainer {
-    let answer = v1::ContainerStatus {
+    let response = v1::ContainerStatus {
         id: listed.id.clone(),
         metadata: listed.metadata.clone(),
         state: listed.state,
@@ -102,7 +102,7 @@ fn listed_container(listed: &v1::Container) -> ObservedContainer {
         annotations: listed.annotations.clone(),
         ..v1::ContainerStatus::default()
     };
-    container(answer, &listed.pod_sandbox_id, None, "")
+    container(response, &listed.pod_sandbox_id, None, "")
 }
 
 /// Sorts newest first, as users of [`ObservedPod`] expect; containers within each name.
@@ -121,24 +121,24 @@ pub(super) fn sort(pod: &mut ObservedPod) {
 }
 
 /// Whether the previous observation of the sandbox is still valid.
-pub(super) fn sandbox_unchanged(known: &ObservedSandbox, listed: &v1::PodSandbox) -> bool {
-    known.id == listed.id && known.state == sandbox_state(listed.state)
+pub(super) fn sandbox_unchanged(former: &ObservedSandbox, listed: &v1::PodSandbox) -> bool {
+    former.id == listed.id && former.state == sandbox_state(listed.state)
 }
 
 /// Whether the previous observation of the container is still valid. An exit is final; a running container keeps its
 /// pid. Without a pid it may be queried again.
 pub(super) fn container_unchanged(
-    known: &ObservedContainer,
+    former: &ObservedContainer,
     listed: &v1::Container,
     is_queried_again: impl FnOnce() -> bool,
 ) -> bool {
-    if known.id != listed.id {
+    if former.id != listed.id {
         return false;
     }
-    match (&known.state, listed.state) {
+    match (&former.state, listed.state) {
         (ContainerState::Created, v1::ContainerState::Created)
         | (ContainerState::Exited(_), v1::ContainerState::Exited) => true,
-        (ContainerState::Running { .. }, v1::ContainerState::Running) => known.pid.is_some() || !is_queried_again(),
+        (ContainerState::Running { .. }, v1::ContainerState::Running) => former.pid.is_some() || !is_queried_again(),
         _ => false,
     }
 }
@@ -266,12 +266,12 @@ mod tests {
     #[test]
     fn exit_message_is_the_runtimes_and_then_the_containers() {
         let message = |of_runtime: &str, words: &str| {
-            let answer = v1::ContainerStatus {
+            let response = v1::ContainerStatus {
                 state: v1::ContainerState::Exited,
                 message: of_runtime.to_owned(),
                 ..v1::ContainerStatus::default()
             };
-            container(answer, "s", None, words).exit().unwrap().message.clone()
+            container(response, "s", None, words).exit().unwrap().message.clone()
         };
         assert_eq!(message("", "bye"), "bye");
         assert_eq!(message("cannot run", ""), "cannot run");
@@ -303,11 +303,11 @@ mod tests {
 
     #[test]
     fn attempt_is_the_restart_count_without_annotations() {
-        let answer = v1::ContainerStatus {
+        let response = v1::ContainerStatus {
             metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 3 }),
             ..v1::ContainerStatus::default()
         };
-        let seen = container(answer, "s", None, "");
+        let seen = container(response, "s", None, "");
         assert_eq!((seen.restart_count, seen.hash, seen.name.as_str()), (3, None, "main"));
     }
 
@@ -325,16 +325,16 @@ mod tests {
 
     #[test]
     fn running_container_without_pid_may_be_queried_again() {
-        let answer = v1::ContainerStatus {
+        let response = v1::ContainerStatus {
             id: "c".to_owned(),
             state: v1::ContainerState::Running,
             ..v1::ContainerStatus::default()
         };
         let listed =
             v1::Container { id: "c".to_owned(), state: v1::ContainerState::Running, ..v1::Container::default() };
-        assert!(!container_unchanged(&container(answer.clone(), "s", None, ""), &listed, || true));
-        assert!(container_unchanged(&container(answer.clone(), "s", None, ""), &listed, || false));
-        assert!(container_unchanged(&container(answer, "s", Some(1), ""), &listed, || unreachable!()));
+        assert!(!container_unchanged(&container(response.clone(), "s", None, ""), &listed, || true));
+        assert!(container_unchanged(&container(response.clone(), "s", None, ""), &listed, || false));
+        assert!(container_unchanged(&container(response, "s", Some(1), ""), &listed, || unreachable!()));
     }
 
     /// Possible clocks in nanoseconds: before 1970, at boot, now, and the maximum.
@@ -364,8 +364,8 @@ mod tests {
     #[test]
     fn of_equal_counts_the_running_or_later_one_is_newest() {
         let made = |id: &str, created_at, state| {
-            let answer = v1::ContainerStatus { id: id.to_owned(), created_at, state, ..Default::default() };
-            container(answer, "s", None, "")
+            let response = v1::ContainerStatus { id: id.to_owned(), created_at, state, ..Default::default() };
+            container(response, "s", None, "")
         };
         for (states, newest) in [
             ([v1::ContainerState::Exited, v1::ContainerState::Exited], "later"),
@@ -404,10 +404,10 @@ mod tests {
         known.sandboxes[0].ips = vec!["10.0.0.7".parse().unwrap()];
         known.containers[0].pid = Some(7);
         let mut again = runs.clone();
-        add_known(&mut again, &known);
+        add_unlisted_details(&mut again, &known);
         assert_eq!(again, known);
         let mut ended = pod(v1::PodSandboxState::NotReady, v1::ContainerState::Exited);
-        add_known(&mut ended, &known);
+        add_unlisted_details(&mut ended, &known);
         assert_eq!(ended, pod(v1::PodSandboxState::NotReady, v1::ContainerState::Exited));
         assert!(!pod(v1::PodSandboxState::Ready, v1::ContainerState::Exited).is_stopped());
         assert!(pod(v1::PodSandboxState::NotReady, v1::ContainerState::Exited).is_stopped());

@@ -76,7 +76,7 @@ pub(crate) enum Action {
     /// Stop one container; `restarts`: it will be started again.
     KillContainer {
         id: String,
-        place: ContainerIndex,
+        container: ContainerIndex,
         why: KillReason,
         restarts: bool,
     },
@@ -94,18 +94,18 @@ pub(crate) enum Action {
     /// Update the resources of a running container.
     ResizeContainer {
         id: String,
-        place: ContainerIndex,
+        container: ContainerIndex,
         shrinks: bool,
     },
     /// Pull the image if needed, create the container and start it.
     StartContainer {
-        place: ContainerIndex,
+        container: ContainerIndex,
         restart_count: u32,
     },
     /// Start a container that was created before this process knew it.
     StartCreated {
         id: String,
-        place: ContainerIndex,
+        container: ContainerIndex,
     },
 }
 
@@ -214,31 +214,31 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
     let initialized = pod.main.iter().any(|wanted| in_sandbox(pod, wanted, sandbox).is_some());
     let reached = pod.init.iter().rposition(|wanted| in_sandbox(pod, wanted, sandbox).is_some()).unwrap_or(0);
     for (index, wanted) in pod.init.iter().enumerate() {
-        let place = ContainerIndex::Init(index);
+        let container_index = ContainerIndex::Init(index);
         let sidecar = wanted.restart_policy == Some(RestartPolicy::Always);
         let has_gone_on = initialized || index < reached;
         if has_gone_on && !sidecar {
             continue;
         }
         match in_sandbox(pod, wanted, sandbox).map(|container| (&container.state, container)) {
-            None => plan_start(pod, place, plan),
+            None => plan_start(pod, container_index, plan),
             Some((ContainerState::Running { .. }, container)) if pod.to_restart.contains(&container.id) => {
-                plan_restart_on_request(container, place, plan);
+                plan_restart_on_request(container, container_index, plan);
             }
             // As upstream, only a sidecar is replaced when its definition has changed.
             Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) || !sidecar => {
                 match wanted.health {
-                    ProbedHealth::Starting => plan_resize(pod, container, wanted, place, plan),
+                    ProbedHealth::Starting => plan_resize(pod, container, wanted, container_index, plan),
                     ProbedHealth::Started if sidecar => {
-                        plan_resize(pod, container, wanted, place, plan);
+                        plan_resize(pod, container, wanted, container_index, plan);
                         continue;
                     }
                     ProbedHealth::Started => {
-                        plan_resize(pod, container, wanted, place, plan);
+                        plan_resize(pod, container, wanted, container_index, plan);
                         return false;
                     }
                     ProbedHealth::Failed(probe) => {
-                        plan_end_of_unhealthy(pod, container, place, probe, plan);
+                        plan_end_of_unhealthy(pod, container, container_index, probe, plan);
                         // A sidecar that has started does not block the following containers.
                         if probe == ProbeKind::Liveness {
                             continue;
@@ -247,7 +247,7 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                 }
             }
             Some((ContainerState::Running { .. }, container)) => {
-                plan_replacement(pod, container, place, KillReason::DefinitionChanged, plan);
+                plan_replacement(pod, container, container_index, KillReason::DefinitionChanged, plan);
             }
             // It may have failed, and so the pod.
             Some((ContainerState::Unknown, _))
@@ -257,9 +257,9 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                 return false;
             }
             Some((ContainerState::Unknown, container)) => {
-                plan_replacement(pod, container, place, KillReason::StateUnknown, plan);
+                plan_replacement(pod, container, container_index, KillReason::StateUnknown, plan);
             }
-            Some((ContainerState::Created, container)) => plan_created(pod, container, wanted, place, plan),
+            Some((ContainerState::Created, container)) => plan_created(pod, container, wanted, container_index, plan),
             Some((ContainerState::Exited(exit), _)) => {
                 if exit.code == 0 && !sidecar {
                     continue;
@@ -268,7 +268,7 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                     *plan = Plan::completed();
                     return false;
                 }
-                plan_start(pod, place, plan);
+                plan_start(pod, container_index, plan);
             }
         }
         if !has_gone_on {
@@ -282,34 +282,36 @@ fn plan_main_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
     let (actions, waits, held_until) = (plan.actions.len(), plan.backing_off.len(), plan.held_until.take());
     let mut kept = false;
     for (index, wanted) in pod.main.iter().enumerate() {
-        let place = ContainerIndex::Main(index);
+        let container_index = ContainerIndex::Main(index);
         // Includes older sandboxes: a container that succeeded there has succeeded.
         let Some(container) = pod.observed.container(wanted.name) else {
-            plan_start(pod, place, plan);
+            plan_start(pod, container_index, plan);
             continue;
         };
         match &container.state {
             ContainerState::Running { .. } if pod.to_restart.contains(&container.id) => {
-                plan_restart_on_request(container, place, plan);
+                plan_restart_on_request(container, container_index, plan);
             }
             ContainerState::Running { .. } if container.hash != Some(wanted.hash) => {
-                plan_replacement(pod, container, place, KillReason::DefinitionChanged, plan);
+                plan_replacement(pod, container, container_index, KillReason::DefinitionChanged, plan);
             }
             ContainerState::Running { .. } => match wanted.health {
-                ProbedHealth::Failed(probe) => plan_end_of_unhealthy(pod, container, place, probe, plan),
+                ProbedHealth::Failed(probe) => plan_end_of_unhealthy(pod, container, container_index, probe, plan),
                 ProbedHealth::Starting | ProbedHealth::Started => {
-                    plan_resize(pod, container, wanted, place, plan);
+                    plan_resize(pod, container, wanted, container_index, plan);
                     kept = true;
                 }
             },
-            ContainerState::Unknown => plan_replacement(pod, container, place, KillReason::StateUnknown, plan),
-            ContainerState::Created if container.sandbox_id == sandbox.id => {
-                plan_created(pod, container, wanted, place, plan);
+            ContainerState::Unknown => {
+                plan_replacement(pod, container, container_index, KillReason::StateUnknown, plan)
             }
-            ContainerState::Created => plan_start(pod, place, plan),
+            ContainerState::Created if container.sandbox_id == sandbox.id => {
+                plan_created(pod, container, wanted, container_index, plan);
+            }
+            ContainerState::Created => plan_start(pod, container_index, plan),
             ContainerState::Exited(exit) => {
                 if wanted.after_exit(pod.restart_policy, exit.code) != AfterExit::Stay {
-                    plan_start(pod, place, plan);
+                    plan_start(pod, container_index, plan);
                 }
             }
         }
@@ -329,8 +331,8 @@ fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: 
         (0..pod.main.len()).map(ContainerIndex::Main).chain((0..pod.init.len()).rev().map(ContainerIndex::Init));
     let instances: Vec<(ContainerIndex, &ObservedContainer)> =
         places.filter_map(|place| Some((place, in_sandbox(pod, pod.wanted(place)?, sandbox)?))).collect();
-    let asks = |(place, container): &&(ContainerIndex, &ObservedContainer)| {
-        let after = |code| pod.wanted(*place).map(|wanted| wanted.after_exit(pod.restart_policy, code));
+    let asks = |(index, container): &&(ContainerIndex, &ObservedContainer)| {
+        let after = |code| pod.wanted(*index).map(|wanted| wanted.after_exit(pod.restart_policy, code));
         container.exit().is_some_and(|exit| after(exit.code) == Some(AfterExit::RestartAll))
     };
     let Some((_, asking)) = instances.iter().find(asks) else { return false };
@@ -354,11 +356,11 @@ fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: 
 fn plan_ephemeral_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
     let mut own = Plan::default();
     for (index, wanted) in pod.ephemeral.iter().enumerate() {
-        let place = ContainerIndex::Ephemeral(index);
+        let container_index = ContainerIndex::Ephemeral(index);
         match pod.observed.container(wanted.name) {
-            None => plan_start(pod, place, &mut own),
+            None => plan_start(pod, container_index, &mut own),
             Some(container) if container.state == ContainerState::Created && container.sandbox_id == sandbox.id => {
-                plan_created(pod, container, wanted, place, &mut own);
+                plan_created(pod, container, wanted, container_index, &mut own);
             }
             Some(_) => {}
         }
@@ -374,11 +376,11 @@ fn plan_start(pod: &ActionInputs<'_>, index: ContainerIndex, plan: &mut Plan) {
         return;
     }
     match wanted.not_before {
-        Some(moment) if moment > pod.now => plan.backing_off.push((index, moment)),
+        Some(time) if time > pod.now => plan.backing_off.push((index, time)),
         Some(_) | None => {
             let previous = pod.observed.container(wanted.name);
             let restart_count = previous.map_or(0, |container| container.restart_count.saturating_add(1));
-            plan.actions.push(Action::StartContainer { place: index, restart_count });
+            plan.actions.push(Action::StartContainer { container: index, restart_count });
         }
     }
 }
@@ -390,11 +392,11 @@ fn plan_replacement(
     why: KillReason,
     plan: &mut Plan,
 ) {
-    plan.actions.push(Action::KillContainer { id: old.id.clone(), place: index, why, restarts: true });
+    plan.actions.push(Action::KillContainer { id: old.id.clone(), container: index, why, restarts: true });
     let restart_count = old.restart_count.saturating_add(1);
     // A replaced container did not crash, so it has no back-off.
     debug_assert!(pod.wanted(index).is_some());
-    plan.actions.push(Action::StartContainer { place: index, restart_count });
+    plan.actions.push(Action::StartContainer { container: index, restart_count });
 }
 
 /// All are stopped before the first one starts. They have no back-off, and restart whatever their policy.
@@ -406,7 +408,7 @@ fn plan_restart_on_request(old: &ObservedContainer, index: ContainerIndex, plan:
             plan.actions.insert(0, Action::KillContainers { ids, why });
         }
     }
-    plan.actions.push(Action::StartContainer { place: index, restart_count: old.restart_count.saturating_add(1) });
+    plan.actions.push(Action::StartContainer { container: index, restart_count: old.restart_count.saturating_add(1) });
 }
 
 fn plan_resize(
@@ -419,7 +421,7 @@ fn plan_resize(
     match wanted.resize {
         None => {}
         Some(Resize::InPlace { shrinks }) => {
-            plan.actions.push(Action::ResizeContainer { id: container.id.clone(), place: index, shrinks });
+            plan.actions.push(Action::ResizeContainer { id: container.id.clone(), container: index, shrinks });
         }
         Some(Resize::Restart) => plan_replacement(pod, container, index, KillReason::Resized, plan),
     }
@@ -437,7 +439,7 @@ fn plan_end_of_unhealthy(
     let own = pod.wanted(index).and_then(|wanted| wanted.restart_policy);
     let restarts = own.unwrap_or(pod.restart_policy) != RestartPolicy::Never;
     let why = KillReason::FailedProbe(probe);
-    plan.actions.push(Action::KillContainer { id: container.id.clone(), place: index, why, restarts });
+    plan.actions.push(Action::KillContainer { id: container.id.clone(), container: index, why, restarts });
     if restarts {
         plan_start(pod, index, plan);
     }
@@ -454,7 +456,7 @@ fn plan_created(
         return;
     }
     if container.hash == Some(wanted.hash) {
-        plan.actions.push(Action::StartCreated { id: container.id.clone(), place: index });
+        plan.actions.push(Action::StartCreated { id: container.id.clone(), container: index });
     } else {
         plan_replacement(pod, container, index, KillReason::DefinitionChanged, plan);
     }
@@ -502,12 +504,12 @@ impl Plan {
     /// The running instances that the plan replaces: it kills them and starts their containers.
     pub(crate) fn replaced(&self) -> Vec<String> {
         let started = |action: &Action| match action {
-            Action::StartContainer { place, .. } => Some(*place),
+            Action::StartContainer { container: place, .. } => Some(*place),
             _ => None,
         };
         let starts: SortedSet<ContainerIndex> = self.actions.iter().filter_map(started).collect();
         let ids = self.actions.iter().flat_map(|action| match action {
-            Action::KillContainer { id, place, .. } if starts.contains(place) => std::slice::from_ref(id),
+            Action::KillContainer { id, container: index, .. } if starts.contains(index) => std::slice::from_ref(id),
             Action::KillContainers { ids, why: KillReason::Requested } => ids,
             _ => &[],
         });
@@ -524,8 +526,8 @@ impl Plan {
 
     /// True, and recorded, if the container must not be retried yet.
     fn holds(&mut self, wanted: &WantedContainer<'_>, now: Instant) -> bool {
-        let Some(moment) = wanted.held_until.filter(|moment| *moment > now) else { return false };
-        self.held_until = Some(self.held_until.map_or(moment, |other| other.min(moment)));
+        let Some(time) = wanted.held_until.filter(|moment| *moment > now) else { return false };
+        self.held_until = Some(self.held_until.map_or(time, |other| other.min(time)));
         true
     }
 }
@@ -537,8 +539,8 @@ impl WantedContainer<'_> {
 }
 
 impl<'a> ActionInputs<'a> {
-    pub(crate) fn wanted(&self, place: ContainerIndex) -> Option<&WantedContainer<'a>> {
-        match place {
+    pub(crate) fn wanted(&self, container: ContainerIndex) -> Option<&WantedContainer<'a>> {
+        match container {
             ContainerIndex::Init(index) => self.init.get(index),
             ContainerIndex::Main(index) => self.main.get(index),
             ContainerIndex::Ephemeral(index) => self.ephemeral.get(index),

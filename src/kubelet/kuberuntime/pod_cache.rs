@@ -27,19 +27,19 @@ impl PodRuntime {
     /// The runtime's status.
     pub(crate) async fn state(&self) -> Result<RuntimeState, cri::Error> {
         let version = self.cri.version().await?;
-        let answer = self.cri.status(false).await?;
-        let strict_groups = answer.features.as_ref().map(|features| features.supplemental_groups_policy);
+        let response = self.cri.status(false).await?;
+        let strict_groups = response.features.as_ref().map(|features| features.supplemental_groups_policy);
         self.strict_groups.set(strict_groups == Some(true));
         let able = |can: fn(&v1::RuntimeHandlerFeatures) -> bool| {
-            let handlers = answer.runtime_handlers.iter();
+            let handlers = response.runtime_handlers.iter();
             let able = handlers.filter(|handler| handler.features.as_ref().is_some_and(can));
             able.map(|handler| handler.name.clone()).collect()
         };
         *self.recursive_read_only.borrow_mut() = Some(able(|features| features.recursive_read_only_mounts));
         *self.user_namespaces.borrow_mut() = able(|features| features.user_namespaces);
-        let mut handlers: Vec<NodeRuntimeHandler> = answer.runtime_handlers.iter().map(handler).collect();
+        let mut handlers: Vec<NodeRuntimeHandler> = response.runtime_handlers.iter().map(handler).collect();
         handlers.sort_by(|one, other| one.name.cmp(&other.name));
-        let status = answer.status.unwrap_or_default();
+        let status = response.status.unwrap_or_default();
         let condition = |name: &str| status.conditions.iter().find(|condition| condition.r#type == name);
         let bad = status.conditions.iter().find(|condition| !condition.status);
         Ok(RuntimeState {
@@ -147,7 +147,7 @@ impl PodRuntime {
         let (sandboxes, containers) = self.list_pod(uid).await?;
         let mut pod = observe::listed(uid, &sandboxes, &containers);
         if let Some(known) = observed.read().pod(uid) {
-            observe::add_known(&mut pod, known);
+            observe::add_unlisted_details(&mut pod, known);
         }
         Ok(Observation { pod, look })
     }
@@ -170,12 +170,12 @@ impl PodRuntime {
     pub(crate) async fn is_running(&self, pod: &PodUid, process: &Process) -> Result<bool, cri::Error> {
         let running = match process {
             Process::Container(id) => {
-                let answer = self.cri_for(pod).container_status(id, false).await;
-                answer.map(|answer| answer.status.is_some_and(|s| s.state == v1::ContainerState::Running))
+                let response = self.cri_for(pod).container_status(id, false).await;
+                response.map(|response| response.status.is_some_and(|s| s.state == v1::ContainerState::Running))
             }
             Process::Sandbox(id) => {
-                let answer = self.cri_for(pod).pod_sandbox_status(id, false).await;
-                answer.map(|answer| answer.status.is_some_and(|s| s.state == v1::PodSandboxState::Ready))
+                let response = self.cri_for(pod).pod_sandbox_status(id, false).await;
+                response.map(|response| response.status.is_some_and(|s| s.state == v1::PodSandboxState::Ready))
             }
         };
         match running {
@@ -233,9 +233,9 @@ enum PidQuery {
 async fn sandbox(cri: &RuntimeService, listed: &v1::PodSandbox) -> Result<Option<ObservedSandbox>, cri::Error> {
     let ready = listed.state == v1::PodSandboxState::Ready;
     match cri.pod_sandbox_status(&listed.id, ready).await {
-        Ok(answer) => {
-            let pid = answer.init_pid();
-            Ok(answer.status.map(|status| observe::sandbox(status, pid)))
+        Ok(response) => {
+            let pid = response.init_pid();
+            Ok(response.status.map(|status| observe::sandbox(status, pid)))
         }
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
@@ -245,13 +245,13 @@ async fn sandbox(cri: &RuntimeService, listed: &v1::PodSandbox) -> Result<Option
 /// `None` if it was removed meanwhile.
 async fn container(cri: &RuntimeService, listed: &v1::Container) -> Result<Option<ObservedContainer>, cri::Error> {
     let running = listed.state == v1::ContainerState::Running;
-    let answer = match cri.container_status(&listed.id, running).await {
-        Ok(answer) => answer,
+    let response = match cri.container_status(&listed.id, running).await {
+        Ok(response) => response,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => return Err(error),
     };
-    let pid = answer.init_pid();
-    let Some(status) = answer.status else { return Ok(None) };
+    let pid = response.init_pid();
+    let Some(status) = response.status else { return Ok(None) };
     let message = match status.state {
         v1::ContainerState::Exited => termination_message(&status).await,
         _ => String::new(),

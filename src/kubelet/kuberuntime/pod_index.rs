@@ -31,7 +31,7 @@ pub(crate) struct PodIndex<'a> {
     class: OnceCell<QosClass>,
     memory: OnceCell<MemoryRequests>,
     /// Position of each container among all.
-    places: OnceCell<SortedMap<String, ContainerIndex>>,
+    container_indices: OnceCell<SortedMap<String, ContainerIndex>>,
 }
 
 /// Memory requests, in bytes.
@@ -45,7 +45,7 @@ pub(super) struct MemoryRequests {
 
 impl<'a> PodIndex<'a> {
     pub(crate) fn new(pod: &'a Pod) -> Self {
-        Self { pod, class: OnceCell::new(), memory: OnceCell::new(), places: OnceCell::new() }
+        Self { pod, class: OnceCell::new(), memory: OnceCell::new(), container_indices: OnceCell::new() }
     }
 
     pub(super) fn class(&self) -> QosClass {
@@ -61,7 +61,7 @@ impl<'a> PodIndex<'a> {
     }
 
     pub(super) fn container(&self, name: &str) -> Option<&'a Container> {
-        let places = self.places.get_or_init(|| {
+        let places = self.container_indices.get_or_init(|| {
             let PodSpec { init_containers, containers, ephemeral_containers, .. } = &self.pod.spec;
             let init = init_containers.iter().zip((0..).map(ContainerIndex::Init));
             let main = containers.iter().zip((0..).map(ContainerIndex::Main));

@@ -62,7 +62,7 @@ impl PodRuntime {
             ip,
             grace: pod.spec.termination_grace(),
             message: "FailedPostStartHook".to_owned(),
-            turn: TerminationTurn::default(),
+            stop_order: TerminationTurn::default(),
             cancel: Some(cancel),
             survivor: None,
         };

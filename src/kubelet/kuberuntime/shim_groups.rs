@@ -17,7 +17,7 @@ pub(super) struct ShimGroups(RefCell<SortedMap<PodUid, PendingGroup>>);
 struct PendingGroup {
     group: String,
     /// When the runtime has answered; `None` before.
-    answered: Option<Instant>,
+    created_at: Option<Instant>,
 }
 
 /// A sandbox that is not observed after this time does not exist.
@@ -38,7 +38,7 @@ impl ShimGroups {
         let mut pending = self.0.borrow_mut();
         let shows =
             |pod: &PodUid, group: &str| observed.pod(pod).is_some_and(|pod| pod.shim_group.as_deref() == Some(group));
-        pending.retain(|pod, PendingGroup { group, answered }| {
+        pending.retain(|pod, PendingGroup { group, created_at: answered }| {
             let is_over = answered.is_some_and(|at| shows(pod, group) || rt::elapsed(at) > OBSERVATION_DELAY);
             pod != uid && !is_over
         });
@@ -47,7 +47,7 @@ impl ShimGroups {
         let ready = ready.filter(|pod| !pending.contains_key(&pod.uid)).filter_map(|pod| pod.shim_group.as_deref());
         let others = ready.chain(pending.values().map(|entry| entry.group.as_str()));
         let group = shim_group(sync.pod, sync.observed.shim_group.as_deref(), others)?;
-        pending.insert(uid.clone(), PendingGroup { group: group.clone(), answered: None });
+        pending.insert(uid.clone(), PendingGroup { group: group.clone(), created_at: None });
         Some(ReservedGroup { groups: self, pod: uid, group })
     }
 }
@@ -55,7 +55,7 @@ impl ShimGroups {
 impl Drop for ReservedGroup<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.groups.0.borrow_mut().get_mut(self.pod) {
-            entry.answered = Some(rt::now());
+            entry.created_at = Some(rt::now());
         }
     }
 }

@@ -35,7 +35,7 @@ struct Rank {
 }
 
 /// The turns of these running containers of the pod.
-pub(super) fn turns(spec: Option<&PodSpec>, running: &[&str]) -> Vec<TerminationTurn> {
+pub(super) fn stop_order(spec: Option<&PodSpec>, running: &[&str]) -> Vec<TerminationTurn> {
     let sidecars = spec.map(sidecar_ranks).unwrap_or_default();
     // Other containers stop at once.
     let ranks = running.iter().map(|name| sidecars.get(name).copied().unwrap_or(0));
@@ -130,7 +130,7 @@ mod tests {
         let mut spec = sidecars(&["one", "init", "two"]);
         spec.init_containers[1].restart_policy = None;
         let running = ["main", "one", "two", "other", "stranger"];
-        let mut turns: Vec<_> = turns(Some(&spec), &running).into_iter().map(Some).collect();
+        let mut turns: Vec<_> = stop_order(Some(&spec), &running).into_iter().map(Some).collect();
         for (stops, then) in [(3, vec![0, 4]), (0, vec![4]), (4, vec![2]), (2, vec![1]), (1, vec![])] {
             assert!(may_stop(&turns).contains(&stops), "{stops}");
             turns[stops] = None;
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn sidecar_that_did_not_wait_releases_only_those_after_it() {
         let mut turns: Vec<_> =
-            turns(Some(&sidecars(&["one", "two"])), &["one", "two", "main"]).into_iter().map(Some).collect();
+            stop_order(Some(&sidecars(&["one", "two"])), &["one", "two", "main"]).into_iter().map(Some).collect();
         // Its grace period was over.
         turns[1] = None;
         assert_eq!(may_stop(&turns), [2]);
@@ -152,10 +152,10 @@ mod tests {
     #[test]
     fn containers_without_others_stop_at_once() {
         let stop = |spec: Option<&PodSpec>, running: &[&str]| {
-            may_stop(&turns(spec, running).into_iter().map(Some).collect::<Vec<_>>())
+            may_stop(&stop_order(spec, running).into_iter().map(Some).collect::<Vec<_>>())
         };
         assert_eq!(stop(Some(&sidecars(&["one", "two"])), &["one"]), [0]);
         assert_eq!(stop(None, &["main", "one"]), [0, 1]);
-        assert!(turns(None, &[]).is_empty());
+        assert!(stop_order(None, &[]).is_empty());
     }
 }

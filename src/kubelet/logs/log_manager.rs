@@ -167,7 +167,7 @@ impl RotationTask {
         };
         let due = async {
             match self.logs.values().filter_map(|entry| entry.next).min() {
-                Some(moment) => rt::sleep_until(moment).await,
+                Some(time) => rt::sleep_until(time).await,
                 None => std::future::pending().await,
             }
             WakeReason::Due

@@ -238,8 +238,8 @@ enum Next {
 fn next_in_list(log: &Path, at: Option<&Position>) -> io::Result<Next> {
     let look = || -> io::Result<(Vec<LogFile>, Option<usize>)> {
         let files = readable(log)?;
-        let place = at.and_then(|at| files.iter().position(|file| file.inode == at.inode));
-        Ok((files, place))
+        let index = at.and_then(|at| files.iter().position(|file| file.inode == at.inode));
+        Ok((files, index))
     };
     let (mut files, mut place) = look()?;
     // A directory listing during a rename may miss a file. If the current file still has a name but is not listed,

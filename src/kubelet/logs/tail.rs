@@ -14,7 +14,7 @@ const LOG_BLOCK_BYTES: u64 = 64 << 10;
 pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize, u64)> {
     let mut tail = LineCounter { wanted: lines, found: 0, open_end: true };
     let mut start = (files.len().saturating_sub(1), files.last().map_or(0, |file| file.size));
-    for (place, log) in files.iter().enumerate().rev() {
+    for (index, log) in files.iter().enumerate().rev() {
         // If it was removed meanwhile, so was everything older.
         let Opened::File(file) = log.open()? else { return Ok(start) };
         let mut end = log.size;
@@ -29,7 +29,7 @@ pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize,
                 if tail.is_complete_before(line) {
                     return Ok(start);
                 }
-                start = (place, at);
+                start = (index, at);
             }
             end = begin;
         }

@@ -140,18 +140,18 @@ impl BoardHealth {
     }
 
     /// Takes new readings. Returns the events of what changed.
-    pub(crate) fn note(&mut self, readings: BoardReadings, moment: &BoardMoment) -> Vec<NodeEvent> {
+    pub(crate) fn note(&mut self, readings: BoardReadings, board_times: &BoardMoment) -> Vec<NodeEvent> {
         let first = self.first.get_or_insert_with(|| readings.file_systems.clone());
-        let faults = BoardProblem::ALL.map(|problem| (problem, fault(problem, &readings, first, moment)));
+        let faults = BoardProblem::ALL.map(|problem| (problem, fault(problem, &readings, first, board_times)));
         let mut events = Vec::new();
         let mut conditions = Vec::new();
         for (problem, fault) in faults {
             let before = self.conditions.iter().find(|known| known.problem == problem);
             if fault.is_some() && problem.is_momentary() {
-                self.until.insert(problem, moment.instant + MOMENTARY_HOLD);
+                self.until.insert(problem, board_times.instant + MOMENTARY_HOLD);
             }
             let fault = fault.or_else(|| {
-                let is_held = self.until.get(&problem).is_some_and(|until| *until > moment.instant);
+                let is_held = self.until.get(&problem).is_some_and(|until| *until > board_times.instant);
                 before.filter(|known| known.holds && is_held).map(|known| known.message.clone())
             });
             if fault.is_none() && before.is_none() && !is_watched(problem, &readings) {
@@ -164,7 +164,7 @@ impl BoardHealth {
                 let kind = if holds { EventKind::Warning } else { EventKind::Normal };
                 events.push(NodeEvent::new(kind, problem.reason(holds), message.clone()));
             }
-            let since = same.map_or(moment.now, |known| known.since);
+            let since = same.map_or(board_times.now, |known| known.since);
             conditions.push(BoardCondition { problem, holds, message, since });
         }
         self.conditions = conditions;
@@ -189,16 +189,16 @@ fn fault(
     problem: BoardProblem,
     readings: &BoardReadings,
     first: &[FileSystemState],
-    moment: &BoardMoment,
+    board_times: &BoardMoment,
 ) -> Option<String> {
     match problem {
         BoardProblem::BatteryLow => battery(readings),
-        BoardProblem::ClockUnset => clock(readings, moment),
+        BoardProblem::ClockUnset => clock(readings, board_times),
         BoardProblem::FlashWorn => flash(readings),
         BoardProblem::Overheated => heat(&readings.zones),
         BoardProblem::ReadonlyFilesystem => read_only(&readings.file_systems, first),
         BoardProblem::StorageErrors => errors(&readings.file_systems, first),
-        BoardProblem::Undervoltage => voltage(readings, moment),
+        BoardProblem::Undervoltage => voltage(readings, board_times),
     }
 }
 
@@ -210,8 +210,8 @@ fn battery(readings: &BoardReadings) -> Option<String> {
     Some(format!("{name} is discharging and has {LOW_BATTERY_PERCENT} % or less; connect the board to the mains"))
 }
 
-fn clock(readings: &BoardReadings, moment: &BoardMoment) -> Option<String> {
-    let is_past = moment.now.unix_seconds() < moment.built.unwrap_or(BEFORE_EVERY_RELEASE);
+fn clock(readings: &BoardReadings, board_times: &BoardMoment) -> Option<String> {
+    let is_past = board_times.now.unix_seconds() < board_times.built.unwrap_or(BEFORE_EVERY_RELEASE);
     (is_past && !readings.has_rtc).then(|| {
         "the clock was never set: it is before this program was built; run a time service, until then certificates are \
          invalid"
@@ -274,9 +274,9 @@ fn named(state: &FileSystemState) -> String {
     if state.device.is_empty() { String::new() } else { format!(" ({})", state.device) }
 }
 
-fn voltage(readings: &BoardReadings, moment: &BoardMoment) -> Option<String> {
+fn voltage(readings: &BoardReadings, board_times: &BoardMoment) -> Option<String> {
     let alarm = readings.voltages.iter().find(|alarm| alarm.is_low);
-    let alarm = alarm.or_else(|| readings.voltages.first().filter(|_| moment.is_alarmed))?;
+    let alarm = alarm.or_else(|| readings.voltages.first().filter(|_| board_times.is_alarmed))?;
     Some(format!("{} has reported a low supply voltage; use a stronger power supply and a short cable", alarm.sensor))
 }
 
@@ -299,8 +299,8 @@ mod tests {
         fn note(&mut self, second: u64, readings: &BoardReadings, is_alarmed: bool) -> (Vec<String>, Vec<String>) {
             let now = Time::from_unix_nanos(1_900_000_000_000_000_000 + i64::try_from(second).unwrap() * 1_000_000_000);
             let instant = self.begun + Duration::from_secs(second);
-            let moment = BoardMoment { now, instant, built: Some(1_800_000_000), is_alarmed };
-            let events = self.health.note(readings.clone(), &moment);
+            let time = BoardMoment { now, instant, built: Some(1_800_000_000), is_alarmed };
+            let events = self.health.note(readings.clone(), &time);
             let shown = |condition: &BoardCondition| format!("{}={}", condition.problem.as_str(), condition.holds);
             let events = events.iter().map(|event| event.reason.as_str().to_owned()).collect();
             (self.health.conditions().iter().map(shown).collect(), events)
@@ -403,9 +403,9 @@ mod tests {
         let at = |seconds: i64, has_rtc| {
             let readings = BoardReadings { has_rtc, ..BoardReadings::default() };
             let now = Time::from_unix_nanos(seconds * 1_000_000_000);
-            let moment = BoardMoment { now, instant: Instant::now(), built: Some(1_800_000_000), is_alarmed: false };
+            let time = BoardMoment { now, instant: Instant::now(), built: Some(1_800_000_000), is_alarmed: false };
             let mut health = BoardHealth::default();
-            health.note(readings, &moment);
+            health.note(readings, &time);
             health.conditions().iter().any(|condition| condition.holds)
         };
         assert_eq!([at(1000, false), at(1000, true), at(1_900_000_000, false)], [true, false, false]);

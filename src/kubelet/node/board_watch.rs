@@ -38,14 +38,14 @@ impl BoardWatch {
             let (root, data) = (self.root.clone(), self.data.clone());
             let readings = rt::blocking(move || BoardReadings::read(&root, &data)).await;
             let has_sensors = readings.has_sensors();
-            let moment = BoardMoment { now: clock::now(), instant: rt::now(), built: clock::built(), is_alarmed };
-            for event in self.status_inputs.note_board(readings, &moment) {
+            let time = BoardMoment { now: clock::now(), instant: rt::now(), built: clock::built(), is_alarmed };
+            for event in self.status_inputs.note_board(readings, &time) {
                 // Events may be dropped when the inbox is full.
                 let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
             }
             is_alarmed = self.wait(seen, has_sensors, alarms.as_ref()).await;
             // Most waits are longer: no timer is needed then.
-            let rest = BOARD_READ_REST.saturating_sub(rt::elapsed(moment.instant));
+            let rest = BOARD_READ_REST.saturating_sub(rt::elapsed(time.instant));
             if !rest.is_zero() {
                 rt::sleep(rest).await;
             }

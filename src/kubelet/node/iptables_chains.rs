@@ -165,14 +165,14 @@ impl Family {
     }
 
     /// A rule of the filter table.
-    async fn ensure_rule(&self, place: &str, chain: &'static str, rule: &[&str]) -> Result<(), ChainError> {
+    async fn ensure_rule(&self, parent: &str, chain: &'static str, rule: &[&str]) -> Result<(), ChainError> {
         let with = |operation| [&[operation, chain, "-t", "filter"][..], rule].concat();
         match self.run(&with("-C")).await.map_err(ChainError::Program)? {
             (Some(0), _) => return Ok(()),
             (Some(NO), _) => {}
             (status, message) => return Err(ChainError::Refused(chain, status, message)),
         }
-        match self.run(&with(place)).await.map_err(ChainError::Program)? {
+        match self.run(&with(parent)).await.map_err(ChainError::Program)? {
             (Some(0), _) => Ok(()),
             (status, message) => Err(ChainError::Refused(chain, status, message)),
         }

@@ -86,10 +86,10 @@ async fn send(
         LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).unread(),
     };
     match client.send(&request.within(limit).ranked(Rank::Lease)).await {
-        Ok(answer) if *step == LeaseStep::Get => {
-            Ok((LeaseOutcome::Found(renew_time(&answer.json()?)), answer.version()))
+        Ok(response) if *step == LeaseStep::Get => {
+            Ok((LeaseOutcome::Found(renew_time(&response.json()?)), response.version()))
         }
-        Ok(answer) => Ok((LeaseOutcome::Done, answer.version())),
+        Ok(response) => Ok((LeaseOutcome::Done, response.version())),
         Err(error) if error.is_not_found() => Ok((LeaseOutcome::NotFound, None)),
         Err(error) if error.is_already_exists() => Ok((LeaseOutcome::Exists, None)),
         Err(error) => Err(error),

@@ -31,7 +31,7 @@ pub(crate) struct NodeObjectState {
     profile: NodeProfile,
     /// `registerNode`: create the object and reconcile it.
     registers: bool,
-    place: ObjectState,
+    object_state: ObjectState,
     /// The object at the server, as last seen or written.
     server: Node,
     times: ReportTimes,
@@ -114,7 +114,7 @@ impl NodeObjectState {
         Self {
             profile,
             registers,
-            place: ObjectState::Unknown,
+            object_state: ObjectState::Unknown,
             server: Node::default(),
             times: ReportTimes::new(report_period),
             changes: TokenBucket::each(SPACING, NODE_REPORT_BURST, now),
@@ -132,34 +132,34 @@ impl NodeObjectState {
     pub(crate) fn on_list(&mut self, node: Option<Node>) {
         match node {
             Some(node) => self.on_server_object(node),
-            None if self.place != ObjectState::Deleted => self.place = ObjectState::Absent,
+            None if self.object_state != ObjectState::Deleted => self.object_state = ObjectState::Absent,
             None => {}
         }
     }
 
     /// Takes a new version of the object.
     pub(crate) fn on_server_object(&mut self, node: Node) {
-        if self.place != ObjectState::Registered || node.metadata.uid != self.server.metadata.uid {
-            self.place = ObjectState::Unreconciled;
+        if self.object_state != ObjectState::Registered || node.metadata.uid != self.server.metadata.uid {
+            self.object_state = ObjectState::Unreconciled;
         }
         self.set_server_object(node);
     }
 
     /// Takes the deletion of the object.
     pub(crate) fn on_deletion(&mut self) {
-        self.place = ObjectState::Deleted;
+        self.object_state = ObjectState::Deleted;
     }
 
     /// The object at the server; `None` while it does not exist or is not known.
     pub(crate) fn server(&self) -> Option<&Node> {
-        matches!(self.place, ObjectState::Unreconciled | ObjectState::Registered).then_some(&self.server)
+        matches!(self.object_state, ObjectState::Unreconciled | ObjectState::Registered).then_some(&self.server)
     }
 
     /// The fields of the object that admission needs, with the node's own labels added until they are reconciled.
     pub(crate) fn terms(&self) -> Option<NodeFields> {
         let Node { metadata, spec, status, .. } = self.server()?;
         let mut labels = metadata.labels.clone();
-        if self.place == ObjectState::Unreconciled {
+        if self.object_state == ObjectState::Unreconciled {
             for (name, value) in self.profile.metadata.labels.iter() {
                 if labels.get(name).is_none() {
                     labels.insert(name, value.clone());
@@ -177,7 +177,7 @@ impl NodeObjectState {
 
     /// Whether the object does not exist and this node does not create it.
     pub(crate) fn is_created_elsewhere(&self) -> bool {
-        self.place == ObjectState::Deleted || self.place == ObjectState::Absent && !self.registers
+        self.object_state == ObjectState::Deleted || self.object_state == ObjectState::Absent && !self.registers
     }
 
     /// The addresses at the server.
@@ -187,7 +187,7 @@ impl NodeObjectState {
 
     /// Whether a full report is due, so that expensive observations are worthwhile.
     pub(crate) fn report_is_due(&self, now: Instant) -> bool {
-        !matches!(self.place, ObjectState::Unknown | ObjectState::Deleted) && self.times.is_due(now)
+        !matches!(self.object_state, ObjectState::Unknown | ObjectState::Deleted) && self.times.is_due(now)
     }
 
     fn set_server_object(&mut self, node: Node) {
@@ -213,10 +213,10 @@ impl NodeObjectState {
     /// The next request. Must not be called again before `done`.
     pub(crate) fn next(&mut self, observation: &NodeObservation<'_>) -> NodeStep {
         let now = observation.instant;
-        if self.not_before.is_some_and(|moment| now < moment) {
+        if self.not_before.is_some_and(|time| now < time) {
             return NodeStep::Wait(self.not_before);
         }
-        match self.place {
+        match self.object_state {
             ObjectState::Unknown | ObjectState::Deleted => NodeStep::Wait(None),
             ObjectState::Unseen => {
                 self.under_way = None;
@@ -247,7 +247,7 @@ impl NodeObjectState {
                 return self.send(wanted, patch);
             }
         }
-        self.place = ObjectState::Registered;
+        self.object_state = ObjectState::Registered;
         self.report(observation)
     }
 
@@ -304,7 +304,7 @@ impl NodeObjectState {
             Outcome::Seen(node) => {
                 // A created object is in order; an object that was read must be reconciled first.
                 let is_own = under_way.is_some();
-                self.place = if is_own { ObjectState::Registered } else { ObjectState::Unreconciled };
+                self.object_state = if is_own { ObjectState::Registered } else { ObjectState::Unreconciled };
                 self.set_server_object(*node);
                 if is_own {
                     self.times.on_reported(true, now, random);
@@ -316,13 +316,13 @@ impl NodeObjectState {
                 None
             }
             Outcome::Exists => {
-                self.place = ObjectState::Unseen;
+                self.object_state = ObjectState::Unseen;
                 Some(self.backoff.next_wait())
             }
             Outcome::NotFound => {
                 // If the object existed a moment ago, the watch reports what happened.
-                if self.place == ObjectState::Unseen {
-                    self.place = ObjectState::Absent;
+                if self.object_state == ObjectState::Unseen {
+                    self.object_state = ObjectState::Absent;
                 }
                 Some(self.backoff.next_wait())
             }
@@ -347,7 +347,7 @@ impl NodeObjectState {
         let metadata = &mut self.server.metadata;
         apply(&mut metadata.labels, patch.body.pointer("/metadata/labels"));
         apply(&mut metadata.annotations, patch.body.pointer("/metadata/annotations"));
-        self.place = ObjectState::Registered;
+        self.object_state = ObjectState::Registered;
         self.events.ready = None;
         self.times.on_reported(patch.has_news, now, random);
         if patch.has_news {

@@ -165,7 +165,7 @@ impl NodeRegistration {
         };
         let due = async {
             match until {
-                Some(moment) => rt::sleep_until(moment).await,
+                Some(time) => rt::sleep_until(time).await,
                 None => std::future::pending().await,
             }
             None
@@ -213,7 +213,7 @@ struct NodeExchange {
 
 async fn send(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExchange) -> Outcome {
     let path = format!("/api/v1/nodes/{name}");
-    let answer = match step {
+    let response = match step {
         NodeStep::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
         NodeStep::Get => seen(client, &Request::get(path).ranked(Rank::Node)).await,
         NodeStep::Patch(patch) => {
@@ -223,7 +223,7 @@ async fn send(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExcha
         }
         NodeStep::Wait(_) => return Outcome::Failed { is_retryable: true },
     };
-    match answer {
+    match response {
         Ok(outcome) => {
             if matches!(step, NodeStep::Create(_)) {
                 log!(info, "node registered", node = name);

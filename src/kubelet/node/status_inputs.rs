@@ -62,10 +62,10 @@ impl StatusInputs {
     }
 
     /// Takes readings of the board. Returns the events of what changed.
-    pub(super) fn note_board(&self, readings: BoardReadings, moment: &BoardMoment) -> Vec<NodeEvent> {
+    pub(super) fn note_board(&self, readings: BoardReadings, board_times: &BoardMoment) -> Vec<NodeEvent> {
         let mut board = self.board.borrow_mut();
         let before = board.known_conditions().map(<[_]>::to_vec);
-        let events = board.note(readings, moment);
+        let events = board.note(readings, board_times);
         if before.as_deref() != board.known_conditions() {
             self.changed.notify();
         }

@@ -122,8 +122,8 @@ mod tests {
         let key = folder.join("key");
         let mut places = KeyPlaces { credentials: Some(folder.clone()), file: None, plain: false };
         let mut said = Vec::new();
-        let mut look = |places: &KeyPlaces| {
-            let (seal, shown) = places.seal();
+        let mut look = |key_paths: &KeyPlaces| {
+            let (seal, shown) = key_paths.seal();
             let kind = match seal {
                 Seal::Key(_) => "key",
                 Seal::Plain => "plain",

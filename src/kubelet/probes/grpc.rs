@@ -48,7 +48,7 @@ pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str,
     let agent = format!("kube-probe/{KUBERNETES}");
     let call = call_once(stream, agent, authority, "/grpc.health.v1.Health/Check", request, MAX_HEALTH_RESPONSE_BYTES);
     match rt::deadline(end.saturating_duration_since(rt::now()), call).await {
-        Ok(answer) => outcome(answer, &within),
+        Ok(response) => outcome(response, &within),
         Err(rt::Elapsed) => Outcome::Failed(format!("timeout: health rpc did not complete within {within}")),
     }
 }
@@ -63,9 +63,9 @@ async fn connect(dialer: &Dialer, host: &str, port: u16, limit: Duration) -> Tcp
     }
 }
 
-fn outcome(answer: Result<Vec<u8>, rpc::Error>, within: &str) -> Outcome {
+fn outcome(response: Result<Vec<u8>, rpc::Error>, within: &str) -> Outcome {
     let failed = |error: &dyn std::fmt::Display| Outcome::Failed(format!("error: health rpc probe failed: {error}"));
-    let answer = match answer {
+    let answer = match response {
         Ok(answer) => answer,
         Err(rpc::Error::Status(status)) => {
             return match status.code {
@@ -141,8 +141,8 @@ mod tests {
                         if end {
                             let content = Field::fixed("content-type", GRPC_CONTENT_TYPE);
                             connection.respond(stream, vec![Field::fixed(":status", "200"), content], false);
-                            let answer = frame_message(message.to_vec()).unwrap();
-                            connection.send_data(stream, answer, false);
+                            let response = frame_message(message.to_vec()).unwrap();
+                            connection.send_data(stream, response, false);
                             connection.send_trailers(stream, Status::ok().trailers());
                         }
                     }
@@ -166,8 +166,8 @@ mod tests {
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
-            let answer = encode(&HealthCheckResponse { status });
-            let server = std::thread::spawn(move || answer_once(&listener, &answer));
+            let response = encode(&HealthCheckResponse { status });
+            let server = std::thread::spawn(move || answer_once(&listener, &response));
             let made = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "db", Duration::from_secs(20)));
             assert_eq!(made, outcome);
             let (path, authority, message) = server.join().unwrap();

@@ -24,8 +24,8 @@ pub(super) async fn probe(
     outcome(&url, dialer.get(&url, &headers, limit).await)
 }
 
-fn outcome(url: &Url, answer: Result<GetResponse, GetError>) -> Outcome {
-    match answer {
+fn outcome(url: &Url, response: Result<GetResponse, GetError>) -> Outcome {
+    match response {
         Ok(GetResponse { status: 200..=299, .. }) => Outcome::Passed,
         Ok(GetResponse { status: 300..=399, body, .. }) => {
             let body = String::from_utf8_lossy(&body);

@@ -53,7 +53,7 @@ struct PodProbes {
 }
 
 struct ProbeWorker {
-    place: usize,
+    container_index: usize,
     kind: ProbeKind,
     container_id: String,
     #[expect(dead_code, reason = "dropping the task cancels it")]
@@ -94,7 +94,8 @@ impl Probes {
             .probe_results
             .on_observation(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
         entry.drop_tasks(ending);
-        let under_way: SortedSet<(usize, ProbeKind)> = entry.tasks.iter().map(|one| (one.place, one.kind)).collect();
+        let under_way: SortedSet<(usize, ProbeKind)> =
+            entry.tasks.iter().map(|one| (one.container_index, one.kind)).collect();
         for (place, container) in with_probes(&pod.spec) {
             for kind in ProbeKind::ALL {
                 if !entry.probe_results.is_due(container, kind, ending) || under_way.contains(&(place, kind)) {
@@ -103,7 +104,7 @@ impl Probes {
                 let Some(running) = observed.container(&container.name) else { continue };
                 let work = ProbeTarget {
                     pod: Arc::clone(pod),
-                    place,
+                    container_index: place,
                     kind,
                     container_id: running.id.clone(),
                     address: match pod.spec.host_network {
@@ -113,7 +114,7 @@ impl Probes {
                     first: entry.first_question(container, kind, place, running, began, now),
                 };
                 let task = rt::spawn(worker::run(Rc::clone(prober), work));
-                entry.tasks.push(ProbeWorker { place, kind, container_id: running.id.clone(), task });
+                entry.tasks.push(ProbeWorker { container_index: place, kind, container_id: running.id.clone(), task });
             }
         }
     }
@@ -138,7 +139,7 @@ impl PodProbes {
             return;
         }
         let probe = |pod: &Arc<Pod>, running: &ProbeWorker| {
-            let container = container_at(&pod.spec, running.place)?;
+            let container = container_at(&pod.spec, running.container_index)?;
             Some((container.name.clone(), probe_of(container, running.kind)?.clone()))
         };
         self.tasks.retain(|running| probe(&self.pod, running) == probe(pod, running));
@@ -148,7 +149,7 @@ impl PodProbes {
     fn drop_tasks(&mut self, ending: bool) {
         let Self { pod, probe_results, tasks, .. } = self;
         tasks.retain(|running| {
-            let Some(container) = container_at(&pod.spec, running.place) else { return false };
+            let Some(container) = container_at(&pod.spec, running.container_index) else { return false };
             let same = probe_results.instance(container) == Some(&*running.container_id);
             same && probe_results.is_due(container, running.kind, ending)
         });

@@ -67,10 +67,10 @@ impl Prober {
         let value = |name: &str| literals.get(name).copied();
         let command: Vec<String> = action.command.iter().map(|word| expand(word, value)).collect();
         match self.cri.exec_sync(pod, id, &command, limit).await {
-            Ok(answer) if answer.exit_code == 0 => Outcome::Passed,
-            Ok(answer) => {
-                let mut output = answer.stdout;
-                output.extend_from_slice(&answer.stderr);
+            Ok(response) if response.exit_code == 0 => Outcome::Passed,
+            Ok(response) => {
+                let mut output = response.stdout;
+                output.extend_from_slice(&response.stderr);
                 output.truncate(MAX_PROBE_OUTPUT_BYTES);
                 let mut output = String::from_utf8_lossy(&output).into_owned();
                 // Each invalid byte has become three.

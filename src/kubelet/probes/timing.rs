@@ -68,7 +68,7 @@ mod tests {
     fn check(thresholds: (i32, i32), answers: &str, verdicts: &str) {
         let probe = probe(thresholds.0, thresholds.1);
         let mut tally = ResultRun::default();
-        let made = answers.chars().map(|answer| match tally.count(answer == '+', &probe) {
+        let made = answers.chars().map(|response| match tally.count(response == '+', &probe) {
             None => '.',
             Some(true) => '+',
             Some(false) => '-',

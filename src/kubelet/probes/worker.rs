@@ -20,7 +20,7 @@ use crate::types::metrics::{self, Count, Timed};
 pub(super) struct ProbeTarget {
     pub(super) pod: Arc<Pod>,
     /// Index of the container in the pod.
-    pub(super) place: usize,
+    pub(super) container_index: usize,
     pub(super) kind: ProbeKind,
     pub(super) container_id: String,
     pub(super) address: ProbedAddress,
@@ -58,7 +58,8 @@ pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
         rt::sleep_until(tick).await;
         // Boxed, so that the memory of an attempt is freed between two of them.
         let passed = Box::pin(run_probe(&prober, &dialer, &work)).await;
-        let Some(probe) = container_at(&work.pod.spec, work.place).and_then(|one| probe_of(one, work.kind)) else {
+        let Some(probe) = container_at(&work.pod.spec, work.container_index).and_then(|one| probe_of(one, work.kind))
+        else {
             return;
         };
         let verdict = passed.and_then(|passed| tally.count(passed, probe));
@@ -81,7 +82,7 @@ pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
 }
 
 async fn run_probe(prober: &Prober, dialer: &Dialer, work: &ProbeTarget) -> Option<bool> {
-    let container = container_at(&work.pod.spec, work.place)?;
+    let container = container_at(&work.pod.spec, work.container_index)?;
     let probe = probe_of(container, work.kind)?;
     let mut outcome = Outcome::Passed;
     for _ in 0..MAX_PROBE_TRIES {
@@ -121,7 +122,7 @@ fn note(work: &ProbeTarget, container: &str, outcome: &Outcome, begun: Instant) 
 fn result(work: &ProbeTarget, passed: bool) -> ProbeResult {
     ProbeResult {
         pod: work.pod.metadata.uid.clone(),
-        container: container_at(&work.pod.spec, work.place).map_or_else(String::new, |one| one.name.clone()),
+        container: container_at(&work.pod.spec, work.container_index).map_or_else(String::new, |one| one.name.clone()),
         container_id: work.container_id.clone(),
         kind: work.kind,
         passed,
@@ -156,7 +157,7 @@ mod tests {
         with_probe.spec.containers.push(container);
         ProbeTarget {
             pod: Arc::new(with_probe),
-            place: 0,
+            container_index: 0,
             kind: ProbeKind::Readiness,
             container_id: String::new(),
             address: ProbedAddress::Pod(None),

@@ -88,10 +88,10 @@ pub(super) mod tests {
     /// A machine given by each CPU's node, package and core.
     pub(in crate::kubelet::resource_managers) fn machine(
         cpus: u32,
-        place: impl Fn(u32) -> (u32, u32, u32),
+        location_of: impl Fn(u32) -> (u32, u32, u32),
     ) -> Topology {
         let cpu = |number| {
-            let (node, package, core) = place(number);
+            let (node, package, core) = location_of(number);
             Cpu { number, node, package, core, cache: package }
         };
         Topology { cpus: (0..cpus).map(cpu).collect(), isolated: CpuSet::EMPTY, distances: Vec::new() }

@@ -95,8 +95,8 @@ impl CollectPass<'_> {
             node.interfaces = counted(self.procfs.this_process().interfaces());
             node.main_interface = self.procfs.default_interface().unwrap_or_else(|| "eth0".to_owned());
             node.disk = file_system(&self.inputs.root_dir).ok();
-            let place = |place: &Option<(PathBuf, DiskUsage)>| {
-                let (path, found) = place.as_ref()?;
+            let place = |file_system_usage: &Option<(PathBuf, DiskUsage)>| {
+                let (path, found) = file_system_usage.as_ref()?;
                 Some((file_system(path).ok()?, *found))
             };
             node.images = place(&self.inputs.images);

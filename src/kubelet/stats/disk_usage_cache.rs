@@ -40,11 +40,11 @@ const DISK_USAGE_WAIT: Duration = Duration::from_millis(500);
 
 impl DiskUsageCache {
     /// Starts a walk if one is due, and waits briefly for the current one.
-    pub(super) async fn update(&self, places: impl FnOnce() -> Vec<Volumes>) {
+    pub(super) async fn update(&self, volumes: impl FnOnce() -> Vec<Volumes>) {
         let now = rt::now();
         if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= MIN_WALK_INTERVAL) {
             self.began.set(Some(now));
-            let (places, walked_volumes) = (places(), Rc::clone(&self.walked_volumes));
+            let (places, walked_volumes) = (volumes(), Rc::clone(&self.walked_volumes));
             let (held, ended) = async_channel::bounded(1);
             let task = rt::spawn(async move {
                 let walked = rt::walk(move || walk(places)).await;
@@ -68,11 +68,11 @@ impl DiskUsageCache {
 
 fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSnapshot>> {
     let end = rt::now() + POD_VOLUMES_WALK_TIMEOUT;
-    let volume = |place: VolumeDir| {
-        let disk = file_system(&place.path).ok()?;
-        let used = disk_usage(&place.path, end).ok()?;
+    let volume = |volume_dir: VolumeDir| {
+        let disk = file_system(&volume_dir.path).ok()?;
+        let used = disk_usage(&volume_dir.path, end).ok()?;
         let at = clock::timestamp().as_nanosecond();
-        Some(VolumeSnapshot { at, name: place.name, claim: None, is_elsewhere: place.in_memory, disk, used })
+        Some(VolumeSnapshot { at, name: volume_dir.name, claim: None, is_elsewhere: volume_dir.in_memory, disk, used })
     };
     pods.into_iter().map(|(uid, places)| (uid, places.into_iter().filter_map(volume).collect())).collect()
 }

@@ -46,7 +46,7 @@ use crate::platform::cri::{self, ImageService, RuntimeService};
 use crate::platform::host::clock;
 use crate::platform::host::disk_usage::DiskUsage;
 use crate::platform::rt;
-use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, PodDirs, volume_places};
+use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, PodDirs, volume_dirs};
 use crate::types::api::{Pod, QosClass, Time, qos_class};
 use crate::types::error::ErrorChain;
 
@@ -138,7 +138,7 @@ impl Stats {
     }
 
     /// The response body. `driver`: the cgroup driver reported by the runtime, which overrides the configuration.
-    pub(crate) async fn answer(
+    pub(crate) async fn render(
         &self,
         endpoint: StatsEndpoint,
         pods: Vec<PodInputs>,
@@ -156,7 +156,7 @@ impl Stats {
     pub(crate) async fn claims(&self, pods: &[PodInputs]) -> Vec<ClaimUsage> {
         self.inquiries.begin(foreign(pods));
         self.inquiries.wait().await;
-        let seen = foreign(pods).filter_map(|volume| ClaimUsage::of(volume, self.inquiries.answer(volume)?));
+        let seen = foreign(pods).filter_map(|volume| ClaimUsage::of(volume, self.inquiries.last_result(volume)?));
         volume_metrics::each_once(seen)
     }
 
@@ -194,11 +194,11 @@ impl Stats {
         }
         if with_rest {
             let disks = within("ImageFsInfo", self.images.image_fs_info()).await.unwrap_or_default();
-            inputs.images = disks.image_filesystems.first().and_then(place);
-            inputs.layers = disks.container_filesystems.first().and_then(place);
+            inputs.images = disks.image_filesystems.first().and_then(mount_and_usage);
+            inputs.layers = disks.container_filesystems.first().and_then(mount_and_usage);
             let places = |subject: &PodInputs| {
                 let uid = &subject.observed.uid;
-                (uid.as_str().to_owned(), volume_places(&subject.pod, uid, &self.dirs))
+                (uid.as_str().to_owned(), volume_dirs(&subject.pod, uid, &self.dirs))
             };
             self.walks.update(|| subjects.iter().map(places).collect()).await;
         }
@@ -222,7 +222,7 @@ impl Stats {
             self.inquiries.wait().await;
             for volume in foreign(subjects) {
                 let pod = look.pods.iter_mut().find(|pod| pod.uid == volume.pod);
-                if let Some((pod, seen)) = pod.zip(self.inquiries.answer(volume)) {
+                if let Some((pod, seen)) = pod.zip(self.inquiries.last_result(volume)) {
                     pod.volumes.push(seen);
                 }
             }
@@ -321,7 +321,7 @@ fn foreign(pods: &[PodInputs]) -> impl Iterator<Item = &ForeignVolume> {
 }
 
 /// The mount point and usage of a runtime file system.
-fn place(usage: &FilesystemUsage) -> Option<(PathBuf, DiskUsage)> {
+fn mount_and_usage(usage: &FilesystemUsage) -> Option<(PathBuf, DiskUsage)> {
     let path = usage.fs_id.as_ref().map(|id| PathBuf::from(&id.mountpoint))?;
     Some((path, cri_stats::disk_usage(usage)))
 }

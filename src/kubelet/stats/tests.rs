@@ -149,8 +149,8 @@ fn summary_has_every_upstream_field() {
 
 #[test]
 fn summary_has_the_cgroups_of_the_nodes_services() {
-    let answer: Value = serde_json::from_slice(&summary::summary(&look(), false)).unwrap();
-    let containers = answer["node"]["systemContainers"].as_array().unwrap();
+    let response: Value = serde_json::from_slice(&summary::summary(&look(), false)).unwrap();
+    let containers = response["node"]["systemContainers"].as_array().unwrap();
     let names: Vec<_> = containers.iter().map(|container| &container["name"]).collect();
     assert_eq!(names, ["pods", "kubelet"]);
     assert_eq!(containers[1]["startTime"], "2026-11-20T20:06:43Z");
@@ -178,8 +178,8 @@ fn unknown_values_are_left_out_of_the_summary() {
     look.pods[0].figures = UsageStats::default();
     look.pods[0].containers[0].figures.memory.available = None;
     look.pods[0].volumes.clear();
-    let answer: Value = serde_json::from_slice(&summary::summary(&look, false)).unwrap();
-    let [first, second] = [&answer["pods"][0], &answer["pods"][1]];
+    let response: Value = serde_json::from_slice(&summary::summary(&look, false)).unwrap();
+    let [first, second] = [&response["pods"][0], &response["pods"][1]];
     for part in ["cpu", "memory", "io", "swap", "volume"] {
         assert_eq!((first.get(part).is_some(), second.get(part).is_some()), (false, true), "{part}");
     }

@@ -21,7 +21,7 @@ use crate::types::error::ErrorChain;
 /// The last statistics of each volume. A request starts an inquiry for each, at most once a minute.
 pub(super) struct VolumeStatsCache {
     csi: Rc<Csi>,
-    known: RefCell<Vec<RunningQuery>>,
+    queries: RefCell<Vec<RunningQuery>>,
 }
 
 struct RunningQuery {
@@ -47,29 +47,29 @@ const VOLUME_STATS_WAIT: Duration = Duration::from_millis(500);
 
 impl VolumeStatsCache {
     pub(super) fn new(csi: Rc<Csi>) -> Self {
-        Self { csi, known: RefCell::default() }
+        Self { csi, queries: RefCell::default() }
     }
 
     /// Starts the inquiries that are due, and forgets other volumes.
     pub(super) fn begin<'a>(&self, volumes: impl Iterator<Item = &'a ForeignVolume>) {
         let now = rt::now();
-        let mut before = self.known.take();
+        let mut before = self.queries.take();
         let mut known = Vec::new();
         for volume in volumes {
-            let old = before.iter().position(|old| old.of == *volume).map(|place| before.swap_remove(place));
+            let old = before.iter().position(|old| old.of == *volume).map(|index| before.swap_remove(index));
             known.push(match old {
                 Some(old) if !old.is_due(now) => old,
                 old => self.inquire(volume, old.map(|old| old.cached).unwrap_or_default(), now),
             });
         }
-        self.known.replace(known);
+        self.queries.replace(known);
     }
 
     /// Waits briefly for the inquiries, except for volumes that were slow before.
     pub(super) async fn wait(&self) {
         let waits_for = |inquiry: &&RunningQuery| !inquiry.cached.is_slow.get();
         let awaited: Vec<_> = {
-            let known = self.known.borrow();
+            let known = self.queries.borrow();
             known.iter().filter(waits_for).map(|inquiry| (Rc::clone(&inquiry.cached), inquiry.ended.clone())).collect()
         };
         let all = async {
@@ -85,8 +85,8 @@ impl VolumeStatsCache {
     }
 
     /// The last result for this volume.
-    pub(super) fn answer(&self, volume: &ForeignVolume) -> Option<VolumeSnapshot> {
-        let known = self.known.borrow();
+    pub(super) fn last_result(&self, volume: &ForeignVolume) -> Option<VolumeSnapshot> {
+        let known = self.queries.borrow();
         known.iter().find(|inquiry| inquiry.of == *volume)?.cached.seen.borrow().clone()
     }
 
@@ -130,13 +130,13 @@ async fn by_mount(volume: &ForeignVolume) -> Option<(FileSystem, DiskUsage)> {
     rt::inquire_for(&owner, asked).await.map(of_disk)
 }
 
-async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Option<(FileSystem, DiskUsage)> {
-    let path = place.to_owned();
+async fn by_driver(csi: &Csi, driver: &str, handle: &str, path: &Path) -> Option<(FileSystem, DiskUsage)> {
+    let volume_path = path.to_owned();
     // If nothing is mounted, a driver might report the node's own disk.
-    if !rt::blocking(move || mounted_at(&path).unwrap_or(false) || is_device(&path)).await {
+    if !rt::blocking(move || mounted_at(&volume_path).unwrap_or(false) || is_device(&volume_path)).await {
         return None;
     }
-    match csi.usage(driver, handle, place).await {
+    match csi.usage(driver, handle, path).await {
         Ok(usage) => usage,
         Err(error) => {
             log!(

@@ -102,7 +102,7 @@ fn finished(
     let driver = if let Lookup::Found(driver) = driver { Some(driver) } else { None };
     volume.group = fs_group(&pod.spec);
     let place = if volume.is_block { PodDirs::volume_device } else { PodDirs::volume };
-    volume.place = place(inputs.dirs, &pod.metadata.uid, CSI, &volume.name);
+    volume.host_path = place(inputs.dirs, &pod.metadata.uid, CSI, &volume.name);
     let policy = driver.map_or(FsGroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
     let gives_to_group = match policy {
         FsGroupPolicy::File => true,

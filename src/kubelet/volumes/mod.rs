@@ -58,7 +58,7 @@ pub(crate) struct SetUpInputs<'a> {
 pub(crate) struct PodVolumes {
     uid: PodUid,
     /// By their names.
-    places: SortedMap<String, PreparedVolume>,
+    prepared: SortedMap<String, PreparedVolume>,
     /// Parent directory of subpath bind mounts.
     subpaths: PathBuf,
     /// Errors of volumes that keep their previous content.
@@ -86,8 +86,7 @@ pub(crate) fn set_up(
     let selinux = inputs.node.selinux;
     async move {
         let plan = plan?;
-        let mut places: Vec<PreparedVolume> =
-            plan.volumes.iter().map(|planned| planned.set_up_place(selinux)).collect();
+        let mut places: Vec<PreparedVolume> = plan.volumes.iter().map(|planned| planned.prepared(selinux)).collect();
         let may_hang = plan.volumes.iter().any(PlannedVolume::reads_host_path);
         let work = move || carry_out(&plan).map(|kept| (plan, kept));
         let (plan, kept) = match may_hang {
@@ -113,7 +112,7 @@ pub(crate) fn set_up(
         }
         let groups = plan.groups;
         let places = plan.volumes.into_iter().map(|planned| planned.name).zip(places).collect();
-        Ok(PodVolumes { uid, places, subpaths, kept, groups })
+        Ok(PodVolumes { uid, prepared: places, subpaths, kept, groups })
     }
 }
 
@@ -224,7 +223,7 @@ impl PodVolumes {
         expand: &dyn Fn(&str) -> Result<String, SortedSet<String>>,
         recursive_read_only: bool,
     ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
-        let inputs = MountInputs { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
+        let inputs = MountInputs { prepared: &self.prepared, subpaths: &self.subpaths, recursive_read_only, expand };
         let planned = mounts::container_mounts(container, &inputs);
         let uid = self.uid.clone();
         async move {
@@ -238,7 +237,7 @@ impl PodVolumes {
 
     /// The block devices of `container`.
     pub(crate) fn container_devices(&self, container: &Container) -> Result<Vec<Device>, Error> {
-        mounts::container_devices(container, &self.places)
+        mounts::container_devices(container, &self.prepared)
     }
 
     /// The values of the environment variables that come from files, in the order of the spec.
@@ -251,7 +250,7 @@ impl PodVolumes {
             | EnvVarSource::ResourceField(_)
             | EnvVarSource::SecretKey(_) => None,
         });
-        let place = |volume: &str| self.places.get(volume)?.path.clone();
+        let place = |volume: &str| self.prepared.get(volume)?.path.clone();
         let keys: Vec<(Option<PathBuf>, FileKeySelector)> =
             sources.map(|key| (place(&key.volume_name), key.clone())).collect();
         let uid = self.uid.clone();
@@ -289,16 +288,16 @@ impl PlannedVolume {
         }
     }
 
-    fn set_up_place(&self, selinux: bool) -> PreparedVolume {
-        let path = self.place();
+    fn prepared(&self, selinux: bool) -> PreparedVolume {
+        let path = self.host_path();
         let relabel = selinux && self.relabels();
         PreparedVolume { path, read_only: self.read_only(), is_device: self.is_device(), relabel }
     }
 }
 
 /// A writable CSI volume is relabelled if its file system has labels.
-async fn label_mounts(uid: &PodUid, plan: &Plan, places: &mut [PreparedVolume]) {
-    for (planned, place) in plan.volumes.iter().zip(places) {
+async fn label_mounts(uid: &PodUid, plan: &Plan, prepared: &mut [PreparedVolume]) {
+    for (planned, place) in plan.volumes.iter().zip(prepared) {
         let (Source::Csi(csi), Some(path)) = (&planned.source, place.path.clone()) else { continue };
         if csi.volume.read_only || csi.volume.is_block {
             continue;

@@ -33,7 +33,7 @@ pub(super) struct Part {
 
 pub(super) struct MountInputs<'a> {
     /// By the names of the volumes.
-    pub(super) places: &'a SortedMap<String, PreparedVolume>,
+    pub(super) prepared: &'a SortedMap<String, PreparedVolume>,
     /// Parent directory of subpath bind mounts.
     pub(super) subpaths: &'a Path,
     /// The runtime supports recursive read-only mounts.
@@ -52,7 +52,7 @@ pub(super) fn container_mounts(
     let mut parts = Vec::new();
     let mut mounts = Vec::with_capacity(container.volume_mounts.len());
     for (index, mount) in container.volume_mounts.iter().enumerate() {
-        let place = inputs.places.get(&mount.name);
+        let place = inputs.prepared.get(&mount.name);
         let place = place
             .ok_or_else(|| Error::NoSuchVolume { volume: mount.name.clone(), container: container.name.clone() })?;
         let sub_path = sub_path(mount, inputs.expand).map_err(Error::Mount)?;
@@ -86,10 +86,10 @@ pub(super) fn container_mounts(
 /// The container's block devices in the order of its spec.
 pub(super) fn container_devices(
     container: &Container,
-    places: &SortedMap<String, PreparedVolume>,
+    prepared: &SortedMap<String, PreparedVolume>,
 ) -> Result<Vec<v1::Device>, Error> {
     let devices = container.volume_devices.iter().map(|device| {
-        let found = places.get(&device.name).filter(|place| place.is_device);
+        let found = prepared.get(&device.name).filter(|place| place.is_device);
         let Some(PreparedVolume { path: Some(path), read_only, .. }) = found else {
             let (volume, container) = (device.name.clone(), container.name.clone());
             return Err(Error::NoSuchDevice { volume, container });
@@ -167,7 +167,7 @@ mod tests {
         let subpaths = Path::new("/subpaths");
         container_mounts(
             &container,
-            &MountInputs { places: &places, subpaths, recursive_read_only: able, expand: &expand },
+            &MountInputs { prepared: &places, subpaths, recursive_read_only: able, expand: &expand },
         )
     }
 

@@ -237,7 +237,7 @@ impl<'a> Files<'a, '_> {
         let has_group = self.pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
         let mode = if user.is_some() || has_group { Some(OWN_MODE) } else { None };
         self.add(path, Arc::new(content), mode, default_mode)?;
-        if let Some(file) = place(path).and_then(|place| self.payload.get_mut(&place)) {
+        if let Some(file) = path_in_volume(path).and_then(|place| self.payload.get_mut(&place)) {
             file.user = user;
         }
         Ok(())
@@ -267,7 +267,7 @@ impl<'a> Files<'a, '_> {
         mode: Option<i32>,
         default: Option<i32>,
     ) -> Result<(), FilesProblem> {
-        let place = place(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
+        let place = path_in_volume(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
         let mode = mode.or(default).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE);
         let size = content.len();
         let old = self.payload.insert(place, PayloadFile { content, mode: mode & 0o777, user: None });
@@ -280,7 +280,7 @@ fn content<'a>(object: &'a ConfigObject, item: &KeyToPath) -> Result<&'a FileCon
 }
 
 /// The path of a file in its volume; `None` if it leaves the volume or has a reserved prefix.
-fn place(path: &str) -> Option<PathBuf> {
+fn path_in_volume(path: &str) -> Option<PathBuf> {
     let mut place = PathBuf::new();
     for part in Path::new(path).components() {
         match part {

@@ -118,9 +118,9 @@ pub(super) enum Medium {
 
 impl PlannedVolume {
     /// Path on the host, if the volume has one.
-    pub(super) fn place(&self) -> Option<PathBuf> {
+    pub(super) fn host_path(&self) -> Option<PathBuf> {
         match &self.source {
-            Source::Csi(csi) if csi.volume.is_block => Some(csi.volume.place.clone()),
+            Source::Csi(csi) if csi.volume.is_block => Some(csi.volume.host_path.clone()),
             Source::Csi(csi) => Some(csi.volume.target()),
             Source::EmptyDir(directory) | Source::Files(Files { directory, .. }) => Some(directory.path.clone()),
             Source::Device { path, .. } | Source::HostPath { path, .. } => Some(path.clone()),

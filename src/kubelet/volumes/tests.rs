@@ -440,9 +440,9 @@ fn mounts_match_the_recorded_ones() {
     let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
     let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
     let plan = Plan::new(&pod, with).unwrap();
-    let places = plan.volumes.iter().map(|planned| (planned.name.clone(), planned.set_up_place(false))).collect();
+    let places = plan.volumes.iter().map(|planned| (planned.name.clone(), planned.prepared(false))).collect();
     let given = MountInputs {
-        places: &places,
+        prepared: &places,
         subpaths: &dirs.subpaths(&pod.metadata.uid),
         recursive_read_only: false,
         expand: &|text| Ok(text.to_owned()),
@@ -474,7 +474,7 @@ fn volumes_written_by_the_node_are_relabelled_on_a_host_with_selinux() {
     let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
     let plan = Plan::new(&pod, with).unwrap();
     let relabelled = |selinux: bool| {
-        let labelled = plan.volumes.iter().filter(|planned| planned.set_up_place(selinux).relabel);
+        let labelled = plan.volumes.iter().filter(|planned| planned.prepared(selinux).relabel);
         labelled.map(|planned| planned.name.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(relabelled(true), ["disk", "memory", "config", "secret", "down", "all"]);

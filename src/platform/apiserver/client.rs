@@ -81,9 +81,9 @@ impl Client {
             let code = error.code().map_or_else(|| "<error>".to_owned(), |code| code.to_string());
             metrics::count(Count::RestRetries, &[&code, &self.transport().server.borrow(), request.method()]);
         };
-        let answer = in_time(request, async |left| self.send_once(request, left).await, retried).await;
-        pass.ended(is_answered(&answer));
-        answer
+        let response = in_time(request, async |left| self.send_once(request, left).await, retried).await;
+        pass.ended(has_server_responded(&response));
+        response
     }
 
     async fn pass(&self, request: &Request) -> Result<GatePass, ApiError> {
@@ -99,7 +99,7 @@ impl Client {
     pub(crate) async fn open(&self, request: &Request) -> Result<Stream, ApiError> {
         let pass = self.pass(request).await?;
         let opened = self.open_in_time(request).await;
-        pass.ended(is_answered(&opened));
+        pass.ended(has_server_responded(&opened));
         // A round ends when all of its requests have; an open gate never waits for a stream.
         let pass = (!self.gate().is_open()).then_some(pass);
         opened.map(|ongoing| Stream { ongoing, _client: self.clone(), _pass: pass })
@@ -124,13 +124,13 @@ impl Client {
     async fn send_once(&self, request: &Request, left: Duration) -> Result<ApiResponse, ApiError> {
         let end = rt::now() + left;
         let (mut ongoing, begun) = self.begin(request, left).await?;
-        let answer = async {
+        let response = async {
             let head = ongoing.head().await?;
             Ok((head, whole(&mut ongoing).await?))
         };
-        let answer = rt::deadline(end.saturating_duration_since(rt::now()), answer).await;
-        let Ok(answer) = answer else { return Err(self.give_up(ongoing, begun)) };
-        let (head, content) = answer?;
+        let response = rt::deadline(end.saturating_duration_since(rt::now()), response).await;
+        let Ok(response) = response else { return Err(self.give_up(ongoing, begun)) };
+        let (head, content) = response?;
         self.transport().overload.record_response_time(rt::elapsed(begun));
         self.note(request, head.status, begun);
         let content = if head.is_gzip { gzip::inflate(&content, MAX_API_RESPONSE_BYTES)? } else { content };
@@ -295,7 +295,7 @@ pub(super) async fn in_time(
     let mut tries = 1;
     loop {
         let error = match send(left()).await {
-            Ok(answer) => return Ok(answer),
+            Ok(response) => return Ok(response),
             Err(error) => error,
         };
         match retry::wait(&error, request.is_idempotent(), tries, left(), rt::random()) {
@@ -310,8 +310,8 @@ pub(super) async fn in_time(
 }
 
 /// NotFound and Conflict are answers too.
-fn is_answered<T>(answer: &Result<T, ApiError>) -> bool {
-    answer.as_ref().map_or_else(|error| matches!(error.code(), Some(404 | 409)), |_| true)
+fn has_server_responded<T>(result: &Result<T, ApiError>) -> bool {
+    result.as_ref().map_or_else(|error| matches!(error.code(), Some(404 | 409)), |_| true)
 }
 
 async fn whole(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {

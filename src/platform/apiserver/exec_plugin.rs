@@ -24,7 +24,7 @@ pub(crate) struct ExecCredentials {
     failed: RefCell<Option<(Instant, String)>>,
     token: SharedToken,
     /// One call at a time.
-    turn: rt::Semaphore,
+    run_lock: rt::Semaphore,
 }
 
 struct HeldCredential {
@@ -48,7 +48,7 @@ impl Default for ExecCredentials {
             held: RefCell::default(),
             failed: RefCell::default(),
             token: SharedToken::default(),
-            turn: rt::Semaphore::new(1),
+            run_lock: rt::Semaphore::new(1),
         }
     }
 }
@@ -92,7 +92,7 @@ impl ExecCredentials {
             };
             rt::sleep_until(due).await;
             let Some((plugin, authority, former)) = self.due_for_renewal() else { continue };
-            let _turn = self.turn.acquire().await;
+            let _turn = self.run_lock.acquire().await;
             match self.call(&plugin, authority).await {
                 Ok(new) if new.pair == former.pair => {}
                 Ok(_) => return,
@@ -113,7 +113,7 @@ impl ExecCredentials {
     }
 
     async fn credential(&self, plugin: &ExecPlugin, authority: Option<Vec<u8>>) -> Result<ExecCredential, String> {
-        let _turn = self.turn.acquire().await;
+        let _turn = self.run_lock.acquire().await;
         if let Some(held) = &*self.held.borrow() {
             let is_valid = held.until.is_none_or(|until| rt::now() < until);
             if is_valid && held.plugin == *plugin && held.authority == authority {

@@ -62,7 +62,7 @@ pub(crate) struct Gate {
 struct Counts {
     waiting: Cell<u32>,
     under_way: Cell<u32>,
-    answered: Cell<u32>,
+    succeeded: Cell<u32>,
     failed: Cell<u32>,
 }
 
@@ -227,7 +227,7 @@ impl Gate {
 
     /// Successful and failed requests so far, by rank.
     pub(crate) fn tally(&self) -> [(u32, u32); RANKS] {
-        self.counts.each_ref().map(|counts| (counts.answered.get(), counts.failed.get()))
+        self.counts.each_ref().map(|counts| (counts.succeeded.get(), counts.failed.get()))
     }
 
     fn counts(&self, rank: Rank) -> &Counts {
@@ -282,9 +282,9 @@ pub(super) struct GatePass {
 
 impl GatePass {
     /// Records the outcome of the request.
-    pub(super) fn ended(&self, answered: bool) {
+    pub(super) fn ended(&self, succeeded: bool) {
         let counts = self.gate.counts(self.rank);
-        add(if answered { &counts.answered } else { &counts.failed });
+        add(if succeeded { &counts.succeeded } else { &counts.failed });
     }
 }
 

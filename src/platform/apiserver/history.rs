@@ -56,15 +56,15 @@ const PROTOBUF: &[u8] = b"k8s\0";
 
 /// The resource version of the object in a response, which may be JSON or protobuf; `None` if it has none or it is not
 /// a number.
-pub(super) fn version(answer: &[u8]) -> Option<u64> {
-    match answer.strip_prefix(PROTOBUF) {
+pub(super) fn version(body: &[u8]) -> Option<u64> {
+    match body.strip_prefix(PROTOBUF) {
         Some(bytes) => {
             let around: Unknown = decode(bytes).ok()?;
             let object: PartialObjectMetadata = decode(&around.raw).ok()?;
             object.metadata?.resource_version.parse().ok()
         }
         None => {
-            let [version] = ObjectText::parse(answer.to_vec()).ok()?.metadata(["resourceVersion"]);
+            let [version] = ObjectText::parse(body.to_vec()).ok()?.metadata(["resourceVersion"]);
             version.parse().ok()
         }
     }

@@ -85,8 +85,8 @@ async fn list(
     reflection: &mut Reflection,
     listener: &Sender<Change>,
 ) -> Result<WatchOutcome, ApiError> {
-    let answer = client.send(request).await?;
-    let Some(change) = reflection.listed(&answer.object()?)? else { return Ok(WatchOutcome::More) };
+    let response = client.send(request).await?;
+    let Some(change) = reflection.listed(&response.object()?)? else { return Ok(WatchOutcome::More) };
     client.note_watched(reflection.version());
     let _ = listener.send(change).await;
     Ok(WatchOutcome::All)

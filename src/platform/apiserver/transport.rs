@@ -110,8 +110,8 @@ impl Transport {
     }
 
     async fn live(&self, connector: &Weak<Connector<Exchange>>, attempt: &Attempt<Exchange>, role: ConnectionRole) {
-        if let Some(moment) = attempt.not_before {
-            rt::sleep_until(moment).await;
+        if let Some(time) = attempt.not_before {
+            rt::sleep_until(time).await;
         }
         let (access, socket) = match self.connect().await {
             Ok(connected) => connected,
@@ -158,8 +158,8 @@ impl Transport {
     }
 
     fn reconnect_guard(&self) -> Option<ReconnectGuard> {
-        let (moment, hurried) = self.lost.get()?;
-        let most = spread(rt::elapsed(moment))?;
+        let (time, hurried) = self.lost.get()?;
+        let most = spread(rt::elapsed(time))?;
         let part =
             if self.gate.hurried.changes() == hurried { f64::from(rt::random()) / f64::from(u32::MAX) } else { 0.0 };
         self.gate.is_open().then(|| ReconnectGuard::begin(&self.gate, most, part))

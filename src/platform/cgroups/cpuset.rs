@@ -19,13 +19,13 @@ pub(crate) fn mems_of(pid: u32) -> Option<CpuSet> {
 
 fn read(pid: u32, file: &str) -> Option<CpuSet> {
     let cgroups = Procfs::host().process(pid).cgroups()?;
-    let (hierarchy, group) = place(&cgroups)?;
+    let (hierarchy, group) = hierarchy_and_group(&cgroups)?;
     let file = Path::new(HIERARCHY).join(hierarchy).join(group).join(file);
     CpuSet::parse(fs::read_to_string(file).ok()?.trim())
 }
 
 /// The mount point of the controller's v1 hierarchy, or else of v2, and the process's group in it.
-fn place(cgroups: &ProcessCgroups) -> Option<(&'static str, &str)> {
+fn hierarchy_and_group(cgroups: &ProcessCgroups) -> Option<(&'static str, &str)> {
     let v1 = cgroups.v1("cpuset").map(|group| ("cpuset", group));
     let (hierarchy, group) = v1.or_else(|| Some(("", cgroups.v2()?)))?;
     Some((hierarchy, group.trim_start_matches('/')))
@@ -37,7 +37,7 @@ mod tests {
 
     #[track_caller]
     fn check(cgroup: &str, expected: Option<(&'static str, &str)>) {
-        assert_eq!(place(&ProcessCgroups::parse(cgroup.as_bytes())), expected, "{cgroup}");
+        assert_eq!(hierarchy_and_group(&ProcessCgroups::parse(cgroup.as_bytes())), expected, "{cgroup}");
     }
 
     #[test]

@@ -113,8 +113,8 @@ impl Systemd {
             member,
             signature,
         };
-        let answer = self.connection.call(&call, body)?;
-        let text = answer.arguments.into_iter().find_map(|value| match value {
+        let response = self.connection.call(&call, body)?;
+        let text = response.arguments.into_iter().find_map(|value| match value {
             Value::Text(text) => Some(text),
             _ => None,
         });

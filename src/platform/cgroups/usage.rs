@@ -119,8 +119,8 @@ impl UsageReader {
         let entries = std::fs::read_dir(self.root.join(group.trim_start_matches('/')))?;
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let container = |name: String| {
-            let place = ids.clone().position(|id| !id.is_empty() && name.contains(id))?;
-            Some((place, [group, "/", &name].concat()))
+            let index = ids.clone().position(|id| !id.is_empty() && name.contains(id))?;
+            Some((index, [group, "/", &name].concat()))
         };
         Ok(names.filter_map(container).collect())
     }

@@ -39,12 +39,12 @@ pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem>
         if paths.is_empty() {
             return Err(problem(".paths", "required: a list such as [\"/dev/video*\"]".to_owned()));
         }
-        for (place, path) in paths.iter().enumerate() {
+        for (index, path) in paths.iter().enumerate() {
             let is_whole = |part: &str| !part.is_empty() && part != "." && part != "..";
             let is_path = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_whole));
             if !is_path || path.contains(['[', ']', '{', '}', '\0']) {
                 let fault = format!("expected a path with * and ? such as \"/dev/video*\", found {path:?}");
-                return Err(problem(&format!(".paths[{place}]"), fault));
+                return Err(problem(&format!(".paths[{index}]"), fault));
             }
         }
         let permissions = match text("permissions") {

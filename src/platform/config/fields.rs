@@ -71,9 +71,9 @@ impl<'a> Fields<'a> {
         [CPU, MEMORY, EPHEMERAL_STORAGE, "pid"].into_iter().filter_map(quantity).collect()
     }
 
-    pub(super) fn replace<T>(&self, path: &str, read: impl Fn(&Self, &str) -> Option<T>, place: &mut T) {
+    pub(super) fn replace<T>(&self, path: &str, read: impl Fn(&Self, &str) -> Option<T>, setting: &mut T) {
         if let Some(value) = read(self, path) {
-            *place = value;
+            *setting = value;
         }
     }
 }

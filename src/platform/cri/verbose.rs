@@ -49,8 +49,8 @@ mod tests {
     #[track_caller]
     fn check(info: &str, expected: Option<u32>) {
         let info = SortedMap::from([("info".to_owned(), info.to_owned())]);
-        let answer = ContainerStatusResponse { info, ..ContainerStatusResponse::default() };
-        assert_eq!(answer.init_pid(), expected);
+        let response = ContainerStatusResponse { info, ..ContainerStatusResponse::default() };
+        assert_eq!(response.init_pid(), expected);
     }
 
     #[test]

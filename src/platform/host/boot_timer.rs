@@ -20,10 +20,9 @@ async fn timer(wait: Duration) -> io::Result<()> {
     let timer = timerfd_create(TimerClock::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     // A timer of zero would be disarmed.
     let wait = wait.max(Duration::from_nanos(1));
-    let moment =
-        Timespec { tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: wait.subsec_nanos().into() };
+    let time = Timespec { tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: wait.subsec_nanos().into() };
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: never, it_value: moment })?;
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: never, it_value: time })?;
     rt::Async::new(timer)?.readable().await
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn open_below(root: &Path, path: &Path) -> Result<File, Errno> {
     let top = openat(CWD, "/", HOLD, Mode::empty())?;
     let whole = hold_inside(top.as_fd(), root, Outside::IsRoot)?;
     let found = hold_inside(top.as_fd(), &root.join(path), Outside::IsRoot)?;
-    if !place(found.as_fd())?.starts_with(place(whole.as_fd())?) {
+    if !path_of(found.as_fd())?.starts_with(path_of(whole.as_fd())?) {
         return Err(Errno::XDEV);
     }
     match FileType::from_raw_mode(fstat(&found)?.st_mode) {
@@ -53,7 +53,7 @@ pub(crate) fn open_below(root: &Path, path: &Path) -> Result<File, Errno> {
 }
 
 /// The path of an open file, without links.
-fn place(file: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+fn path_of(file: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let target = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
     Ok(PathBuf::from(OsStr::from_bytes(target.to_bytes())))
 }

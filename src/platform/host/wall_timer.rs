@@ -25,9 +25,9 @@ async fn wait(second: i64) -> io::Result<()> {
     let timer = timerfd_create(TimerClock::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
     // A timer of zero would be disarmed.
-    let moment = Timespec { tv_sec: second.clamp(0, MAX_TIMER_SECONDS), tv_nsec: 1 };
+    let time = Timespec { tv_sec: second.clamp(0, MAX_TIMER_SECONDS), tv_nsec: 1 };
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let armed = timerfd_settime(&timer, flags, &Itimerspec { it_interval: never, it_value: moment });
+    let armed = timerfd_settime(&timer, flags, &Itimerspec { it_interval: never, it_value: time });
     if !is_armed(armed)? {
         return Ok(());
     }

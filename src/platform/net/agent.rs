@@ -78,7 +78,7 @@ pub(super) fn exchange(
     } else {
         agent.run(http::Request::from_parts(parts, body))
     };
-    let (head, body) = response.map_err(not_answered)?.into_parts();
+    let (head, body) = response.map_err(no_response)?.into_parts();
     let mut kept = Vec::new();
     let limit = u64::try_from(limit).unwrap_or(u64::MAX);
     body.into_reader().take(limit).read_to_end(&mut kept).map_err(|error| GetError::Body(not_whole(error)))?;
@@ -100,7 +100,7 @@ fn config(user_agent: &'static str, kept: usize) -> Config {
         .build()
 }
 
-fn not_answered(error: ureq::Error) -> GetError {
+fn no_response(error: ureq::Error) -> GetError {
     match error {
         ureq::Error::Io(error) => broken(error),
         error => GetError::Http(error.to_string()),

@@ -153,8 +153,8 @@ impl<'a> Tunnel<'a> {
         Ok(())
     }
 
-    fn refused(&self, answer: &str) -> ProxyError {
-        self.failed(&format!("refused to connect to {}: {answer}", authority(self.host, self.port)))
+    fn refused(&self, response: &str) -> ProxyError {
+        self.failed(&format!("refused to connect to {}: {response}", authority(self.host, self.port)))
     }
 
     fn failed(&self, what: &str) -> ProxyError {
@@ -227,12 +227,12 @@ mod tests {
 
     #[test]
     fn refusal_names_proxy_and_answer_without_password() {
-        for (answer, line) in [
+        for (response, line) in [
             ("HTTP/1.1 403 Forbidden\r\n\r\n", "proxy http://p:1: refused to connect to api:6443: 403 Forbidden"),
             ("HTTP/1.1 407 \r\n\r\n", "proxy http://p:1: refused to connect to api:6443: 407"),
             ("SSH-2.0-x\r\n", "proxy http://p:1: malformed HTTP response \"S\""),
         ] {
-            let refused = play("http://u:secret@p:1", "api", answer.as_bytes()).1;
+            let refused = play("http://u:secret@p:1", "api", response.as_bytes()).1;
             assert_eq!(refused.unwrap_err(), line);
         }
     }

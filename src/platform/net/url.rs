@@ -151,7 +151,7 @@ fn target(path: &str) -> String {
 fn push_escaped(out: &mut String, text: &str, plain: &[u8]) {
     let bytes = text.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {
-        let hex = |place: usize| bytes.get(place).is_some_and(u8::is_ascii_hexdigit);
+        let hex = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_hexdigit);
         let is_escape = *byte == b'%' && hex(at + 1) && hex(at + 2);
         if byte.is_ascii_alphanumeric() || plain.contains(byte) || is_escape {
             out.push(char::from(*byte));

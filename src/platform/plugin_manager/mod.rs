@@ -244,11 +244,11 @@ async fn call<M: Message + Default>(
     path: &'static str,
     request: &dyn Message,
 ) -> Result<M, CallError> {
-    let answer = client.unary(path, encode(request), PLUGIN_CALL_TIMEOUT).await.map_err(CallError::Rpc)?;
-    if answer.len() > MOST_INFO {
+    let response = client.unary(path, encode(request), PLUGIN_CALL_TIMEOUT).await.map_err(CallError::Rpc)?;
+    if response.len() > MOST_INFO {
         return Err(CallError::Rpc(rpc::Error::Protocol("answer is too long")));
     }
-    decode(&answer).map_err(CallError::Answer)
+    decode(&response).map_err(CallError::Answer)
 }
 
 #[cfg(test)]

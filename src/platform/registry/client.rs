@@ -192,8 +192,8 @@ impl Registry {
                     request = request.header("Authorization", basic);
                 }
                 let ask = ContentRequest { path: "", accept: "*/*", from: 0, most: None };
-                let answer = self.read_response(&realm, ask, self.send(&realm, request.body(()))?)?;
-                let text = answer.text(MOST_TEXT)?;
+                let response = self.read_response(&realm, ask, self.send(&realm, request.body(()))?)?;
+                let text = response.text(MOST_TEXT)?;
                 let token: Value = serde_json::from_slice(&text).unwrap_or_default();
                 let token = ["token", "access_token"].iter().find_map(|name| token.get(name)?.as_str());
                 let token = token.filter(|token| !token.is_empty());

@@ -114,7 +114,7 @@ impl Client {
         call.is_of_tenant = self.owner.is_some();
         let mut ongoing = link?.call(method, request, Some(left), call)?;
         match rt::deadline(left, ongoing.only()).await {
-            Ok(answer) => answer,
+            Ok(response) => response,
             Err(rt::Elapsed) => Err(ongoing.give_up()),
         }
     }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn new_socket_ends_the_back_off() {
         let (client, folder) = patient("comes");
-        let answer = rt::block_on(async {
+        let response = rt::block_on(async {
             let call = || client.unary("/test/Echo", b"x".to_vec(), HOUR);
             assert!(matches!(call().await, Err(Error::Connect { .. })));
             let serve = async {
@@ -207,7 +207,7 @@ mod tests {
             rt::deadline(Duration::from_secs(30), rt::either(call(), serve)).await
         });
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(answer.unwrap().unwrap(), b"x");
+        assert_eq!(response.unwrap().unwrap(), b"x");
     }
 
     #[test]

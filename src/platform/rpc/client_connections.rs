@@ -140,8 +140,8 @@ async fn run(
     tried: Rc<Cell<Option<Identity>>>,
     role: ConnectionRole,
 ) {
-    if let Some(moment) = attempt.not_before {
-        wait(&connector, &path, tried.get(), moment).await;
+    if let Some(time) = attempt.not_before {
+        wait(&connector, &path, tried.get(), time).await;
     }
     tried.set(Identity::of(&path));
     let connected = rt::deadline(RPC_CONNECT_TIMEOUT, UnixStream::connect(&path)).await;
@@ -162,15 +162,15 @@ async fn run(
     }
 }
 
-/// Waits until `moment`, or until the socket is recreated.
-async fn wait(connector: &Weak<Connector<Call>>, path: &Path, tried: Option<Identity>, moment: Instant) {
+/// Waits until `retry_at`, or until the socket is recreated.
+async fn wait(connector: &Weak<Connector<Call>>, path: &Path, tried: Option<Identity>, retry_at: Instant) {
     let renewed = async {
         socket_watch::renewed(path, tried).await;
         if let Some(connector) = connector.upgrade() {
             connector.renewed();
         }
     };
-    rt::either(rt::sleep_until(moment), renewed).await;
+    rt::either(rt::sleep_until(retry_at), renewed).await;
 }
 
 /// Closes a further connection that has not been used for a while. Never returns: the connection's own task ends then.

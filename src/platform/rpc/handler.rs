@@ -33,11 +33,11 @@ pub enum Reply {
 pub type Handler = Rc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Result<Reply, Status>>>>>;
 
 /// Makes a [`Handler`] from an async function.
-pub fn handler<F>(answer: impl Fn(Request) -> F + 'static) -> Handler
+pub fn handler<F>(respond: impl Fn(Request) -> F + 'static) -> Handler
 where
     F: Future<Output = Result<Reply, Status>> + 'static,
 {
-    Rc::new(move |request| Box::pin(answer(request)))
+    Rc::new(move |request| Box::pin(respond(request)))
 }
 
 /// The connection of a call, for servers in tests that misbehave.

@@ -52,7 +52,7 @@ pub(crate) struct Link<X: Exchange> {
 
 struct State<X: Exchange> {
     connection: Connection,
-    places: Vec<PendingExchange<X>>,
+    exchanges: Vec<PendingExchange<X>>,
     /// Total bytes written to the socket.
     written: u64,
     /// Why the connection has ended.
@@ -69,7 +69,7 @@ struct PendingExchange<X: Exchange> {
 
 impl<X: Exchange> Link<X> {
     pub(crate) fn new(caller: X::Caller, now: Instant) -> Self {
-        let state = State { connection: Connection::client(), places: Vec::new(), written: 0, ended: None };
+        let state = State { connection: Connection::client(), exchanges: Vec::new(), written: 0, ended: None };
         let (work, ready) = (Signal::default(), Signal::default());
         Self { state: RefCell::new(state), work, ready, caller, last_received: Cell::new(now), made: now }
     }
@@ -90,7 +90,7 @@ impl<X: Exchange> Link<X> {
 
     /// The number of exchanges for which `is_counted` holds.
     pub(crate) fn count(&self, is_counted: impl Fn(&X) -> bool) -> usize {
-        self.state.borrow().places.iter().filter(|place| is_counted(&place.exchange)).count()
+        self.state.borrow().exchanges.iter().filter(|place| is_counted(&place.exchange)).count()
     }
 
     /// Asks the peer for a sign of life, which renews `last_received`.
@@ -114,7 +114,7 @@ impl<X: Exchange> Link<X> {
         if !content.is_empty() {
             state.connection.send_data(stream, content, true);
         }
-        state.places.push(PendingExchange { stream, exchange, outcome: None, waker: None });
+        state.exchanges.push(PendingExchange { stream, exchange, outcome: None, waker: None });
         drop(state);
         self.work.notify();
         Ok(Ongoing { link: self, stream })
@@ -123,7 +123,7 @@ impl<X: Exchange> Link<X> {
     /// Ends the connection and all of its exchanges.
     pub(crate) fn end(&self, cause: X::Error) {
         let mut state = self.state.borrow_mut();
-        let State { connection, places, written, ended } = &mut *state;
+        let State { connection, exchanges: places, written, ended } = &mut *state;
         let lost = ended.get_or_insert(cause).clone();
         for place in places {
             let unseen = connection.is_unseen(place.stream, *written);
@@ -178,7 +178,7 @@ impl<X: Exchange> End for Link<X> {
 impl<X: Exchange> State<X> {
     /// Lets an exchange handle what arrived for it.
     fn deliver(&mut self, stream: StreamId, take: impl FnOnce(&mut X) -> Option<Result<(), X::Error>>) {
-        let Some(place) = self.places.iter_mut().find(|place| place.stream == stream) else { return };
+        let Some(place) = self.exchanges.iter_mut().find(|place| place.stream == stream) else { return };
         if place.outcome.is_some() {
             return;
         }
@@ -228,7 +228,7 @@ impl<X: Exchange> Ongoing<X> {
         take: impl FnOnce(&mut X) -> Option<T>,
     ) -> Poll<Result<Option<T>, X::Error>> {
         let mut state = self.link.state.borrow_mut();
-        let State { connection, places, .. } = &mut *state;
+        let State { connection, exchanges: places, .. } = &mut *state;
         let Some(place) = places.iter_mut().find(|place| place.stream == self.stream) else {
             return Poll::Ready(Ok(None));
         };
@@ -260,7 +260,7 @@ impl<X: Exchange> Ongoing<X> {
 impl<X: Exchange> Drop for Ongoing<X> {
     fn drop(&mut self) {
         let mut state = self.link.state.borrow_mut();
-        state.places.retain(|place| place.stream != self.stream);
+        state.exchanges.retain(|place| place.stream != self.stream);
         state.connection.reset(self.stream, ErrorCode::CANCEL);
         drop(state);
         self.link.work.notify();

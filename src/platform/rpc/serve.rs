@@ -172,19 +172,19 @@ impl Link {
                 let method = std::mem::take(&mut call.method);
                 let request = Request { method, message, timeout: call.timeout, wire: self.wire.clone() };
                 drop(state);
-                return self.answer(stream, request);
+                return self.start_response(stream, request);
             }
             Ok(None) if end => Status::new(Code::Internal, "request ends within its message"),
             Ok(_) => return,
         };
         state.calls.retain(|call| call.stream != stream);
-        state.connection.respond(stream, answer_head(Some(&refused)), true);
+        state.connection.respond(stream, response_head(Some(&refused)), true);
     }
 
-    fn answer(&self, stream: StreamId, request: Request) {
-        let answer = (self.handler)(request);
+    fn start_response(&self, stream: StreamId, request: Request) {
+        let response = (self.handler)(request);
         let link = Weak::clone(&self.this);
-        let task = rt::spawn(async move { reply(link, stream, answer.await).await });
+        let task = rt::spawn(async move { reply(link, stream, response.await).await });
         let mut state = self.state.borrow_mut();
         if let Some(call) = state.calls.iter_mut().find(|call| call.stream == stream) {
             call.task = Some(task);
@@ -211,17 +211,17 @@ impl Link {
 }
 
 /// Sends the handler's reply, unless the connection is closed.
-async fn reply(link: Weak<Link>, stream: StreamId, answer: Result<Reply, Status>) {
+async fn reply(link: Weak<Link>, stream: StreamId, result: Result<Reply, Status>) {
     let Some(now) = link.upgrade() else { return };
-    match answer {
-        Err(status) => now.finish(stream, |http| http.respond(stream, answer_head(Some(&status)), true)),
+    match result {
+        Err(status) => now.finish(stream, |http| http.respond(stream, response_head(Some(&status)), true)),
         Ok(Reply::Message(message)) => now.finish(stream, |http| {
-            http.respond(stream, answer_head(None), false);
+            http.respond(stream, response_head(None), false);
             send(http, stream, message);
             http.send_trailers(stream, Status::ok().trailers());
         }),
         Ok(Reply::Stream(messages)) => {
-            now.with(|http| http.respond(stream, answer_head(None), false));
+            now.with(|http| http.respond(stream, response_head(None), false));
             drop(now);
             reply_stream(link, stream, messages).await;
         }
@@ -262,7 +262,7 @@ fn send(http: &mut http2::Connection, stream: StreamId, message: Vec<u8>) {
 }
 
 /// The head of a response; the whole response if it is an error.
-fn answer_head(status: Option<&Status>) -> Vec<Field> {
+fn response_head(status: Option<&Status>) -> Vec<Field> {
     let mut head = vec![Field::fixed(":status", "200"), Field::fixed("content-type", grpc::GRPC_CONTENT_TYPE)];
     head.extend(status.into_iter().flat_map(Status::trailers));
     head

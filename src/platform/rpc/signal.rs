@@ -68,8 +68,8 @@ impl<'a> Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut waiting = self.signal.waiting.borrow_mut();
-        let place = waiting.iter().position(|(key, _)| *key == self.key);
-        let removed = place.map(|place| waiting.swap_remove(place));
+        let index = waiting.iter().position(|(key, _)| *key == self.key);
+        let removed = index.map(|place| waiting.swap_remove(place));
         drop(waiting);
         // As above.
         drop(removed);

@@ -17,7 +17,8 @@ pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<
         .into_iter()
         .enumerate()
         .map(|(place, future)| {
-            let waker = Arc::new(OneWaker { place, is_woken: AtomicBool::new(false), woken: Arc::clone(&woken) });
+            let waker =
+                Arc::new(OneWaker { index: place, is_woken: AtomicBool::new(false), woken: Arc::clone(&woken) });
             waker.wake_by_ref();
             (Some(future), waker)
         })
@@ -27,7 +28,7 @@ pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<
     poll_fn(|context| {
         woken.lock().task = Some(context.waker().clone());
         for _ in 0..AT_ONCE {
-            let Some(place) = woken.lock().places.pop_front() else { break };
+            let Some(place) = woken.lock().woken_futures.pop_front() else { break };
             let (Some((future, waker)), Some(given)) = (running.get_mut(place), given.get_mut(place)) else { continue };
             waker.is_woken.store(false, Ordering::Release);
             let Some(polled) = future else { continue };
@@ -41,7 +42,7 @@ pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<
         if left == 0 {
             return Poll::Ready(());
         }
-        if !woken.lock().places.is_empty() {
+        if !woken.lock().woken_futures.is_empty() {
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -56,7 +57,7 @@ struct Woken(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    places: VecDeque<usize>,
+    woken_futures: VecDeque<usize>,
     task: Option<Waker>,
 }
 
@@ -67,7 +68,7 @@ impl Woken {
 }
 
 struct OneWaker {
-    place: usize,
+    index: usize,
     /// It is in the queue.
     is_woken: AtomicBool,
     woken: Arc<Woken>,
@@ -84,7 +85,7 @@ impl Wake for OneWaker {
         }
         let task = {
             let mut queue = self.woken.lock();
-            queue.places.push_back(self.place);
+            queue.woken_futures.push_back(self.index);
             queue.task.clone()
         };
         task.iter().for_each(Waker::wake_by_ref);

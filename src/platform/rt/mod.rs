@@ -140,9 +140,9 @@ pub fn now() -> Instant {
     timers::now()
 }
 
-/// Time since `moment`; zero if it is in the future.
-pub fn elapsed(moment: Instant) -> Duration {
-    now().saturating_duration_since(moment)
+/// Time since `start`; zero if it is in the future.
+pub fn elapsed(start: Instant) -> Duration {
+    now().saturating_duration_since(start)
 }
 
 #[cfg(not(test))]
@@ -165,9 +165,9 @@ pub fn sleep(duration: Duration) -> impl Future<Output = ()> {
 
 #[cfg(test)]
 #[track_caller]
-pub fn sleep_until(moment: Instant) -> impl Future<Output = ()> {
+pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> {
     let place = Location::caller();
-    async move { Timer::at(moment).set_at(place).await }
+    async move { Timer::at(deadline).set_at(place).await }
 }
 
 /// The deadline passed before the future was ready.

@@ -99,23 +99,23 @@ impl Network {
     }
 }
 
-/// Resolves `name` for `owner` as the simulated name server does. The lookup holds `turn` until it is done, even if its
+/// Resolves `name` for `owner` as the simulated name server does. The lookup holds `permit` until it is done, even if its
 /// caller is gone.
 pub(crate) async fn simulated_lookup(
     world: Rc<World>,
     name: &str,
     owner: Option<Arc<str>>,
-    turn: SemaphoreGuardArc,
+    permit: SemaphoreGuardArc,
 ) -> Vec<IpAddr> {
     let Resolver { slow, failing } = world.network.resolver.get();
     let (sender, receiver) = async_channel::bounded(1);
-    let answer = Box::new(move || {
-        drop(turn);
+    let response = Box::new(move || {
+        drop(permit);
         // The caller may be gone.
         let _ = sender.try_send(());
     });
     let pool = if owner.is_some() { PoolKind::Inquiry } else { PoolKind::Slow };
-    super::virtual_time::work_for(&world, pool, owner, world.duration_below(slow), answer);
+    super::virtual_time::work_for(&world, pool, owner, world.duration_below(slow), response);
     // The job was lost with its program.
     if receiver.recv().await.is_err() {
         return std::future::pending().await;
@@ -283,9 +283,9 @@ impl AsyncRead for Pipe {
         }
         let arrives = incoming.chunks.borrow().front().map(|chunk| chunk.arrives);
         match arrives {
-            Some(moment) if moment > world.now() => {
+            Some(time) if time > world.now() => {
                 let mut timer = incoming.timer.borrow_mut();
-                let timer = timer.insert(Timer::at(moment));
+                let timer = timer.insert(Timer::at(time));
                 Pin::new(timer).poll(context).map(|()| unreachable!("its moment is to come"))
             }
             Some(_) => {

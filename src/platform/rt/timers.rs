@@ -25,7 +25,7 @@ struct Set {
     key: (Instant, u64),
     waker: Waker,
     #[cfg(test)]
-    place: Option<Place>,
+    set_at: Option<Place>,
 }
 
 /// Where in the source a timer was set.
@@ -34,7 +34,7 @@ type Place = &'static std::panic::Location<'static>;
 
 impl Timers {
     /// The index of the timer, or where it belongs.
-    fn place(&self, key: (Instant, u64)) -> Result<usize, usize> {
+    fn index_of(&self, key: (Instant, u64)) -> Result<usize, usize> {
         self.set.binary_search_by(|other| key.cmp(&other.key))
     }
 }
@@ -55,12 +55,12 @@ pub(super) struct Timer {
     at: Option<Instant>,
     number: Option<u64>,
     #[cfg(test)]
-    place: Option<Place>,
+    set_at: Option<Place>,
 }
 
 impl Timer {
-    pub(super) fn at(moment: Instant) -> Self {
-        Self::new(Some(moment))
+    pub(super) fn at(deadline: Instant) -> Self {
+        Self::new(Some(deadline))
     }
 
     pub(super) fn after(duration: Duration) -> Self {
@@ -72,13 +72,13 @@ impl Timer {
             at,
             number: None,
             #[cfg(test)]
-            place: None,
+            set_at: None,
         }
     }
 
     #[cfg(test)]
-    pub(super) fn set_at(mut self, place: Place) -> Self {
-        self.place = Some(place);
+    pub(super) fn set_at(mut self, location: Place) -> Self {
+        self.set_at = Some(location);
         self
     }
 }
@@ -97,7 +97,7 @@ impl Future for Timer {
                 timers.count
             });
             let waker = context.waker();
-            match timers.place((at, number)) {
+            match timers.index_of((at, number)) {
                 Ok(place) => {
                     let known = timers.set.get_mut(place).filter(|known| !known.waker.will_wake(waker));
                     known.map(|known| std::mem::replace(&mut known.waker, waker.clone()))
@@ -107,7 +107,7 @@ impl Future for Timer {
                         key: (at, number),
                         waker: waker.clone(),
                         #[cfg(test)]
-                        place: self.place,
+                        set_at: self.set_at,
                     };
                     timers.set.insert(place, set);
                     None
@@ -126,7 +126,7 @@ impl Drop for Timer {
         // When a thread ends, its timers may be destroyed before the futures that hold them.
         let removed = TIMERS.try_with(|timers| {
             let mut timers = timers.borrow_mut();
-            timers.place((at, number)).ok().map(|place| timers.set.remove(place))
+            timers.index_of((at, number)).ok().map(|index| timers.set.remove(index))
         });
         // Dropped outside the borrow, as above.
         drop(removed);
@@ -206,8 +206,8 @@ pub(super) fn next() -> Option<Instant> {
 
 /// Where the next timer was set, if it is known.
 #[cfg(test)]
-pub(super) fn next_place() -> Option<Place> {
-    TIMERS.with_borrow(|timers| timers.set.last().and_then(|set| set.place))
+pub(super) fn location_of_next() -> Option<Place> {
+    TIMERS.with_borrow(|timers| timers.set.last().and_then(|set| set.set_at))
 }
 
 #[cfg(test)]
@@ -261,7 +261,7 @@ mod tests {
         let timer = |at, name| Set {
             key: (at, 0),
             waker: Waker::from(Arc::new(Writes(name, Arc::clone(&written)))),
-            place: None,
+            set_at: None,
         };
         let before = |nanos| now.checked_sub(Duration::from_nanos(nanos)).unwrap();
         TIMERS.with_borrow_mut(|timers| {

@@ -49,7 +49,7 @@ pub(crate) struct World {
     /// Probability that a task's turn is skipped, in parts per thousand.
     pub(crate) shuffle: Cell<u32>,
     /// Longest duration of a task's turn.
-    pub(crate) turn: Cell<Duration>,
+    pub(crate) longest_turn: Cell<Duration>,
     /// Longest duration of a pool job.
     pub(crate) disk: Cell<Duration>,
     pools: [RefCell<Pool>; PoolKind::ALL.len()],
@@ -121,8 +121,8 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
             if steps > STEPS {
                 return Err(Stuck::Spins { at: world.passed() });
             }
-            if !world.turn.get().is_zero() {
-                world.passed.set(world.passed() + world.duration_below(world.turn.get()));
+            if !world.longest_turn.get().is_zero() {
+                world.passed.set(world.passed() + world.duration_below(world.longest_turn.get()));
                 timers::ring_due();
             }
         }
@@ -138,13 +138,13 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
             continue;
         }
         match timers::next() {
-            Some(moment) => {
+            Some(time) => {
                 steps = 0;
                 world.wakes.set(world.wakes.get() + 1);
-                if let Some(place) = timers::next_place() {
+                if let Some(place) = timers::location_of_next() {
                     *world.wakes_by.borrow_mut().entry((place.file(), place.line())).or_default() += 1;
                 }
-                world.passed.set(world.passed().max(moment.saturating_duration_since(world.base)));
+                world.passed.set(world.passed().max(time.saturating_duration_since(world.base)));
             }
             None => return Err(Stuck::Waits { at: world.passed() }),
         }
@@ -171,7 +171,7 @@ impl World {
             life: Cell::default(),
             life_of_task: Cell::default(),
             shuffle: Cell::new(100),
-            turn: Cell::default(),
+            longest_turn: Cell::default(),
             disk: Cell::new(Duration::from_millis(3)),
             pools: PoolKind::ALL.map(|pace| RefCell::new(Pool::new(pace))),
             network: Network::default(),

@@ -10,7 +10,7 @@ pub(super) enum BlockKind {
 }
 
 /// Returns the first problem of the list.
-pub(super) fn check(fields: &[Field], place: BlockKind) -> Result<(), &'static str> {
+pub(super) fn check(fields: &[Field], block: BlockKind) -> Result<(), &'static str> {
     let mut pseudo = Pseudo::default();
     let mut regular = false;
     for field in fields {
@@ -24,7 +24,7 @@ pub(super) fn check(fields: &[Field], place: BlockKind) -> Result<(), &'static s
             }
         }
     }
-    pseudo.check(place)
+    pseudo.check(block)
 }
 
 /// The value of content-length, if present.
@@ -66,9 +66,9 @@ impl Pseudo {
         if good { Ok(()) } else { Err("bad value of a pseudo-header field") }
     }
 
-    fn check(&self, place: BlockKind) -> Result<(), &'static str> {
+    fn check(&self, block: BlockKind) -> Result<(), &'static str> {
         let nothing = Self::default();
-        let wanted = match place {
+        let wanted = match block {
             // CONNECT has fewer, and is not supported.
             BlockKind::Request => Self { method: 1, scheme: 1, path: 1, authority: self.authority.min(1), ..nothing },
             BlockKind::Response => Self { status: 1, ..nothing },

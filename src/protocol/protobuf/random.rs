@@ -66,8 +66,8 @@ impl Random {
     }
 
     /// Mostly numbers that have names.
-    fn fill_enum(&mut self, place: &mut dyn OpenEnum) {
+    fn fill_enum(&mut self, target: &mut dyn OpenEnum) {
         let number = if self.below(8) == 0 { self.short_number() } else { self.below(4).try_into().unwrap() };
-        place.set_number(number);
+        target.set_number(number);
     }
 }

@@ -63,7 +63,7 @@ pub(crate) struct Objects {
     /// From manifests, for pods from manifests.
     objects: SortedMap<ObjectKey, SourceObject>,
     /// From an API server, for its pods.
-    known: TopicStates<Content>,
+    topics: TopicStates<Content>,
     pod_topics: PodTopics,
     /// Volumes that the attach/detach controller has attached to this node, by their names in the node status.
     attached: Vec<String>,
@@ -94,7 +94,7 @@ impl Objects {
     pub(crate) fn get(&self, pod: &Pod, kind: ObjectKind, name: &str) -> Lookup<&ConfigObject> {
         let key = ObjectKey { kind, namespace: pod.metadata.namespace.clone(), name: name.to_owned() };
         if pod.is_of_cluster() {
-            return match self.known.get(&Topic::Object(key)) {
+            return match self.topics.get(&Topic::Object(key)) {
                 Lookup::Found(Content::Object(object)) => Lookup::Found(object),
                 Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
                 Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -105,7 +105,7 @@ impl Objects {
 
     /// A Secret of the cluster that a volume refers to.
     pub(crate) fn secret(&self, key: &ObjectKey) -> Lookup<&ConfigObject> {
-        match self.known.get(&Topic::Object(key.clone())) {
+        match self.topics.get(&Topic::Object(key.clone())) {
             Lookup::Found(Content::Object(object)) => Lookup::Found(object),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -113,7 +113,7 @@ impl Objects {
     }
 
     pub(crate) fn csi_driver(&self, name: &str) -> Lookup<&CsiDriver> {
-        match self.known.get(&Topic::CsiDriver(name.to_owned())) {
+        match self.topics.get(&Topic::CsiDriver(name.to_owned())) {
             Lookup::Found(Content::CsiDriver(driver)) => Lookup::Found(driver),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -123,7 +123,7 @@ impl Objects {
     /// The known services for the pod's environment variables.
     pub(crate) fn services(&self, pod: &Pod) -> impl Iterator<Item = &Service> {
         let topics = [Topic::ApiServerService, Topic::Services(pod.metadata.namespace.clone())];
-        let lists = topics.into_iter().filter_map(|topic| match self.known.get(&topic) {
+        let lists = topics.into_iter().filter_map(|topic| match self.topics.get(&topic) {
             Lookup::Found(Content::Services(services)) => Some(services),
             _ => None,
         });
@@ -137,7 +137,7 @@ impl Objects {
 
     /// The volume bound to a claim.
     pub(crate) fn claimed(&self, claim: &Topic) -> Lookup<&PersistentVolume> {
-        match self.known.get(claim) {
+        match self.topics.get(claim) {
             Lookup::Found(Content::Volume(volume)) => Lookup::Found(volume),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -146,7 +146,7 @@ impl Objects {
 
     /// The known ResourceClaims of all pods.
     pub(crate) fn resource_claims(&self) -> impl Iterator<Item = (&ResourceClaimKey, &ResourceClaim)> {
-        self.known.values().filter_map(|(topic, content)| match (topic, content) {
+        self.topics.values().filter_map(|(topic, content)| match (topic, content) {
             (Topic::ResourceClaim(key), Content::ResourceClaim(claim)) => Some((key, claim)),
             _ => None,
         })
@@ -154,7 +154,7 @@ impl Objects {
 
     /// A ResourceClaim that a pod uses.
     pub(crate) fn resource_claim(&self, key: &ResourceClaimKey) -> Lookup<&ResourceClaim> {
-        match self.known.get(&Topic::ResourceClaim(key.clone())) {
+        match self.topics.get(&Topic::ResourceClaim(key.clone())) {
             Lookup::Found(Content::ResourceClaim(claim)) => Lookup::Found(claim),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -188,7 +188,7 @@ impl Objects {
 
     /// The attachment of a volume to the pod's node.
     pub(crate) fn attachment(&self, pod: &Pod, source: &CsiSource) -> Lookup<&Attachment> {
-        match self.known.get(&Topic::attachment(pod, source)) {
+        match self.topics.get(&Topic::attachment(pod, source)) {
             Lookup::Found(Content::Attachment(attachment)) => Lookup::Found(attachment),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -260,7 +260,7 @@ impl Objects {
 
     /// The handler of a RuntimeClass in the cluster.
     pub(crate) fn runtime_handler(&self, class: &str) -> Lookup<&str> {
-        match self.known.get(&Topic::RuntimeClass(class.to_owned())) {
+        match self.topics.get(&Topic::RuntimeClass(class.to_owned())) {
             Lookup::Found(Content::RuntimeHandler(handler)) => Lookup::Found(handler),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -268,7 +268,7 @@ impl Objects {
     }
 
     pub(crate) fn token(&self, key: TokenKey) -> Lookup<&str> {
-        match self.known.get(&Topic::Token(key)) {
+        match self.topics.get(&Topic::Token(key)) {
             Lookup::Found(Content::Token { text, .. }) => Lookup::Found(text),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -278,10 +278,10 @@ impl Objects {
     /// The key and the certificate chain of a projection, in PEM.
     pub(crate) fn certificate(&self, key: PodCertificateKey) -> Lookup<(&str, &str)> {
         let topic = Topic::PodCertificate(Box::new(key));
-        match self.known.get(&topic) {
+        match self.topics.get(&topic) {
             Lookup::Found(Content::Certificate { key, chain }) => Lookup::Found((key, chain)),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
-            Lookup::Unknown(_) if self.known.is_pending(&topic) => {
+            Lookup::Unknown(_) if self.topics.is_pending(&topic) => {
                 Lookup::Unknown(format!("not requested yet, or not among the first {MAX_POD_CERTIFICATES} of the pod"))
             }
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -290,7 +290,7 @@ impl Objects {
 
     /// Expiry of a token, in seconds since 1970.
     pub(crate) fn token_end(&self, key: TokenKey) -> i64 {
-        match self.known.get(&Topic::Token(key)) {
+        match self.topics.get(&Topic::Token(key)) {
             Lookup::Found(Content::Token { expires, .. }) => *expires,
             _ => 0,
         }
@@ -300,7 +300,7 @@ impl Objects {
     pub(crate) fn trust_anchors(&self, projection: &ClusterTrustBundleProjection) -> Lookup<String> {
         let Some(key) = BundleKey::of(projection) else { return Lookup::Missing };
         let is_named = matches!(key, BundleKey::Named(_));
-        match self.known.get(&Topic::TrustBundles(key)) {
+        match self.topics.get(&Topic::TrustBundles(key)) {
             Lookup::Found(Content::TrustBundles(bundles)) => {
                 let selector = projection.label_selector.as_deref();
                 // Without a selector none of a signer's bundles match, with an empty one all do.
@@ -319,7 +319,7 @@ impl Objects {
         if !pod.is_of_cluster() {
             return true;
         }
-        let all_answered = || self.topics(pod).iter().all(|topic| !self.known.is_pending(topic));
+        let all_answered = || self.topics(pod).iter().all(|topic| !self.topics.is_pending(topic));
         self.pod_topics.is_complete(&pod.metadata.uid).unwrap_or_else(all_answered)
     }
 
@@ -330,7 +330,7 @@ impl Objects {
         for pod in pods {
             if !self.pod_topics.is_current(pod) {
                 let topics = self.topics(pod);
-                self.pod_topics.set(pod, topics, |topic| !self.known.is_pending(topic));
+                self.pod_topics.set(pod, topics, |topic| !self.topics.is_pending(topic));
                 has_changed = true;
             }
         }
@@ -351,12 +351,12 @@ impl Objects {
     pub(crate) fn on_event(&mut self, event: ObjectEvent) -> Option<AnswerEffect> {
         let (ObjectEvent::Received(topic, _) | ObjectEvent::Failed(topic, _)) = &event;
         let topic = self.pod_topics.shared(topic);
-        if self.known.is_pending(&topic) {
-            self.pod_topics.on_first_answer(&topic);
+        if self.topics.is_pending(&topic) {
+            self.pod_topics.on_first_response(&topic);
         }
         let has_changed = match event {
-            ObjectEvent::Received(_, content) => self.known.set(Arc::clone(&topic), content),
-            ObjectEvent::Failed(_, why) => self.known.fail(Arc::clone(&topic), why),
+            ObjectEvent::Received(_, content) => self.topics.set(Arc::clone(&topic), content),
+            ObjectEvent::Failed(_, why) => self.topics.fail(Arc::clone(&topic), why),
         };
         if !has_changed {
             return None;
@@ -375,7 +375,7 @@ impl Objects {
     }
 
     pub(crate) fn forget(&mut self, topic: &Topic) {
-        self.known.forget(topic);
+        self.topics.forget(topic);
     }
 
     /// Replaces all manifest objects. Of two with the same name, the one already in use wins, else the first. An

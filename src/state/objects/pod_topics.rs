@@ -77,7 +77,7 @@ impl PodTopics {
     }
 
     /// The first answer for a topic has arrived.
-    pub(super) fn on_first_answer(&mut self, topic: &Topic) {
+    pub(super) fn on_first_response(&mut self, topic: &Topic) {
         for uid in self.users.get(topic).into_iter().flatten() {
             if let Some(entry) = self.pods.get_mut(uid) {
                 entry.unanswered = entry.unanswered.saturating_sub(1);
@@ -163,7 +163,7 @@ mod tests {
         known.set(&pod("a"), topics(&["x", "y"]), |topic| *topic == self::topic("y"));
         assert_eq!(known.is_complete(&"a".into()), Some(false));
         assert_eq!(known.complete_users(&topic("x")), Vec::<PodUid>::new());
-        known.on_first_answer(&topic("x"));
+        known.on_first_response(&topic("x"));
         assert_eq!((known.is_complete(&"a".into()), known.all_complete()), (Some(true), true));
         assert_eq!(known.complete_users(&topic("x")), [PodUid::from("a")]);
         assert_eq!(known.is_complete(&"b".into()), None);

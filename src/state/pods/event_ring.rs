@@ -132,24 +132,24 @@ impl EventRing {
     }
 
     /// Adds an occurrence of an event.
-    pub(crate) fn note(&mut self, new: NewEvent, now: Time, moment: Instant) {
-        let is_sendable = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&new.object, new.kind, moment));
+    pub(crate) fn note(&mut self, new: NewEvent, now: Time, monotonic: Instant) {
+        let is_sendable = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&new.object, new.kind, monotonic));
         let mut record = match self.take(|record| !record.combined && record.content.is_same(&new)) {
             Some(record) => record,
-            None if self.is_one_of_many(&new, moment) => {
+            None if self.is_one_of_many(&new, monotonic) => {
                 let known = self.take(|record| record.combined && record.content.is_similar(&new));
                 let message = [COMBINED, &new.message].concat();
                 let combined = NewEvent { message, ..new };
                 match known {
                     Some(record) => EventRecord { content: combined, ..record },
-                    None => EventRecord { combined: true, ..self.first(combined, now, moment) },
+                    None => EventRecord { combined: true, ..self.first(combined, now, monotonic) },
                 }
             }
-            None => self.first(new, now, moment),
+            None => self.first(new, now, monotonic),
         };
         record.count = record.count.saturating_add(1);
         record.last = now;
-        record.last_moment = moment;
+        record.last_moment = monotonic;
         record.unsent |= is_sendable;
         self.make_room(&record);
         self.text_bytes += record.content.text_bytes();
@@ -212,7 +212,7 @@ impl EventRing {
         })
     }
 
-    fn first(&mut self, new: NewEvent, now: Time, moment: Instant) -> EventRecord {
+    fn first(&mut self, new: NewEvent, now: Time, monotonic: Instant) -> EventRecord {
         self.noted = self.noted.wrapping_add(1);
         EventRecord {
             resource_version: new.resource_version.clone(),
@@ -220,7 +220,7 @@ impl EventRing {
             count: 0,
             first: now,
             last: now,
-            last_moment: moment,
+            last_moment: monotonic,
             number: self.noted,
             combined: false,
             unsent: false,
@@ -229,8 +229,9 @@ impl EventRing {
     }
 
     /// Whether this event is combined with the similar ones before it, which have reached the limit.
-    fn is_one_of_many(&self, new: &NewEvent, moment: Instant) -> bool {
-        let is_recent = |record: &&EventRecord| moment.saturating_duration_since(record.last_moment) <= SIMILAR_WITHIN;
+    fn is_one_of_many(&self, new: &NewEvent, monotonic: Instant) -> bool {
+        let is_recent =
+            |record: &&EventRecord| monotonic.saturating_duration_since(record.last_moment) <= SIMILAR_WITHIN;
         let similar = self.events.iter().filter(|record| !record.combined && record.content.is_similar(new));
         similar.filter(is_recent).count() + 1 >= SIMILAR
     }
@@ -257,7 +258,7 @@ impl EventRing {
 
     /// Removes and returns the oldest matching event.
     fn take(&mut self, is_wanted: impl Fn(&EventRecord) -> bool) -> Option<EventRecord> {
-        let record = self.events.iter().position(is_wanted).and_then(|place| self.events.remove(place))?;
+        let record = self.events.iter().position(is_wanted).and_then(|index| self.events.remove(index))?;
         self.text_bytes -= record.content.text_bytes();
         Some(record)
     }
@@ -408,8 +409,8 @@ mod tests {
         }
 
         fn note(&mut self, second: i64, new: NewEvent) {
-            let moment = self.begin + Duration::from_secs(second.unsigned_abs());
-            self.ring.note(new, Time::from_unix_nanos(second * 1_000_000_000), moment);
+            let time = self.begin + Duration::from_secs(second.unsigned_abs());
+            self.ring.note(new, Time::from_unix_nanos(second * 1_000_000_000), time);
         }
 
         fn lines(&self) -> Vec<(String, i32, i64, i64)> {

@@ -24,16 +24,16 @@ const MAX_SPAM_OBJECTS: usize = 512;
 
 impl SpamFilter {
     /// Whether one more event may be sent.
-    pub(super) fn lets_by(&mut self, object: &EventObject, kind: EventKind, moment: Instant) -> bool {
-        let place = self.seen.iter().position(|(seen, its, _)| seen == object && *its == kind);
-        let known = place.and_then(|place| self.seen.remove(place));
+    pub(super) fn lets_by(&mut self, object: &EventObject, kind: EventKind, now: Instant) -> bool {
+        let index = self.seen.iter().position(|(seen, its, _)| seen == object && *its == kind);
+        let known = index.and_then(|place| self.seen.remove(place));
         let mut entry = known.unwrap_or_else(|| {
-            (object.clone(), kind, TokenBucket::each(EVENT_SPAM_REFILL_INTERVAL, EVENT_SPAM_BURST, moment))
+            (object.clone(), kind, TokenBucket::each(EVENT_SPAM_REFILL_INTERVAL, EVENT_SPAM_BURST, now))
         });
         if self.seen.len() >= MAX_SPAM_OBJECTS {
             self.seen.pop_front();
         }
-        let lets_by = entry.2.take(moment);
+        let lets_by = entry.2.take(now);
         self.seen.push_back(entry);
         lets_by
     }
@@ -54,8 +54,8 @@ mod tests {
         let mut filter = SpamFilter::default();
         let start = Instant::now();
         let mut told = |name, kind, seconds, tries: usize| {
-            let moment = start + Duration::from_secs(seconds);
-            (0..tries).filter(|_| filter.lets_by(&object(name), kind, moment)).count()
+            let time = start + Duration::from_secs(seconds);
+            (0..tries).filter(|_| filter.lets_by(&object(name), kind, time)).count()
         };
         assert_eq!(told(1, EventKind::Warning, 0, 100), 25);
         assert_eq!(told(1, EventKind::Warning, 299, 100), 0);

@@ -52,5 +52,5 @@ pub(crate) use stopped_pods::StoppedPods;
 pub(crate) use sync_event::{
     CpuMoveResult, NodeFields, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult,
 };
-pub(crate) use volume_paths::{VolumeDir, volume_places};
+pub(crate) use volume_paths::{VolumeDir, volume_dirs};
 pub(crate) use waiting_reason::{MAX_WAITING_MESSAGE_BYTES, Waiting};

@@ -47,17 +47,17 @@ impl ContainerInstances {
             places.sort_by_key(|place| self.name_at(*place));
             places.into()
         });
-        let first = by_name.partition_point(|place| self.name_at(*place) < Some(name));
+        let first = by_name.partition_point(|index| self.name_at(*index) < Some(name));
         let places = by_name.get(first..).unwrap_or_default();
         places.iter().map_while(move |place| self.at(*place).filter(|instance| instance.name == name))
     }
 
-    fn at(&self, place: u32) -> Option<&ObservedContainer> {
-        self.all.get(usize::try_from(place).ok()?)
+    fn at(&self, index: u32) -> Option<&ObservedContainer> {
+        self.all.get(usize::try_from(index).ok()?)
     }
 
-    fn name_at(&self, place: u32) -> Option<&str> {
-        self.at(place).map(|instance| instance.name.as_str())
+    fn name_at(&self, index: u32) -> Option<&str> {
+        self.at(index).map(|instance| instance.name.as_str())
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct StopRequest {
     pub(crate) pod: String,
     pub(crate) what: StopAction,
     /// `None` if nobody waits for it.
-    pub(crate) answer: Option<Sender<PodAnswer>>,
+    pub(crate) response: Option<Sender<PodAnswer>>,
 }
 
 /// The request for the sync loop, with the channel for its answer.
@@ -64,7 +64,7 @@ pub(crate) struct StopRequest {
 pub(crate) struct VersionActionRequest {
     pub(crate) pod: Arc<Pod>,
     pub(crate) what: VersionAction,
-    pub(crate) answer: Sender<PodAnswer>,
+    pub(crate) response: Sender<PodAnswer>,
 }
 
 /// A request to restart containers of a pod.

@@ -27,7 +27,7 @@ pub(crate) struct VolumeDir {
 
 /// The volumes of `pod`, whose uid on the node is `uid`. Huge page volumes are left out: they use no disk, and their
 /// files do not show their usage.
-pub(crate) fn volume_places(pod: &Pod, uid: &PodUid, dirs: &PodDirs) -> Vec<VolumeDir> {
+pub(crate) fn volume_dirs(pod: &Pod, uid: &PodUid, dirs: &PodDirs) -> Vec<VolumeDir> {
     let place = |name: &String, source: &VolumeSource| {
         let (kind, in_memory) = match source {
             VolumeSource::EmptyDir(source) => match source.medium {

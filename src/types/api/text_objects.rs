@@ -41,8 +41,8 @@ impl<K: TextKeys> TextObjects<K> {
 
 impl<'a, K: TextKeys> TextObject<'a, K> {
     pub fn get(&self, key: &str) -> Option<&'a str> {
-        let place = K::KEYS.iter().position(|known| *known == key)?;
-        self.objects.texts.get(self.index * K::KEYS.len() + place).filter(|text| !text.is_empty())
+        let index = K::KEYS.iter().position(|known| *known == key)?;
+        self.objects.texts.get(self.index * K::KEYS.len() + index).filter(|text| !text.is_empty())
     }
 }
 
@@ -54,8 +54,8 @@ struct Fields<K> {
 
 impl<K: TextKeys> Object for Fields<K> {
     fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError> {
-        let place = K::KEYS.iter().position(|key| *key == entry.key());
-        match place.and_then(|place| self.texts.get_mut(place)) {
+        let index = K::KEYS.iter().position(|key| *key == entry.key());
+        match index.and_then(|place| self.texts.get_mut(place)) {
             Some(text) => entry.read(text),
             None => {
                 entry.unknown();

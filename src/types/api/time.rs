@@ -12,8 +12,8 @@ pub struct Time(Timestamp);
 
 impl Time {
     /// Truncates to the second.
-    pub fn from_timestamp(moment: Timestamp) -> Self {
-        Self::from_unix_seconds(moment.as_second())
+    pub fn from_timestamp(timestamp: Timestamp) -> Self {
+        Self::from_unix_seconds(timestamp.as_second())
     }
 
     /// Converts a CRI time. The CRI's 0 means "not yet": check for it before.

@@ -222,8 +222,8 @@ fn mark(labels: &[&str]) -> u32 {
     bytes.fold(0x811c_9dc5, |mark, byte| (mark ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-fn is_of(known: &[Box<str>], labels: &[&str]) -> bool {
-    known.len() == labels.len() && known.iter().zip(labels).all(|(known, label)| **known == **label)
+fn is_of(series: &[Box<str>], labels: &[&str]) -> bool {
+    series.len() == labels.len() && series.iter().zip(labels).all(|(known, label)| **known == **label)
 }
 
 fn owned(labels: &[&str]) -> Box<[Box<str>]> {

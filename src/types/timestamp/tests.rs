@@ -129,11 +129,11 @@ fn extreme_instants_are_refused_or_the_nearest() {
     // The first and last that an `i64` of nanoseconds holds, and their neighbours.
     for nanos in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
         let rest = nanos.rem_euclid(SECOND.into()).try_into().unwrap();
-        let moment = Timestamp::new(nanos.div_euclid(SECOND.into()), rest).unwrap();
-        assert_eq!(moment.as_nanosecond(), nanos);
+        let time = Timestamp::new(nanos.div_euclid(SECOND.into()), rest).unwrap();
+        assert_eq!(time.as_nanosecond(), nanos);
         let beside = Duration::from_nanos(1);
-        assert_eq!(moment.checked_add(beside).unwrap().as_nanosecond(), nanos.saturating_add(1));
-        assert_eq!(moment.checked_sub(beside).unwrap().as_nanosecond(), nanos.saturating_sub(1));
+        assert_eq!(time.checked_add(beside).unwrap().as_nanosecond(), nanos.saturating_add(1));
+        assert_eq!(time.checked_sub(beside).unwrap().as_nanosecond(), nanos.saturating_sub(1));
     }
 }
 
@@ -157,10 +157,10 @@ fn sums_and_differences_are_those_of_jiff() {
             }
         }
     }
-    for moment in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
-        assert_eq!(moment.checked_add(Duration::MAX), None);
-        assert_eq!(moment.checked_sub(Duration::MAX), None);
-        assert_eq!(moment.checked_add(Duration::ZERO), Some(moment));
+    for time in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
+        assert_eq!(time.checked_add(Duration::MAX), None);
+        assert_eq!(time.checked_sub(Duration::MAX), None);
+        assert_eq!(time.checked_add(Duration::ZERO), Some(time));
     }
 }
 

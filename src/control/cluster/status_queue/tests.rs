@@ -298,13 +298,13 @@ fn invalid_status_is_retried_ever_more_rarely_until_it_changes() {
     let (mut reports, now) = (pending(), Instant::now());
     let invalid = ReportOutcome::Invalid("Forbidden: may not be transitioned".to_owned());
     reports.enqueue(&uid(), status(PodPhase::Running));
-    let mut moment = now;
+    let mut time = now;
     for seconds in [60, 120, 240] {
-        assert_eq!(told(&mut reports, moment), ["Running"]);
-        reports.done(&uid(), &invalid, moment, |wait| wait);
+        assert_eq!(told(&mut reports, time), ["Running"]);
+        reports.done(&uid(), &invalid, time, |wait| wait);
         let due = reports.due().expect("it is sent again");
-        assert_eq!(due - moment, Duration::from_secs(seconds));
-        moment = due;
+        assert_eq!(due - time, Duration::from_secs(seconds));
+        time = due;
     }
     reports.enqueue(&uid(), status(PodPhase::Failed));
     assert_eq!(told(&mut reports, now), ["Failed"]);
@@ -318,8 +318,8 @@ fn invalid_status_is_retried_ever_more_rarely_until_it_changes() {
 fn pod_whose_last_status_is_refused_is_deleted_without_it() {
     let (mut reports, now) = (pending(), Instant::now());
     let invalid = ReportOutcome::Invalid("etcdserver: request is too large".to_owned());
-    let refused = |reports: &mut StatusQueue, moment| {
-        reports.done(&uid(), &invalid, moment, |wait| wait);
+    let refused = |reports: &mut StatusQueue, time| {
+        reports.done(&uid(), &invalid, time, |wait| wait);
     };
     reports.enqueue(&uid(), status(PodPhase::Running));
     assert_eq!(told(&mut reports, now), ["Running"]);
@@ -361,13 +361,13 @@ fn pods_whose_status_always_changes_delay_no_other() {
     first.sort_unstable();
     assert_eq!(first, [6, 7, 8, 9]);
     let mut others = Vec::new();
-    for turn in 1..4 {
+    for round in 1..4 {
         let under_way = [6, 7, 8, 9];
-        let phase = if turn % 2 == 0 { PodPhase::Running } else { PodPhase::Failed };
+        let phase = if round % 2 == 0 { PodPhase::Running } else { PodPhase::Failed };
         for pod in under_way {
             let uid = PodUid::from(format!("{pod:03}").as_str());
             reports.enqueue(&uid, status(phase));
-            reports.done(&uid, &ReportOutcome::Accepted { version: 10 + turn }, now, |wait| wait);
+            reports.done(&uid, &ReportOutcome::Accepted { version: 10 + round }, now, |wait| wait);
         }
         let begun = sent(&mut reports, now);
         for pod in begun.iter().filter(|pod| !under_way.contains(pod)) {

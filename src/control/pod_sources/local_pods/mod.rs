@@ -33,7 +33,7 @@ pub(crate) struct LocalPods {
 #[derive(Debug)]
 pub(crate) struct LocalPodRequest {
     change: PodChange,
-    answer: Sender<PodAnswer>,
+    response: Sender<PodAnswer>,
 }
 
 /// Capacity of the queue of changes. Requests wait when it is full.
@@ -52,7 +52,7 @@ impl LocalPods {
     pub(crate) async fn request(&self, change: PodChange) -> PodAnswer {
         let (answer, answered) = async_channel::bounded(1);
         // Both fail only when the agent is ending.
-        let _ = self.requests.send(LocalPodRequest { change, answer }).await;
+        let _ = self.requests.send(LocalPodRequest { change, response: answer }).await;
         answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
     }
 }
@@ -73,7 +73,7 @@ pub(crate) async fn run(
             rt::deadline(LOCAL_PODS_RETRY_DELAY, requests.recv()).await
         };
         match next {
-            Ok(Ok(LocalPodRequest { change, answer })) => {
+            Ok(Ok(LocalPodRequest { change, response: answer })) => {
                 is_loaded = is_loaded || running.load().await;
                 let answered = if is_loaded { running.change(change).await } else { running.unreadable() };
                 // The requester may have gone.

@@ -108,9 +108,9 @@ impl PodList {
     }
 
     /// The directory cannot be read.
-    pub(super) fn fail(&mut self, place: &str, what: String, now: Time) {
+    pub(super) fn fail(&mut self, origin: &str, what: String, now: Time) {
         if self.problem.as_ref().is_none_or(|old| old.what != what) {
-            self.problem = Some(SourceProblem { origin: Arc::from(place), what, keeps_last_good: false, since: now });
+            self.problem = Some(SourceProblem { origin: Arc::from(origin), what, keeps_last_good: false, since: now });
         }
     }
 

@@ -515,8 +515,8 @@ const HALF_WRITTEN: &str = "a program has it open for writing; it is read when i
 const EMPTY_MANIFEST: &str = "there is nothing in the file; to remove its pods, delete it";
 
 impl ListingPlan {
-    fn next_listing(&mut self, moment: Instant) {
-        self.again = Some(self.again.map_or(moment, |again| again.min(moment)));
+    fn next_listing(&mut self, due: Instant) {
+        self.again = Some(self.again.map_or(due, |again| again.min(due)));
     }
 }
 

@@ -222,8 +222,8 @@ impl UrlSource {
         let tls = self.tls().await?;
         let url = &self.source.url;
         let answer =
-            self.get(url, self.headers(self.url_state.is_known()), tls.clone(), MAX_URL_MANIFEST_BYTES).await?;
-        if answer.status == 304 && self.url_state.is_known() {
+            self.get(url, self.headers(self.url_state.has_accepted()), tls.clone(), MAX_URL_MANIFEST_BYTES).await?;
+        if answer.status == 304 && self.url_state.has_accepted() {
             return Ok(FetchedManifest::NotModified);
         }
         let manifest = whole(&answer, MAX_URL_MANIFEST_BYTES)?.to_vec();

@@ -33,7 +33,7 @@ pub(super) struct UrlState {
     highest: Option<HighestSerial>,
     manifest: WholeManifest,
     /// The digest of the accepted manifest; `None` before the first.
-    known: Option<[u8; 32]>,
+    accepted: Option<[u8; 32]>,
     problem: Option<SourceProblem>,
 }
 
@@ -54,7 +54,7 @@ impl UrlState {
             trust,
             highest: None,
             manifest: WholeManifest::default(),
-            known: None,
+            accepted: None,
             problem: None,
         }
     }
@@ -70,8 +70,8 @@ impl UrlState {
     }
 
     /// A manifest has been accepted.
-    pub(super) fn is_known(&self) -> bool {
-        self.known.is_some()
+    pub(super) fn has_accepted(&self) -> bool {
+        self.accepted.is_some()
     }
 
     /// Accepts or rejects a response as a whole.
@@ -89,7 +89,7 @@ impl UrlState {
             highest.map_or(Ok(()), |highest| highest.allows(serial, digest)).map_err(ResponseError::Signature)?;
             highest = serial.map(|serial| HighestSerial { serial, digest });
         }
-        if self.known == Some(digest) {
+        if self.accepted == Some(digest) {
             self.highest = highest;
             return Ok(ResponseVerdict::Same);
         }
@@ -100,7 +100,7 @@ impl UrlState {
         let manifest = WholeManifest::read(manifest, &origin, &self.shown, now).map_err(ResponseError::Manifest)?;
         self.manifest = manifest.keeping(&self.manifest);
         self.highest = highest;
-        self.known = Some(digest);
+        self.accepted = Some(digest);
         Ok(ResponseVerdict::New)
     }
 
@@ -109,7 +109,7 @@ impl UrlState {
         let is_new = self.problem.as_ref().is_none_or(|old| old.what != what);
         if is_new {
             let since = self.problem.as_ref().map_or(now, |old| old.since);
-            let keeps_last_good = self.is_known();
+            let keeps_last_good = self.has_accepted();
             self.problem = Some(SourceProblem { origin: Arc::clone(&self.shown), what, keeps_last_good, since });
         }
         is_new
@@ -140,7 +140,7 @@ impl UrlState {
             objects: self.manifest.objects.clone(),
             mirrors: Vec::new(),
             problems: self.problem.iter().cloned().chain(self.manifest.warnings.iter().map(warning)).collect(),
-            complete: self.is_known(),
+            complete: self.has_accepted(),
             relisted: false,
         }
     }
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(take(&mut url_state, &response(WEB)), Err(NONE.to_owned()));
         let wrong = SignedManifest { signature: signed(&other).signature, ..response(WEB) };
         assert_eq!(take(&mut url_state, &wrong), Err(NOT_THIS.to_owned()));
-        assert!(!url_state.is_known());
+        assert!(!url_state.has_accepted());
         assert_eq!(take(&mut url_state, &signed(WEB)), Ok(ResponseVerdict::New));
         // The same text with a wrong signature is still refused.
         assert_eq!(take(&mut url_state, &wrong), Err(NOT_THIS.to_owned()));

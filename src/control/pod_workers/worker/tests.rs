@@ -11,7 +11,7 @@ fn pod(image: &str) -> Arc<Pod> {
 
 fn start() -> Plan {
     Plan {
-        actions: vec![Action::StartContainer { place: ContainerIndex::Main(0), restart_count: 0 }],
+        actions: vec![Action::StartContainer { container: ContainerIndex::Main(0), restart_count: 0 }],
         ..Plan::default()
     }
 }
@@ -42,9 +42,9 @@ fn busy_worker_starts_nothing_else() {
 
 #[test]
 fn worker_wakes_when_a_container_back_off_ends() {
-    let moment = Instant::now() + Duration::from_secs(10);
-    let plan = Plan { backing_off: vec![(ContainerIndex::Main(0), moment)], ..Plan::default() };
-    check(&Worker::new(pod("a")), plan, Next::Wait(moment));
+    let time = Instant::now() + Duration::from_secs(10);
+    let plan = Plan { backing_off: vec![(ContainerIndex::Main(0), time)], ..Plan::default() };
+    check(&Worker::new(pod("a")), plan, Next::Wait(time));
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn observation_precedes_a_retry_and_shortens_no_wait() {
     let mut waits = Vec::new();
     for _ in 0..3 {
         worker.failed("no".to_owned(), now, |wait| wait);
-        let Next::Wait(moment) = worker.next(now, start) else { panic!("a failure is waited for") };
-        waits.push(moment.duration_since(now).as_secs());
-        now = moment;
+        let Next::Wait(time) = worker.next(now, start) else { panic!("a failure is waited for") };
+        waits.push(time.duration_since(now).as_secs());
+        now = time;
         assert_eq!(worker.next(now, start), Next::Work(Work::Relist));
         look(&mut worker, now);
         assert_eq!(worker.next(now, start), Next::Work(Work::Sync(start())));
@@ -103,12 +103,12 @@ fn pod_is_observed_before_a_failed_container_start_is_retried() {
     let mut worker = Worker::new(pod("a"));
     let now = Instant::now();
     worker.tried("main".to_owned(), Some(Waiting::new(Reason::CREATE_CONTAINER_ERROR, "")), now, |wait| wait);
-    let moment = worker.held_until("main").unwrap();
+    let time = worker.held_until("main").unwrap();
     // Other containers of the pod are not delayed.
     assert_eq!(worker.next(now, start), Next::Work(Work::Sync(start())));
-    assert_eq!(worker.next(moment, start), Next::Work(Work::Relist));
-    look(&mut worker, moment);
-    assert_eq!(worker.next(moment, start), Next::Work(Work::Sync(start())));
+    assert_eq!(worker.next(time, start), Next::Work(Work::Relist));
+    look(&mut worker, time);
+    assert_eq!(worker.next(time, start), Next::Work(Work::Sync(start())));
 }
 
 /// A successful observation.
@@ -128,10 +128,10 @@ fn short_lived_sandboxes_are_recreated_with_growing_waits() {
         assert_eq!(worker.next(now, plan), Next::Work(Work::Sync(plan())));
         worker.begun(&Work::Sync(plan()), now);
         worker.succeeded(Kind::Sync, false, now);
-        let Next::Wait(moment) = worker.next(now, plan) else { panic!("made again at once") };
-        waits.push(moment.duration_since(now).as_secs());
+        let Next::Wait(time) = worker.next(now, plan) else { panic!("made again at once") };
+        waits.push(time.duration_since(now).as_secs());
         check(&worker, start(), Next::Work(Work::Sync(start())));
-        now = moment;
+        now = time;
     }
     assert_eq!(waits, [1, 2, 4, 8]);
     now += REMAKE_QUIET * 2;
@@ -279,9 +279,9 @@ fn failed_refresh_is_retried_later_and_at_once_after_a_change() {
     for _ in 0..2 {
         worker.begun(&Work::Refresh, now);
         worker.not_refreshed(now, |wait| wait);
-        let Next::Wait(moment) = worker.next(now, Plan::default) else { panic!("a failure is waited for") };
-        waits.push(moment.duration_since(now).as_secs());
-        assert_eq!(worker.next(moment, Plan::default), Next::Work(Work::Refresh));
+        let Next::Wait(time) = worker.next(now, Plan::default) else { panic!("a failure is waited for") };
+        waits.push(time.duration_since(now).as_secs());
+        assert_eq!(worker.next(time, Plan::default), Next::Work(Work::Refresh));
     }
     assert_eq!(waits, [1, 2]);
     worker.objects_changed();

@@ -17,7 +17,7 @@ impl RequestHandler for Echo {
         true
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         let text = format!("{} {} {}", request.method, request.path, request.body);
         let response = Response::text(Status::Ok, text);
         Box::pin(ready(match &*request.path {
@@ -45,7 +45,7 @@ fn said_bytes(text: &str, then_ends: bool) -> Vec<u8> {
     }
     block_on(async {
         let served = async {
-            answer(Async::new(ours).unwrap(), Echo).await;
+            serve_connection(Async::new(ours).unwrap(), Echo).await;
             std::future::pending().await
         };
         let heard = blocking(move || {
@@ -201,7 +201,7 @@ impl RequestHandler for Streams {
         false
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         let reply = match &*request.path {
             "/follow" => Reply::Text(Box::new(Followed)),
             _ => Reply::Whole(Response::text(Status::Ok, "short")),
@@ -221,7 +221,7 @@ fn streams_leave_connections_to_short_requests() {
         let ask = |path: &'static str| {
             let (ours, theirs) = StdStream::pair().unwrap();
             let mut client = Async::new(ours).unwrap();
-            let served = rt::spawn(answer(Async::new(theirs).unwrap(), Streams(Rc::clone(&slots))));
+            let served = rt::spawn(serve_connection(Async::new(theirs).unwrap(), Streams(Rc::clone(&slots))));
             async move {
                 client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
                 let mut line = [0; 12];
@@ -260,7 +260,7 @@ impl RequestHandler for LargePages {
         }))
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         assert_eq!(request.method, "GET", "answered although it was refused");
         self.made.set(self.made.get() + 1);
         Box::pin(ready(Reply::Whole(Response::text(Status::Ok, "x".repeat(1 << 20)))))
@@ -276,7 +276,7 @@ fn request_is_refused_before_its_body_is_read() {
     block_on(async {
         let (ours, theirs) = StdStream::pair().unwrap();
         let server = LargePages { unread: Rc::default(), made: Rc::default() };
-        let _served = rt::spawn(answer(Async::new(theirs).unwrap(), server));
+        let _served = rt::spawn(serve_connection(Async::new(theirs).unwrap(), server));
         let mut client = Async::new(ours).unwrap();
         let head = b"PUT /pods/a/b HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n";
         client.write_all(head).await.unwrap();
@@ -295,7 +295,7 @@ fn pages_for_readers_that_do_not_read_are_bounded_in_bytes() {
         for _ in 0..20 {
             let (ours, theirs) = StdStream::pair().unwrap();
             let server = LargePages { unread: Rc::clone(&unread), made: Rc::clone(&made) };
-            serving.push(rt::spawn(answer(Async::new(theirs).unwrap(), server)));
+            serving.push(rt::spawn(serve_connection(Async::new(theirs).unwrap(), server)));
             let mut client = Async::new(ours).unwrap();
             client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
             clients.push(client);

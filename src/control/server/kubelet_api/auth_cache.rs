@@ -9,7 +9,7 @@ use ring::digest;
 #[derive(Debug)]
 pub(super) struct AuthCache<V> {
     limit: usize,
-    known: SortedMap<Key, (Instant, V)>,
+    results: SortedMap<Key, (Instant, V)>,
 }
 
 /// A digest of the request.
@@ -24,23 +24,23 @@ pub(super) fn key(salt: &[u8], request: &[u8]) -> Key {
 
 impl<V: Clone> AuthCache<V> {
     pub(super) const fn new(limit: usize) -> Self {
-        Self { limit, known: SortedMap::new() }
+        Self { limit, results: SortedMap::new() }
     }
 
     pub(super) fn get(&self, key: &Key, now: Instant) -> Option<V> {
-        self.known.get(key).filter(|(until, _)| now < *until).map(|(_, verdict)| verdict.clone())
+        self.results.get(key).filter(|(until, _)| now < *until).map(|(_, verdict)| verdict.clone())
     }
 
     /// A full cache drops the entry that expires next.
     pub(super) fn put(&mut self, key: Key, verdict: V, good: Duration, now: Instant) {
-        self.known.retain(|_, (until, _)| now < *until);
-        if self.known.len() >= self.limit && !self.known.contains_key(&key) {
-            let next = self.known.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| *key);
+        self.results.retain(|_, (until, _)| now < *until);
+        if self.results.len() >= self.limit && !self.results.contains_key(&key) {
+            let next = self.results.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| *key);
             if let Some(next) = next {
-                self.known.remove(&next);
+                self.results.remove(&next);
             }
         }
-        self.known.insert(key, (now + good, verdict));
+        self.results.insert(key, (now + good, verdict));
     }
 }
 

@@ -33,7 +33,7 @@ const CLIENT_CA_RELOAD_INTERVAL: Duration = Duration::from_secs(600);
 pub(super) struct Authorities {
     /// The latest time that this node has seen.
     pub(super) latest: TimeMark,
-    known: RefCell<Option<LoadedCa>>,
+    loaded: RefCell<Option<LoadedCa>>,
     /// Number of changes so far.
     generation: Cell<u64>,
     /// Notified on each reload.
@@ -66,7 +66,7 @@ impl Verified {
 
 impl Authorities {
     pub(super) fn new(latest: TimeMark) -> Self {
-        Self { latest, known: RefCell::default(), generation: Cell::default(), looked: Signal::default() }
+        Self { latest, loaded: RefCell::default(), generation: Cell::default(), looked: Signal::default() }
     }
 
     /// Loads the CA bundle, and reloads it when it changes. Calls `changed` each time. An unreadable file changes
@@ -80,7 +80,7 @@ impl Authorities {
                 Ok(known) => {
                     logged.clear();
                     let hints = known.verifier.root_hint_subjects().to_vec();
-                    self.known.replace(Some(known));
+                    self.loaded.replace(Some(known));
                     self.generation.set(self.generation.get() + 1);
                     changed(Some(hints));
                 }
@@ -112,11 +112,11 @@ impl Authorities {
     }
 
     fn user(&self, shown: &[CertificateDer<'static>]) -> Result<(User, i64), CertificateError> {
-        let known = self.known.borrow();
+        let known = self.loaded.borrow();
         let known = known.as_ref().ok_or(CertificateError::NoAuthorities)?;
         let (first, between) = shown.split_first().ok_or(CertificateError::NoCertificate)?;
         let clock = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
-        let now = known.moment(clock, self.latest.get());
+        let now = known.verification_time(clock, self.latest.get());
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         known.verifier.verify_client_cert(first, between, now).map_err(CertificateError::Refused)?;
         let read = Certificate::read(first).map_err(CertificateError::Malformed)?;
@@ -128,7 +128,7 @@ impl Authorities {
 impl LoadedCa {
     /// The time at which to verify a client. No leniency if the clock is behind, unlike for servers that this node
     /// connects to: a client with an expired certificate, or one that is not valid yet, waits until the clock is right.
-    fn moment(&self, clock: u64, latest: u64) -> u64 {
+    fn verification_time(&self, clock: u64, latest: u64) -> u64 {
         let latest = if latest > self.until { 0 } else { latest };
         clock.max(self.floor).max(latest)
     }
@@ -160,11 +160,11 @@ mod tests {
         let loaded = read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/certificates/ca.crt"))).unwrap();
         let (floor, until) = (loaded.floor, loaded.until);
         assert!(until > floor);
-        assert_eq!(loaded.moment(floor + 100, 0), floor + 100);
+        assert_eq!(loaded.verification_time(floor + 100, 0), floor + 100);
         // The clock is behind.
-        assert_eq!(loaded.moment(0, 0), floor);
-        assert_eq!(loaded.moment(floor, floor + 50), floor + 50);
+        assert_eq!(loaded.verification_time(0, 0), floor);
+        assert_eq!(loaded.verification_time(floor, floor + 50), floor + 50);
         // A mark from a time when the clock was ahead locks out no client.
-        assert_eq!(loaded.moment(floor + 100, until + 1), floor + 100);
+        assert_eq!(loaded.verification_time(floor + 100, until + 1), floor + 100);
     }
 }

@@ -126,7 +126,7 @@ impl ServedConnection {
             return reply;
         }
         let logs = if request.method == "GET" { container_logs(&request.path, &request.query, api) } else { None };
-        logs.unwrap_or_else(|| Reply::Whole(self.answer_to(request)))
+        logs.unwrap_or_else(|| Reply::Whole(self.respond(request)))
     }
 
     /// Endpoints that act on containers or read files of the node.
@@ -220,7 +220,7 @@ impl ServedConnection {
         Err(Response::text(Status::Forbidden, about.forbidden(&user.name)))
     }
 
-    fn answer_to(&self, request: &Request) -> Response {
+    fn respond(&self, request: &Request) -> Response {
         let server = &self.server;
         let stalled = server.health.stalled(rt::now()).is_some();
         let checks = checks(stalled);
@@ -260,7 +260,7 @@ impl RequestHandler for ServedConnection {
         Box::pin(async move { self.check(request).await.map(|()| limit()) })
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(ready(self.reply(request)))
     }
 

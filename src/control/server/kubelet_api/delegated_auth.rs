@@ -102,8 +102,8 @@ impl DelegatedAuth {
             self.warn_unknown_tokens(peer, now);
             return Err(ReviewFailure::TooMany);
         }
-        let answer = self.send_review(TOKEN_REVIEWS, &token_review(token)).await.map_err(ReviewFailure::Failed)?;
-        let user = user_of(&answer);
+        let response = self.send_review(TOKEN_REVIEWS, &token_review(token)).await.map_err(ReviewFailure::Failed)?;
+        let user = user_of(&response);
         if matches!(user, Ok(Some(_))) {
             self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());
         }
@@ -154,10 +154,10 @@ impl DelegatedAuth {
 
     async fn send_review(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
         let client = self.client.as_ref().ok_or(ReviewError::NoCluster)?;
-        let answer = client
+        let response = client
             .send(&Request::post(path, review).within(REVIEW_TIMEOUT).requested_by(Requester::Tenant).at_once())
             .await;
-        answer.and_then(|answer| answer.json()).map_err(ReviewError::Api)
+        response.and_then(|response| response.json()).map_err(ReviewError::Api)
     }
 }
 

@@ -51,7 +51,7 @@ use rustls::server::ServerConfig;
 
 use super::SyncHealth;
 use super::connection_shares::{ClientState, ConnectionLimits};
-use super::connections::{REQUEST_READ_TIMEOUT, answer};
+use super::connections::{REQUEST_READ_TIMEOUT, serve_connection};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use super::stream_slots::StreamSlots;
@@ -187,7 +187,7 @@ impl KubeletApiServer {
         match rt::deadline(REQUEST_READ_TIMEOUT, TlsSocket::accept(tcp, config)).await {
             Ok(Ok(tls)) => {
                 let visit = ServedConnection::new(self, peer.ip(), tls.peer_certificates(), client_state);
-                answer(tls, visit).await;
+                serve_connection(tls, visit).await;
             }
             Ok(Err(_)) if !is_ready => self.warn_no_certificate(peer),
             Ok(Err(error)) => log!(debug, "TLS handshake failed", peer = peer, error = ErrorChain(&error)),

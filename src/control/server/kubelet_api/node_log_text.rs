@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     /// The answer to a query, with a directory of logs and a program for journalctl that tells its arguments.
-    fn answer(name: &str, query: NodeLogQuery, journalctl: &str) -> String {
+    fn query_logs(name: &str, query: NodeLogQuery, journalctl: &str) -> String {
         let root = std::env::temp_dir().join(format!("coracle-node-logs-{name}-{}", std::process::id()));
         fs::create_dir_all(root.join("log/web")).unwrap();
         fs::write(root.join("log/web/web.log"), "of web\n").unwrap();
@@ -194,25 +194,25 @@ mod tests {
 
     #[test]
     fn service_of_the_journal_is_read_by_journalctl() {
-        let shown = answer("journal", asking(&["kubelet"], &["--lines=2"]), JOURNAL);
+        let shown = query_logs("journal", asking(&["kubelet"], &["--lines=2"]), JOURNAL);
         assert_eq!(shown, "--utc --no-pager --output=short-precise --lines=2 --unit=kubelet\nwhy\n");
     }
 
     #[test]
     fn other_services_are_read_from_their_files_below_the_log_directory() {
-        let shown = answer("files", asking(&["web", "db", "out", "none"], &[]), JOURNAL);
+        let shown = query_logs("files", asking(&["web", "db", "out", "none"], &[]), JOURNAL);
         let (files, rest) = shown.split_at("of web\nof db\n".len());
         assert_eq!(files, "of web\nof db\n");
         assert!(rest.starts_with("\nerror getting log for out: ") && !rest.contains("outside"), "{rest}");
         assert!(rest.ends_with("\nlog not found for none\n"), "{rest}");
-        let shown = answer("options", asking(&["db"], &["--lines=2"]), "exit 1");
+        let shown = query_logs("options", asking(&["db"], &["--lines=2"]), "exit 1");
         assert!(shown.starts_with("\noptions present and query resolved to log files for [db]\n"), "{shown}");
     }
 
     #[test]
     fn endless_journal_is_cut() {
         let endless = "if [ \"$1\" = --field ]; then echo kubelet.service; else exec yes; fi";
-        let shown = answer("endless", asking(&["kubelet"], &[]), endless);
+        let shown = query_logs("endless", asking(&["kubelet"], &[]), endless);
         assert!(shown.len() < MAX_NODE_LOG_BYTES + 100 && shown.ends_with("narrow the query\n"));
     }
 }

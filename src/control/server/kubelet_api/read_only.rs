@@ -10,7 +10,9 @@ use super::healthz::{checks, respond};
 use super::{health_metrics, pod_lists, watch_for_its_end};
 use crate::control::server::SyncHealth;
 use crate::control::server::connection_shares::{ClientState, ConnectionLimits};
-use crate::control::server::connections::{MAX_LOCAL_CONNECTIONS, Reply, RequestHandler, ResponseFuture, answer};
+use crate::control::server::connections::{
+    MAX_LOCAL_CONNECTIONS, Reply, RequestHandler, ResponseFuture, serve_connection,
+};
 use crate::control::server::http::Response;
 use crate::control::server::listener::Listener;
 use crate::control::server::local_api::LocalApi;
@@ -41,7 +43,10 @@ impl ReadOnlyServer {
         let unread = Rc::<UnreadResponses>::default();
         let meet = |tcp, client_state| {
             watch_for_its_end(&tcp);
-            answer(tcp, ServedConnection { server: Rc::clone(&server), unread: Rc::clone(&unread), client_state })
+            serve_connection(
+                tcp,
+                ServedConnection { server: Rc::clone(&server), unread: Rc::clone(&unread), client_state },
+            )
         };
         tcp_door.serve(&|tcp, _, client_state| Box::pin(meet(tcp, client_state))).await;
     }
@@ -79,7 +84,7 @@ impl RequestHandler for ServedConnection {
         true
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         self.client_state.set(ClientState::Busy);
         Box::pin(ready(self.server.reply(request)))
     }

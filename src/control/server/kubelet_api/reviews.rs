@@ -13,8 +13,8 @@ pub(super) fn token_review(token: &str) -> Value {
 }
 
 /// The user of the token; `Ok(None)`: the token is invalid. Fails if the API server reports an error.
-pub(super) fn user_of(answer: &Value) -> Result<Option<User>, ReviewError> {
-    let status = answer.get("status").ok_or(ReviewError::NoStatus)?;
+pub(super) fn user_of(review: &Value) -> Result<Option<User>, ReviewError> {
+    let status = review.get("status").ok_or(ReviewError::NoStatus)?;
     if status.get("authenticated").and_then(Value::as_bool) != Some(true) {
         return match text(status, "error").as_str() {
             "" => Ok(None),
@@ -50,8 +50,8 @@ pub(super) fn access_review(user: &User, verb: &str, node: &str, part: &str) -> 
 }
 
 /// Whether the user is allowed. Without an explicit permission, access is denied.
-pub(super) fn is_allowed(answer: &Value) -> Result<bool, ReviewError> {
-    let status = answer.get("status").ok_or(ReviewError::NoStatus)?;
+pub(super) fn is_allowed(review: &Value) -> Result<bool, ReviewError> {
+    let status = review.get("status").ok_or(ReviewError::NoStatus)?;
     let says = |field: &str| status.get(field).and_then(Value::as_bool) == Some(true);
     Ok(says("allowed") && !says("denied"))
 }

@@ -42,7 +42,7 @@ pub(super) fn shared_images(request: &Request, shared: &SharedImages, client: &s
     };
     let (shared, digest, client) = (shared.clone(), digest.to_owned(), client.to_owned());
     let find = move || match shared.find(&digest, range.first, &client) {
-        SharedAnswer::Part(part) => answer(part, range, &digest, is_head),
+        SharedAnswer::Part(part) => file_part(part, range, &digest, is_head),
         SharedAnswer::Claimed(claim) => {
             Err(error(Status::ServiceUnavailable, "UNAVAILABLE", &format_args!("fetching {claim}")))
         }
@@ -73,8 +73,8 @@ impl Range {
 }
 
 /// Blocking.
-fn answer(part: SharedPart, range: Range, digest: &str, is_head: bool) -> Result<FilePart, Response> {
-    let SharedPart { mut file, length, is_whole, turn } = part;
+fn file_part(part: SharedPart, range: Range, digest: &str, is_head: bool) -> Result<FilePart, Response> {
+    let SharedPart { mut file, length, is_whole, client_share } = part;
     let left = length.saturating_sub(range.first);
     let (status, count, content_range) = match range.most {
         Some(most) => {
@@ -93,7 +93,12 @@ fn answer(part: SharedPart, range: Range, digest: &str, is_head: bool) -> Result
          Accept-Ranges: bytes\r\n{content_range}Content-Length: {count}\r\nConnection: close\r\n\r\n"
     );
     let body = (!is_head).then_some((file, count));
-    Ok(FilePart { head: head.into_bytes(), body, end: Some(rt::now() + SHARED_IMAGE_TIMEOUT), turn: Some(turn) })
+    Ok(FilePart {
+        head: head.into_bytes(),
+        body,
+        end: Some(rt::now() + SHARED_IMAGE_TIMEOUT),
+        client_share: Some(client_share),
+    })
 }
 
 fn error(status: Status, code: &str, message: &dyn fmt::Display) -> Response {

@@ -100,7 +100,7 @@ fn part_of(mut file: File, length: u64, range: Option<&str>) -> io::Result<FileP
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\n\
          {content_range}Content-Length: {count}\r\nConnection: close\r\n\r\n"
     );
-    Ok(FilePart { head: head.into_bytes(), body: Some((file, count)), end: None, turn: None })
+    Ok(FilePart { head: head.into_bytes(), body: Some((file, count)), end: None, client_share: None })
 }
 
 fn moved(to: &str) -> FilePart {
@@ -109,7 +109,7 @@ fn moved(to: &str) -> FilePart {
 
 fn without_body(status: &str, headers: &str) -> FilePart {
     let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: 0\r\nConnection: close\r\n\r\n");
-    FilePart { head: head.into_bytes(), body: None, end: None, turn: None }
+    FilePart { head: head.into_bytes(), body: None, end: None, client_share: None }
 }
 
 /// The format of net/http's `dirList`. The listing of a directory that is too large ends with a note.
@@ -154,7 +154,7 @@ fn list(folder: &File) -> io::Result<FilePart> {
          Content-Length: {}\r\nConnection: close\r\n\r\n{page}",
         page.len()
     );
-    Ok(FilePart { head: head.into_bytes(), body: None, end: None, turn: None })
+    Ok(FilePart { head: head.into_bytes(), body: None, end: None, client_share: None })
 }
 
 fn escaped(text: &str) -> String {

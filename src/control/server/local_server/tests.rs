@@ -127,9 +127,9 @@ impl LocalApi for TwoPods {
 fn exchange(path: &Path, request: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(path).unwrap();
     stream.write_all(request).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    answer
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    response
 }
 
 /// Runs `client` against a new server.
@@ -169,8 +169,8 @@ fn status_and_pods_are_json() {
 
 #[test]
 fn events_have_the_api_list_format() {
-    let answer = with_server(|path| exchange(&path, b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n"));
-    let (_, body) = parse_response(&answer).unwrap();
+    let response = with_server(|path| exchange(&path, b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n"));
+    let (_, body) = parse_response(&response).unwrap();
     let list: serde_json::Value = serde_json::from_slice(body).unwrap();
     assert_eq!((&list["kind"], &list["apiVersion"]), (&"EventList".into(), &"v1".into()));
     assert_eq!((&list["items"][0]["message"], &list["items"][1]["message"]), (&"a".into(), &"b".into()));
@@ -186,8 +186,8 @@ fn unknown_requests_are_refused() {
         (b"POST /pods HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"),
         (b"hello\r\n\r\n", "400 Bad Request"),
     ] {
-        let answer = with_server(move |path| exchange(&path, request));
-        assert_eq!(parse_response(&answer).unwrap().0, line);
+        let response = with_server(move |path| exchange(&path, request));
+        assert_eq!(parse_response(&response).unwrap().0, line);
     }
 }
 
@@ -195,15 +195,15 @@ fn unknown_requests_are_refused() {
 #[test]
 fn log_of_a_waiting_container_is_refused_in_upstreams_words() {
     let request = b"GET /containerLogs/d/p/waiting HTTP/1.1\r\nHost: x\r\n\r\n";
-    let answer = with_server(|path| exchange(&path, request));
-    let (line, body) = parse_response(&answer).unwrap();
+    let response = with_server(|path| exchange(&path, request));
+    let (line, body) = parse_response(&response).unwrap();
     assert_eq!(line, "400 Bad Request");
     assert_eq!(body, b"container \"waiting\" in pod \"p\" is waiting to start: ContainerCreating");
 }
 
 #[test]
 fn manifest_may_arrive_in_pieces_and_has_a_size_limit() {
-    let answer = with_server(|path| {
+    let response = with_server(|path| {
         let mut stream = UnixStream::connect(&path).unwrap();
         let head = b"PUT /pods/default/web HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nExpect: 100-continue\r\n\r\n";
         stream.write_all(head).unwrap();
@@ -213,11 +213,11 @@ fn manifest_may_arrive_in_pieces_and_has_a_size_limit() {
         for part in [&b"ki"[..], b"nd", b":\n"] {
             stream.write_all(part).unwrap();
         }
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        answer
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        response
     });
-    let (line, body) = parse_response(&answer).unwrap();
+    let (line, body) = parse_response(&response).unwrap();
     assert_eq!(line, "422 Unprocessable Content");
     let asked = "PodChange { namespace: \"default\", name: \"web\", what: Put([107, 105, 110, 100, 58, 10]) }\n";
     assert_eq!(std::str::from_utf8(body).unwrap(), asked);
@@ -229,13 +229,13 @@ fn manifest_may_arrive_in_pieces_and_has_a_size_limit() {
 
 #[test]
 fn silent_clients_do_not_keep_others_out() {
-    let answer = with_server(|path| {
+    let response = with_server(|path| {
         let silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
-        let answer = exchange(&path, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
+        let response = exchange(&path, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
         drop(silent);
-        answer
+        response
     });
-    assert_eq!(parse_response(&answer).unwrap().0, "200 OK");
+    assert_eq!(parse_response(&response).unwrap().0, "200 OK");
 }
 
 #[test]
@@ -278,8 +278,8 @@ fn stale_socket_is_replaced_but_no_other_file() {
 #[test]
 fn metrics_have_their_own_content_types() {
     let ask = |path: PathBuf, what: &str| {
-        let answer = exchange(&path, format!("GET {what} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
-        String::from_utf8(answer).unwrap()
+        let response = exchange(&path, format!("GET {what} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        String::from_utf8(response).unwrap()
     };
     let (summary, resource) = with_server(move |path| {
         (ask(path.clone(), "/stats/summary?only_cpu_and_memory=true"), ask(path, "/metrics/resource"))

@@ -38,13 +38,13 @@ pub(super) struct Changes {
     /// The event for removed items; its data is the key.
     gone: &'static str,
     /// By key: the digest of the item last sent, and the round in which it was last seen.
-    known: SortedMap<String, (u64, u32)>,
+    sent: SortedMap<String, (u64, u32)>,
     round: u32,
 }
 
 impl Changes {
     pub(super) fn new(kind: &'static str, gone: &'static str) -> Self {
-        Self { kind, gone, known: SortedMap::new(), round: 0 }
+        Self { kind, gone, sent: SortedMap::new(), round: 0 }
     }
 
     /// Adds an item of this round. Sends it if it changed.
@@ -52,13 +52,13 @@ impl Changes {
         let mut hasher = DefaultHasher::new();
         json.hash(&mut hasher);
         let seen = (hasher.finish(), self.round);
-        match self.known.get_mut(key) {
+        match self.sent.get_mut(key) {
             Some(known) => {
                 if std::mem::replace(known, seen).0 == seen.0 {
                     return;
                 }
             }
-            None => drop(self.known.insert(key.to_owned(), seen)),
+            None => drop(self.sent.insert(key.to_owned(), seen)),
         }
         block.push(self.kind, json);
     }
@@ -66,7 +66,7 @@ impl Changes {
     /// Ends the round: items not seen in it are removed.
     pub(super) fn end_round(&mut self, block: &mut Block) {
         let (round, gone) = (self.round, self.gone);
-        self.known.retain(|key, (_, seen)| {
+        self.sent.retain(|key, (_, seen)| {
             if *seen != round {
                 block.push(gone, serde_json::Value::from(key.as_str()).to_string().as_bytes());
             }

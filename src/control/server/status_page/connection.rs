@@ -120,7 +120,7 @@ impl RequestHandler for ServedConnection {
         false
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+    fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(self.reply(request))
     }
 

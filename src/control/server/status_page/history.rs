@@ -77,10 +77,10 @@ mod tests {
         let begin = Instant::now();
         let mut history = History::default();
         let memory = MemInfo { anon: 30 << 20, file: 20 << 20, inactive_file: 10 << 20, ..MemInfo::default() };
-        for turn in 0..100u32 {
+        for round in 0..100u32 {
             // A quarter of a core.
-            let times = CpuTimes { user: u64::from(turn) * 15_000_000_000 / 4, system: 0 };
-            history.note(begin + HISTORY_PERIOD * turn, times, memory);
+            let times = CpuTimes { user: u64::from(round) * 15_000_000_000 / 4, system: 0 };
+            history.note(begin + HISTORY_PERIOD * round, times, memory);
         }
         let text = String::from_utf8(history.json(begin + HISTORY_PERIOD * 99)).unwrap();
         let points: Vec<(u64, f64, u64)> = serde_json::from_str(&text).unwrap();

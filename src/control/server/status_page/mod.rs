@@ -33,7 +33,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
 use super::connection_shares::{ClientState, ConnectionLimits};
-use super::connections::{MAX_LOCAL_CONNECTIONS, answer};
+use super::connections::{MAX_LOCAL_CONNECTIONS, serve_connection};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use crate::platform::rt::{self, TcpStream};
@@ -129,7 +129,7 @@ impl StatusPage {
             peer: peer.ip(),
             client_state,
         };
-        answer(stream, visit)
+        serve_connection(stream, visit)
     }
 }
 

@@ -148,9 +148,9 @@ fn connect(address: SocketAddr, request: &str) -> StdStream {
 
 /// The complete response.
 fn exchange(address: SocketAddr, line: &str, headers: &str) -> String {
-    let mut answer = Vec::new();
-    connect(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n")).read_to_end(&mut answer).unwrap();
-    String::from_utf8(answer).unwrap()
+    let mut response = Vec::new();
+    connect(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n")).read_to_end(&mut response).unwrap();
+    String::from_utf8(response).unwrap()
 }
 
 fn get(address: SocketAddr, path: &str) -> String {
@@ -185,12 +185,12 @@ fn page_is_complete_small_and_restricted_to_this_server() {
     let text = include_str!("page.html");
     assert!(PACKED_PAGE.len() <= 20 * 1024, "{} bytes are in the binary", PACKED_PAGE.len());
     assert!(text.len() <= 44 * 1024, "{} bytes go to a browser", text.len());
-    let answer = with_door(|address, asked| {
-        let answer = get(address, "/");
+    let response = with_door(|address, asked| {
+        let response = get(address, "/");
         assert_eq!(asked.count(), 0, "the page itself asks the node for nothing");
-        answer
+        response
     });
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     assert_eq!(body, text);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n"), "{head}");
     for line in [
@@ -234,8 +234,8 @@ fn pods_are_shown_without_variable_values_and_other_requests_refused() {
         }
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
             for path in ["/", "/pods", "/pods/default/web", "/events-stream"] {
-                let answer = exchange(address, &format!("{method} {path}"), "Host: localhost\r\n");
-                assert!(answer.starts_with("HTTP/1.1 405 "), "{method} {path}: {answer}");
+                let response = exchange(address, &format!("{method} {path}"), "Host: localhost\r\n");
+                assert!(response.starts_with("HTTP/1.1 405 "), "{method} {path}: {response}");
             }
         }
         assert!(exchange(address, "HEAD /events-stream", "Host: localhost\r\n").starts_with("HTTP/1.1 405 "));
@@ -255,8 +255,8 @@ fn only_the_owner_sees_logs_and_changes_pods() {
             "POST /pods/default/web/confirm",
         ];
         for request in requests {
-            let answer = exchange(address, request, "Host: localhost\r\n");
-            assert!(answer.starts_with("HTTP/1.1 401 "), "{request}: {answer}");
+            let response = exchange(address, request, "Host: localhost\r\n");
+            assert!(response.starts_with("HTTP/1.1 401 "), "{request}: {response}");
         }
         let right = "Host: localhost\r\nAuthorization: Bearer abcd-efgh\r\n";
         // A page of another site has no token, and may not send one.
@@ -294,14 +294,14 @@ fn foreign_host_names_and_cross_site_requests_get_nothing() {
     with_door(|address, asked| {
         for path in ["/", "/status", "/pods", "/events", "/stats/summary", "/events-stream"] {
             for headers in ["Host: evil.example\r\n", "Host: evil.example:4194\r\n", "Host: \r\n"] {
-                let answer = exchange(address, &format!("GET {path}"), headers);
-                assert!(answer.starts_with("HTTP/1.1 403 "), "{path} {headers}: {answer}");
+                let response = exchange(address, &format!("GET {path}"), headers);
+                assert!(response.starts_with("HTTP/1.1 403 "), "{path} {headers}: {response}");
             }
             let elsewhere = "Host: localhost\r\nOrigin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\n";
-            let answer = exchange(address, &format!("GET {path}"), elsewhere);
+            let response = exchange(address, &format!("GET {path}"), elsewhere);
             let status = if path == "/" { "200" } else { "403" };
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
-            assert!(!answer.to_lowercase().contains("access-control-"), "{answer}");
+            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {response}");
+            assert!(!response.to_lowercase().contains("access-control-"), "{response}");
         }
         assert_eq!(asked.count(), 0);
         assert!(exchange(address, "GET /status", "Host: edge-7.local:4194\r\n").starts_with("HTTP/1.1 200 "));

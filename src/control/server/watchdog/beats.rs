@@ -85,15 +85,15 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Asks both. `rounds` and `turns` are their current counts.
-    pub(super) fn request_beats(&mut self, rounds: u32, turns: u32) {
-        self.at_request = (rounds, turns);
+    /// Asks both. `rounds` and `other_task_runs` are their current counts.
+    pub(super) fn request_beats(&mut self, rounds: u32, other_task_runs: u32) {
+        self.at_request = (rounds, other_task_runs);
     }
 
     /// Number of times that both have made progress since they were asked.
-    pub(super) fn moves(&mut self, rounds: u32, turns: u32) -> u32 {
-        if rounds != self.at_request.0 && turns != self.at_request.1 {
-            self.at_request = (rounds, turns);
+    pub(super) fn moves(&mut self, rounds: u32, other_task_runs: u32) -> u32 {
+        if rounds != self.at_request.0 && other_task_runs != self.at_request.1 {
+            self.at_request = (rounds, other_task_runs);
             self.moves = self.moves.wrapping_add(1);
         }
         self.moves

@@ -68,7 +68,12 @@ enum Phase {
 
 impl Watchdog {
     /// Evaluates what the previous process left behind, and starts the thread if a watchdog is on.
-    pub(crate) fn start(config: &Config, pulse: Arc<Pulse>, ask: Sender<SyncEvent>, turn: Sender<()>) -> Self {
+    pub(crate) fn start(
+        config: &Config,
+        pulse: Arc<Pulse>,
+        ask: Sender<SyncEvent>,
+        wake_other_task: Sender<()>,
+    ) -> Self {
         let file = StallFile::below(&config.root_dir);
         let mut beat_path = config.process.local_socket.clone().into_os_string();
         beat_path.push(".beat");
@@ -85,7 +90,7 @@ impl Watchdog {
                 shared: Arc::clone(&shared),
                 pulse,
                 ask,
-                turn,
+                wake_other_task,
                 progress: Progress::default(),
                 beats: BeatState::Idle,
                 manager,
@@ -158,7 +163,7 @@ struct WatchdogThread {
     pulse: Arc<Pulse>,
     ask: Sender<SyncEvent>,
     /// Wakes the task that counts its turns.
-    turn: Sender<()>,
+    wake_other_task: Sender<()>,
     progress: Progress,
     beats: BeatState,
     /// The service manager's watchdog interval.
@@ -174,7 +179,7 @@ struct WatchdogThread {
 impl WatchdogThread {
     fn run(mut self) {
         loop {
-            let moves = self.progress.moves(self.pulse.rounds(), self.pulse.turns());
+            let moves = self.progress.moves(self.pulse.rounds(), self.pulse.other_task_runs());
             let (beats, look) = self.beats.check(moves, Instant::now());
             self.beats = beats;
             match look {
@@ -183,9 +188,9 @@ impl WatchdogThread {
                     if let Some(stalled) = stalled {
                         self.moves_again(stalled);
                     }
-                    self.progress.request_beats(self.pulse.rounds(), self.pulse.turns());
+                    self.progress.request_beats(self.pulse.rounds(), self.pulse.other_task_runs());
                     // A wake-up that is still pending is enough.
-                    let _ = self.turn.try_send(());
+                    let _ = self.wake_other_task.try_send(());
                     // A full inbox is as good as an event: emptying it is a round.
                     let _ = self.ask.try_send(SyncEvent::Beat);
                 }

@@ -230,6 +230,6 @@ fn power(board: &StatusInputs, is_online: bool) {
         is_discharging: is_battery && !is_online,
     };
     let readings = BoardReadings { supplies: vec![supply(false), supply(true)], ..BoardReadings::default() };
-    let moment = BoardMoment { now: Time::from_unix_nanos(0), instant: rt::now(), built: Some(0), is_alarmed: false };
-    board.board.borrow_mut().note(readings, &moment);
+    let time = BoardMoment { now: Time::from_unix_nanos(0), instant: rt::now(), built: Some(0), is_alarmed: false };
+    board.board.borrow_mut().note(readings, &time);
 }

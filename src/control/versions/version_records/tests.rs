@@ -216,8 +216,8 @@ fn trial_of_a_stopped_pod_begins_when_the_pod_is_started() {
         versions.apply(&mut update(&[pod("/m/web.yaml", "a")], true), |_| false, |_| true);
         versions.apply(&mut update(std::slice::from_ref(&changed), true), |_| false, |_| true);
         versions.take_next(&changed.pod.metadata.uid);
-        for moment in [now, long_after] {
-            assert_eq!(versions.judge(true, moment, |_| TrialState::NotReady), []);
+        for time in [now, long_after] {
+            assert_eq!(versions.judge(true, time, |_| TrialState::NotReady), []);
         }
         assert!(
             versions.records.values().all(|entry| entry.record.state().is_some_and(|(word, _)| word == "on trial"))

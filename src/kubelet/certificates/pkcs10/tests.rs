@@ -62,8 +62,8 @@ fn subject_matches_another_programs_encoding() {
 fn self_signed_certificate_is_valid_for_its_names_and_time() {
     let key = Key::generate().unwrap();
     let (from, until) = (1_800_000_000, 2_600_000_000);
-    let moment = |seconds: i64| Time::from_unix_nanos(seconds * 1_000_000_000);
-    let der = self_signed(&key, &names(), moment(from), moment(until)).unwrap();
+    let time = |seconds: i64| Time::from_unix_nanos(seconds * 1_000_000_000);
+    let der = self_signed(&key, &names(), time(from), time(until)).unwrap();
     verified(&key, &der);
     let read = Certificate::read(&der).unwrap();
     assert!(names().are_in(&read));
@@ -92,8 +92,8 @@ fn self_signed_certificate_is_valid_for_its_names_and_time() {
 #[test]
 fn names_match_only_certificates_that_have_them_all() {
     let key = Key::generate().unwrap();
-    let moment = Time::from_unix_nanos(0);
-    let has = Certificate::read(&self_signed(&key, &names(), moment, moment).unwrap()).unwrap();
+    let time = Time::from_unix_nanos(0);
+    let has = Certificate::read(&self_signed(&key, &names(), time, time).unwrap()).unwrap();
     assert!(Names::of_node("board-1").are_in(&has));
     assert!(!Names::of_node("board-2").are_in(&has));
     let other_address = Names { ip_addresses: vec!["10.0.0.8".parse().unwrap()], ..names() };

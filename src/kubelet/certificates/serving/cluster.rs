@@ -107,8 +107,8 @@ impl ServingCertificateManager {
     async fn store(&mut self, issued: IssuedCertificate, present: KnownTime, cell: &ServingCertificateCell) {
         let IssuedCertificate { pair, is_fresh } = issued;
         let (store, put) = (self.store.clone(), pair.clone());
-        let moment = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));
-        let stored = rt::blocking(move || store.put(&put, moment).and_then(|()| store.forget_key())).await;
+        let time = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));
+        let stored = rt::blocking(move || store.put(&put, time).and_then(|()| store.forget_key())).await;
         if let Some(former) = &self.current {
             let age = present.now().saturating_sub(former.leaf.not_before);
             metrics::took(Timed::ServingRotations, &[], Duration::from_secs(u64::try_from(age).unwrap_or(0)));

@@ -82,8 +82,8 @@ fn make(node_name: &str, validity: Validity, clock: Seconds) -> Result<Pair, Key
         Ok(ip) => names.ip_addresses.push(ip),
         Err(_) => names.dns_names.push(node_name.to_owned()),
     }
-    let moment = |second: Seconds| Time::from_unix_nanos(second.saturating_mul(1_000_000_000));
-    let der = self_signed(&key, &names, moment(validity.not_before), moment(validity.not_after))?;
+    let time = |second: Seconds| Time::from_unix_nanos(second.saturating_mul(1_000_000_000));
+    let der = self_signed(&key, &names, time(validity.not_before), time(validity.not_after))?;
     Pair::new(pem::encode(pem::CERTIFICATE, &der).as_bytes(), key).map_err(|_| KeyError::Unknown)
 }
 

@@ -27,7 +27,7 @@ impl Drop for Scratch {
     }
 }
 
-fn moment(seconds: i64) -> Time {
+fn time_after(seconds: i64) -> Time {
     Time::from_unix_nanos(seconds * 1_000_000_000)
 }
 
@@ -39,7 +39,7 @@ fn current_pair_has_upstreams_file_names() {
     let (dir, store) = Scratch::new("put");
     assert!(store.current().unwrap().is_none());
     let pair = pair("a", 0, 1);
-    store.put(&pair, moment(MADE)).unwrap();
+    store.put(&pair, time_after(MADE)).unwrap();
     assert_eq!(store.current().unwrap().unwrap().to_pem(), pair.to_pem());
     assert_eq!(dir.names(), ["kubelet-client-2026-01-02-03-04-05.pem", "kubelet-client-current.pem"]);
     let target = fs::read_link(store.current_path()).unwrap();
@@ -52,7 +52,7 @@ fn previous_pair_stays_and_older_ones_are_removed() {
     let (dir, store) = Scratch::new("older");
     let pairs: Vec<Pair> = (0..4).map(|_| pair("a", 0, 1)).collect();
     for (pair, at) in pairs.iter().zip([MADE, MADE + 1, MADE + 2, MADE + 2]) {
-        store.put(pair, moment(at)).unwrap();
+        store.put(pair, time_after(at)).unwrap();
         assert_eq!(store.current().unwrap().unwrap().to_pem(), pair.to_pem());
     }
     // The last two were stored in the same second.
@@ -70,8 +70,8 @@ fn previous_pair_stays_and_older_ones_are_removed() {
 fn clock_set_back_overwrites_nothing() {
     let (dir, store) = Scratch::new("back");
     let (one, other) = (pair("a", 0, 1), pair("a", 0, 1));
-    store.put(&one, moment(MADE)).unwrap();
-    store.put(&other, moment(0)).unwrap();
+    store.put(&one, time_after(MADE)).unwrap();
+    store.put(&other, time_after(0)).unwrap();
     assert_eq!(store.current().unwrap().unwrap().to_pem(), other.to_pem());
     assert_eq!(dir.names().len(), 3);
 }
@@ -80,8 +80,8 @@ fn clock_set_back_overwrites_nothing() {
 fn truncated_file_is_set_aside_and_the_previous_pair_is_used() {
     let (dir, store) = Scratch::new("half");
     let (one, other) = (pair("a", 0, 1), pair("a", 0, 1));
-    store.put(&one, moment(MADE)).unwrap();
-    store.put(&other, moment(MADE + 1)).unwrap();
+    store.put(&one, time_after(MADE)).unwrap();
+    store.put(&other, time_after(MADE + 1)).unwrap();
     let newest = dir.0.join("kubelet-client-2026-01-02-03-04-06.pem");
     for length in [0, 1, 700] {
         fs::write(&newest, &other.to_pem().as_bytes()[..length]).unwrap();
@@ -97,8 +97,8 @@ fn truncated_file_is_set_aside_and_the_previous_pair_is_used() {
 fn interrupted_update_is_completed() {
     let (_dir, store) = Scratch::new("interrupted");
     let (one, other) = (pair("a", 0, 1), pair("a", 0, 1));
-    store.put(&one, moment(MADE)).unwrap();
-    store.put(&other, moment(MADE - 60)).unwrap();
+    store.put(&one, time_after(MADE)).unwrap();
+    store.put(&other, time_after(MADE - 60)).unwrap();
     // The upstream kubelet removes the old symlink before it renames the new one.
     fs::rename(store.current_path(), store.updated_path()).unwrap();
     assert_eq!(store.current().unwrap().unwrap().to_pem(), other.to_pem());
@@ -128,7 +128,7 @@ fn key_survives_a_restart_until_forgotten() {
 #[test]
 fn store_lists_only_its_own_files() {
     let (dir, store) = Scratch::new("files");
-    store.put(&pair("a", 0, 1), moment(MADE)).unwrap();
+    store.put(&pair("a", 0, 1), time_after(MADE)).unwrap();
     store.key().unwrap();
     for other in ["kubelet.crt", "kubelet.key", "kubelet-server-current.pem", "ca.crt"] {
         fs::write(dir.0.join(other), "").unwrap();
@@ -142,10 +142,10 @@ fn store_lists_only_its_own_files() {
 fn failed_write_leaves_the_current_pair() {
     let (dir, store) = Scratch::new("full");
     let one = pair("a", 0, 1);
-    store.put(&one, moment(MADE)).unwrap();
+    store.put(&one, time_after(MADE)).unwrap();
     // Blocks the file's temporary name.
     fs::create_dir(dir.0.join("kubelet-client-2026-01-02-03-05-05.new")).unwrap();
-    let error = store.put(&pair("a", 0, 1), moment(MADE + 60)).unwrap_err();
+    let error = store.put(&pair("a", 0, 1), time_after(MADE + 60)).unwrap_err();
     assert!(error.to_string().starts_with("write /"), "{error}");
     assert_eq!(store.current().unwrap().unwrap().to_pem(), one.to_pem());
 }

@@ -10,7 +10,7 @@ use crate::types::api::PodUid;
 #[derive(Debug, Default)]
 pub(in crate::kubelet::devices) struct AllocationList {
     all: Vec<DeviceAllocation>,
-    places: BTreeMap<(PodUid, String, String), usize>,
+    indices: BTreeMap<(PodUid, String, String), usize>,
 }
 
 impl Deref for AllocationList {
@@ -22,17 +22,17 @@ impl Deref for AllocationList {
 }
 
 impl AllocationList {
-    fn place(&self, pod: &PodUid, container: &str, resource: &str) -> Option<usize> {
-        self.places.get(&(pod.clone(), container.to_owned(), resource.to_owned())).copied()
+    fn index(&self, pod: &PodUid, container: &str, resource: &str) -> Option<usize> {
+        self.indices.get(&(pod.clone(), container.to_owned(), resource.to_owned())).copied()
     }
 
     pub(super) fn of(&self, pod: &PodUid, container: &str, resource: &str) -> Option<&DeviceAllocation> {
-        self.all.get(self.place(pod, container, resource)?)
+        self.all.get(self.index(pod, container, resource)?)
     }
 
     pub(super) fn of_mut(&mut self, pod: &PodUid, container: &str, resource: &str) -> Option<&mut DeviceAllocation> {
-        let place = self.place(pod, container, resource)?;
-        self.all.get_mut(place)
+        let index = self.index(pod, container, resource)?;
+        self.all.get_mut(index)
     }
 
     /// The allocations of a container.
@@ -42,7 +42,7 @@ impl AllocationList {
         container: &'a str,
     ) -> impl Iterator<Item = &'a DeviceAllocation> {
         let from = (pod.clone(), container.to_owned(), String::new());
-        let places = self.places.range(from..);
+        let places = self.indices.range(from..);
         let own = places.take_while(move |((other, name, _), _)| other == pod && name == container);
         own.filter_map(|(_, place)| self.all.get(*place))
     }
@@ -50,10 +50,10 @@ impl AllocationList {
     /// Adds an allocation, in place of another one for the same container and resource.
     pub(in crate::kubelet::devices) fn push(&mut self, one: DeviceAllocation) {
         let key = (one.pod.clone(), one.container.clone(), one.resource.clone());
-        match self.places.get(&key).and_then(|place| self.all.get_mut(*place)) {
+        match self.indices.get(&key).and_then(|place| self.all.get_mut(*place)) {
             Some(other) => *other = one,
             None => {
-                self.places.insert(key, self.all.len());
+                self.indices.insert(key, self.all.len());
                 self.all.push(one);
             }
         }

@@ -50,8 +50,8 @@ impl FreeDevices {
     }
 
     /// The first device of this proximity.
-    fn take(&mut self, near: Option<Nodes>, place: NumaProximity) -> Option<String> {
-        let groups = self.groups.iter_mut().filter(|(own, _)| proximity(near, *own) == place);
+    fn take(&mut self, near: Option<Nodes>, wanted: NumaProximity) -> Option<String> {
+        let groups = self.groups.iter_mut().filter(|(own, _)| proximity(near, *own) == wanted);
         let (_, group) = groups
             .filter(|(_, group)| !group.is_empty())
             .min_by(|(_, one), (_, other)| one.front().cmp(&other.front()))?;
@@ -290,7 +290,7 @@ impl DeviceAllocations {
         let free = self.available(&allocation.resource).map(str::to_owned);
         let free = free.chain(own.iter().filter(|id| !reused.contains(**id)).map(|id| (*id).clone()));
         let near = self.near(&allocation.pod, &allocation.container);
-        let is_near = |id: &String| resource.place(near, id) == NumaProximity::Near;
+        let is_near = |id: &String| resource.proximity(near, id) == NumaProximity::Near;
         let (aligned, others): (Vec<String>, Vec<String>) = free.partition(is_near);
         let mut all = kept.clone();
         if needed < aligned.len() {
@@ -312,8 +312,9 @@ impl DeviceAllocations {
         let Some(resource) = self.resources.get(&allocation.resource) else { return };
         let near = self.near(&allocation.pod, &allocation.container);
         let own: Vec<&String> = allocation.ids().chain(&all).collect();
-        let in_order =
-            IN_ORDER.iter().flat_map(|place| own.iter().copied().filter(move |id| resource.place(near, id) == *place));
+        let in_order = IN_ORDER
+            .iter()
+            .flat_map(|place| own.iter().copied().filter(move |id| resource.proximity(near, id) == *place));
         let count = allocation.ids().count();
         let mut ids = kept;
         // The plugin's answer may be long: each id is looked up once.
@@ -323,8 +324,8 @@ impl DeviceAllocations {
             if ids.len() >= count {
                 break;
             }
-            let place = all.binary_search(id).ok().and_then(|place| taken.get_mut(place));
-            if place.is_some_and(|taken| !std::mem::replace(taken, true)) {
+            let index = all.binary_search(id).ok().and_then(|place| taken.get_mut(place));
+            if index.is_some_and(|taken| !std::mem::replace(taken, true)) {
                 ids.push(id.clone());
             }
         }
@@ -347,7 +348,7 @@ impl Resource {
         self.devices.values().any(|device| !device.nodes.is_empty())
     }
 
-    fn place(&self, near: Option<Nodes>, id: &str) -> NumaProximity {
+    fn proximity(&self, near: Option<Nodes>, id: &str) -> NumaProximity {
         proximity(near, self.nodes_of(id))
     }
 

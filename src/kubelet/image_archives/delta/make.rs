@@ -102,7 +102,7 @@ impl Maker<'_> {
         let written = self.file.write_all(&bytes).and_then(|()| self.file.write_all(&length.to_be_bytes()));
         written.map_err(DeltaError::Io)?;
         self.summary.image = new.names.first().cloned().unwrap_or_default();
-        self.summary.delta_bytes = self.place()?;
+        self.summary.delta_bytes = self.position()?;
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Maker<'_> {
     ) -> Result<(u64, Content), DeltaError> {
         let mut bytes = Vec::new();
         let length = self.unpack(image, layer, &mut bytes)?;
-        let begin = self.place()?;
+        let begin = self.position()?;
         let steps = matcher.difference(&bytes);
         drop(bytes);
         let mut sections = Vec::new();
@@ -148,7 +148,7 @@ impl Maker<'_> {
 
     /// Appends the bytes, packed by gzip.
     fn packed(&mut self, bytes: &[u8]) -> Result<Section, DeltaError> {
-        let at = self.place()?;
+        let at = self.position()?;
         let mut plain = temporary(self.directory)?;
         plain.write_all(bytes).and_then(|()| plain.rewind()).map_err(DeltaError::Gzip)?;
         let mut command = Command::new("gzip");
@@ -158,11 +158,11 @@ impl Maker<'_> {
             copy(&mut packed, &mut self.file).map_err(DeltaError::Gzip)?;
         }
         let status = child.wait().map_err(DeltaError::Gzip)?;
-        let length = self.place()? - at;
+        let length = self.position()? - at;
         if status.success() { Ok(Section { at, length }) } else { Err(DeltaError::GzipFailed(status)) }
     }
 
-    fn place(&mut self) -> Result<u64, DeltaError> {
+    fn position(&mut self) -> Result<u64, DeltaError> {
         self.file.stream_position().map_err(DeltaError::Io)
     }
 }

@@ -168,7 +168,7 @@ impl Rebuilder<'_> {
             (Content::Whole(_), Some(blob)) => blob.clone(),
             (Content::Whole(_) | Content::Old | Content::Patch(_), _) => uncompressed(layer),
         };
-        tar.begin(&place(&part.digest), part.size)?;
+        tar.begin(&blob_path(&part.digest), part.size)?;
         let mut hash = Hash::new();
         match &layer.content {
             Content::Whole(section) => {
@@ -263,7 +263,7 @@ fn hash_file(file: &File, length: u64, hash: &mut Hash, tar: &mut Tar<'_>) -> Re
     Ok(())
 }
 
-fn place(digest: &Digest) -> String {
+fn blob_path(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
@@ -275,7 +275,7 @@ struct Tar<'a> {
 
 impl Tar<'_> {
     fn blob(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.file(&place(&Digest::of(bytes)), bytes)
+        self.file(&blob_path(&Digest::of(bytes)), bytes)
     }
 
     fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), Failure> {

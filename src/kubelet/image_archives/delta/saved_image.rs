@@ -113,8 +113,8 @@ impl Archive {
                 return Err(DeltaError::Invalid("it has several images: expected one image for one platform"));
             }
         };
-        let config = self.bytes(&place(&config))?;
-        let layers = layers.into_iter().map(|layer| (place(&layer), Some(layer))).collect();
+        let config = self.bytes(&blob_path(&config))?;
+        let layers = layers.into_iter().map(|layer| (blob_path(&layer), Some(layer))).collect();
         self.saved(names, config, Some(manifest), layers)
     }
 
@@ -129,13 +129,13 @@ impl Archive {
             Document::Index(_) if depth >= MOST_DEPTH => {}
             Document::Index(manifests) => {
                 for one in manifests {
-                    if let Some(extent) = self.files.get(&place(&one.manifest)) {
+                    if let Some(extent) = self.files.get(&blob_path(&one.manifest)) {
                         self.manifests(&self.extent(*extent)?, depth + 1, found)?;
                     }
                 }
             }
             Document::Manifest { config, layers } => {
-                let is_here = |blob: &Descriptor| self.files.contains_key(&place(blob));
+                let is_here = |blob: &Descriptor| self.files.contains_key(&blob_path(blob));
                 // Attestations are manifests, too.
                 let is_layer = |blob: &Descriptor| is_here(blob) && blob.media_type.contains("tar");
                 if is_here(&config) && layers.iter().all(is_layer) {
@@ -181,7 +181,7 @@ impl Archive {
     }
 }
 
-fn place(blob: &Descriptor) -> String {
+fn blob_path(blob: &Descriptor) -> String {
     format!("blobs/sha256/{}", blob.digest.hex())
 }
 

@@ -99,14 +99,14 @@ impl FakeRegistry {
                     return;
                 }
             }
-            if self.answer(&head, &stream).is_none() {
+            if self.respond(&head, &stream).is_none() {
                 return;
             }
         }
     }
 
     /// `None` if the connection ends.
-    fn answer(&self, head: &str, mut stream: &TcpStream) -> Option<()> {
+    fn respond(&self, head: &str, mut stream: &TcpStream) -> Option<()> {
         let mut state = self.state.lock().unwrap();
         state.requests.push(head.to_owned());
         let path = head.split(' ').nth(1).unwrap().to_owned();

@@ -91,7 +91,7 @@ fn check(policy: RestartPolicy, states: &[Option<ContainerState>], actions: &[Ac
 }
 
 fn start(index: ContainerIndex, restart_count: u32) -> Action {
-    Action::StartContainer { place: index, restart_count }
+    Action::StartContainer { container: index, restart_count }
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn changed_container_is_replaced_whatever_the_policy() {
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), main));
     let kill = Action::KillContainer {
         id: "a-id".to_owned(),
-        place: ContainerIndex::Main(0),
+        container: ContainerIndex::Main(0),
         why: KillReason::DefinitionChanged,
         restarts: true,
     };
@@ -161,7 +161,7 @@ fn created_container_is_started_not_created_again() {
     check(
         RestartPolicy::Always,
         &[Some(ContainerState::Created)],
-        &[Action::StartCreated { id: "a-id".to_owned(), place: ContainerIndex::Main(0) }],
+        &[Action::StartCreated { id: "a-id".to_owned(), container: ContainerIndex::Main(0) }],
         false,
     );
 }
@@ -170,7 +170,7 @@ fn created_container_is_started_not_created_again() {
 fn container_of_unknown_state_is_killed_before_it_is_replaced() {
     let kill = Action::KillContainer {
         id: "a-id".to_owned(),
-        place: ContainerIndex::Main(0),
+        container: ContainerIndex::Main(0),
         why: KillReason::StateUnknown,
         restarts: true,
     };
@@ -232,9 +232,9 @@ fn running_init_container_survives_a_changed_image_and_a_sidecar_does_not() {
     };
     let changed = |init| WantedContainer { hash: HASH + 1, ..init };
     assert_eq!(plan(changed(wanted("i"))), []);
-    let place = ContainerIndex::Init(0);
-    let killed = kill(place, "i-id", KillReason::DefinitionChanged, true);
-    assert_eq!(plan(changed(sidecar("i")))[..2], [killed, start(place, 1)]);
+    let index = ContainerIndex::Init(0);
+    let killed = kill(index, "i-id", KillReason::DefinitionChanged, true);
+    assert_eq!(plan(changed(sidecar("i")))[..2], [killed, start(index, 1)]);
 }
 
 #[test]
@@ -242,12 +242,12 @@ fn init_container_of_unknown_state_fails_a_pod_with_never() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
     pod.containers.push(container("i", "s", ContainerState::Unknown));
-    let place = ContainerIndex::Init(0);
-    let killed = kill(place, "i-id", KillReason::StateUnknown, true);
+    let index = ContainerIndex::Init(0);
+    let killed = kill(index, "i-id", KillReason::StateUnknown, true);
     for (policy, own, actions, completed) in [
         (RestartPolicy::Never, None, vec![], true),
-        (RestartPolicy::Never, Some(RestartPolicy::OnFailure), vec![killed.clone(), start(place, 1)], false),
-        (RestartPolicy::OnFailure, None, vec![killed, start(place, 1)], false),
+        (RestartPolicy::Never, Some(RestartPolicy::OnFailure), vec![killed.clone(), start(index, 1)], false),
+        (RestartPolicy::OnFailure, None, vec![killed, start(index, 1)], false),
     ] {
         let init = WantedContainer { restart_policy: own, ..wanted("i") };
         let plan = compute_pod_actions(&situation(&pod, policy, vec![init], vec![wanted("a")]));
@@ -372,7 +372,7 @@ fn failed_start_is_held_back_without_affecting_others() {
 }
 
 fn kill(index: ContainerIndex, id: &str, why: KillReason, restarts: bool) -> Action {
-    Action::KillContainer { id: id.to_owned(), place: index, why, restarts }
+    Action::KillContainer { id: id.to_owned(), container: index, why, restarts }
 }
 
 #[test]
@@ -564,7 +564,7 @@ fn decreases_are_planned_before_increases() {
     main[1].resize = Some(Resize::InPlace { shrinks: true });
     let resize = |id: &str, index, shrinks| Action::ResizeContainer {
         id: id.to_owned(),
-        place: ContainerIndex::Main(index),
+        container: ContainerIndex::Main(index),
         shrinks,
     };
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
@@ -579,7 +579,7 @@ fn running_init_container_is_resized_and_still_waited_for() {
     pod.containers.push(container("i", "s", running()));
     let init = vec![WantedContainer { resize: Some(Resize::InPlace { shrinks: false }), ..wanted("i") }];
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, init, vec![wanted("a")]));
-    let resize = Action::ResizeContainer { id: "i-id".to_owned(), place: ContainerIndex::Init(0), shrinks: false };
+    let resize = Action::ResizeContainer { id: "i-id".to_owned(), container: ContainerIndex::Init(0), shrinks: false };
     assert_eq!(plan, Plan { actions: vec![resize], ..Plan::default() });
 }
 
@@ -597,10 +597,11 @@ fn resources_of_the_pod_itself_are_resized() {
 fn container_with_restart_resize_policy_is_replaced() {
     let (pod, mut main) = with_states(&[Some(running()), Some(running())]);
     main[1].resize = Some(Resize::Restart);
-    let place = ContainerIndex::Main(1);
-    let kill = Action::KillContainer { id: "b-id".to_owned(), place, why: KillReason::Resized, restarts: true };
+    let index = ContainerIndex::Main(1);
+    let kill =
+        Action::KillContainer { id: "b-id".to_owned(), container: index, why: KillReason::Resized, restarts: true };
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
-    assert_eq!(plan.actions, [kill, start(place, 1)]);
+    assert_eq!(plan.actions, [kill, start(index, 1)]);
     assert!(plan.resizes());
 }
 

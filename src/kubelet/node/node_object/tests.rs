@@ -79,7 +79,7 @@ impl Case {
     #[track_caller]
     fn assert_waits(&mut self) -> Option<Duration> {
         match self.next() {
-            NodeStep::Wait(moment) => moment.map(|moment| moment - self.now),
+            NodeStep::Wait(time) => time.map(|moment| moment - self.now),
             other => panic!("{other:?}"),
         }
     }

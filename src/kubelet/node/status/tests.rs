@@ -96,8 +96,8 @@ fn status_matches_the_recorded_node() {
 }
 
 /// Removes what a JSON pointer points at, if it exists.
-fn remove(value: &mut Value, place: &str) {
-    let (parent, name) = place.rsplit_once('/').unwrap();
+fn remove(value: &mut Value, pointer: &str) {
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
     match value.pointer_mut(parent) {
         Some(Value::Object(fields)) => drop(fields.remove(&name.replace("~1", "/"))),
         Some(Value::Array(items)) => drop(items.remove(name.parse().unwrap())),

@@ -58,11 +58,11 @@ fn inquiries(root: &Path) -> VolumeStatsCache {
 }
 
 /// Repeats the request: on a busy machine an inquiry may take longer than a request waits.
-async fn answer(inquiries: &VolumeStatsCache, volumes: &[ForeignVolume], of: &ForeignVolume) -> VolumeSnapshot {
+async fn result_of(inquiries: &VolumeStatsCache, volumes: &[ForeignVolume], of: &ForeignVolume) -> VolumeSnapshot {
     loop {
         inquiries.begin(volumes.iter());
         inquiries.wait().await;
-        if let Some(seen) = inquiries.answer(of) {
+        if let Some(seen) = inquiries.last_result(of) {
             return seen;
         }
         rt::yield_now().await;
@@ -75,26 +75,26 @@ fn file_system_is_measured_and_forgotten_with_its_volume() {
     let volumes = [scratch.volume("v", "/", UsageSource::Mount), scratch.volume("w", "here", UsageSource::Mount)];
     let inquiries = inquiries(&scratch.root);
     rt::block_on(async {
-        let seen = answer(&inquiries, &volumes, &volumes[0]).await;
+        let seen = result_of(&inquiries, &volumes, &volumes[0]).await;
         assert_eq!((&*seen.name, seen.claim.as_deref(), seen.is_elsewhere), ("v", Some("data"), true));
         assert!(seen.disk.capacity > 0 && seen.used.bytes == seen.disk.used && seen.at > 0, "{seen:?}");
-        while inquiries.known.borrow().iter().any(|inquiry| !inquiry.task.is_finished()) {
+        while inquiries.queries.borrow().iter().any(|inquiry| !inquiry.task.is_finished()) {
             rt::yield_now().await;
         }
-        assert_eq!(inquiries.answer(&volumes[1]), None, "nothing is mounted there");
-        let began = inquiries.known.borrow()[0].began;
+        assert_eq!(inquiries.last_result(&volumes[1]), None, "nothing is mounted there");
+        let began = inquiries.queries.borrow()[0].began;
         inquiries.begin(volumes.iter());
-        assert_eq!(inquiries.known.borrow()[0].began, began, "less than a minute ago");
+        assert_eq!(inquiries.queries.borrow()[0].began, began, "less than a minute ago");
         let a_minute_passes =
-            || inquiries.known.borrow_mut()[0].began = began.checked_sub(MIN_VOLUME_STATS_INTERVAL).unwrap();
+            || inquiries.queries.borrow_mut()[0].began = began.checked_sub(MIN_VOLUME_STATS_INTERVAL).unwrap();
         a_minute_passes();
         inquiries.begin(volumes.iter());
-        assert!(inquiries.known.borrow()[0].began >= began, "now it is");
+        assert!(inquiries.queries.borrow()[0].began >= began, "now it is");
         a_minute_passes();
         inquiries.begin(volumes.iter());
-        assert!(inquiries.known.borrow()[0].began < began, "it has not answered yet");
+        assert!(inquiries.queries.borrow()[0].began < began, "it has not answered yet");
         inquiries.begin(std::iter::empty());
-        assert_eq!(inquiries.answer(&volumes[0]), None);
+        assert_eq!(inquiries.last_result(&volumes[0]), None);
     });
 }
 
@@ -113,8 +113,8 @@ fn only_the_first_request_waits_for_a_hanging_file_server() {
     volumes.insert(0, scratch.volume("v", "/", UsageSource::Mount));
     let inquiries = inquiries(&scratch.root);
     rt::block_on(async {
-        answer(&inquiries, &volumes, &volumes[0]).await;
-        let is_slow = || inquiries.known.borrow()[1].cached.is_slow.get();
+        result_of(&inquiries, &volumes, &volumes[0]).await;
+        let is_slow = || inquiries.queries.borrow()[1].cached.is_slow.get();
         while !is_slow() {
             inquiries.wait().await;
         }
@@ -124,15 +124,15 @@ fn only_the_first_request_waits_for_a_hanging_file_server() {
             inquiries.wait().await;
         }
         assert!(asked.elapsed() < 10 * VOLUME_STATS_WAIT, "{:?}", asked.elapsed());
-        assert_eq!(inquiries.answer(&volumes[1]), None);
-        assert!(!inquiries.known.borrow()[1].task.is_finished());
+        assert_eq!(inquiries.last_result(&volumes[1]), None);
+        assert!(!inquiries.queries.borrow()[1].task.is_finished());
         // Another pod's volumes are measured all the same.
         let honest = ForeignVolume { pod: "honest".to_owned(), ..scratch.volume("h", "/", UsageSource::Mount) };
         volumes.push(honest.clone());
-        let answered = rt::deadline(Duration::from_secs(20), answer(&inquiries, &volumes, &honest)).await;
+        let answered = rt::deadline(Duration::from_secs(20), result_of(&inquiries, &volumes, &honest)).await;
         assert_eq!(answered.map(|seen| seen.name), Ok("h".to_owned()));
         scratch.server = None;
-        while inquiries.known.borrow().iter().any(|inquiry| !inquiry.task.is_finished()) {
+        while inquiries.queries.borrow().iter().any(|inquiry| !inquiry.task.is_finished()) {
             rt::yield_now().await;
         }
     });

@@ -290,6 +290,6 @@ fn text(value: &Value) -> String {
 }
 
 fn nanos(value: &Value) -> i64 {
-    let moment: crate::types::timestamp::Timestamp = value.as_str().unwrap().parse().unwrap();
-    moment.as_nanosecond()
+    let time: crate::types::timestamp::Timestamp = value.as_str().unwrap().parse().unwrap();
+    time.as_nanosecond()
 }

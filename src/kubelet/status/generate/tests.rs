@@ -591,11 +591,11 @@ fn pod_ip_is_kept_after_termination_but_not_in_a_new_sandbox() {
 #[test]
 fn transition_time_changes_only_with_the_status() {
     let mut life = Life::main(RestartPolicy::Always);
-    let moment = |status: &PodStatus| condition(status, conditions::READY).last_transition_time;
-    assert_eq!(moment(&life.see(&[])), Some(second(1)));
-    assert_eq!(moment(&life.see(&[("main", Seen::Exited(1))])), Some(second(1)));
-    assert_eq!(moment(&life.see(&[("main", Seen::Running)])), Some(second(3)));
-    assert_eq!(moment(&life.see(&[("main", Seen::Running)])), Some(second(3)));
+    let time = |status: &PodStatus| condition(status, conditions::READY).last_transition_time;
+    assert_eq!(time(&life.see(&[])), Some(second(1)));
+    assert_eq!(time(&life.see(&[("main", Seen::Exited(1))])), Some(second(1)));
+    assert_eq!(time(&life.see(&[("main", Seen::Running)])), Some(second(3)));
+    assert_eq!(time(&life.see(&[("main", Seen::Running)])), Some(second(3)));
     assert_eq!(life.status.unwrap().start_time, Some(second(1)));
 }
 

@@ -68,11 +68,11 @@ const PULL_ADVICE: [Known; 8] = [
 
 /// The cause in a pull error, if it is a usual one.
 pub(super) fn pull_error(text: &str) -> Option<&'static str> {
-    known(&PULL_ADVICE, text).map(|known| known.cause)
+    find_advice(&PULL_ADVICE, text).map(|known| known.cause)
 }
 
 pub(super) fn of_pull(text: &str, reason: &Reason) -> &'static str {
-    match known(&PULL_ADVICE, text) {
+    match find_advice(&PULL_ADVICE, text) {
         Some(known) => known.advice,
         None if *reason == Reason::SIGNATURE_VALIDATION_FAILED => {
             "sign the image, or change the runtime's signature policy"
@@ -131,7 +131,7 @@ const START_ADVICE: [Known; 9] = [
 
 /// Why a container does not start, and what to do.
 pub(super) fn start_error(text: &str) -> (&'static str, &'static str) {
-    match known(&START_ADVICE, text) {
+    match find_advice(&START_ADVICE, text) {
         Some(known) => (known.cause, known.advice),
         None => ("the runtime does not start it", "see `coracle describe` for the runtime's message"),
     }
@@ -192,6 +192,6 @@ pub(super) fn of_failed_pod(reason: &Reason) -> &'static str {
     }
 }
 
-fn known(table: &'static [Known], text: &str) -> Option<&'static Known> {
+fn find_advice(table: &'static [Known], text: &str) -> Option<&'static Known> {
     table.iter().find(|known| known.phrases.iter().any(|phrase| text.contains(phrase)))
 }

@@ -47,7 +47,7 @@ fn pod_has_its_directories_and_logs() {
     let private = ["/k/pods", "/k/pods/u1", "/k/pods/u1/volumes", "/k/pods/u1/plugins"];
     assert_eq!(plan.private, private.map(PathBuf::from));
     assert_eq!(plan.logs, [PathBuf::from("/logs/ns_web_u1/main")]);
-    assert_eq!(plan.volumes[0].place(), Some("/x".into()));
+    assert_eq!(plan.volumes[0].host_path(), Some("/x".into()));
 }
 
 #[test]

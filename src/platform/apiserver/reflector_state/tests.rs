@@ -144,11 +144,11 @@ fn incomplete_list_starts_over() {
 
 #[test]
 fn invalid_list_is_not_an_empty_list() {
-    for answer in [json!({}), json!([]), json!({"items": {}}), json!({"kind": "Status"})] {
+    for response in [json!({}), json!([]), json!({"items": {}}), json!({"kind": "Status"})] {
         let mut reflection = Reflection::new(pods());
-        let error = reflection.listed(&ObjectText::of(&answer)).err();
+        let error = reflection.listed(&ObjectText::of(&response)).err();
         let is_it = matches!(&error, Some(ApiError::Malformed(why)) if &**why == "expected a list of items");
-        assert!(is_it, "{answer}: {error:?}");
+        assert!(is_it, "{response}: {error:?}");
     }
 }
 

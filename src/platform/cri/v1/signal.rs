@@ -11,8 +11,8 @@ impl Signal {
 
     /// The signal with a name such as `SIGTERM` or `SIGRTMIN+3`.
     pub fn from_name(name: &str) -> Option<Self> {
-        let place = SIGNAL_NAMES.iter().position(|known| *known == name)?;
-        i32::try_from(place).ok().map(|place| Self(place + 1))
+        let index = SIGNAL_NAMES.iter().position(|known| *known == name)?;
+        i32::try_from(index).ok().map(|place| Self(place + 1))
     }
 
     /// The name, such as `SIGTERM`; `None` for the runtime's default and for unknown numbers.

@@ -7,14 +7,14 @@ use crate::platform::net::error::BodyError;
 use crate::platform::net::{ProxySettings, Purpose};
 use crate::types::api::HttpHeader;
 
-/// Responds to each connection with `answer` for its request line, and reports the requests.
+/// Responds to each connection with `respond` for its request line, and reports the requests.
 struct Server {
     address: SocketAddr,
     asked: async_channel::Receiver<String>,
 }
 
 impl Server {
-    fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
+    fn start(respond: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, asked) = async_channel::unbounded();
@@ -24,7 +24,7 @@ impl Server {
                 let lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 let head: String =
                     lines.map_while(Result::ok).take_while(|line| !line.is_empty()).map(|line| line + "\n").collect();
-                answer(head.lines().next().unwrap_or_default(), &mut stream);
+                respond(head.lines().next().unwrap_or_default(), &mut stream);
                 if sender.try_send(head).is_err() {
                     return;
                 }

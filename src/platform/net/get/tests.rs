@@ -9,14 +9,14 @@ use crate::platform::net::Purpose;
 use crate::platform::rt::AsyncWriteExt as _;
 use crate::types::api::{HttpHeader, UriScheme};
 
-/// Responds to each connection with the result of `answer` for its request line, and reports the requests.
+/// Responds to each connection with the result of `respond` for its request line, and reports the requests.
 struct Server {
     address: SocketAddr,
     asked: async_channel::Receiver<String>,
 }
 
 impl Server {
-    fn start(answer: impl Fn(&str, SocketAddr) -> String + Send + 'static) -> Self {
+    fn start(respond: impl Fn(&str, SocketAddr) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, asked) = async_channel::unbounded();
@@ -24,9 +24,9 @@ impl Server {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let request = head(&stream);
-                let answer = answer(request.lines().next().unwrap_or_default(), address);
+                let response = respond(request.lines().next().unwrap_or_default(), address);
                 // The client may have closed the connection, and the test may be over.
-                let _ = stream.write_all(answer.as_bytes());
+                let _ = stream.write_all(response.as_bytes());
                 if sender.try_send(request).is_err() {
                     return;
                 }
@@ -62,8 +62,8 @@ fn page(status: &str, headers: &str, body: &str) -> String {
 #[test]
 fn response_is_returned() {
     let server = Server::start(|_, _| page("200 OK", "Content-Length: 4\r\n", "fine and more"));
-    let answer = get(&server.url("/live?x=1"), &[], LONG).unwrap();
-    assert_eq!((answer.status, answer.body.as_slice()), (200, &b"fine"[..]));
+    let response = get(&server.url("/live?x=1"), &[], LONG).unwrap();
+    assert_eq!((response.status, response.body.as_slice()), (200, &b"fine"[..]));
     let asked = server.asked();
     assert!(asked.starts_with("GET /live?x=1 HTTP/1.1\nHost: 127.0.0.1:"), "{asked}");
 }
@@ -90,8 +90,8 @@ fn redirects_on_the_same_host_keep_the_host_header() {
 #[test]
 fn redirects_to_another_host_are_returned() {
     let server = Server::start(|_, _| page("301 Moved", "Location: http://example.com/\r\n", "gone there"));
-    let answer = get(&server.url("/"), &[], LONG).unwrap();
-    assert_eq!((answer.status, answer.body.as_slice()), (301, &b"gone there"[..]));
+    let response = get(&server.url("/"), &[], LONG).unwrap();
+    assert_eq!((response.status, response.body.as_slice()), (301, &b"gone there"[..]));
     let server = Server::start(|_, _| page("304 Not Modified", "Location: /\r\n", ""));
     assert_eq!(get(&server.url("/"), &[], LONG).unwrap().status, 304);
 }

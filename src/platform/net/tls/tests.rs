@@ -38,7 +38,7 @@ fn certified_key(certificate: &[u8]) -> Arc<CertifiedKey> {
 const SELF_SIGNED: &[u8] = include_bytes!("../../../../tests/data/tls/self-signed.der");
 const EXPIRED: &[u8] = include_bytes!("../../../../tests/data/tls/expired.der");
 
-/// Responds to each connection with the result of `answer` for its request line and the server's port.
+/// Responds to each connection with the result of `respond` for its request line and the server's port.
 struct Server {
     port: u16,
     asked: async_channel::Receiver<Option<String>>,
@@ -48,7 +48,7 @@ impl Server {
     fn start(
         certificate: &[u8],
         versions: &[&'static SupportedProtocolVersion],
-        answer: impl Fn(&str, u16) -> String + Send + 'static,
+        respond: impl Fn(&str, u16) -> String + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -62,7 +62,7 @@ impl Server {
         let config = Arc::new(config);
         thread::spawn(move || {
             for stream in listener.incoming() {
-                serve(&config, stream.unwrap(), |line| answer(line, port));
+                serve(&config, stream.unwrap(), |line| respond(line, port));
             }
         });
         Self { port, asked }
@@ -73,7 +73,7 @@ impl Server {
     }
 }
 
-fn serve(config: &Arc<ServerConfig>, mut tcp: Socket, answer: impl Fn(&str) -> String) {
+fn serve(config: &Arc<ServerConfig>, mut tcp: Socket, respond: impl Fn(&str) -> String) {
     let mut tls = ServerConnection::new(Arc::clone(config)).unwrap();
     let mut stream = rustls::Stream::new(&mut tls, &mut tcp);
     let mut head = Vec::new();
@@ -84,7 +84,7 @@ fn serve(config: &Arc<ServerConfig>, mut tcp: Socket, answer: impl Fn(&str) -> S
         head.extend_from_slice(&buffer[..len]);
     }
     let head = String::from_utf8(head).unwrap();
-    stream.write_all(answer(head.lines().next().unwrap()).as_bytes()).unwrap();
+    stream.write_all(respond(head.lines().next().unwrap()).as_bytes()).unwrap();
     // No close_notify, like many servers.
 }
 
@@ -102,8 +102,8 @@ fn any_certificate_is_accepted_in_both_versions() {
     for certificate in [SELF_SIGNED, EXPIRED] {
         for version in [&version::TLS12, &version::TLS13] {
             let server = Server::start(certificate, &[version], page);
-            let answer = server.get("/").unwrap();
-            assert_eq!((answer.status, answer.body.as_slice()), (200, &b"fine"[..]), "{version:?}");
+            let response = server.get("/").unwrap();
+            assert_eq!((response.status, response.body.as_slice()), (200, &b"fine"[..]), "{version:?}");
         }
     }
 }
@@ -135,19 +135,19 @@ fn redirects_from_http_to_https_are_followed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Http, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
     let location = format!("https://127.0.0.1:{}/a", server.port);
-    let plain = answer_once(listener, format!("HTTP/1.1 301 Moved\r\nLocation: {location}\r\n\r\n").into_bytes());
-    let answer = rt::block_on(Dialer::new().get(&url, &Headers::new(&[], Purpose::Probe), LIMIT)).unwrap();
-    assert_eq!(answer.status, 204);
+    let plain = respond_once(listener, format!("HTTP/1.1 301 Moved\r\nLocation: {location}\r\n\r\n").into_bytes());
+    let response = rt::block_on(Dialer::new().get(&url, &Headers::new(&[], Purpose::Probe), LIMIT)).unwrap();
+    assert_eq!(response.status, 204);
     plain.join().unwrap();
 }
 
 /// Responds to one connection with these bytes, whatever it sends.
-fn answer_once(listener: TcpListener, answer: Vec<u8>) -> thread::JoinHandle<()> {
+fn respond_once(listener: TcpListener, response: Vec<u8>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut buffer = [0; 1024];
         let _ = stream.read(&mut buffer).unwrap();
-        stream.write_all(&answer).unwrap();
+        stream.write_all(&response).unwrap();
     })
 }
 
@@ -163,7 +163,7 @@ fn handshake_errors_have_upstreams_text() {
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = answer_once(listener, answer.to_vec());
+        let server = respond_once(listener, answer.to_vec());
         assert_eq!(get(&Dialer::new(), "127.0.0.1", port, "/").unwrap_err().to_string(), told, "{answer:?}");
         server.join().unwrap();
     }
@@ -187,7 +187,7 @@ fn configuration_is_created_once_on_demand() {
     let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, page);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Http, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
-    let plain = answer_once(listener, b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
+    let plain = respond_once(listener, b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
     rt::block_on(dialer.get(&url, &Headers::new(&[], Purpose::Probe), LIMIT)).unwrap();
     plain.join().unwrap();
     assert!(dialer.tls.0.get().is_none());

@@ -31,17 +31,17 @@ async fn speak(mut stream: UnixStream, mut on_event: impl FnMut(&mut Connection,
     }
 }
 
-/// The outcome of a call to which `answer` responds once the request is complete.
-fn call_answered_by(answer: impl FnMut(&mut Connection, StreamId) + 'static) -> Result<Vec<u8>, Error> {
+/// The outcome of a call to which `respond` responds once the request is complete.
+fn call_answered_by(respond: impl FnMut(&mut Connection, StreamId) + 'static) -> Result<Vec<u8>, Error> {
     let socket = Socket::new();
     rt::block_on(async {
         let server = Server::bind(&socket.path()).unwrap();
-        let mut answer = answer;
+        let mut response = respond;
         let serving = rt::spawn(async move {
             let stream = server.accept().await.unwrap();
             let on_event = |connection: &mut Connection, event| {
                 if let Event::Data { stream, end: true, .. } = event {
-                    answer(connection, stream);
+                    response(connection, stream);
                 }
                 ControlFlow::Continue(())
             };
@@ -169,10 +169,10 @@ fn truncated_responses_are_never_accepted() {
     let body: Vec<u8> = (0..40).collect();
     let mut complete = 0;
     for cut in 0..200 {
-        let answer = body.clone();
+        let response = body.clone();
         let handler = handler(move |request| {
             request.wire.cut_after(cut);
-            std::future::ready(Ok(Reply::Message(answer.clone())))
+            std::future::ready(Ok(Reply::Message(response.clone())))
         });
         with_server(handler, async |client: Client| match client.unary(ECHO, Vec::new(), LONG).await {
             Ok(message) => {

@@ -125,13 +125,13 @@ fn restarted_server_is_reconnected_and_reported() {
             let hang = hang.clone();
             async move { if request.message.is_empty() { hang(request).await } else { Ok(Reply::Message(request.message)) } }
         });
-        for turn in 0..3_u8 {
+        for round in 0..3_u8 {
             let server = socket.serve(handler.clone());
             let in_flight = rt::spawn({
                 let client = client.clone();
                 async move { client.unary(ECHO, Vec::new(), LONG).await }
             });
-            assert_eq!(client.unary(ECHO, vec![turn], LONG).await.unwrap(), [turn]);
+            assert_eq!(client.unary(ECHO, vec![round], LONG).await.unwrap(), [round]);
             assert!(watch.changed().await, "connected");
             drop(server);
             let error = in_flight.await.unwrap_err();

@@ -50,9 +50,12 @@ async fn bad_network(world: Rc<World>) {
             rt::spawn(async move {
                 while world.passed() < Duration::from_secs(600) {
                     let begun = rt::now();
-                    let answer = client.unary("/test/Echo", vec![number; 3000], LIMIT).await;
+                    let response = client.unary("/test/Echo", vec![number; 3000], LIMIT).await;
                     assert!(rt::elapsed(begun) <= LIMIT + Duration::from_secs(1), "a call outlived its deadline");
-                    assert!(answer.is_err() || answer.is_ok_and(|bytes| bytes == [number; 3000]), "another's answer");
+                    assert!(
+                        response.is_err() || response.is_ok_and(|bytes| bytes == [number; 3000]),
+                        "another's answer"
+                    );
                     rt::sleep(world.duration_below(Duration::from_secs(1))).await;
                 }
             })
@@ -81,8 +84,8 @@ async fn bad_network(world: Rc<World>) {
     }
     // The longest back-off is over by then.
     rt::sleep(Duration::from_secs(10)).await;
-    let answer = client.unary("/test/Echo", b"after all".to_vec(), LIMIT).await;
-    assert_eq!(answer.ok().as_deref(), Some(&b"after all"[..]), "no answer after the faults");
+    let response = client.unary("/test/Echo", b"after all".to_vec(), LIMIT).await;
+    assert_eq!(response.ok().as_deref(), Some(&b"after all"[..]), "no answer after the faults");
 }
 
 #[test]
@@ -118,13 +121,13 @@ fn serve_limited(world: &Rc<World>, limits: ServerLimits, failures: u32) -> rt::
 
 #[test]
 fn failed_accept_does_not_end_the_server() {
-    let answer = simulate(1, |world| async move {
+    let response = simulate(1, |world| async move {
         let _server = serve_limited(&world, ServerLimits::default(), 3);
-        let answer = Client::new(SOCKET).unary("/test/Echo", b"x".to_vec(), LIMIT).await.unwrap();
+        let response = Client::new(SOCKET).unary("/test/Echo", b"x".to_vec(), LIMIT).await.unwrap();
         assert!(world.passed() >= Duration::from_secs(3), "the server spins while it cannot accept");
-        answer
+        response
     });
-    assert_eq!(answer.unwrap(), b"x");
+    assert_eq!(response.unwrap(), b"x");
 }
 
 #[test]

@@ -166,12 +166,12 @@ fn searched_bytes_are_not_searched_again() {
         let mut response = Response::new(2);
         response.receive(head.as_bytes()).unwrap();
         // The end of a line where it was searched before.
-        let place = response.unread.len() - 4;
-        let bytes: Vec<u8> = response.unread.splice(place..place + 2, *b"\n\n").collect();
+        let index = response.unread.len() - 4;
+        let bytes: Vec<u8> = response.unread.splice(index..index + 2, *b"\n\n").collect();
         let state = response.state;
         response.receive(b"y").unwrap();
         assert_eq!((response.state, response.is_done()), (state, false), "{head}");
-        response.unread.splice(place..place + 2, bytes);
+        response.unread.splice(index..index + 2, bytes);
         response.receive(line.as_bytes()).unwrap();
         assert!(response.is_done(), "{head}");
         assert_eq!((response.status(), response.into_body()), (200, b"hi".to_vec()));

@@ -20,7 +20,7 @@ impl Connection {
             return Ok(());
         }
         write_frame(Kind::PING, Flags::ACK, StreamId::CONNECTION, arrival.frame.payload, &mut self.control);
-        self.count_answer()
+        self.count_reply()
     }
 
     pub(super) fn on_go_away(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Error> {

@@ -63,7 +63,7 @@ pub struct Connection {
     /// Total bytes that `transmit` has returned.
     transmitted: u64,
     /// Index into `streams` of the stream that may send data next.
-    turn: usize,
+    next_sender: usize,
 }
 
 /// The progress of the peer's connection preface.
@@ -125,7 +125,7 @@ impl Connection {
             flood: Flood::default(),
             failed: None,
             transmitted: 0,
-            turn: 0,
+            next_sender: 0,
         }
     }
 

@@ -117,11 +117,11 @@ impl Connection {
             events.push(Event::Reset { stream: id, ending: Ending::Violation(what) });
         }
         self.write_reset(id, code);
-        self.count_answer()
+        self.count_reply()
     }
 
     /// Counts answers to the peer's frames, to detect a peer that does not read them.
-    pub(super) fn count_answer(&mut self) -> Result<(), Error> {
+    pub(super) fn count_reply(&mut self) -> Result<(), Error> {
         self.answers += 1;
         if self.answers > limits::UNREAD_ANSWERS {
             return Err(error::too_much("peer does not read the answers to its frames"));

@@ -41,7 +41,7 @@ impl Connection {
             self.apply(setting)?;
         }
         write_frame(Kind::SETTINGS, Flags::ACK, StreamId::CONNECTION, &[], &mut self.control);
-        self.count_answer()
+        self.count_reply()
     }
 
     fn apply(&mut self, setting: Setting) -> Result<(), Error> {

@@ -27,14 +27,14 @@ impl Connection {
         let mut silent = 0;
         while silent < self.streams.len() && out.len() - start < limits::TRANSMIT {
             let before = out.len();
-            self.turn = if self.turn < self.streams.len() { self.turn } else { 0 };
-            self.send_one(self.turn, out);
+            self.next_sender = if self.next_sender < self.streams.len() { self.next_sender } else { 0 };
+            self.send_one(self.next_sender, out);
             silent = if out.len() > before { 0 } else { silent + 1 };
-            if self.streams.get(self.turn).is_some_and(|stream| stream.state == State::Closed) {
-                self.streams.remove(self.turn);
+            if self.streams.get(self.next_sender).is_some_and(|stream| stream.state == State::Closed) {
+                self.streams.remove(self.next_sender);
                 self.flood.stream_completed();
             } else {
-                self.turn += 1;
+                self.next_sender += 1;
             }
         }
     }

@@ -7,10 +7,10 @@ use super::*;
 /// Feeds `frame` repeatedly while reading the answers; returns how often it was accepted.
 fn endure(connection: &mut Connection, frame: &[u8], limit: usize) -> usize {
     let now = Instant::now();
-    for turn in 0..limit {
+    for round in 0..limit {
         if let Err(error) = connection.receive(frame, now, &mut Vec::new()) {
             assert_eq!(error.code, ErrorCode::ENHANCE_YOUR_CALM, "{error}");
-            return turn;
+            return round;
         }
         sent(connection);
     }
@@ -41,11 +41,11 @@ fn flood_of_useless_frames_ends_the_connection() {
 fn opening_and_resetting_streams_is_a_flood_too() {
     let mut connection = server();
     let now = Instant::now();
-    for turn in 0..20_000 {
-        let number = 2 * turn + 1;
+    for round in 0..20_000 {
+        let number = 2 * round + 1;
         let bytes = [request(number, true), frame(RST_STREAM, 0, number, &[0; 4])].concat();
         if connection.receive(&bytes, now, &mut Vec::new()).is_err() {
-            return assert!(turn > 5000, "{turn}");
+            return assert!(round > 5000, "{round}");
         }
     }
     panic!("nobody minds");
@@ -55,8 +55,8 @@ fn opening_and_resetting_streams_is_a_flood_too() {
 fn slow_useless_frames_are_no_flood() {
     let mut connection = client();
     let begin = Instant::now();
-    for turn in 0..50_000 {
-        let now = begin + Duration::from_secs(turn);
+    for round in 0..50_000 {
+        let now = begin + Duration::from_secs(round);
         connection.receive(&frame(PING, 0, 0, &[0; 8]), now, &mut Vec::new()).unwrap();
         sent(&mut connection);
     }

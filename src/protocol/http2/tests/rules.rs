@@ -279,23 +279,23 @@ fn s8_1_informational_responses_are_dropped() {
 #[test]
 fn s8_1_1_content_matches_content_length() {
     let head = |length| block(&[(":status", "200"), ("content-length", length)]);
-    let answer = |length, end: u8| frame(HEADERS, END_HEADERS | end, 1, &head(length));
+    let response = |length, end: u8| frame(HEADERS, END_HEADERS | end, 1, &head(length));
     let data = |bytes: &[u8], end: u8| frame(DATA, end, 1, bytes);
     let trailers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("a", "b")]));
     for bad in [
-        answer("1", END_STREAM),
-        answer("x", 0),
-        answer("+1", 0),
-        [answer("2", 0), data(b"abc", 0)].concat(),
-        [answer("4", 0), data(b"abc", END_STREAM)].concat(),
-        [answer("4", 0), data(b"abc", 0), trailers.clone()].concat(),
+        response("1", END_STREAM),
+        response("x", 0),
+        response("+1", 0),
+        [response("2", 0), data(b"abc", 0)].concat(),
+        [response("4", 0), data(b"abc", END_STREAM)].concat(),
+        [response("4", 0), data(b"abc", 0), trailers.clone()].concat(),
     ] {
         ends_stream(client_with_request(), &bad, 1, ErrorCode::PROTOCOL_ERROR);
     }
     for good in [
-        answer("0", END_STREAM),
-        [answer("3", 0), data(b"abc", END_STREAM)].concat(),
-        [answer("3", 0), data(b"ab", 0), data(b"c", 0), trailers].concat(),
+        response("0", END_STREAM),
+        [response("3", 0), data(b"abc", END_STREAM)].concat(),
+        [response("3", 0), data(b"ab", 0), data(b"c", 0), trailers].concat(),
     ] {
         let mut connection = client_with_request();
         feed(&mut connection, &good).unwrap();

@@ -110,9 +110,9 @@ fn content_queued_in_pieces_arrives_in_order() {
     let (mut client, mut server) = (client(), server());
     let stream = client.open(fields(&REQUEST), false).unwrap();
     let mut events = Vec::new();
-    for turn in 0..20_u8 {
-        client.send_data(stream, vec![turn; 5000], turn == 19);
-        if turn % 3 == 0 {
+    for round in 0..20_u8 {
+        client.send_data(stream, vec![round; 5000], round == 19);
+        if round % 3 == 0 {
             events.extend(pump(&mut client, &mut server, 999).1);
             server.consume(stream, 15_000);
         }

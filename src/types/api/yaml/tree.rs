@@ -138,12 +138,12 @@ impl<'a> Tree<'a> {
                 let weight = weight_of_scalar(&scalar.text);
                 self.budget.spend(weight)?;
                 self.anchor_scalar(scalar.anchor, &value, weight)?;
-                self.place(value, 0)
+                self.insert(value, 0)
             }
             Event::Alias(name) => {
                 let Anchored { value, weight, height } = self.alias(&name)?;
                 self.budget.spend(weight)?;
-                self.place(value, height)
+                self.insert(value, height)
             }
             Event::SequenceStart { anchor } => self.begin(Content::List(Vec::new()), anchor),
             Event::MappingStart { anchor } => {
@@ -249,11 +249,11 @@ impl<'a> Tree<'a> {
             self.budget.spend(weight)?;
             self.anchors.set(id, Anchored { value: value.clone(), weight, height });
         }
-        self.place(value, height)
+        self.insert(value, height)
     }
 
     /// Adds a value to the innermost open collection, or makes it the document.
-    fn place(&mut self, value: Value, height: usize) -> Result<(), String> {
+    fn insert(&mut self, value: Value, height: usize) -> Result<(), String> {
         if self.open.len() + height > MAX_YAML_DEPTH {
             return Err(TOO_DEEP.to_owned());
         }

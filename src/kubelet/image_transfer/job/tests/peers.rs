@@ -9,7 +9,7 @@ use crate::platform::net::Deadline;
 
 /// Shorter than those of the agent, but not the wait for bytes.
 const SHORT: PeerWaits = PeerWaits {
-    answer: Duration::from_secs(1),
+    response: Duration::from_secs(1),
     round: Duration::from_millis(20),
     claim: Duration::from_millis(100),
     bytes: Duration::from_secs(30),
@@ -235,7 +235,7 @@ fn silent_peers_are_given_up_together() {
     silent.iter().for_each(|peer| peer.set(|state| state.forever = Some(Fault::Stall)));
     let node = SharingNode::start("silent");
     let addresses: Vec<&str> = silent.iter().map(|peer| peer.address.as_str()).collect();
-    let waits = PeerWaits { answer: Duration::from_millis(1100), lost: Duration::from_secs(2), ..SHORT };
+    let waits = PeerWaits { response: Duration::from_millis(1100), lost: Duration::from_secs(2), ..SHORT };
     let begun = Instant::now();
     node.job_with(&registry, &addresses, waits).run().unwrap();
     let asked = silent.iter().filter(|peer| !peer.blob_requests().is_empty()).count();
