@@ -132,12 +132,12 @@ fn names(image: &ImageEntry) -> Vec<&str> {
     }
 }
 
-fn users(image: &ImageEntry, all: bool) -> String {
+fn users(image: &ImageEntry, is_all: bool) -> String {
     let pinned = image.pinned.then_some("(pinned)");
     let users: Vec<&str> = pinned.into_iter().chain(image.pods.iter().map(String::as_str)).collect();
     match users.as_slice() {
         [] => "<none>".to_owned(),
-        [first, second, third, rest @ ..] if !all && !rest.is_empty() => {
+        [first, second, third, rest @ ..] if !is_all && !rest.is_empty() => {
             format!("{first}, {second}, {third} and {} more", rest.len())
         }
         users => users.join(", "),

@@ -64,7 +64,7 @@ fn serving_certificate(handles: &Handles, client: Option<Client>, cell: ServingC
     ServingCertificate {
         node_name: handles.config.node.name.clone(),
         source: serving_source(handles, client),
-        shown: cell,
+        cell,
         statuses: Rc::clone(&handles.certificates),
         inbox: handles.inbox.clone(),
     }

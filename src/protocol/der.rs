@@ -45,7 +45,7 @@ impl std::error::Error for Malformed {}
 pub struct Element<'a> {
     pub tag: u8,
     pub content: &'a [u8],
-    pub whole: &'a [u8],
+    pub encoding: &'a [u8],
 }
 
 /// Reads consecutive elements.
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         let (content, rest) = rest.split_at_checked(length).ok_or(Malformed)?;
         let whole = self.0.get(..self.0.len() - rest.len()).ok_or(Malformed)?;
         self.0 = rest;
-        Ok(Element { tag, content, whole })
+        Ok(Element { tag, content, encoding: whole })
     }
 
     /// The next element, which must have this tag.
@@ -147,7 +147,7 @@ mod tests {
             let mut inside = Reader::new(&bytes).inside(tag::SEQUENCE).unwrap();
             let first = inside.any().unwrap();
             assert_eq!((first.tag, first.content.len()), (tag::OCTET_STRING, length));
-            assert_eq!(first.whole, element(tag::OCTET_STRING, &[&content]));
+            assert_eq!(first.encoding, element(tag::OCTET_STRING, &[&content]));
             assert_eq!(inside.optional(tag::BOOLEAN), Ok(None));
             assert_eq!(inside.optional(tag::INTEGER), Ok(Some(&[1][..])));
             assert!(inside.is_empty());

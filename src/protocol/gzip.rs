@@ -16,7 +16,7 @@ const END_OF_BLOCK: u32 = 256;
 
 /// Uses 160 KiB of memory meanwhile.
 pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
-    let mut bits = Bits { out: Vec::with_capacity(text.len() / 4), held: 0, count: 0 };
+    let mut bits = Bits { out: Vec::with_capacity(text.len() / 4), buffer: 0, count: 0 };
     bits.out.extend_from_slice(&GZIP_HEAD);
     // One block, the last one, with fixed codes.
     bits.put(0b011, 3);
@@ -49,18 +49,18 @@ pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
 /// Bits in the order of deflate: the lowest bit of a byte comes first.
 struct Bits {
     out: Vec<u8>,
-    held: u64,
+    buffer: u64,
     count: u32,
 }
 
 impl Bits {
     fn put(&mut self, value: u32, count: u32) {
-        self.held |= u64::from(value) << self.count;
+        self.buffer |= u64::from(value) << self.count;
         self.count += count;
         while self.count >= 8 {
-            let [low, ..] = self.held.to_le_bytes();
+            let [low, ..] = self.buffer.to_le_bytes();
             self.out.push(low);
-            self.held >>= 8;
+            self.buffer >>= 8;
             self.count -= 8;
         }
     }

@@ -56,7 +56,7 @@ impl Certificate {
         let mut certificate =
             Self { not_before: time(&mut validity)?, not_after: time(&mut validity)?, ..Self::default() };
         certificate.take_subject(fields.inside(tag::SEQUENCE)?)?;
-        certificate.public_key = fields.element(tag::SEQUENCE)?.whole.to_vec();
+        certificate.public_key = fields.element(tag::SEQUENCE)?.encoding.to_vec();
         // The unique identifiers of old certificates.
         fields.optional(tag::implicit(1))?;
         fields.optional(tag::implicit(2))?;

@@ -123,8 +123,8 @@ impl CsiDriver {
         self.record.violated(Rule::VolumeStays, what);
     }
 
-    fn stage(&self, asked: Stage) -> Result<Vec<u8>, Status> {
-        let place = (asked.volume_id, asked.staging_target_path);
+    fn stage(&self, request: Stage) -> Result<Vec<u8>, Status> {
+        let place = (request.volume_id, request.staging_target_path);
         if self.staged.borrow_mut().insert(place.clone()) {
             let mounted = mount(Some("volume"), place.1.as_str(), Some("tmpfs"), MsFlags::empty(), Some("size=64k"));
             self.undone_unless(mounted, &self.staged, &place)?;
@@ -132,9 +132,9 @@ impl CsiDriver {
         Ok(Vec::new())
     }
 
-    fn publish(&self, asked: Publish) -> Result<Vec<u8>, Status> {
+    fn publish(&self, request: Publish) -> Result<Vec<u8>, Status> {
         let (staged, place) =
-            ((asked.volume_id.clone(), asked.staging_target_path), (asked.volume_id, asked.target_path));
+            ((request.volume_id.clone(), request.staging_target_path), (request.volume_id, request.target_path));
         if !self.staged.borrow().contains(&staged) {
             self.violated(format!("{} is published before it is staged", place.0));
         }
@@ -160,8 +160,8 @@ impl CsiDriver {
         })
     }
 
-    fn unpublish(&self, asked: Undo) -> Vec<u8> {
-        let uid = pod_uid(&asked.path);
+    fn unpublish(&self, request: Undo) -> Vec<u8> {
+        let uid = pod_uid(&request.path);
         let user = self.runtime.look(|runtime| {
             let mut running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
             running
@@ -169,22 +169,22 @@ impl CsiDriver {
                 .map(|one| one.id.clone())
         });
         if let Some(container) = user {
-            self.violated(format!("{} is taken from pod {uid}, whose container {container} runs", asked.volume_id));
+            self.violated(format!("{} is taken from pod {uid}, whose container {container} runs", request.volume_id));
         }
-        if self.published.borrow_mut().remove(&(asked.volume_id, asked.path.clone())) {
+        if self.published.borrow_mut().remove(&(request.volume_id, request.path.clone())) {
             // The node may have unmounted it.
-            let _ = umount2(asked.path.as_str(), MntFlags::MNT_DETACH);
-            let _ = std::fs::remove_dir(&asked.path);
+            let _ = umount2(request.path.as_str(), MntFlags::MNT_DETACH);
+            let _ = std::fs::remove_dir(&request.path);
         }
         Vec::new()
     }
 
-    fn unstage(&self, asked: Undo) -> Vec<u8> {
-        if self.published.borrow().iter().any(|(volume, _)| *volume == asked.volume_id) {
-            self.violated(format!("{} is unstaged while it is published", asked.volume_id));
+    fn unstage(&self, request: Undo) -> Vec<u8> {
+        if self.published.borrow().iter().any(|(volume, _)| *volume == request.volume_id) {
+            self.violated(format!("{} is unstaged while it is published", request.volume_id));
         }
-        if self.staged.borrow_mut().remove(&(asked.volume_id, asked.path.clone())) {
-            let _ = umount2(asked.path.as_str(), MntFlags::MNT_DETACH);
+        if self.staged.borrow_mut().remove(&(request.volume_id, request.path.clone())) {
+            let _ = umount2(request.path.as_str(), MntFlags::MNT_DETACH);
         }
         Vec::new()
     }

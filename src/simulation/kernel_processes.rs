@@ -82,12 +82,12 @@ impl ContainerRuntime {
 
     /// The shim of a sandbox's containers dies, or the monitor of one of them: their exits are reported, and their
     /// processes live.
-    fn lose_processes(&self, sandbox: &str, whole: bool) {
+    fn lose_processes(&self, sandbox: &str, with_sandbox: bool) {
         let running = self.look(|runtime| {
             let containers = runtime.world.containers.iter().filter(|one| one.sandbox_id == sandbox);
             containers.filter(|one| one.state == v1::ContainerState::Running).cloned().collect::<Vec<_>>()
         });
-        for container in running.into_iter().take(if whole { usize::MAX } else { 1 }) {
+        for container in running.into_iter().take(if with_sandbox { usize::MAX } else { 1 }) {
             let id = container.id.clone();
             let lost = self.change(|runtime| runtime.lose_container(&id));
             if let Some((process, ignores_sigterm)) = lost {
@@ -95,7 +95,7 @@ impl ContainerRuntime {
                 self.survivors.borrow_mut().push(SurvivingProcess { id, container, process, ignores_sigterm });
             }
         }
-        if let Some(process) = self.change(|runtime| if whole { runtime.lose_sandbox(sandbox) } else { None }) {
+        if let Some(process) = self.change(|runtime| if with_sandbox { runtime.lose_sandbox(sandbox) } else { None }) {
             let (id, ignores_sigterm) = (sandbox.to_owned(), false);
             self.survivors.borrow_mut().push(SurvivingProcess { id, container: None, process, ignores_sigterm });
         }

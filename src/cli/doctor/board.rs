@@ -6,7 +6,7 @@ use crate::types::board::BoardReadings;
 
 /// The problems; without any, one line of what the board tells. Nothing for a machine that tells nothing.
 pub(super) fn check(readings: BoardReadings, board_times: &BoardMoment) -> Vec<Finding> {
-    let told = told(&readings);
+    let told = describe(&readings);
     let mut health = BoardHealth::default();
     health.note(readings, board_times);
     let held = health.conditions().iter().filter(|condition| condition.holds);
@@ -23,7 +23,7 @@ pub(super) fn check(readings: BoardReadings, board_times: &BoardMoment) -> Vec<F
 }
 
 /// Such as `mmcblk0 up to 20 % used, cpu-thermal 61 of 85 °C, rpi_volt ok, AC online, BAT0 80 %`.
-fn told(readings: &BoardReadings) -> String {
+fn describe(readings: &BoardReadings) -> String {
     let worn = readings.flash.iter().filter(|flash| flash.tenths_used > 0);
     let worn = worn.map(|flash| format!("{} up to {} % used", flash.device, u32::from(flash.tenths_used) * 10));
     let zones = readings.zones.iter().map(|zone| {

@@ -30,7 +30,7 @@ pub(super) enum MirrorStep {
 /// mirror pod without one is deleted. The mirror pod of an `ending` static pod stays until that has ended. `node_uid` is
 /// the uid of the Node object; while it is unknown no mirror pods are created.
 pub(super) fn steps(
-    own: &[Arc<Pod>],
+    static_pods: &[Arc<Pod>],
     ending: &[Arc<Pod>],
     mirrors: &[Arc<Pod>],
     complete: bool,
@@ -40,7 +40,7 @@ pub(super) fn steps(
     let same_name = |one: &Pod, other: &Pod| one.full_name() == other.full_name();
     let is_ending = |mirror: &Pod| ending.iter().any(|pod| same_name(pod, mirror) && has_hash_of(mirror, pod));
     let outdated = mirrors.iter().filter(|mirror| !is_ending(mirror)).filter(|mirror| {
-        match own.iter().find(|pod| same_name(pod, mirror)) {
+        match static_pods.iter().find(|pod| same_name(pod, mirror)) {
             Some(pod) => !is_mirror_of(mirror, pod),
             None => complete,
         }
@@ -50,7 +50,7 @@ pub(super) fn steps(
         name: mirror.metadata.name.clone(),
         uid: mirror.metadata.uid.to_string(),
     };
-    let known = own.iter().filter(|_| !node_uid.is_empty());
+    let known = static_pods.iter().filter(|_| !node_uid.is_empty());
     // A static pod starts when its namesake has ended.
     let known = known.filter(|pod| !ending.iter().any(|other| same_name(pod, other)));
     let missing = known.filter(|pod| !mirrors.iter().any(|mirror| same_name(pod, mirror)));
@@ -156,8 +156,8 @@ mod tests {
     }
 
     /// Steps as `-name` (delete) and `+name` (create).
-    fn steps_of(own: &[Arc<Pod>], mirrors: &[Arc<Pod>], complete: bool) -> Vec<String> {
-        steps_on("nu", (own, &[]), mirrors, complete)
+    fn steps_of(static_pods: &[Arc<Pod>], mirrors: &[Arc<Pod>], complete: bool) -> Vec<String> {
+        steps_on("nu", (static_pods, &[]), mirrors, complete)
     }
 
     fn steps_on(

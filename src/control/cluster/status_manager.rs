@@ -29,7 +29,7 @@ pub(crate) struct StatusManager {
     node_uid: String,
     /// Mirror pods being created or deleted, or that recently were, and when the next step may be tried.
     mirrored: SortedMap<String, Mirrored>,
-    own: Vec<Arc<Pod>>,
+    static_pods: Vec<Arc<Pod>>,
     /// Static pods that no manifest has any more and whose containers have not stopped.
     ending: Vec<Arc<Pod>>,
     own_complete: bool,
@@ -49,7 +49,7 @@ struct Server {
 /// Static pods, each with its running uid.
 #[derive(Debug)]
 pub(crate) struct StaticPods {
-    pub(crate) own: Vec<(PodUid, Arc<Pod>)>,
+    pub(crate) pods: Vec<(PodUid, Arc<Pod>)>,
     /// No manifest has them any more, and their containers have not stopped.
     pub(crate) ending: Vec<(PodUid, Arc<Pod>)>,
 }
@@ -103,7 +103,7 @@ impl StatusManager {
     /// The static pods under their running uids, and the API server's mirror pods. `complete`: `own` has the pods of all
     /// manifests.
     pub(crate) fn set_mirror_pods(&mut self, pods: StaticPods, complete: bool, mirrors: Vec<Arc<Pod>>) {
-        let StaticPods { own, ending } = pods;
+        let StaticPods { pods: own, ending } = pods;
         for mirror in &mirrors {
             let is_of = |pod: &Pod| pod.full_name() == mirror.full_name() && mirror_pods::has_hash_of(mirror, pod);
             let pod = own.iter().chain(&ending).find(|(_, pod)| is_of(pod));
@@ -113,7 +113,7 @@ impl StatusManager {
         }
         let settled = |name: &str| mirrors.iter().any(|mirror| mirror.full_name() == name);
         self.mirrored.retain(|name, state| !(matches!(state, Mirrored::Settles(_)) && settled(name)));
-        self.own = own.into_iter().map(|(_, pod)| pod).collect();
+        self.static_pods = own.into_iter().map(|(_, pod)| pod).collect();
         self.ending = ending.into_iter().map(|(_, pod)| pod).collect();
         self.own_complete = complete;
         self.mirrors = mirrors;
@@ -192,7 +192,7 @@ impl StatusManager {
             Mirrored::UnderWay => true,
             Mirrored::Settles(moment) | Mirrored::Failed(moment) => *moment > now,
         });
-        let Self { own, ending, mirrors, node_uid, .. } = self;
+        let Self { static_pods: own, ending, mirrors, node_uid, .. } = self;
         for step in mirror_pods::steps(own, ending, mirrors, self.own_complete, node, node_uid) {
             let (MirrorStep::Delete { namespace, name, .. } | MirrorStep::Create { namespace, name, .. }) = &step;
             let name = crate::types::api::full_name(name, namespace);

@@ -47,7 +47,7 @@ pub(super) struct StatusQueue {
 struct Report {
     target: Target,
     /// The API server's status as last observed, and its resource version.
-    shown: PodStatus,
+    server_status: PodStatus,
     version: u64,
     /// The status to report, and the number of the change that set it.
     wanted: Option<PodStatus>,
@@ -98,7 +98,7 @@ const RETRY_INVALID: [Duration; 2] = [Duration::from_secs(60), Duration::from_se
 
 impl StatusQueue {
     /// The API server shows this status in this version. Versions older than the known one are ignored.
-    pub(super) fn on_server_status(&mut self, pod: &PodUid, target: Target, shown: &PodStatus, version: u64) {
+    pub(super) fn on_server_status(&mut self, pod: &PodUid, target: Target, server_status: &PodStatus, version: u64) {
         match self.pods.get_mut(pod).filter(|report| report.target == target) {
             Some(report) if version < report.version => {}
             Some(report) => {
@@ -106,14 +106,14 @@ impl StatusQueue {
                     report.forget_refusal();
                     report.doubt_at = None;
                 }
-                report.shown = shown.clone();
+                report.server_status = server_status.clone();
                 report.version = version;
                 report.unknown = false;
                 report.is_pending = true;
             }
             None => {
                 let wanted = self.pods.remove(pod).and_then(|report| report.wanted);
-                self.pods.insert(pod.clone(), Report::new(target, shown.clone(), version, wanted));
+                self.pods.insert(pod.clone(), Report::new(target, server_status.clone(), version, wanted));
             }
         }
     }
@@ -121,7 +121,7 @@ impl StatusQueue {
     /// The API server listed all pods. After a restore of its store that may be another history: the listed statuses
     /// count even if their versions are lower, and statuses and deletions sent before may be lost. Deletions must be
     /// confirmed again.
-    pub(super) fn relisted<'a>(&mut self, all: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
+    pub(super) fn relisted<'a>(&mut self, listed: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
         for report in self.pods.values_mut() {
             report.version = 0;
             report.doubt_at = None;
@@ -131,9 +131,9 @@ impl StatusQueue {
                 *since = 0;
             }
         }
-        for (pod, shown, version) in all {
+        for (pod, shown, version) in listed {
             let Some(report) = self.pods.get_mut(pod) else { continue };
-            report.shown = shown.clone();
+            report.server_status = shown.clone();
             report.version = version;
             report.unknown = false;
             report.is_pending = true;
@@ -141,7 +141,7 @@ impl StatusQueue {
     }
 
     pub(super) fn shown(&self, pod: &PodUid) -> Option<&PodStatus> {
-        self.pods.get(pod).map(|report| &report.shown)
+        self.pods.get(pod).map(|report| &report.server_status)
     }
 
     /// Sets the status to report. For a pod that the API server does not have, it is sent once it does.
@@ -181,7 +181,7 @@ impl StatusQueue {
     /// Recomputes which pods have a status to send, while nothing can be sent.
     pub(super) fn settle(&mut self) {
         for report in self.pods.values_mut().filter(|report| report.is_pending && report.under_way.is_none()) {
-            let wanted = report.wanted.as_ref().and_then(|wanted| status_patch(&report.shown, wanted));
+            let wanted = report.wanted.as_ref().and_then(|wanted| status_patch(&report.server_status, wanted));
             report.is_pending = (report.gone || wanted.is_some()) && !report.unknown;
         }
     }
@@ -273,7 +273,7 @@ impl StatusQueue {
                         let is_another_history = *version > 0 && *version < since;
                         // Another client may have written since, and the watch may have been faster than the response.
                         if is_another_history || *version == 0 || *version >= report.version {
-                            report.shown = *status;
+                            report.server_status = *status;
                             report.version = if is_another_history { *version } else { report.version.max(*version) };
                         }
                         // The next list tells whether the pod still exists.
@@ -309,11 +309,11 @@ impl StatusQueue {
 }
 
 impl Report {
-    fn new(target: Target, shown: PodStatus, version: u64, wanted: Option<PodStatus>) -> Self {
+    fn new(target: Target, server_status: PodStatus, version: u64, wanted: Option<PodStatus>) -> Self {
         let backoff = Backoff::new(FIRST_STATUS_RETRY_DELAY, MAX_STATUS_RETRY_DELAY);
         Self {
             target,
-            shown,
+            server_status,
             version,
             wanted,
             change: 0,
@@ -348,7 +348,7 @@ impl Report {
         // A deletion that waited for a status that the API server refuses would never be sent.
         let is_refused = self.gone && self.refusals.is_some();
         if let Some(wanted) = self.wanted.as_ref().filter(|_| !is_refused) {
-            if let Some(status) = status_patch(&self.shown, wanted) {
+            if let Some(status) = status_patch(&self.server_status, wanted) {
                 // Another pod of this name must not get it.
                 let patch = json!({"metadata": {"uid": self.target.uid.as_str()}, "status": status});
                 let job = job(StatusRequest::Patch(patch));

@@ -20,7 +20,7 @@ pub(super) struct TokenWork {
     /// From an earlier run, until it is used or renewed.
     unsent: Option<(String, TokenLifetime)>,
     /// The lifetime of the stored token.
-    kept: Option<TokenLifetime>,
+    lifetime: Option<TokenLifetime>,
     used: Option<TokenLifetime>,
     is_warned: bool,
     backoff: Backoff,
@@ -44,7 +44,7 @@ impl TokenWork {
     pub(super) fn new(stored: Option<Value>) -> Self {
         let unsent = stored.as_ref().and_then(token_lifetime::read);
         Self {
-            kept: unsent.as_ref().map(|(_, dates)| *dates),
+            lifetime: unsent.as_ref().map(|(_, dates)| *dates),
             unsent,
             used: None,
             is_warned: false,
@@ -93,9 +93,9 @@ impl TokenWork {
         self.is_warned = false;
         let dates = TokenLifetime::of(&token, now, life);
         self.used = Some(dates);
-        if is_worth_keeping(self.kept, now) {
+        if is_worth_keeping(self.lifetime, now) {
             store.remember(topic, ObjectText::of(&token_lifetime::write(&token, dates)));
-            self.kept = self.used;
+            self.lifetime = self.used;
         }
         let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
         // Pause between requests even if the API server returns a very short lifetime.

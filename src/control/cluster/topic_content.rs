@@ -44,12 +44,12 @@ pub(super) fn remember(
     store: &OfflineStore,
     topic: &Topic,
     event: &ObjectEvent,
-    there: &SortedMap<String, ObjectText>,
+    objects: &SortedMap<String, ObjectText>,
 ) {
     match event {
         // Also stores that the object does not exist.
         ObjectEvent::Received(..) => {
-            let used: Vec<ObjectText> = there.values().map(used_part).collect();
+            let used: Vec<ObjectText> = objects.values().map(used_part).collect();
             store.remember(topic, ObjectText::list(used.iter()));
         }
         ObjectEvent::Failed(..) => {}
@@ -65,11 +65,11 @@ pub(super) fn by_name(objects: impl IntoIterator<Item = ObjectText>) -> SortedMa
     objects.into_iter().map(|object| (name_of(&object), object)).collect()
 }
 
-pub(super) fn object_event(topic: &Topic, there: &SortedMap<String, ObjectText>) -> ObjectEvent {
-    let values = || there.values().filter_map(|object| object.value().ok());
-    let named = |name: &String| there.get(name).map(|object| object.value().unwrap_or_default());
+pub(super) fn object_event(topic: &Topic, objects: &SortedMap<String, ObjectText>) -> ObjectEvent {
+    let values = || objects.values().filter_map(|object| object.value().ok());
+    let named = |name: &String| objects.get(name).map(|object| object.value().unwrap_or_default());
     let content = match topic {
-        Topic::Object(key) => there.get(&key.name).map(|object| object_of(key.kind, object).map(Content::Object)),
+        Topic::Object(key) => objects.get(&key.name).map(|object| object_of(key.kind, object).map(Content::Object)),
         Topic::Services(_) | Topic::ApiServerService => {
             Some(Ok(Content::Services(values().filter_map(|service| Service::read(&service)).collect())))
         }

@@ -7,7 +7,7 @@ use crate::types::api::PodUid;
 /// Watches that may still begin.
 #[derive(Debug)]
 pub(super) struct WatchBudget {
-    left: usize,
+    watches_left: usize,
     of_pods: BTreeMap<PodUid, usize>,
 }
 
@@ -19,17 +19,17 @@ const MAX_WATCHES_OF_POD: usize = 64;
 impl WatchBudget {
     /// `max_streams`: how many watches the connections carry.
     pub(super) fn new(max_streams: usize) -> Self {
-        Self { left: MAX_WATCHES.min(max_streams), of_pods: BTreeMap::new() }
+        Self { watches_left: MAX_WATCHES.min(max_streams), of_pods: BTreeMap::new() }
     }
 
     /// Takes a watch of the pod's share; the empty uid is the node's own. False if there is none.
     pub(super) fn take(&mut self, pod: &PodUid) -> bool {
         let used = self.of_pods.entry(pod.clone()).or_default();
-        if self.left == 0 || *used >= MAX_WATCHES_OF_POD && *pod != PodUid::default() {
+        if self.watches_left == 0 || *used >= MAX_WATCHES_OF_POD && *pod != PodUid::default() {
             return false;
         }
         *used += 1;
-        self.left -= 1;
+        self.watches_left -= 1;
         true
     }
 }

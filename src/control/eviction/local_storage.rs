@@ -50,7 +50,7 @@ fn exceeded_volume(pod: &Pod, usage: &PodUsage) -> Option<String> {
 
 fn exceeded_by_pod(pod: &Pod, usage: &PodUsage) -> Option<String> {
     let limit = *pod_limits(&pod.spec).get(EPHEMERAL_STORAGE)?;
-    let used = usage.layers().plus(usage.local()).plus(usage.own);
+    let used = usage.layers().plus(usage.local()).plus(usage.pod_files);
     is_over(used.bytes, limit)
         .then(|| format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "))
 }
@@ -155,7 +155,7 @@ mod tests {
         let told = |data, in_memory, own| {
             let containers = vec![uses("x", 500, 0), uses("y", 500, 0)];
             let volumes = vec![volume("data", data, in_memory)];
-            exceeded(&pod, &PodUsage { containers, volumes, own: disk(own), ..PodUsage::default() }, false)
+            exceeded(&pod, &PodUsage { containers, volumes, pod_files: disk(own), ..PodUsage::default() }, false)
         };
         assert_eq!(told(1000, false, 48), None);
         assert_eq!(told(5000, true, 48), None);

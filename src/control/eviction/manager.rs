@@ -162,21 +162,26 @@ impl EvictionManager {
     }
 
     /// A check has completed.
-    pub(crate) fn on_observation(&mut self, seen: PressureObservation, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(crate) fn on_observation(
+        &mut self,
+        observation: PressureObservation,
+        pods: &PodTable,
+        now: Instant,
+    ) -> Vec<Effect> {
         let (changed, conditions) = {
             let mut pressures = self.pressures.write();
-            let changed = pressures.set(&seen.pressures, &pods.runtime().node.node_name, clock::now());
+            let changed = pressures.set(&observation.pressures, &pods.runtime().node.node_name, clock::now());
             (changed, pressures.conditions().collect())
         };
         let mut effects = vec![Effect::NodeStatus(NodeStatusChange::Pressures(conditions))];
-        effects.extend(changed.into_iter().chain(seen.events).map(Effect::RecordNode));
-        let is_calm = seen.pressures.is_empty() && !seen.is_close && self.watches_memory;
+        effects.extend(changed.into_iter().chain(observation.events).map(Effect::RecordNode));
+        let is_calm = observation.pressures.is_empty() && !observation.is_close && self.watches_memory;
         self.due = (!is_calm).then(|| now + EVICTION_MONITORING_INTERVAL);
-        if seen.wants_dead && pods.workers().can_give_back(&pods.observed()) {
+        if observation.wants_dead && pods.workers().can_give_back(&pods.observed()) {
             effects.push(Effect::RemoveDeadContainers);
             self.due = Some(now + GIVING_BACK);
         }
-        effects.extend(self.on_evictions(seen.evictions, pods, now));
+        effects.extend(self.on_evictions(observation.evictions, pods, now));
         effects
     }
 
@@ -202,7 +207,7 @@ impl EvictionManager {
 
     /// Whether a running pod may get more resources.
     pub(crate) fn admits_growth(&self, pod: &Pod) -> Result<(), Rejection> {
-        check_pressure(pod, &self.pressures.read().held(), self.is_spared(pod))
+        check_pressure(pod, &self.pressures.read().active(), self.is_spared(pod))
     }
 }
 

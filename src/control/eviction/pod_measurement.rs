@@ -80,7 +80,7 @@ impl Measure {
             PodUsage {
                 containers: names.into_iter().map(logs_of).collect(),
                 volumes: volumes(&shown, &dirs).map(volume).collect(),
-                own: measured(&dirs.etc_hosts(&uid), end),
+                pod_files: measured(&dirs.etc_hosts(&uid), end),
                 ..PodUsage::default()
             }
         })

@@ -114,7 +114,7 @@ impl PressureCheck {
         first: &Threshold,
         layout: Layout,
         starved: &[Threshold],
-        seen: &Observations,
+        observations: &Observations,
     ) -> Option<PodEviction> {
         let (measure, parts) = (measure(&self.runtime), layout.parts(first.signal));
         let resource = Starved::of(first.signal);
@@ -141,7 +141,7 @@ impl PressureCheck {
         Some(PodEviction {
             uid: gone.pod.metadata.uid.clone(),
             signal: first.signal.as_str(),
-            message: node_was_low(resource, starved, seen, gone),
+            message: node_was_low(resource, starved, observations, gone),
             grace: if first.is_hard() { IMMEDIATE_EVICTION_GRACE } else { self.settings.max_pod_grace },
             is_disruption: true,
         })

@@ -11,7 +11,7 @@ pub(crate) struct PodUsage {
     pub(crate) containers: Vec<ContainerUsage>,
     pub(crate) volumes: Vec<VolumeUsage>,
     /// The pod's own files beside those of containers and volumes.
-    pub(crate) own: Disk,
+    pub(crate) pod_files: Disk,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

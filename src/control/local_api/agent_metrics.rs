@@ -31,10 +31,10 @@ pub(super) struct AgentMetrics<'a> {
     pub(super) store: Option<&'a OfflineStore>,
     /// Number of directories of former pods that cannot be removed.
     pub(super) leftovers: usize,
-    pub(super) seen: &'a ObservedCache,
+    pub(super) observed: &'a ObservedCache,
     pub(super) cluster: Option<&'a Client>,
     pub(super) certificates: &'a CertificateStatuses,
-    pub(super) own: OwnProcess,
+    pub(super) process: OwnProcess,
     pub(super) claims: Vec<ClaimUsage>,
     pub(super) board: &'a BoardHealth,
     /// Prepared ResourceClaims by driver, and their total.
@@ -55,10 +55,10 @@ impl NodeStats {
             lost_events: events.lost(),
             store: self.store.as_ref(),
             leftovers: self.views.leftovers.read().len(),
-            seen: &seen,
+            observed: &seen,
             cluster: self.cluster.as_ref(),
             certificates: &self.certificates,
-            own: OwnProcess::read(),
+            process: OwnProcess::read(),
             claims_in_use: self.dra.in_use(),
             claims,
             board: &self.status_inputs.board.borrow(),
@@ -78,11 +78,11 @@ pub(super) fn page(inputs: &AgentMetrics<'_>) -> Vec<u8> {
     of_node(&mut page, inputs);
     of_pods(&mut page, inputs);
     of_resizes(&mut page, inputs.records);
-    of_containers(&mut page, inputs.seen);
+    of_containers(&mut page, inputs.observed);
     metrics::write(&mut page);
     write_claims(&mut page, &inputs.claims);
     of_resource_claims(&mut page, &inputs.claims_in_use);
-    of_process(&mut page, &inputs.own);
+    of_process(&mut page, &inputs.process);
     of_coracle(&mut page, inputs);
     of_board(&mut page, inputs.board);
     page.into_bytes()
@@ -215,9 +215,9 @@ fn of_resizes(page: &mut Exposition, records: &PodRecords) {
     page.sample(&Labels::default(), Number::Whole(in_progress));
 }
 
-fn of_containers(page: &mut Exposition, seen: &ObservedCache) {
+fn of_containers(page: &mut Exposition, observed: &ObservedCache) {
     let mut states = SortedMap::new();
-    for container in seen.iter().flat_map(|pod| &pod.containers) {
+    for container in observed.iter().flat_map(|pod| &pod.containers) {
         let state = match container.state {
             ContainerState::Created => "created",
             ContainerState::Running { .. } => "running",
@@ -230,32 +230,32 @@ fn of_containers(page: &mut Exposition, seen: &ObservedCache) {
     for (state, count) in states {
         page.sample(&Labels::of(&[("container_state", state)]), Number::Whole(count));
     }
-    let pods = seen.iter().filter(|pod| pod.ready_sandbox().is_some()).count();
+    let pods = observed.iter().filter(|pod| pod.ready_sandbox().is_some()).count();
     page.family("kubelet_running_pods", Kind::Gauge, "[ALPHA] Number of pods that have a running pod sandbox");
     page.sample(&Labels::default(), Number::Whole(u64::try_from(pods).unwrap_or(u64::MAX)));
 }
 
-fn of_process(page: &mut Exposition, own: &OwnProcess) {
-    let cpu = own.cpu_ms.map(|ms| Number::Micros(ms.saturating_mul(1000)));
+fn of_process(page: &mut Exposition, process: &OwnProcess) {
+    let cpu = process.cpu_ms.map(|ms| Number::Micros(ms.saturating_mul(1000)));
     let whole = |value: Option<u64>| value.map(Number::Whole);
     for (name, kind, help, value) in [
         ("process_cpu_seconds_total", Kind::Counter, "Total user and system CPU time spent in seconds.", cpu),
-        ("process_max_fds", Kind::Gauge, "Maximum number of open file descriptors.", whole(own.most_files)),
-        ("process_open_fds", Kind::Gauge, "Number of open file descriptors.", whole(own.open_files)),
-        ("process_resident_memory_bytes", Kind::Gauge, "Resident memory size in bytes.", whole(own.resident)),
-        ("process_virtual_memory_bytes", Kind::Gauge, "Virtual memory size in bytes.", whole(own.virtual_size)),
+        ("process_max_fds", Kind::Gauge, "Maximum number of open file descriptors.", whole(process.most_files)),
+        ("process_open_fds", Kind::Gauge, "Number of open file descriptors.", whole(process.open_files)),
+        ("process_resident_memory_bytes", Kind::Gauge, "Resident memory size in bytes.", whole(process.resident)),
+        ("process_virtual_memory_bytes", Kind::Gauge, "Virtual memory size in bytes.", whole(process.virtual_size)),
     ] {
         page.family(name, kind, help);
         if let Some(value) = value {
             page.sample(&Labels::default(), value);
         }
     }
-    started_at(page, own, "Start time of the process since unix epoch in seconds.");
+    started_at(page, process, "Start time of the process since unix epoch in seconds.");
 }
 
-fn started_at(page: &mut Exposition, own: &OwnProcess, help: &'static str) {
+fn started_at(page: &mut Exposition, process: &OwnProcess, help: &'static str) {
     page.family("process_start_time_seconds", Kind::Gauge, help);
-    if let Some(time) = own.started_at {
+    if let Some(time) = process.started_at {
         page.sample(&Labels::default(), Number::Signed(time));
     }
 }
@@ -285,7 +285,7 @@ fn of_coracle(page: &mut Exposition, inputs: &AgentMetrics<'_>) {
             "Bytes sent to the API server, including TLS overhead.",
             traffic.map(|traffic| traffic.bytes_sent()),
         ),
-        ("coracle_disk_written_bytes_total", "Bytes this process has written to disks.", inputs.own.written),
+        ("coracle_disk_written_bytes_total", "Bytes this process has written to disks.", inputs.process.written),
         (
             "coracle_events_lost_total",
             "Events that were dropped before they reached the API server.",
@@ -301,7 +301,7 @@ fn of_coracle(page: &mut Exposition, inputs: &AgentMetrics<'_>) {
             "Bytes written to the offline store.",
             store.as_ref().map(|store| store.written),
         ),
-        ("coracle_wakeups_total", "Wake-ups of the threads of this process.", inputs.own.wakes),
+        ("coracle_wakeups_total", "Wake-ups of the threads of this process.", inputs.process.wakes),
     ] {
         page.family(name, Kind::Counter, help);
         if let Some(value) = value {

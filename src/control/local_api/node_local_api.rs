@@ -297,8 +297,8 @@ impl NodeLocalApi {
     }
 
     /// The pod as `/pods` has it.
-    fn entry(&self, shown: ShownPod<'_>) -> PodEntry {
-        let ShownPod { pod, uid, status, origin, health } = shown;
+    fn entry(&self, pod: ShownPod<'_>) -> PodEntry {
+        let ShownPod { pod, uid, status, origin, health } = pod;
         let is_stopped = health == PodHealth::Stopped;
         let mut pod = pod.clone();
         pod.metadata.uid = uid.clone();
@@ -361,7 +361,7 @@ fn pull_budget(budget: &LinkBudget) -> Option<PullBudgetStatus> {
     (used.is_some() || !held.is_empty()).then(|| PullBudgetStatus {
         bytes_today: used.map_or(0, |(used, _)| used),
         bytes_per_day: used.map(|(_, most)| most),
-        held,
+        waits_for: held,
     })
 }
 

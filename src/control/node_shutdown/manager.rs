@@ -75,15 +75,15 @@ impl NodeShutdown {
         if self.next_due().is_none() {
             return Vec::new();
         }
-        let left = left(pods.workers().iter());
+        let left = running_pods(pods.workers().iter());
         self.end_phases(&left, now)
     }
 
-    fn end_phases(&mut self, left: &[(PodUid, i32)], now: Instant) -> Vec<Effect> {
-        let priorities: Vec<i32> = left.iter().map(|(_, priority)| *priority).collect();
+    fn end_phases(&mut self, running: &[(PodUid, i32)], now: Instant) -> Vec<Effect> {
+        let priorities: Vec<i32> = running.iter().map(|(_, priority)| *priority).collect();
         let mut effects = Vec::new();
         while let Some(DuePhase { phase, grace }) = self.progress.next(&priorities, now) {
-            let of_phase = left.iter().filter(|(_, priority)| self.progress.phase_of(*priority) == phase);
+            let of_phase = running.iter().filter(|(_, priority)| self.progress.phase_of(*priority) == phase);
             let ends: Vec<Effect> = of_phase.map(|(uid, _)| Effect::End(end(uid.clone(), grace))).collect();
             log!(info, "ending pods for the shutdown", pods = ends.len(), seconds = grace.as_secs());
             effects.extend(ends);
@@ -102,7 +102,7 @@ impl NodeShutdown {
 }
 
 /// The pods that have not ended, with their priorities.
-fn left<'a>(workers: impl Iterator<Item = &'a Worker>) -> Vec<(PodUid, i32)> {
+fn running_pods<'a>(workers: impl Iterator<Item = &'a Worker>) -> Vec<(PodUid, i32)> {
     let left = workers.filter(|worker| worker.state != State::Finished).filter_map(|worker| {
         let pod = worker.pod.as_ref()?;
         Some((worker.identity.uid.clone(), pod.spec.priority.unwrap_or(0)))

@@ -85,9 +85,9 @@ impl Progress {
 
     /// The phase to start now, if any. `left`: priorities of the pods that have not terminated. Empty phases are
     /// skipped.
-    pub(crate) fn next(&mut self, left: &[i32], now: Instant) -> Option<DuePhase> {
+    pub(crate) fn next(&mut self, running: &[i32], now: Instant) -> Option<DuePhase> {
         let Stage::Ending { begun, until } = self.stage else { return None };
-        let phases: Vec<usize> = left.iter().map(|priority| self.phase_of(*priority)).collect();
+        let phases: Vec<usize> = running.iter().map(|priority| self.phase_of(*priority)).collect();
         if now < until && phases.iter().any(|phase| phase + 1 == begun) {
             return None;
         }

@@ -49,7 +49,7 @@ impl PodTable {
         let own = own.map(|pod| (records.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod))).collect();
         let ending = records.ending.iter().filter(|(uid, pod)| pod.is_static() && self.may_run(uid));
         let ending = ending.map(|(uid, pod)| (uid.clone(), Arc::clone(pod))).collect();
-        StaticPods { own, ending }
+        StaticPods { pods: own, ending }
     }
 
     /// The source no longer has the pod. Returns its running uid.

@@ -66,15 +66,15 @@ impl PodTable {
 
     /// Logs what could not be removed of an ended pod, and records an event. Once no source has the pod, the removal of
     /// orphaned directories tries again.
-    fn note_leftovers(&mut self, uid: &PodUid, left: &[String], now: Instant) {
+    fn note_leftovers(&mut self, uid: &PodUid, leftovers: &[String], now: Instant) {
         // Not again when a pod is purged that was cleaned up before.
         let is_first = self.workers.worker(uid).is_some_and(|worker| worker.state == State::Terminated);
-        if let Some(error) = left.first().filter(|_| is_first) {
+        if let Some(error) = leftovers.first().filter(|_| is_first) {
             let message = format!("Failed to remove files of the ended pod, trying again later: {error}");
             self.record(PodEvent::of_pod(uid, EventKind::Warning, Reason::FAILED_CLEAN_UP, message), now);
         }
         let name = self.workers.worker(uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
-        for error in left {
+        for error in leftovers {
             log!(warn, "failed to remove files of ended pod, trying again later", pod = name, error = error);
         }
     }

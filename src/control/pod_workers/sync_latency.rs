@@ -44,8 +44,8 @@ impl SyncLatency {
     }
 
     /// A sync has completed. `all`: everything it had to start has started.
-    pub(super) fn synced(&mut self, all: bool, now: Instant) {
-        if all && !self.ran {
+    pub(super) fn synced(&mut self, has_synced_all: bool, now: Instant) {
+        if has_synced_all && !self.ran {
             self.ran = true;
             metrics::took(Timed::PodStarts, &[], now.saturating_duration_since(self.came));
         }

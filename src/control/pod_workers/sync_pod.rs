@@ -224,7 +224,7 @@ async fn set_up_and_execute(
         Ok(volumes) => volumes,
         Err(error) => return failed(error.reason(), &error, warnings),
     };
-    let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
+    let kept = volumes.stale_errors.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
     warnings.extend(kept);
     let sync = PodSync { pod, observed, volumes: &volumes, devices, dra, views, cancel };
     let mut executed = runtime.execute(sync, &plan).await;

@@ -226,9 +226,9 @@ pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
 }
 
 /// A v1.EventList of the events as `shown`.
-pub(super) fn event_list(api: &dyn LocalApi, shown: &dyn Fn(Event) -> Event) -> Vec<u8> {
+pub(super) fn event_list(api: &dyn LocalApi, redact: &dyn Fn(Event) -> Event) -> Vec<u8> {
     let mut list = List::new("{\"apiVersion\":\"v1\",\"kind\":\"EventList\",\"metadata\":{},\"items\":[");
-    api.events(&mut |event| list.push(api::encode_text(&shown(event)).as_bytes()));
+    api.events(&mut |event| list.push(api::encode_text(&redact(event)).as_bytes()));
     list.end()
 }
 

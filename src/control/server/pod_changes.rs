@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn asked(line: &str, is_local: bool) -> Option<Result<PodChange, Status>> {
+    fn requested_change(line: &str, is_local: bool) -> Option<Result<PodChange, Status>> {
         change(&request(line), is_local).map(|asked| asked.map_err(|response| response.status))
     }
 
@@ -114,13 +114,13 @@ mod tests {
     #[test]
     fn method_and_path_select_the_change() {
         for is_local in [true, false] {
-            assert_eq!(asked("GET /pods/default/web", is_local), of(PodChangeKind::Get));
-            assert_eq!(asked("PUT /pods/default/web", is_local), of(PodChangeKind::Put(Vec::new())));
-            assert_eq!(asked("DELETE /pods/default/web", is_local), of(PodChangeKind::Delete));
-            assert_eq!(asked("PATCH /pods/default/web", is_local), Some(Err(Status::MethodNotAllowed)));
-            assert_eq!(asked("GET /pods/default/web/x", is_local), Some(Err(Status::NotFound)));
+            assert_eq!(requested_change("GET /pods/default/web", is_local), of(PodChangeKind::Get));
+            assert_eq!(requested_change("PUT /pods/default/web", is_local), of(PodChangeKind::Put(Vec::new())));
+            assert_eq!(requested_change("DELETE /pods/default/web", is_local), of(PodChangeKind::Delete));
+            assert_eq!(requested_change("PATCH /pods/default/web", is_local), Some(Err(Status::MethodNotAllowed)));
+            assert_eq!(requested_change("GET /pods/default/web/x", is_local), Some(Err(Status::NotFound)));
             for other in ["/pods", "/pods/", "/pods/default", "/pods/default/", "/pods//web", "/podsx/default/web"] {
-                assert_eq!(asked(&format!("PUT {other}"), is_local), None, "{other}");
+                assert_eq!(requested_change(&format!("PUT {other}"), is_local), None, "{other}");
             }
         }
     }
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn containers_can_be_restarted_only_over_the_local_socket() {
         let restart = |container: Option<&str>| of(PodChangeKind::Restart(container.map(str::to_owned)));
-        assert_eq!(asked("POST /pods/default/web/restart", true), restart(None));
-        assert_eq!(asked("POST /pods/default/web/restart?container=main", true), restart(Some("main")));
-        assert_eq!(asked("GET /pods/default/web/restart", true), Some(Err(Status::MethodNotAllowed)));
-        assert_eq!(asked("POST /pods/default/web/restart", false), Some(Err(Status::NotFound)));
+        assert_eq!(requested_change("POST /pods/default/web/restart", true), restart(None));
+        assert_eq!(requested_change("POST /pods/default/web/restart?container=main", true), restart(Some("main")));
+        assert_eq!(requested_change("GET /pods/default/web/restart", true), Some(Err(Status::MethodNotAllowed)));
+        assert_eq!(requested_change("POST /pods/default/web/restart", false), Some(Err(Status::NotFound)));
     }
 
     #[test]
@@ -143,20 +143,20 @@ mod tests {
             ("confirm", VersionAction::Confirm),
         ] {
             let line = format!("/pods/default/web/{line}");
-            assert_eq!(asked(&format!("POST {line}"), true), of(PodChangeKind::Versions(what)));
-            assert_eq!(asked(&format!("GET {line}"), true), Some(Err(Status::MethodNotAllowed)));
-            assert_eq!(asked(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
+            assert_eq!(requested_change(&format!("POST {line}"), true), of(PodChangeKind::Versions(what)));
+            assert_eq!(requested_change(&format!("GET {line}"), true), Some(Err(Status::MethodNotAllowed)));
+            assert_eq!(requested_change(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
         }
-        assert_eq!(asked("POST /pods/default/web/rollback?to=x", true), Some(Err(Status::BadRequest)));
+        assert_eq!(requested_change("POST /pods/default/web/rollback?to=x", true), Some(Err(Status::BadRequest)));
     }
 
     #[test]
     fn pods_can_be_stopped_only_over_the_local_socket() {
         for (line, what) in [("stop", StopAction::Stop), ("start", StopAction::Start)] {
             let line = format!("/pods/default/web/{line}");
-            assert_eq!(asked(&format!("POST {line}"), true), of(PodChangeKind::Stop(what)));
-            assert_eq!(asked(&format!("GET {line}"), true), Some(Err(Status::MethodNotAllowed)));
-            assert_eq!(asked(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
+            assert_eq!(requested_change(&format!("POST {line}"), true), of(PodChangeKind::Stop(what)));
+            assert_eq!(requested_change(&format!("GET {line}"), true), Some(Err(Status::MethodNotAllowed)));
+            assert_eq!(requested_change(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
         }
     }
 
@@ -170,20 +170,20 @@ mod tests {
 
     #[test]
     fn response_tells_the_result_of_the_change() {
-        let answered = |response| {
-            let Response { status, body, .. } = response(response);
+        let replied = |outcome| {
+            let Response { status, body, .. } = response(outcome);
             (status, String::from_utf8(body).unwrap())
         };
-        let put = |how| answered(PodAnswer::Applied { how, warnings: vec!["w".to_owned()] });
+        let put = |how| replied(PodAnswer::Applied { how, warnings: vec!["w".to_owned()] });
         assert_eq!(
             put(ApplyOutcome::Created),
             (Status::Created, r#"{"result":"created","warnings":["w"]}"#.to_owned())
         );
         assert_eq!(put(ApplyOutcome::Unchanged), (Status::Ok, r#"{"result":"unchanged","warnings":["w"]}"#.to_owned()));
         let why = || "why".to_owned();
-        assert_eq!(answered(PodAnswer::Refused(why())), (Status::UnprocessableContent, "why\n".to_owned()));
-        assert_eq!(answered(PodAnswer::Conflict(why())).0, Status::Conflict);
-        assert_eq!(answered(PodAnswer::Missing(why())).0, Status::NotFound);
-        assert_eq!(answered(PodAnswer::Failed(why())).0, Status::InternalServerError);
+        assert_eq!(replied(PodAnswer::Refused(why())), (Status::UnprocessableContent, "why\n".to_owned()));
+        assert_eq!(replied(PodAnswer::Conflict(why())).0, Status::Conflict);
+        assert_eq!(replied(PodAnswer::Missing(why())).0, Status::NotFound);
+        assert_eq!(replied(PodAnswer::Failed(why())).0, Status::InternalServerError);
     }
 }

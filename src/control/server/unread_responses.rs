@@ -31,7 +31,7 @@ struct Unread {
 /// A response that is being written. Dropping it releases its bytes.
 #[derive(Debug)]
 pub(super) struct UnreadResponse {
-    all: Rc<UnreadResponses>,
+    slots: Rc<UnreadResponses>,
     one: Rc<Unread>,
 }
 
@@ -52,7 +52,7 @@ impl UnreadResponses {
         if bytes > SMALL {
             self.open.borrow_mut().push(Rc::clone(&one));
         }
-        Some(UnreadResponse { all: Rc::clone(self), one })
+        Some(UnreadResponse { slots: Rc::clone(self), one })
     }
 
     /// Displaces slow readers, the slowest first, until there is room. Whether there is.
@@ -78,7 +78,7 @@ impl UnreadResponse {
 
 impl Drop for UnreadResponse {
     fn drop(&mut self) {
-        self.all.open.borrow_mut().retain(|one| !Rc::ptr_eq(one, &self.one));
+        self.slots.open.borrow_mut().retain(|one| !Rc::ptr_eq(one, &self.one));
     }
 }
 

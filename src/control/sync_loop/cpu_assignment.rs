@@ -41,8 +41,8 @@ impl CpuAssignment {
     }
 
     /// Allocates the planned CPUs and memory to an admitted pod.
-    pub(super) fn allocate(&mut self, pod: &PodUid, own: PodAllocation) {
-        self.due |= self.managers.allocate(pod, own);
+    pub(super) fn allocate(&mut self, pod: &PodUid, allocation: PodAllocation) {
+        self.due |= self.managers.allocate(pod, allocation);
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) type Due = [(Part, Option<Instant>); 9];
 /// The hold-offs of the parts, and the number of rounds in a row without a wait.
 #[derive(Debug, Default)]
 pub(super) struct DueTimes {
-    held: [Option<Instant>; 9],
+    held_off_until: [Option<Instant>; 9],
     rounds_without_waiting: u32,
     /// Parts whose stall was already logged.
     stalled: Vec<Part>,
@@ -41,7 +41,7 @@ pub(crate) const MOST_ROUNDS: u32 = 10_000;
 impl DueTimes {
     /// When the next round is due without an event.
     pub(super) fn next(&self, due: &Due) -> Option<Instant> {
-        let moments = due.iter().zip(self.held).filter_map(|((_, due), held)| {
+        let moments = due.iter().zip(self.held_off_until).filter_map(|((_, due), held)| {
             let due = (*due)?;
             Some(held.map_or(due, |held| held.max(due)))
         });
@@ -52,7 +52,7 @@ impl DueTimes {
     /// due after it at a time that has passed.
     pub(super) fn after_round(&mut self, before: &Due, after: &Due, now: Instant) -> Vec<Part> {
         let mut stalled = Vec::new();
-        let parts = before.iter().zip(after).zip(&mut self.held);
+        let parts = before.iter().zip(after).zip(&mut self.held_off_until);
         for (((_, before), (part, after)), held) in parts {
             let has_passed = |due: &Option<Instant>| due.is_some_and(|due| due <= now);
             let is_stalled = has_passed(before) && has_passed(after);
@@ -78,7 +78,7 @@ impl DueTimes {
 
     /// The first part that is due at `now` and not held off.
     pub(super) fn due_part(&self, due: &Due, now: Instant) -> Option<Part> {
-        let parts = due.iter().zip(self.held);
+        let parts = due.iter().zip(self.held_off_until);
         let is_due = |due: Option<Instant>, held: Option<Instant>| {
             due.is_some_and(|time| time <= now) && held.is_none_or(|until| until <= now)
         };

@@ -107,7 +107,7 @@ impl SyncLoop {
             return;
         }
         let pods = self.pods.static_pods();
-        pods.own.iter().chain(&pods.ending).for_each(|(uid, _)| self.pods.mark_status(uid.clone()));
+        pods.pods.iter().chain(&pods.ending).for_each(|(uid, _)| self.pods.mark_status(uid.clone()));
         let records = self.pods.records();
         let (complete, mirrors) = (records.sources.all_ready(), records.sources.mirrors().to_vec());
         self.parts.status_manager.set_mirror_pods(pods, complete, mirrors);

@@ -80,7 +80,7 @@ fn under_way_line(pull: &PullUnderWay, now: Instant) -> String {
     // Writing to a String cannot fail.
     let _ = write!(line, " {percent} %, {} of {} MB", megabytes(here), megabytes(all));
     let elapsed = now.saturating_duration_since(pull.begun.unwrap_or(now));
-    if let Some(left) = progress.left(elapsed) {
+    if let Some(left) = progress.time_left(elapsed) {
         let (number, unit) = rounded(left);
         let _ = write!(line, ", {number} {unit} left");
     }

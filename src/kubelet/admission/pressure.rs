@@ -8,16 +8,16 @@ use crate::types::sorted::SortedSet;
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
 /// `spared`: a pod that is exempt from eviction as well.
-pub(crate) fn check_pressure(pod: &Pod, held: &SortedSet<Pressure>, spared: bool) -> Result<(), Rejection> {
-    if held.is_empty() || spared {
+pub(crate) fn check_pressure(pod: &Pod, active: &SortedSet<Pressure>, spared: bool) -> Result<(), Rejection> {
+    if active.is_empty() || spared {
         return Ok(());
     }
-    let only_memory = held.iter().eq([&Pressure::Memory]);
+    let only_memory = active.iter().eq([&Pressure::Memory]);
     let asks_for_something = qos_class(pod) != QosClass::BestEffort;
     if only_memory && (asks_for_something || pod.spec.tolerations.iter().any(tolerates_memory_pressure)) {
         return Ok(());
     }
-    let held: Vec<&str> = held.iter().map(|pressure| pressure.as_str()).collect();
+    let held: Vec<&str> = active.iter().map(|pressure| pressure.as_str()).collect();
     let message = format!("The node had condition: [{}]. ", held.join(" "));
     Err(Rejection { reason: Reason::EVICTED, message })
 }

@@ -87,7 +87,7 @@ impl ClientCertificateManager {
         self.note(&stored, &situation, present);
         match situation.step(present) {
             Step::Rest { until } => {
-                let has_certificate = matches!(situation.own, OwnCredentials::Certificate(_));
+                let has_certificate = matches!(situation.credentials, OwnCredentials::Certificate(_));
                 rt::either(changed(&watch), self.wait(until, has_certificate)).await;
             }
             Step::Wait => {
@@ -106,7 +106,7 @@ impl ClientCertificateManager {
                     Err(error) => Err(error),
                 };
                 if let Err(fault) = done {
-                    let leaf = match &stored.own {
+                    let leaf = match &stored.pair {
                         StoredPair::Certificate { leaf, .. } => Some(leaf),
                         StoredPair::None | StoredPair::Token => None,
                     };
@@ -139,20 +139,20 @@ impl ClientCertificateManager {
     }
 
     fn situation(&self, stored: &StoredCredentials) -> CredentialState {
-        let own = match &stored.own {
+        let own = match &stored.pair {
             StoredPair::None => OwnCredentials::None,
             StoredPair::Token => OwnCredentials::Token,
             StoredPair::Certificate { leaf, is_embedded } => {
                 let issued = self.issued.as_ref().filter(|(issued, _)| issued == leaf);
                 OwnCredentials::Certificate(OwnCertificate {
-                    held: HeldCertificate::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at))),
+                    certificate: HeldCertificate::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at))),
                     is_for_node: self.settings.names.are_in(leaf),
                     is_embedded: *is_embedded,
                 })
             }
         };
         CredentialState {
-            own,
+            credentials: own,
             has_bootstrap: stored.has_bootstrap,
             rotates: self.settings.rotates,
             is_stranger: self.is_stranger,
@@ -218,9 +218,9 @@ impl ClientCertificateManager {
 
     fn note(&self, stored: &StoredCredentials, situation: &CredentialState, present: KnownTime) {
         let mut entry = CertificateEntry { fault: stored.faults.first().cloned(), ..CertificateEntry::default() };
-        if let OwnCredentials::Certificate(own) = situation.own {
-            entry.not_after = Some(own.held.not_after);
-            entry.standing = Some(own.held.standing(present));
+        if let OwnCredentials::Certificate(own) = situation.credentials {
+            entry.not_after = Some(own.certificate.not_after);
+            entry.standing = Some(own.certificate.standing(present));
         }
         if situation.is_stranger {
             entry.fault = Some("the API server rejects this certificate".to_owned());

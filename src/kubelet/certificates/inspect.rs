@@ -26,7 +26,7 @@ pub(crate) struct CredentialPaths {
 
 #[derive(Debug)]
 pub(super) struct StoredCredentials {
-    pub(super) own: StoredPair,
+    pub(super) pair: StoredPair,
     pub(super) has_bootstrap: bool,
     /// Why credentials cannot be used; one line each.
     pub(super) faults: Vec<String>,
@@ -78,7 +78,7 @@ impl CredentialPaths {
         let uses_token = seen.uses_token();
         let leaf = seen.pair.map(|pair| pair.leaf);
         StoredCredentials {
-            own: match &leaf {
+            pair: match &leaf {
                 Some(leaf) => StoredPair::Certificate { leaf: leaf.clone(), is_embedded: seen.is_embedded },
                 None if uses_token => StoredPair::Token,
                 None => StoredPair::None,

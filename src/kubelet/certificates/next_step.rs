@@ -4,7 +4,7 @@ use super::rotation::{Credentials, HeldCertificate, KnownTime, NextRotation, Ren
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CredentialState {
-    pub(super) own: OwnCredentials,
+    pub(super) credentials: OwnCredentials,
     pub(super) has_bootstrap: bool,
     /// `rotateCertificates`.
     pub(super) rotates: bool,
@@ -24,7 +24,7 @@ pub(super) enum OwnCredentials {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnCertificate {
-    pub(super) held: HeldCertificate,
+    pub(super) certificate: HeldCertificate,
     /// It has the node's name and group. A kubeconfig may have a certificate with other rights.
     pub(super) is_for_node: bool,
     /// It is embedded in the kubeconfig, as kubeadm writes it at first.
@@ -43,12 +43,12 @@ pub(super) enum Step {
 
 impl CredentialState {
     pub(super) fn step(&self, present: KnownTime) -> Step {
-        let own = match self.own {
+        let own = match self.credentials {
             OwnCredentials::None if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
             OwnCredentials::None | OwnCredentials::Token => return Step::Rest { until: None },
             OwnCredentials::Certificate(own) => own,
         };
-        let standing = match own.held.standing(present) {
+        let standing = match own.certificate.standing(present) {
             _ if self.is_stranger => RenewalState::Expired,
             standing => standing,
         };
@@ -60,14 +60,14 @@ impl CredentialState {
             (RenewalState::Expired, false) => Step::Rest { until: None },
             (RenewalState::Due, true) => Step::Ask(&[Credentials::Own]),
             (RenewalState::Good { .. }, true) if is_provisional => Step::Ask(&[Credentials::Own]),
-            (RenewalState::Good { until }, true) => Step::Rest { until: Some(own.held.wait(until, present)) },
+            (RenewalState::Good { until }, true) => Step::Rest { until: Some(own.certificate.wait(until, present)) },
             // When the certificate expires, the failure is reported and the bootstrap credentials are tried.
             (RenewalState::Good { .. } | RenewalState::Due, false) => {
-                let end = own.held.not_after.saturating_add(1);
+                let end = own.certificate.not_after.saturating_add(1);
                 // A certificate that was just issued counts as good past its end if the clock is ahead of the
                 // signer's.
                 let until = if let RenewalState::Good { until } = standing { end.max(until) } else { end };
-                Step::Rest { until: Some(own.held.wait(until, present)) }
+                Step::Rest { until: Some(own.certificate.wait(until, present)) }
             }
         }
     }
@@ -89,11 +89,11 @@ mod tests {
 
     fn certificate() -> OwnCertificate {
         let read = Certificate { not_before: MADE, not_after: MADE + YEAR, ..Certificate::default() };
-        OwnCertificate { held: HeldCertificate::new(&read, None), is_for_node: true, is_embedded: false }
+        OwnCertificate { certificate: HeldCertificate::new(&read, None), is_for_node: true, is_embedded: false }
     }
 
     fn situation(own: OwnCredentials) -> CredentialState {
-        CredentialState { own, has_bootstrap: true, rotates: true, is_stranger: false }
+        CredentialState { credentials: own, has_bootstrap: true, rotates: true, is_stranger: false }
     }
 
     #[track_caller]
@@ -146,7 +146,7 @@ mod tests {
         let hour = Certificate { not_before: MADE, not_after: MADE + 3600, ..Certificate::default() };
         for (age, clock) in [(0, MADE + 2 * 3600), (359, MADE + 2 * 3600), (10, MADE + 3601), (400, MADE + 1800)] {
             let held = HeldCertificate::new(&hour, Some(Duration::from_secs(age)));
-            let own = OwnCredentials::Certificate(OwnCertificate { held, ..certificate() });
+            let own = OwnCredentials::Certificate(OwnCertificate { certificate: held, ..certificate() });
             let step = CredentialState { rotates: false, ..situation(own) }.step(KnownTime { clock, floor: 0 });
             assert!(
                 matches!(step, Step::Rest { until: Some(NextRotation::Date(until)) } if until > clock),

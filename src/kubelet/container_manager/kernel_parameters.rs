@@ -114,7 +114,7 @@ mod tests {
         ("kernel/keys/root_maxbytes", "25000000\n"),
     ];
 
-    fn told(faults: &[ParameterMismatch]) -> Vec<String> {
+    fn lines(faults: &[ParameterMismatch]) -> Vec<String> {
         faults.iter().map(ToString::to_string).collect()
     }
 
@@ -135,14 +135,14 @@ mod tests {
             "invalid kernel flag: kernel/panic, expected value: 10, actual value: -1",
             "invalid kernel flag: kernel/keys/root_maxkeys, expected value: 1000000, actual value: 200",
         ];
-        assert_eq!(told(&check(&machine.0)), expected);
-        assert_eq!(told(&check(&machine.0)), expected);
+        assert_eq!(lines(&check(&machine.0)), expected);
+        assert_eq!(lines(&check(&machine.0)), expected);
     }
 
     #[test]
     fn missing_parameter_is_reported_and_others_are_set() {
         let machine = Scratch::new("missing", &MACHINE[..4]);
-        let faults = told(&set(&machine.0));
+        let faults = lines(&set(&machine.0));
         assert_eq!(faults.len(), 2, "{faults:?}");
         assert!(
             faults[0].starts_with("kernel/keys/root_maxkeys: expected 1000000, failed to read: No such file"),

@@ -102,7 +102,7 @@ impl Csi {
                 let csi = Rc::clone(&registering);
                 Box::pin(async move { Ok(csi.take(plugin).await?) })
             }),
-            deregister: Box::new(move |plugin| deregistering.left(plugin)),
+            deregister: Box::new(move |plugin| deregistering.remove(plugin)),
         }
     }
 
@@ -144,7 +144,7 @@ impl Csi {
     }
 
     /// The driver's socket was removed.
-    fn left(&self, plugin: &PluginInfo) {
+    fn remove(&self, plugin: &PluginInfo) {
         let mut drivers = self.drivers.borrow_mut();
         let Some(known) = drivers.get_mut(&plugin.name) else { return };
         if known.as_ref().is_some_and(|driver| driver.socket == plugin.endpoint) {

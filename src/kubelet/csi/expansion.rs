@@ -70,28 +70,28 @@ impl Csi {
     /// Stops polling for the pod with this directory. Does not wait for a driver call in progress.
     pub(super) fn end_expansion(&self, pod: &Path) {
         self.growths.borrow_mut().retain(|growth| !growth.volume.host_path.starts_with(pod));
-        self.seen.borrow_mut().retain(|(place, _)| !place.starts_with(pod));
+        self.expansions.borrow_mut().retain(|(place, _)| !place.starts_with(pod));
     }
 
-    fn seen(&self, volume: &CsiVolume) -> Rc<ExpansionState> {
-        let mut all = self.seen.borrow_mut();
+    fn expansion_state(&self, volume: &CsiVolume) -> Rc<ExpansionState> {
+        let mut all = self.expansions.borrow_mut();
         // In every pod, the last component of the path is the volume's name.
         let known = all.iter().find(|(place, _)| place.file_name() == volume.host_path.file_name());
-        let seen = known.map(|(_, seen)| Rc::clone(seen)).unwrap_or_default();
+        let state = known.map(|(_, state)| Rc::clone(state)).unwrap_or_default();
         if all.iter().all(|(place, _)| *place != volume.host_path) {
-            all.push((volume.host_path.clone(), Rc::clone(&seen)));
+            all.push((volume.host_path.clone(), Rc::clone(&state)));
         }
-        seen
+        state
     }
 
     fn poll_expansion(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> ExpansionPoll {
-        let (csi, of, seen) = (Rc::downgrade(self), volume.clone(), self.seen(&volume));
+        let (csi, of, state) = (Rc::downgrade(self), volume.clone(), self.expansion_state(&volume));
         let task = rt::spawn(async move {
             loop {
                 rt::sleep(jitter(period, 0.2, rt::random())).await;
                 let Some(csi) = csi.upgrade() else { return };
                 if let Some(driver) = csi.can_grow(&of) {
-                    csi.expand_if_due(&of, &driver, &seen).await;
+                    csi.expand_if_due(&of, &driver, &state).await;
                 }
             }
         });
@@ -109,15 +109,15 @@ impl Csi {
         (volume.claim.is_some() && driver.can(EXPAND_VOLUME)).then_some(driver)
     }
 
-    async fn expand_if_due(&self, volume: &CsiVolume, driver: &Driver, seen: &ExpansionState) {
+    async fn expand_if_due(&self, volume: &CsiVolume, driver: &Driver, state: &ExpansionState) {
         // A failed request is retried at the next poll.
-        let Ok(Some((claim, target))) = self.due(volume, seen, |request| request).await else { return };
+        let Ok(Some((claim, target))) = self.due(volume, state, |request| request).await else { return };
         let turn = self.volume_lock(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
         // The claim may have been updated for another pod of the volume in the meantime.
-        let is_due = growth_due(&claim, seen.capacity.get()) != ExpansionDue::Nothing;
+        let is_due = growth_due(&claim, state.capacity.get()) != ExpansionDue::Nothing;
         if is_due && is_published(volume).await.is_ok_and(|is_published| is_published) {
-            self.grow(volume, driver, &claim, &target, seen).await;
+            self.grow(volume, driver, &claim, &target, state).await;
         }
     }
 
@@ -125,8 +125,8 @@ impl Csi {
     /// volume's turn. A failure does not prevent the use of the volume.
     pub(super) async fn expand_before_use(&self, volume: &CsiVolume) {
         let Some(driver) = self.expanding_driver(volume) else { return };
-        let seen = self.seen(volume);
-        let due = self.due(volume, &seen, Request::at_once);
+        let state = self.expansion_state(volume);
+        let due = self.due(volume, &state, Request::at_once);
         let Ok(Ok(Some((claim, target)))) = rt::deadline(EXPANSION_WAIT, due).await else { return };
         if volume.read_only {
             let message = format!(
@@ -135,22 +135,22 @@ impl Csi {
             );
             self.record_event(volume, EventKind::Warning, Reason::FILE_SYSTEM_RESIZE_FAILED, message);
         } else {
-            self.grow(volume, &driver, &claim, &target, &seen).await;
+            self.grow(volume, &driver, &claim, &target, &state).await;
         }
     }
 
     async fn due(
         &self,
         volume: &CsiVolume,
-        seen: &ExpansionState,
+        state: &ExpansionState,
         ranked: fn(Request) -> Request,
     ) -> Result<Option<(Value, Target)>, ApiError> {
         let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(None) };
         let get =
             async |path: String| client.send(&ranked(Request::get(path).requested_by(Requester::Tenant))).await?.json();
         let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await?;
-        let due = growth_due(&claim, seen.capacity.get());
-        seen.capacity.set(seen.capacity.get().or_else(|| capacity(&claim)));
+        let due = growth_due(&claim, state.capacity.get());
+        state.capacity.set(state.capacity.get().or_else(|| capacity(&claim)));
         let target = match due {
             ExpansionDue::Nothing => return Ok(None),
             ExpansionDue::To(target) => target,
@@ -161,11 +161,11 @@ impl Csi {
                 Target { size, is_marked: true, updates_claim: true }
             }
         };
-        let is_refused = seen.refused.get().is_some() && seen.refused.get() == size_in_bytes(&target.size);
+        let is_refused = state.refused.get().is_some() && state.refused.get() == size_in_bytes(&target.size);
         Ok((!is_refused).then_some((claim, target)))
     }
 
-    async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, seen: &ExpansionState) {
+    async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, state: &ExpansionState) {
         let size = size_in_bytes(&target.size);
         let failed = |why: &str| {
             let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);
@@ -197,14 +197,14 @@ impl Csi {
         };
         match expanded {
             Ok(()) => {
-                seen.capacity.set(size.or(seen.capacity.get()));
+                state.capacity.set(size.or(state.capacity.get()));
                 let message =
                     format!("MountVolume.NodeExpandVolume succeeded for volume {:?} {}", volume.name, self.node_name);
                 self.record_event(volume, EventKind::Normal, Reason::FILE_SYSTEM_RESIZE_SUCCESSFUL, message);
             }
             Err(error) => {
                 if error.code() == Some(Code::FailedPrecondition) {
-                    seen.refused.set(size);
+                    state.refused.set(size);
                 }
                 failed(&format!("Expander.NodeExpand failed to expand the volume : {}", ErrorChain(&error)));
             }

@@ -58,7 +58,7 @@ pub(crate) struct Csi {
     waiting: RefCell<Vec<AttachmentWait>>,
     growths: RefCell<Vec<ExpansionPoll>>,
     /// By the path of the volume.
-    seen: RefCell<Vec<(PathBuf, Rc<ExpansionState>)>>,
+    expansions: RefCell<Vec<(PathBuf, Rc<ExpansionState>)>>,
     /// `None` without a cluster.
     client: Option<Client>,
     /// The sync loop's inbox.
@@ -79,7 +79,7 @@ impl Csi {
             recurrences: RefCell::default(),
             waiting: RefCell::default(),
             growths: RefCell::default(),
-            seen: RefCell::default(),
+            expansions: RefCell::default(),
             client,
             inbox,
         })

@@ -28,7 +28,7 @@ pub(crate) fn target(path: &Path) -> PathBuf {
 /// The directory with the volume's data file.
 pub(super) fn data(path: &Path) -> PathBuf {
     match is_device(path) {
-        true => own(path).join("data"),
+        true => data_directory(path).join("data"),
         false => path.to_owned(),
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn published(path: &Path) -> PathBuf {
 }
 
 /// The directory of everything about a block volume.
-pub(super) fn own(path: &Path) -> PathBuf {
+pub(super) fn data_directory(path: &Path) -> PathBuf {
     devices(path).join(name(path))
 }
 

@@ -105,8 +105,8 @@ pub(super) fn label_at(path: &Path) -> Option<String> {
 }
 
 /// Whether another path than `own` that `is_other` accepts has the same volume.
-pub(super) fn is_used_elsewhere(own: &Path, data: &VolData, is_other: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
-    Ok(all_volumes(paths::pods(own))?.iter().any(|(volume, of)| volume != own && of == data && is_other(volume)))
+pub(super) fn is_used_elsewhere(path: &Path, data: &VolData, is_other: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
+    Ok(all_volumes(paths::pods(path))?.iter().any(|(volume, of)| volume != path && of == data && is_other(volume)))
 }
 
 /// The volumes of all pods, except those with a missing or corrupt data file.

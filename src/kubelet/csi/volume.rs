@@ -35,7 +35,7 @@ pub(crate) type PodTerminating = Pin<Box<dyn Future<Output = ()>>>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MountLabel {
     /// The label among the mount options; `None`: the runtime labels the files.
-    pub(crate) own: Option<String>,
+    pub(crate) label: Option<String>,
     /// The node mounts the volume once, so all pods that use it must have this label.
     pub(crate) is_for_all: bool,
 }
@@ -135,7 +135,7 @@ impl Csi {
         let staged_at = self.staged_at(volume, &driver);
         let attachment = attachment_name(name, handle, &self.node_name);
         let of_pod = vol_data::of_pod(&data, &volume.name, &self.node_name, &attachment);
-        let MountLabel { own: label, is_for_all } = volume.label.clone();
+        let MountLabel { label, is_for_all } = volume.label.clone();
         let (of_pod, of_staged) =
             [of_pod, vol_data::of_staged(&data)].map(|data| vol_data::with_label(data, label.as_deref())).into();
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
@@ -424,7 +424,7 @@ fn remove_unwritten(path: &Path) -> Result<(), CsiError> {
     if !paths::is_device(path) || vol_data::is_at(&paths::data(path)) {
         return Ok(());
     }
-    let own = paths::own(path);
+    let own = paths::data_directory(path);
     remove_tree(&own).map_err(CsiError::io(REMOVE, &own))
 }
 
@@ -435,7 +435,9 @@ fn remove_staged(volume_path: &Path, staged: &Path) -> Result<(), CsiError> {
         remove_tree(path).map_err(CsiError::io(REMOVE, path))
     };
     if paths::is_device(volume_path) {
-        return [staged, &paths::published(volume_path), &paths::own(volume_path)].into_iter().try_for_each(remove);
+        return [staged, &paths::published(volume_path), &paths::data_directory(volume_path)]
+            .into_iter()
+            .try_for_each(remove);
     }
     staged.parent().map_or(Ok(()), remove)
 }
@@ -496,7 +498,7 @@ mod tests {
         let root = folder("device");
         let (pod, written) = (root.join("pods/u"), vol_data::of_pod(&vol_data(), "pv", "n", "a"));
         let volume_path = pod.join("volumeDevices/kubernetes.io~csi/pv");
-        let (own, data) = (paths::own(&volume_path), paths::data(&volume_path));
+        let (own, data) = (paths::data_directory(&volume_path), paths::data(&volume_path));
         // Makes writing the data file fail.
         fs::create_dir_all(data.join("vol_data.new")).unwrap();
         prepare(&volume_path, &written, None, &Value::Null).unwrap_err();

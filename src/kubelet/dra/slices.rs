@@ -30,19 +30,19 @@ pub(crate) struct SliceCleaner {
 #[derive(Debug, Default)]
 struct AbsentDrivers {
     due: SortedMap<String, Instant>,
-    seen: SortedSet<String>,
+    names: SortedSet<String>,
 }
 
 impl AbsentDrivers {
     /// Starts with the drivers of slices from an earlier process, due at once unless they have registered by now.
     fn left_over(drivers: SortedSet<String>, now: Instant) -> Self {
-        Self { due: drivers.iter().map(|driver| (driver.clone(), now)).collect(), seen: drivers }
+        Self { due: drivers.iter().map(|driver| (driver.clone(), now)).collect(), names: drivers }
     }
 
     /// Updates the absences; `is_usable` says whether a registered driver is connected.
     fn update(&mut self, registered: Vec<String>, is_usable: &dyn Fn(&str) -> bool, now: Instant) {
-        self.seen.extend(registered);
-        for driver in &self.seen {
+        self.names.extend(registered);
+        for driver in &self.names {
             if is_usable(driver) {
                 self.due.remove(driver);
             } else if !self.due.contains_key(driver) {
@@ -60,7 +60,7 @@ impl AbsentDrivers {
         let due: Vec<String> = due.map(|(driver, _)| driver.clone()).collect();
         for driver in &due {
             self.due.remove(driver);
-            self.seen.remove(driver);
+            self.names.remove(driver);
         }
         due
     }

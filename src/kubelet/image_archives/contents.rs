@@ -48,9 +48,9 @@ pub struct Contents {
     /// The beginning of an incomplete header block.
     header: Vec<u8>,
     /// Remaining bytes of the current file, including padding.
-    left: u64,
+    bytes_left: u64,
     padding: u64,
-    kept: Option<Index>,
+    index: Option<Index>,
     ended: bool,
     docker: Option<Vec<u8>>,
     oci: Option<Vec<u8>>,
@@ -70,15 +70,15 @@ impl Contents {
     /// Processes the next bytes; an error means that the archive is invalid.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), BadArchive> {
         while !bytes.is_empty() && !self.ended {
-            if self.left > 0 {
-                let (file, rest) = take(bytes, &mut self.left);
-                match self.kept {
+            if self.bytes_left > 0 {
+                let (file, rest) = take(bytes, &mut self.bytes_left);
+                match self.index {
                     Some(Index::Docker) => self.docker.get_or_insert_default().extend_from_slice(file),
                     Some(Index::Oci) => self.oci.get_or_insert_default().extend_from_slice(file),
                     Some(Index::Config) => self.config.extend_from_slice(file),
                     None => {}
                 }
-                if self.left == 0 {
+                if self.bytes_left == 0 {
                     self.end_config();
                 }
                 bytes = rest;
@@ -111,20 +111,20 @@ impl Contents {
         let size = number(part(124, 12)).ok_or(BadArchive::NoSize)?;
         let is_file = matches!(part(156, 1), b"0" | b"\0");
         let name = part(0, 100).split(|byte| *byte == 0).next().unwrap_or_default();
-        self.kept = match name.strip_prefix(b"./").unwrap_or(name) {
+        self.index = match name.strip_prefix(b"./").unwrap_or(name) {
             b"manifest.json" if is_file => Some(Index::Docker),
             b"index.json" if is_file => Some(Index::Oci),
             _ if is_file && size <= MOST_CONFIG => Some(Index::Config),
             _ => None,
         };
         // Of several files with the same name the last one counts.
-        match self.kept {
+        match self.index {
             Some(Index::Docker | Index::Oci) if size > MOST_INDEX => return Err(BadArchive::LargeIndex),
             Some(Index::Docker) => self.docker = None,
             Some(Index::Oci) => self.oci = None,
             Some(Index::Config) | None => self.config.clear(),
         }
-        self.left = size;
+        self.bytes_left = size;
         let block = u64::try_from(ARCHIVE_BLOCK_BYTES).unwrap_or(u64::MAX);
         self.padding = size.wrapping_neg() % block;
         Ok(())
@@ -150,7 +150,7 @@ impl Contents {
 
     /// Ends the stream; returns the image names.
     pub fn end(self) -> Result<ArchiveImages, BadArchive> {
-        if self.left > 0 || !self.header.is_empty() {
+        if self.bytes_left > 0 || !self.header.is_empty() {
             return Err(BadArchive::CutShort);
         }
         let mut images = Vec::new();

@@ -36,9 +36,9 @@ use crate::types::time::Backoff;
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Bytes of the blobs on the disk, from this fetch or an earlier one.
-    pub(super) here: AtomicU64,
+    pub(super) present_bytes: AtomicU64,
     /// Total bytes of the blobs to fetch; 0 until the manifest is known.
-    pub(super) all: AtomicU64,
+    pub(super) total_bytes: AtomicU64,
     /// Bytes that were here before this fetch.
     pub(super) before: AtomicU64,
 }
@@ -46,26 +46,26 @@ pub(crate) struct Progress {
 impl Progress {
     /// A part has `length` bytes, and was counted with `counted`.
     fn correct(&self, counted: u64, length: u64) {
-        for count in [&self.here, &self.before] {
+        for count in [&self.present_bytes, &self.before] {
             let corrected = |count: u64| Some(count.saturating_sub(counted).saturating_add(length));
             let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
         }
     }
 
     #[cfg(test)]
-    pub(crate) fn of(before: u64, here: u64, all: u64) -> Self {
-        let [before, here, all] = [before, here, all].map(AtomicU64::new);
-        Self { here, all, before }
+    pub(crate) fn of(before: u64, present_bytes: u64, total_bytes: u64) -> Self {
+        let [before, present, total] = [before, present_bytes, total_bytes].map(AtomicU64::new);
+        Self { present_bytes: present, total_bytes: total, before }
     }
 
     /// Bytes on the disk, and total bytes; `None` until the manifest is known.
     pub(crate) fn bytes(&self) -> Option<(u64, u64)> {
-        let all = self.all.load(Ordering::Relaxed);
-        (all > 0).then(|| (self.here.load(Ordering::Relaxed), all))
+        let all = self.total_bytes.load(Ordering::Relaxed);
+        (all > 0).then(|| (self.present_bytes.load(Ordering::Relaxed), all))
     }
 
     /// How long the rest takes if it comes as fast as the bytes since the fetch began.
-    pub(crate) fn left(&self, since_begin: Duration) -> Option<Duration> {
+    pub(crate) fn time_left(&self, since_begin: Duration) -> Option<Duration> {
         let (here, all) = self.bytes()?;
         let came = here.checked_sub(self.before.load(Ordering::Relaxed)).filter(|came| *came > 0)?;
         let seconds = u128::from(all.saturating_sub(here)) * since_begin.as_millis() / u128::from(came) / 1000;
@@ -130,12 +130,12 @@ impl Job {
         for blob in &present {
             self.check(&format!("blobs/{}", blob.digest), ACCEPT_ANY_BLOB)?;
         }
-        let here: u64 = missing.iter().map(|blob| self.here(blob)).sum();
+        let here: u64 = missing.iter().map(|blob| self.present_bytes(blob)).sum();
         let all: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
-        self.progress.here.store(here, Ordering::Relaxed);
+        self.progress.present_bytes.store(here, Ordering::Relaxed);
         self.progress.before.store(here, Ordering::Relaxed);
         // 0 would mean that the manifest is still unknown.
-        self.progress.all.store(all.max(1), Ordering::Relaxed);
+        self.progress.total_bytes.store(all.max(1), Ordering::Relaxed);
         self.space.claim(all, here)?;
         for blob in &missing {
             self.blob(blob)?;
@@ -143,7 +143,7 @@ impl Job {
         Ok(top)
     }
 
-    fn here(&self, blob: &Descriptor) -> u64 {
+    fn present_bytes(&self, blob: &Descriptor) -> u64 {
         let whole = self.layout.blob(&blob.digest);
         let length = |path: PathBuf| fs::metadata(path).ok().map(|found| found.len());
         length(whole.clone()).or_else(|| length(whole.with_extension("part"))).unwrap_or(0).min(blob.size)
@@ -254,7 +254,7 @@ impl Job {
     /// without a new byte, tries the next server.
     fn blob(&mut self, blob: &Descriptor) -> Result<(), FetchError> {
         let whole = self.layout.blob(&blob.digest);
-        let counted = self.here(blob);
+        let counted = self.present_bytes(blob);
         if whole.exists() {
             // An unreadable sector of the disk is damage, too.
             if is_blob(&whole, blob).unwrap_or(false) {
@@ -272,8 +272,8 @@ impl Job {
         }
         let under_way = self.peers.as_mut().map(|peers| peers.begin(&blob.digest));
         if let (Some(peers), Some(under_way)) = (&mut self.peers, &under_way) {
-            let (cancelled, here) = (&self.cancelled, &self.progress.here);
-            peers.copy(&mut Copying { blob, part: &mut part, cancelled, here }, under_way)?;
+            let (cancelled, here) = (&self.cancelled, &self.progress.present_bytes);
+            peers.copy(&mut Copying { blob, part: &mut part, cancelled, present_bytes: here }, under_way)?;
         }
         let mut waits = Backoff::new(self.waits.0, self.waits.1);
         let (mut failures, mut server) = (0, 0);
@@ -354,7 +354,7 @@ impl Job {
                 return Err(FetchError::Registry(RegistryError::io(&path, &io::ErrorKind::UnexpectedEof.into())));
             }
             part.append(bytes)?;
-            self.progress.here.fetch_add(came, Ordering::Relaxed);
+            self.progress.present_bytes.fetch_add(came, Ordering::Relaxed);
             if !self.is_urgent {
                 self.meter.pace(came, &self.cancelled);
             }
@@ -369,18 +369,18 @@ impl Job {
     fn forget(&self, bytes: u64) {
         let _ = self
             .progress
-            .here
+            .present_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |here| Some(here.saturating_sub(bytes)));
     }
 }
 
 /// Whether a finished file still is the blob: a disk may have lost or changed bytes since.
-fn is_blob(whole: &Path, blob: &Descriptor) -> io::Result<bool> {
-    if fs::metadata(whole)?.len() != blob.size {
+fn is_blob(path: &Path, blob: &Descriptor) -> io::Result<bool> {
+    if fs::metadata(path)?.len() != blob.size {
         return Ok(false);
     }
     let mut hash = Context::new(&SHA256);
-    let mut file = File::open(whole)?;
+    let mut file = File::open(path)?;
     let mut buffer = vec![0; usize::try_from(FETCH_BUFFER_BYTES).unwrap_or_default()];
     loop {
         match file.read(&mut buffer)? {

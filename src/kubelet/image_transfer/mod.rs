@@ -315,8 +315,8 @@ impl Fetcher {
 
     /// Removes parts of images that are not being fetched, oldest first, until `bytes` are freed; returns the number of
     /// bytes freed. Those of `kept` images stay.
-    pub(crate) async fn free(&self, kept: impl Iterator<Item = &str>, bytes: u64) -> u64 {
-        let kept: Vec<String> = kept.map(key_of).collect();
+    pub(crate) async fn free(&self, images_in_use: impl Iterator<Item = &str>, bytes: u64) -> u64 {
+        let kept: Vec<String> = images_in_use.map(key_of).collect();
         let (directory, busy) = (self.directory.clone(), self.busy());
         rt::remove(move || space::free(&directory, &busy, &kept, bytes)).await.unwrap_or_else(|error| {
             log!(warn, "failed to remove image parts", directory = self.directory.display(), error = error);
@@ -331,9 +331,9 @@ impl Fetcher {
     }
 
     /// Removes the content that is kept for other nodes, but for `kept`.
-    pub(crate) async fn prune(&self, kept: Kept) {
+    pub(crate) async fn prune(&self, images_in_use: Kept) {
         let Some(peering) = self.peering.clone() else { return };
-        let now = match kept {
+        let now = match images_in_use {
             Kept::Recent => clock::timestamp().as_second(),
             Kept::Nothing => i64::MAX,
         };

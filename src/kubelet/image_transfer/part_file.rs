@@ -18,7 +18,7 @@ use crate::platform::rt;
 pub(super) struct PartFile {
     file: File,
     /// The file of the whole blob.
-    whole: PathBuf,
+    blob_path: PathBuf,
     boot: String,
     length: u64,
     synced: u64,
@@ -43,10 +43,11 @@ const SYNC_TIME: Duration = Duration::from_secs(10);
 
 impl PartFile {
     /// Opens or creates the part of the blob at `whole`. `boot` is the id of this boot.
-    pub(super) fn open(whole: &Path, boot: &str) -> io::Result<Self> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(whole.with_extension("part"))?;
+    pub(super) fn open(blob_path: &Path, boot: &str) -> io::Result<Self> {
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).open(blob_path.with_extension("part"))?;
         let mut length = file.metadata()?.len();
-        let (marked_boot, marked) = read_mark(whole);
+        let (marked_boot, marked) = read_mark(blob_path);
         if length > 0 && marked_boot != boot {
             length = length.min(marked);
             file.set_len(length)?;
@@ -63,7 +64,7 @@ impl PartFile {
         let boot = boot.to_owned();
         let part = Self {
             file,
-            whole: whole.to_owned(),
+            blob_path: blob_path.to_owned(),
             boot,
             length,
             synced: length,
@@ -111,19 +112,19 @@ impl PartFile {
     /// Gives the file its final name, durably.
     pub(super) fn finish(self) -> io::Result<()> {
         self.file.sync_data()?;
-        fs::rename(self.whole.with_extension("part"), &self.whole)?;
-        remove(&self.whole.with_extension("mark"))?;
-        self.whole.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        fs::rename(self.blob_path.with_extension("part"), &self.blob_path)?;
+        remove(&self.blob_path.with_extension("mark"))?;
+        self.blob_path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
     }
 
     fn mark(&self) -> io::Result<()> {
-        fs::write(self.whole.with_extension("mark"), format!("{} {}\n", self.boot, self.synced))
+        fs::write(self.blob_path.with_extension("mark"), format!("{} {}\n", self.boot, self.synced))
     }
 }
 
 /// The boot and the length at the last sync.
-fn read_mark(whole: &Path) -> (String, u64) {
-    let text = fs::read_to_string(whole.with_extension("mark")).unwrap_or_default();
+fn read_mark(blob_path: &Path) -> (String, u64) {
+    let text = fs::read_to_string(blob_path.with_extension("mark")).unwrap_or_default();
     let (boot, length) = text.trim_end().split_once(' ').unwrap_or_default();
     // A line without a line end may lack digits.
     let length = if text.ends_with('\n') { length.parse().unwrap_or(0) } else { 0 };

@@ -69,7 +69,7 @@ pub(super) struct Copying<'a> {
     pub(super) part: &'a mut PartFile,
     pub(super) cancelled: &'a AtomicBool,
     /// Bytes of the image that are here.
-    pub(super) here: &'a AtomicU64,
+    pub(super) present_bytes: &'a AtomicU64,
 }
 
 /// What a request has brought.
@@ -183,7 +183,7 @@ impl Peers {
     }
 
     /// Asks each peer once. Returns the lowest claim other than `own`.
-    fn round(&mut self, copying: &mut Copying<'_>, own: Option<u32>) -> Result<Option<u32>, FetchError> {
+    fn round(&mut self, copying: &mut Copying<'_>, own_claim: Option<u32>) -> Result<Option<u32>, FetchError> {
         let mut lowest: Option<u32> = None;
         for at in self.in_order() {
             let Some(peer) = self.nodes.get_mut(at).filter(|_| self.lost < self.waits.lost) else { break };
@@ -193,7 +193,7 @@ impl Peers {
             peer.has_claimed = false;
             if let Outcome::Claim(claim) = outcome {
                 // A node may be its own peer.
-                if Some(claim) != own {
+                if Some(claim) != own_claim {
                     peer.has_claimed = true;
                     lowest = Some(lowest.map_or(claim, |lowest| lowest.min(claim)));
                 }
@@ -293,7 +293,7 @@ impl Peer {
             let left = usize::try_from(size - copying.part.length()).unwrap_or(usize::MAX);
             let bytes = buffer.get(..count.min(left)).unwrap_or_default();
             copying.part.append(bytes)?;
-            copying.here.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
+            copying.present_bytes.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
         }
         Ok(Outcome::Fine)
     }

@@ -30,7 +30,7 @@ pub(crate) struct SharedImages(Arc<Shared>);
 struct Shared {
     /// The fetcher's directory.
     fetched: PathBuf,
-    kept: PathBuf,
+    share_directory: PathBuf,
     under_way: Mutex<Vec<FetchUnderWay>>,
     /// The client of each answer that is being sent.
     clients: Mutex<Vec<Weak<str>>>,
@@ -87,7 +87,12 @@ impl SharedImages {
     /// `root` is the directory of the agent's own files.
     pub(crate) fn new(root: &Path) -> Self {
         let (fetched, kept) = (root.join("fetch"), root.join("share"));
-        Self(Arc::new(Shared { fetched, kept, under_way: Mutex::default(), clients: Mutex::default() }))
+        Self(Arc::new(Shared {
+            fetched,
+            share_directory: kept,
+            under_way: Mutex::default(),
+            clients: Mutex::default(),
+        }))
     }
 
     /// The blob with this digest, if more than `from` bytes of it are here. Blocks.
@@ -109,7 +114,7 @@ impl SharedImages {
     fn open(&self, digest: &Digest, from: u64) -> Option<(File, u64, bool)> {
         let layouts = fs::read_dir(&self.0.fetched).into_iter().flatten().flatten();
         let blobs = layouts.map(|layout| layout.path().join("blobs/sha256").join(digest.hex()));
-        let wholes: Vec<PathBuf> = [self.0.kept.join(digest.hex())].into_iter().chain(blobs).collect();
+        let wholes: Vec<PathBuf> = [self.0.share_directory.join(digest.hex())].into_iter().chain(blobs).collect();
         let open = |path: PathBuf| {
             let file = File::open(path).ok()?;
             let length = file.metadata().ok()?.len();
@@ -161,11 +166,11 @@ impl SharedImages {
 
     /// Keeps the whole blobs of a directory, which loses them. Blocks.
     pub(super) fn keep(&self, blobs: &Path) -> io::Result<()> {
-        directories::make_own(&self.0.kept, 0o700)?;
+        directories::make_own(&self.0.share_directory, 0o700)?;
         for entry in fs::read_dir(blobs)? {
             let path = entry?.path();
             if let (Some(name), None) = (path.file_name(), path.extension()) {
-                fs::rename(&path, self.0.kept.join(name))?;
+                fs::rename(&path, self.0.share_directory.join(name))?;
             }
         }
         self.prune(clock::timestamp().as_second())
@@ -174,7 +179,7 @@ impl SharedImages {
     /// Removes kept content that is too old at `now` or too much, the oldest first. Blocks.
     pub(super) fn prune(&self, now: i64) -> io::Result<()> {
         let mut files: Vec<(i64, u64, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(&self.0.kept).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.0.share_directory).into_iter().flatten().flatten() {
             let found = entry.metadata()?;
             files.push((found.mtime(), found.len(), entry.path()));
         }
@@ -182,7 +187,7 @@ impl SharedImages {
         let mut kept: u64 = files.iter().map(|(_, length, _)| length).sum();
         for (modified, length, path) in files {
             let is_old = now.saturating_sub(modified) > KEPT_FOR;
-            if is_old || kept > MOST_KEPT || room(&self.0.kept)?.available < MIN_SHARING_DISK_BYTES {
+            if is_old || kept > MOST_KEPT || room(&self.0.share_directory)?.available < MIN_SHARING_DISK_BYTES {
                 fs::remove_file(path)?;
                 kept = kept.saturating_sub(length);
             }
@@ -192,11 +197,11 @@ impl SharedImages {
 }
 
 /// Whether the file is an index or a manifest.
-fn is_manifest(whole: &Path) -> bool {
-    let is_small = fs::metadata(whole).is_ok_and(|found| found.len() <= MAX_IMAGE_MANIFEST_BYTES);
+fn is_manifest(path: &Path) -> bool {
+    let is_small = fs::metadata(path).is_ok_and(|found| found.len() <= MAX_IMAGE_MANIFEST_BYTES);
     // Layers are packed, so most files are no JSON.
-    is_small && read_head(whole, 1).is_ok_and(|head| head == b"{") && {
-        let text = read_all(whole, MAX_IMAGE_MANIFEST_BYTES).unwrap_or_default();
+    is_small && read_head(path, 1).is_ok_and(|head| head == b"{") && {
+        let text = read_all(path, MAX_IMAGE_MANIFEST_BYTES).unwrap_or_default();
         Document::parse(&text).is_ok()
     }
 }

@@ -57,26 +57,26 @@ const LONGEST_UID: usize = 256;
 impl Space {
     /// Refuses an image of `all` bytes, of which `here` are on the disk, if the disk has no room for it, or if it is
     /// too large for one pod. Idle parts of other images of the pod make room for it, the oldest first.
-    pub(super) fn claim(&self, all: u64, here: u64) -> Result<(), FetchError> {
+    pub(super) fn claim(&self, total: u64, present: u64) -> Result<(), FetchError> {
         fs::create_dir_all(self.directory.join(&self.key))?;
         fs::write(self.directory.join(&self.key).join(POD_FILE), &self.pod)?;
         let DiskSpace { capacity, .. } = room(&self.directory)?;
         let most = capacity / SHARE_OF_POD;
         let others: Vec<FetchedImage> =
             list(&self.directory)?.into_iter().filter(|other| other.pod == self.pod && other.key != self.key).collect();
-        let removed = surplus(&others, &self.busy, most.saturating_sub(all));
+        let removed = surplus(&others, &self.busy, most.saturating_sub(total));
         for other in removed.as_deref().unwrap_or_default() {
             log!(info, "removing parts of an image, the pod has too many", directory = other.path.display());
             remove(&other.path);
         }
         let pressure = self.pressure.map_or(0, |amount| u64::try_from(amount.of(capacity).value()).unwrap_or(0));
-        let wanted = all.saturating_sub(here).saturating_add(pressure.max(FETCH_SPARE_BYTES));
+        let wanted = total.saturating_sub(present).saturating_add(pressure.max(FETCH_SPARE_BYTES));
         let free = room(&self.directory)?.available;
         if free < wanted {
             return Err(FetchError::Room { wanted, free });
         }
-        if all > most || removed.is_none() {
-            return Err(FetchError::TooLarge { bytes: all, most });
+        if total > most || removed.is_none() {
+            return Err(FetchError::TooLarge { bytes: total, most });
         }
         Ok(())
     }
@@ -122,9 +122,9 @@ fn remove(path: &Path) -> bool {
 }
 
 /// Removes idle images, oldest first, until `bytes` are freed; returns the number of bytes freed. Those in `kept` stay.
-pub(super) fn free(directory: &Path, busy: &[String], kept: &[String], bytes: u64) -> io::Result<u64> {
+pub(super) fn free(directory: &Path, busy: &[String], in_use: &[String], bytes: u64) -> io::Result<u64> {
     let mut freed = 0_u64;
-    let is_idle = |image: &FetchedImage| !busy.contains(&image.key) && !kept.contains(&image.key);
+    let is_idle = |image: &FetchedImage| !busy.contains(&image.key) && !in_use.contains(&image.key);
     for image in list(directory)?.into_iter().filter(is_idle) {
         if freed >= bytes {
             break;

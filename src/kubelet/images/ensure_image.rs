@@ -131,11 +131,11 @@ impl<S: Service> Images<S> {
     /// The waiting reason while windows and budgets allow no pull.
     pub(super) fn may_pull(&self, inputs: &PullInputs<'_>) -> Result<(), Waiting> {
         let hold = if inputs.is_urgent() { None } else { self.budget.hold() };
-        hold.map_or(Ok(()), |hold| Err(self.held(inputs, &hold)))
+        hold.map_or(Ok(()), |hold| Err(self.wait_of_hold(inputs, &hold)))
     }
 
     /// The pull goes on when there is room again. The clock may be set until then, so the wait is bounded.
-    pub(super) fn held(&self, inputs: &PullInputs<'_>, hold: &Hold) -> Waiting {
+    pub(super) fn wait_of_hold(&self, inputs: &PullInputs<'_>, hold: &Hold) -> Waiting {
         let what = format!("Pull of image {:?} waits: {}", inputs.image(), hold.why);
         self.record_pull_event(inputs, EventKind::Normal, Reason::IMAGE_PULL_WAITING, what.clone());
         let until = Some(rt::now() + hold.wait.clamp(SHORTEST_HOLD, LONGEST_HOLD));

@@ -55,7 +55,7 @@ impl<S: Service> Images<S> {
                 // The budget may have room again by now.
                 let hold =
                     self.budget.hold().unwrap_or_else(|| Hold { why: "a moment".to_owned(), wait: Duration::ZERO });
-                Err(self.held(inputs, &hold).into())
+                Err(self.wait_of_hold(inputs, &hold).into())
             }
             Err(error) => Err(self.failed(inputs, &error, now)),
             Ok((image_ref, credential)) => {

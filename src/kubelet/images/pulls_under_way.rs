@@ -34,7 +34,7 @@ pub(crate) struct PullUnderWay {
 
 /// Keeps a pull listed until dropped.
 pub(super) struct PullGuard {
-    all: PullsUnderWay,
+    pulls: PullsUnderWay,
     number: u64,
 }
 
@@ -64,13 +64,13 @@ impl PullsUnderWay {
         let pull =
             PullUnderWay { image: image.to_owned(), pod: pod.to_owned(), requested, begun: None, progress: None };
         pulls.list.insert(number, pull);
-        PullGuard { all: self.clone(), number }
+        PullGuard { pulls: self.clone(), number }
     }
 }
 
 impl PullGuard {
     pub(super) fn begins(&self, now: Instant) {
-        if let Some(pull) = self.all.pulls.borrow_mut().list.get_mut(&self.number) {
+        if let Some(pull) = self.pulls.pulls.borrow_mut().list.get_mut(&self.number) {
             pull.begun = Some(now);
         }
     }
@@ -78,7 +78,7 @@ impl PullGuard {
 
 impl Drop for PullGuard {
     fn drop(&mut self) {
-        self.all.pulls.borrow_mut().list.remove(&self.number);
+        self.pulls.pulls.borrow_mut().list.remove(&self.number);
     }
 }
 

@@ -38,9 +38,9 @@ impl Garbage {
 }
 
 /// The dead instances except the newest `kept` of each container.
-fn dead_beyond(pod: &ObservedPod, kept: usize) -> Vec<&ObservedContainer> {
+fn dead_beyond(pod: &ObservedPod, most: usize) -> Vec<&ObservedContainer> {
     let names: SortedSet<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
-    let dead = |name| pod.containers.named(name).filter(|container| container.exit().is_some()).skip(kept);
+    let dead = |name| pod.containers.named(name).filter(|container| container.exit().is_some()).skip(most);
     names.into_iter().flat_map(dead).collect()
 }
 

@@ -20,7 +20,7 @@ impl PodRuntime {
     /// The running containers with the wrong cpuset. The current cpuset is known from this process or read from the
     /// kernel; if it is unknown, the container counts as misplaced.
     pub(crate) fn misplaced(&self, placements: &Placements, observed: &ObservedCache) -> Vec<MisplacedContainer> {
-        let mut held = self.held.borrow_mut();
+        let mut held = self.created_cpus.borrow_mut();
         let mut misplaced = Vec::new();
         for pod in observed.iter() {
             for container in pod.containers.iter().filter(|container| container.is_running()) {
@@ -44,14 +44,14 @@ impl PodRuntime {
         let MisplacedContainer { id, cpus, .. } = misplaced;
         let request = v1::LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
         // Without an answer it is unknown whether the update has taken effect.
-        self.held.borrow_mut().remove(id);
+        self.created_cpus.borrow_mut().remove(id);
         ignore_not_found(self.cri.update_container_resources(id, &request).await)?;
         self.record_cpus(id, cpus.clone());
         Ok(())
     }
 
     pub(super) fn record_cpus(&self, id: &str, cpus: CpuSet) {
-        self.held.borrow_mut().insert(id.to_owned(), cpus);
+        self.created_cpus.borrow_mut().insert(id.to_owned(), cpus);
     }
 }
 

@@ -127,14 +127,14 @@ fn host_settings(node: &NodeSettings, host: &DnsConfig) -> DnsConfig {
     DnsConfig { servers, searches: vec![".".to_owned()], options: Vec::new() }
 }
 
-fn add_own(config: &mut DnsConfig, own: &PodDnsConfig) {
-    add_new(&mut config.servers, &own.nameservers);
-    add_new(&mut config.searches, &own.searches);
+fn add_own(config: &mut DnsConfig, pod_config: &PodDnsConfig) {
+    add_new(&mut config.servers, &pod_config.nameservers);
+    add_new(&mut config.searches, &pod_config.searches);
     let text = |option: &PodDnsConfigOption| match option.value.as_deref() {
         None | Some("") => option.name.clone(),
         Some(value) => [&option.name, ":", value].concat(),
     };
-    set_options(&mut config.options, own.options.iter().map(text));
+    set_options(&mut config.options, pod_config.options.iter().map(text));
 }
 
 fn add_new(list: &mut Vec<String>, more: &[String]) {

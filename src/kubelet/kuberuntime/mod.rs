@@ -120,7 +120,7 @@ pub(crate) struct PodRuntime {
     /// Resources of running containers, by id.
     applied: RefCell<BTreeMap<String, resize::KnownResources>>,
     /// Cpusets of running containers, by id.
-    held: RefCell<BTreeMap<String, CpuSet>>,
+    created_cpus: RefCell<BTreeMap<String, CpuSet>>,
     /// Running containers that were queried twice, and of which the runtime has told no pid.
     without_pid: RefCell<BTreeSet<String>>,
 }
@@ -146,7 +146,7 @@ impl PodRuntime {
             strict_groups: Cell::new(false),
             allocations: Rc::default(),
             applied: RefCell::default(),
-            held: RefCell::default(),
+            created_cpus: RefCell::default(),
             without_pid: RefCell::default(),
         }
     }

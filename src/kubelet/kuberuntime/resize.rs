@@ -43,7 +43,7 @@ impl AppliedResources {
 
     /// The resources of a container created by another process, from its cgroup. If the cgroup's values are what
     /// `wanted` would give, it is assumed to have `wanted`. A cgroup does not show the memory request.
-    fn shown(group: &CgroupResources, wanted: &Self) -> Self {
+    fn of_cgroup(group: &CgroupResources, wanted: &Self) -> Self {
         let is_same_weight = is_weight_of(group.weight, wanted.shares);
         let quota = match group.cpu_max.quota {
             Limit::Max => 0,
@@ -156,7 +156,7 @@ impl PodRuntime {
             match (of_kernel, &running.resources) {
                 (Some(shown), _) => KnownResources::certain(AppliedResources {
                     memory_request: recorded.memory_request,
-                    ..AppliedResources::shown(&shown, &wanted)
+                    ..AppliedResources::of_cgroup(&shown, &wanted)
                 }),
                 (None, Some(reported)) => KnownResources::reported(reported, recorded),
                 (None, None) => KnownResources::certain(recorded),
@@ -214,7 +214,7 @@ impl PodRuntime {
     /// Forgets containers that no longer exist.
     pub(super) fn forget_applied(&self, known: impl Fn(&str) -> bool) {
         self.applied.borrow_mut().retain(|id, _| known(id));
-        self.held.borrow_mut().retain(|id, _| known(id));
+        self.created_cpus.borrow_mut().retain(|id, _| known(id));
         self.without_pid.borrow_mut().retain(|id| known(id));
     }
 
@@ -396,7 +396,7 @@ mod tests {
     fn cgroup_values_match_the_wanted_ones_with_either_weight_formula_and_page_rounding() {
         for weight in [4, 17] {
             let kernel = shown(weight, Limit::At(25_000), Limit::At(33_554_432));
-            assert_eq!(AppliedResources::shown(&kernel, &WANTED), WANTED, "{weight}");
+            assert_eq!(AppliedResources::of_cgroup(&kernel, &WANTED), WANTED, "{weight}");
         }
         for (kernel, what) in [
             (shown(5, Limit::At(25_000), Limit::At(33_554_432)), "weight"),
@@ -404,10 +404,10 @@ mod tests {
             (shown(4, Limit::At(25_000), Limit::Max), "memory"),
             (shown(4, Limit::At(25_000), Limit::At(33_554_432 << 1)), "more memory"),
         ] {
-            assert_ne!(AppliedResources::shown(&kernel, &WANTED), WANTED, "{what}");
+            assert_ne!(AppliedResources::of_cgroup(&kernel, &WANTED), WANTED, "{what}");
         }
         let open = AppliedResources { quota: 0, memory: 0, ..WANTED };
-        assert_eq!(AppliedResources::shown(&shown(4, Limit::Max, Limit::Max), &open), open);
+        assert_eq!(AppliedResources::of_cgroup(&shown(4, Limit::Max, Limit::Max), &open), open);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) fn container_security_context(
 ) -> Result<v1::LinuxContainerSecurityContext, ConfigError> {
     let effective = Effective::new(pod, container);
     effective.check_non_root(image_user, || ContainerName::new(pod, container))?;
-    let own = effective.own;
+    let own = effective.of_container;
     let mut namespaces = namespace_options(&pod.spec);
     if let (Some(id), v1::NamespaceMode::Container) = (target, namespaces.pid) {
         namespaces.pid = v1::NamespaceMode::Target;
@@ -82,7 +82,7 @@ pub(crate) fn sandbox_security_context(spec: &PodSpec) -> v1::LinuxSandboxSecuri
 
 /// The effective settings of a container: its own, else the pod's.
 struct Effective<'a> {
-    own: &'a SecurityContext,
+    of_container: &'a SecurityContext,
     run_as_user: Option<i64>,
     run_as_group: Option<i64>,
     run_as_non_root: bool,
@@ -97,7 +97,7 @@ impl<'a> Effective<'a> {
         let own = container.security_context.as_deref().unwrap_or(&NONE);
         let pod = pod.spec.security_context.as_deref();
         Self {
-            own,
+            of_container: own,
             run_as_user: own.run_as_user.or_else(|| pod?.run_as_user),
             run_as_group: own.run_as_group.or_else(|| pod?.run_as_group),
             run_as_non_root: own.run_as_non_root.or_else(|| pod?.run_as_non_root).unwrap_or(false),

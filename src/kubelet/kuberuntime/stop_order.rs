@@ -15,7 +15,7 @@ use crate::types::sorted::SortedMap;
 pub(super) struct TerminationTurn {
     /// Closed when all containers before this one have stopped.
     before: Option<Receiver<Infallible>>,
-    own: Option<(Rc<RefCell<Ranks>>, usize)>,
+    rank: Option<(Rc<RefCell<Ranks>>, usize)>,
 }
 
 /// Containers of one rank stop together, after all of lower ranks.
@@ -29,7 +29,7 @@ struct Ranks {
 #[derive(Debug, Default)]
 struct Rank {
     /// Containers that have not stopped.
-    left: usize,
+    running: usize,
     /// Dropped when it is this rank's turn.
     starts: Option<Sender<Infallible>>,
 }
@@ -44,7 +44,7 @@ pub(super) fn stop_order(spec: Option<&PodSpec>, running: &[&str]) -> Vec<Termin
     order.ranks.resize_with(ranks.iter().max().map_or(0, |last| last + 1), Rank::default);
     for rank in &ranks {
         if let Some(rank) = order.ranks.get_mut(*rank) {
-            rank.left += 1;
+            rank.running += 1;
         }
     }
     let before: Vec<Receiver<Infallible>> = order.ranks.iter_mut().map(Rank::wait).collect();
@@ -52,7 +52,7 @@ pub(super) fn stop_order(spec: Option<&PodSpec>, running: &[&str]) -> Vec<Termin
     let order = Rc::new(RefCell::new(order));
     let turn = |rank: usize| TerminationTurn {
         before: before.get(rank).filter(|before| !before.is_closed()).cloned(),
-        own: Some((Rc::clone(&order), rank)),
+        rank: Some((Rc::clone(&order), rank)),
     };
     ranks.into_iter().map(turn).collect()
 }
@@ -68,10 +68,10 @@ impl TerminationTurn {
 
 impl Drop for TerminationTurn {
     fn drop(&mut self) {
-        let Some((order, rank)) = self.own.take() else { return };
+        let Some((order, rank)) = self.rank.take() else { return };
         let mut order = order.borrow_mut();
         if let Some(rank) = order.ranks.get_mut(rank) {
-            rank.left = rank.left.saturating_sub(1);
+            rank.running = rank.running.saturating_sub(1);
         }
         order.advance();
     }
@@ -82,7 +82,7 @@ impl Ranks {
     fn advance(&mut self) {
         while let Some(rank) = self.ranks.get_mut(self.first) {
             rank.starts.take();
-            if rank.left > 0 {
+            if rank.running > 0 {
                 return;
             }
             self.first += 1;

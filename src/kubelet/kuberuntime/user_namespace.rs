@@ -45,7 +45,7 @@ impl UserRanges {
         if fits && first.checked_add(all - 1).is_some() {
             return Ok(Self { first, count: all / length, length });
         }
-        Err(BadRanges::NotMultiples { first, all, length })
+        Err(BadRanges::NotMultiples { first, total: all, length })
     }
 
     /// The lowest unused range.
@@ -61,7 +61,7 @@ impl UserRanges {
 pub(super) enum BadRanges {
     NotMultiples {
         first: u32,
-        all: u32,
+        total: u32,
         length: u32,
     },
     /// There is not exactly one range, or it differs between users and groups.
@@ -91,7 +91,7 @@ impl UserRangeError {
 impl fmt::Display for BadRanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotMultiples { first, all, length } => write!(
+            Self::NotMultiples { first, total: all, length } => write!(
                 f,
                 "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {MIN_USER_NAMESPACE_ID}"
             ),

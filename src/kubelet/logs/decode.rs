@@ -14,7 +14,7 @@ pub(super) struct Decoder {
     stream: Option<LogStream>,
     timestamps: bool,
     /// Bytes of output left before the limit.
-    left: Option<u64>,
+    bytes_left: Option<u64>,
     state: State,
     /// The current line continues the previous one.
     goes_on: bool,
@@ -43,7 +43,7 @@ pub(super) const LONGEST_HEAD: usize = 128;
 
 impl Decoder {
     pub(super) fn new(since: Option<Timestamp>, timestamps: bool, limit: Option<u64>) -> Self {
-        Self { since, stream: None, timestamps, left: limit, state: State::Head(Vec::new()), goes_on: false }
+        Self { since, stream: None, timestamps, bytes_left: limit, state: State::Head(Vec::new()), goes_on: false }
     }
 
     /// Skips the lines of the other stream.
@@ -53,7 +53,7 @@ impl Decoder {
 
     /// Whether the limit is reached.
     pub(super) fn is_full(&self) -> bool {
-        self.left == Some(0)
+        self.bytes_left == Some(0)
     }
 
     /// Starts another file; an unfinished last line of the previous file is dropped.
@@ -68,7 +68,7 @@ impl Decoder {
             let length = { bytes }.skip_until(b'\n').unwrap_or(bytes.len());
             let (line, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
             match line.strip_suffix(b"\n") {
-                Some(content) => match self.whole(content) {
+                Some(content) => match self.take_whole(content) {
                     Some(length) => text.extend_from_slice(line.get(length..).unwrap_or_default()),
                     None => {
                         self.take_part(content, text);
@@ -82,9 +82,9 @@ impl Decoder {
     }
 
     /// The fast path for most lines: a full line, wanted as a whole. Returns the length of its head.
-    fn whole(&mut self, line: &[u8]) -> Option<usize> {
+    fn take_whole(&mut self, line: &[u8]) -> Option<usize> {
         let begins = matches!(&self.state, State::Head(known) if known.is_empty());
-        let is_plain = !self.timestamps && self.since.is_none() && self.left.is_none() && self.stream.is_none();
+        let is_plain = !self.timestamps && self.since.is_none() && self.bytes_left.is_none() && self.stream.is_none();
         if !begins || !is_plain {
             return None;
         }
@@ -140,7 +140,7 @@ impl Decoder {
     }
 
     fn give(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
-        let given = match &mut self.left {
+        let given = match &mut self.bytes_left {
             Some(left) => {
                 let most = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                 *left = left.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX));

@@ -93,7 +93,7 @@ struct Entry {
     looked: Instant,
     next: Option<Instant>,
     /// The file has existed before.
-    seen: bool,
+    was_checked: bool,
     rotating: Option<rt::Task<()>>,
     /// A failure has been logged.
     failing: bool,
@@ -187,7 +187,7 @@ impl RotationTask {
                     pod: pod.clone(),
                     log: Rc::new(log.log.clone()),
                     rotation: RotationState { size: 0, full: u64::MAX, away: true },
-                    seen: false,
+                    was_checked: false,
                     looked: now,
                     next: Some(now),
                     rotating: None,
@@ -233,7 +233,7 @@ impl RotationTask {
             let next_write = self.watch.as_ref().and_then(|watch| watch.next_write(&entry.log).ok());
             let size = std::fs::symlink_metadata(&*entry.log).ok().map(|found| found.len());
             entry.looked = now;
-            entry.seen |= size.is_some();
+            entry.was_checked |= size.is_some();
             match size {
                 Some(size) if size < self.limits.threshold(entry.rotation.full) => {
                     entry.rotation.size = size;
@@ -244,7 +244,7 @@ impl RotationTask {
                 }
                 Some(_) | None => {
                     let (id, log, limits, cri) = (id.clone(), Rc::clone(&entry.log), self.limits, self.cri.clone());
-                    let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.seen);
+                    let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.was_checked);
                     entry.rotating = Some(rt::spawn(async move {
                         let turn = workers.acquire().await;
                         let rotation = rotate_if_due(&cri, &id, &log, limits, seen).await;
@@ -266,7 +266,7 @@ impl RotationTask {
                 entry.rotation = rotation;
                 entry.failing = false;
                 entry.next = Some(match rotation.away {
-                    true => now + if entry.seen { LOG_ROTATION_RETRY_DELAY } else { UNWRITTEN_LOG_DELAY },
+                    true => now + if entry.was_checked { LOG_ROTATION_RETRY_DELAY } else { UNWRITTEN_LOG_DELAY },
                     false => now,
                 });
             }

@@ -32,13 +32,13 @@ pub(super) async fn rotate_if_due(
     id: &str,
     log: &Path,
     limits: LogLimits,
-    seen: bool,
+    was_checked: bool,
 ) -> Result<RotationState, RotateError> {
     let path = log.to_owned();
     match rt::blocking(move || make_room(&path, limits)).await.map_err(RotateError::Files)? {
         LogFiles::Fits(rotation) => Ok(rotation),
         // The runtime keeps its logs elsewhere or has not started writing.
-        LogFiles::Away { full: 0 } if !seen => Ok(RotationState { size: 0, full: 0, away: true }),
+        LogFiles::Away { full: 0 } if !was_checked => Ok(RotationState { size: 0, full: 0, away: true }),
         LogFiles::Away { full } => {
             // The file was removed, or an earlier rotation was interrupted: the runtime still writes to the renamed
             // file.

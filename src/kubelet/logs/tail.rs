@@ -12,7 +12,7 @@ const LOG_BLOCK_BYTES: u64 = 64 << 10;
 
 /// The index in `files` and the offset where the last `lines` lines begin. Partial lines count as one line.
 pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize, u64)> {
-    let mut tail = LineCounter { wanted: lines, found: 0, open_end: true };
+    let mut tail = LineCounter { wanted: lines, lines: 0, open_end: true };
     let mut start = (files.len().saturating_sub(1), files.last().map_or(0, |file| file.size));
     for (index, log) in files.iter().enumerate().rev() {
         // If it was removed meanwhile, so was everything older.
@@ -66,7 +66,7 @@ fn line_starts(block: &[u8], begin: u64, end: u64) -> Vec<u64> {
 /// Counts lines backwards.
 struct LineCounter {
     wanted: u64,
-    found: u64,
+    lines: u64,
     /// Only partial lines so far: the last line has no end yet.
     open_end: bool,
 }
@@ -78,10 +78,10 @@ impl LineCounter {
         // A full line, or the last part of one, ends what precedes the lines found so far.
         if !head.partial || std::mem::take(&mut self.open_end) {
             self.open_end = false;
-            if self.found == self.wanted {
+            if self.lines == self.wanted {
                 return true;
             }
-            self.found += 1;
+            self.lines += 1;
         }
         false
     }

@@ -53,9 +53,9 @@ impl BoardWatch {
     }
 
     /// Until the next reading. Whether the kernel has reported a low voltage.
-    async fn wait(&self, seen: u64, has_sensors: bool, alarms: Option<&SysfsEvents>) -> bool {
+    async fn wait(&self, generation: u64, has_sensors: bool, alarms: Option<&SysfsEvents>) -> bool {
         let checked = async {
-            self.status_inputs.pressure_checks.beyond(seen).await;
+            self.status_inputs.pressure_checks.beyond(generation).await;
             false
         };
         let due = async {

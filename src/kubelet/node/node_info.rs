@@ -112,14 +112,14 @@ impl NodeInfo {
     }
 
     /// Allocatable resources: capacity minus reservations, with huge pages subtracted from memory.
-    pub(crate) fn allocatable(&self, kept: &[&ResourceList]) -> ResourceList {
+    pub(crate) fn allocatable(&self, reserved: &[&ResourceList]) -> ResourceList {
         let mut list = self.capacity();
         let huge = self.huge_pages.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
         for name in [CPU, MEMORY, EPHEMERAL_STORAGE] {
             let Some(all) = list.get_mut(name) else { continue };
             let format = all.format();
             let huge = if name == MEMORY { bytes(huge) } else { Quantity::ZERO };
-            let kept = kept.iter().filter_map(|list| list.get(name));
+            let kept = reserved.iter().filter_map(|list| list.get(name));
             let left = kept.fold(all.minus(huge), |left, kept| left.minus(*kept));
             *all = if left.is_negative() { Quantity::new(0, format) } else { left };
         }

@@ -117,33 +117,33 @@ impl NodeRegistration {
     }
 
     /// Reads the object for a pod that its known labels would reject. A failure leaves it as it is known.
-    async fn read_again(&self, own: &mut NodeObjectState) {
-        if own.server().is_none() {
+    async fn read_again(&self, state: &mut NodeObjectState) {
+        if state.server().is_none() {
             return;
         }
         let request = Request::get(format!("/api/v1/nodes/{}", self.profile.metadata.name)).ranked(Rank::Node);
         match get_node(&self.client, &request).await {
-            Ok(node) => own.on_server_object(node),
+            Ok(node) => state.on_server_object(node),
             Err(error) => log!(debug, "failed to read node object again", error = ErrorChain(&error)),
         }
     }
 
-    fn apply(&self, own: &mut NodeObjectState, change: Change) {
+    fn apply(&self, state: &mut NodeObjectState, change: Change) {
         if matches!(change, Change::Away(_)) {
             self.status_inputs.set_away();
         }
-        apply(own, change);
+        apply(state, change);
     }
 
     /// Must be sent before any pod of the cluster: admission depends on it.
-    async fn send_node_fields(&self, own: &NodeObjectState, sent: &mut Option<NodeFields>) {
-        let terms = own.terms();
+    async fn send_node_fields(&self, state: &NodeObjectState, sent: &mut Option<NodeFields>) {
+        let terms = state.terms();
         if let Some(terms) = terms.filter(|terms| sent.as_ref() != Some(terms)) {
             *sent = Some(terms.clone());
             // The receiver is gone only at shutdown.
             let _ = self.inbox.send(SyncEvent::NodeChanged(terms)).await;
         }
-        if sent.is_some() || own.is_created_elsewhere() {
+        if sent.is_some() || state.is_created_elsewhere() {
             self.status_inputs.set_node_known();
         }
     }
@@ -158,9 +158,9 @@ impl NodeRegistration {
         listed.ok()?.ok().map(|images| shown_images(images, most))
     }
 
-    async fn wait(&self, changes: &Receiver<Change>, seen: u64, until: Option<Instant>) -> Option<Change> {
+    async fn wait(&self, changes: &Receiver<Change>, generation: u64, until: Option<Instant>) -> Option<Change> {
         let status_inputs = async {
-            self.status_inputs.changed.beyond(seen).await;
+            self.status_inputs.changed.beyond(generation).await;
             None
         };
         let due = async {

@@ -101,7 +101,7 @@ impl NodeProfile {
 
     /// One address of each kind, or two if two are configured (`NodeAddress` in pkg/kubelet/nodestatus). Unlike
     /// upstream no name is looked up: without configured addresses, those of the default route are used.
-    pub(super) fn addresses(&self, seen: &[IpAddr], server: &[NodeAddress]) -> Vec<NodeAddress> {
+    pub(super) fn addresses(&self, machine: &[IpAddr], server: &[NodeAddress]) -> Vec<NodeAddress> {
         if self.external_cloud && !server.is_empty() {
             return server.to_vec();
         }
@@ -111,7 +111,7 @@ impl NodeProfile {
         let mut addresses: Vec<NodeAddress> = specified(&self.ips).map(internal).collect();
         if addresses.is_empty() && !(self.external_cloud && self.ips.is_empty()) {
             let family = self.ips.first().is_none_or(IpAddr::is_ipv4);
-            let preferred = seen.iter().find(|ip| ip.is_ipv4() == family).or(seen.first());
+            let preferred = machine.iter().find(|ip| ip.is_ipv4() == family).or(machine.first());
             let named = name.parse().ok();
             addresses.extend(named.as_ref().or(preferred).map(internal));
             if addresses.is_empty() && !server.is_empty() {

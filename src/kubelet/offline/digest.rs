@@ -25,11 +25,11 @@ pub(super) fn digest(content: &[u8]) -> u64 {
             continue;
         }
         // The bytes before the version; those of the version are skipped.
-        let before = scan.kept.len().saturating_sub(rest.len() + 1 + text.len());
-        context.update(scan.kept.get(..before).unwrap_or_default());
-        scan.kept = rest;
+        let before = scan.bytes.len().saturating_sub(rest.len() + 1 + text.len());
+        context.update(scan.bytes.get(..before).unwrap_or_default());
+        scan.bytes = rest;
     }
-    context.update(scan.kept);
+    context.update(scan.bytes);
     let digest = context.finish();
     let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
     u64::from_be_bytes(first)
@@ -38,7 +38,7 @@ pub(super) fn digest(content: &[u8]) -> u64 {
 /// A position in JSON.
 struct Scan<'a> {
     /// The rest of the content that is not in the digest yet.
-    kept: &'a [u8],
+    bytes: &'a [u8],
     depth: usize,
     /// The depth of an object's fields: 1, in a list 2.
     object: usize,
@@ -52,7 +52,7 @@ struct Scan<'a> {
 impl<'a> Scan<'a> {
     fn new(content: &'a [u8]) -> Self {
         let object = if content.first() == Some(&b'[') { 2 } else { 1 };
-        Self { kept: content, depth: 0, object, last: b"", is_in_metadata: false, is_version: false }
+        Self { bytes: content, depth: 0, object, last: b"", is_in_metadata: false, is_version: false }
     }
 
     fn punctuation(&mut self, byte: u8) {

@@ -104,12 +104,12 @@ impl Journal {
     }
 
     /// Takes the records that the file has.
-    fn index(&mut self, bytes: &[u8], whole: &Lines<'_>) -> JournalContents {
+    fn index(&mut self, bytes: &[u8], lines: &Lines<'_>) -> JournalContents {
         let mut found = JournalContents::default();
         self.live_records.clear();
-        found.faults.damaged = whole.damaged;
-        found.faults.other_format = whole.other_format;
-        for (name, line) in &whole.live {
+        found.faults.damaged = lines.damaged;
+        found.faults.other_format = lines.other_format;
+        for (name, line) in &lines.live {
             if self.refuses(name, line) {
                 continue;
             }

@@ -7,7 +7,7 @@ use super::names;
 /// Bytes of the current records.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    all: u64,
+    total: u64,
     namespaces: BTreeMap<String, u64>,
 }
 
@@ -21,7 +21,7 @@ impl Shares {
     pub(super) fn of<'a>(records: impl Iterator<Item = (&'a str, u64)>) -> Self {
         let mut shares = Self::default();
         for (name, length) in records {
-            shares.all += length;
+            shares.total += length;
             *shares.namespaces.entry(names::namespace(name).to_owned()).or_default() += length;
         }
         shares
@@ -31,18 +31,18 @@ impl Shares {
     pub(super) fn replace(&mut self, name: &str, old: u64, new: u64) -> bool {
         let namespace = names::namespace(name);
         let used = self.namespaces.entry(namespace.to_owned()).or_default();
-        let (all, of_namespace) = (self.all.saturating_sub(old) + new, used.saturating_sub(old) + new);
+        let (all, of_namespace) = (self.total.saturating_sub(old) + new, used.saturating_sub(old) + new);
         let fits = all <= MAX_STORE_BYTES && (namespace.is_empty() || of_namespace <= MOST_OF_NAMESPACE);
         if new > old && !fits {
             return false;
         }
-        self.all = all;
+        self.total = all;
         *used = of_namespace;
         true
     }
 
     pub(super) fn all(&self) -> u64 {
-        self.all
+        self.total
     }
 }
 

@@ -136,12 +136,12 @@ pub(super) fn probe_of(container: &Container, kind: ProbeKind) -> Option<&Probe>
 ///
 /// A container that was found running keeps the state in the pod's status. Without a status, a container that has run
 /// longer than its startup probe allows has passed that probe: a startup probe must not kill it now.
-fn first_sight(container: &Container, running: &ObservedContainer, found: ProbeOutcome) -> ContainerProbeState {
-    let outlived = |probe: &Probe| found.adopted && (found.was_started || found.age > longest_start(probe));
+fn first_sight(container: &Container, running: &ObservedContainer, outcome: ProbeOutcome) -> ContainerProbeState {
+    let outlived = |probe: &Probe| outcome.adopted && (outcome.was_started || outcome.age > longest_start(probe));
     ContainerProbeState {
         container_id: running.id.clone(),
         started: container.startup_probe.as_deref().is_none_or(outlived),
-        ready: container.readiness_probe.is_none() || (found.adopted && found.was_ready),
+        ready: container.readiness_probe.is_none() || (outcome.adopted && outcome.was_ready),
         failed: None,
     }
 }

@@ -190,7 +190,7 @@ impl CollectPass<'_> {
             container.logs = disk_usage(&container.logs_directory, self.end).ok();
             self.processes(container);
         }
-        pod.own = disk_usage(&pod.etc_hosts, self.end).unwrap_or_default();
+        pod.pod_files = disk_usage(&pod.etc_hosts, self.end).unwrap_or_default();
         let counts = pod.containers.iter().filter_map(|container| container.processes);
         pod.processes = counts.map(|processes| processes.count).reduce(u64::saturating_add);
         if let Some(pid) = pod.network_pid {

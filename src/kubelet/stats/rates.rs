@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Keeps a small entry for each owner in the last snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    kept: SortedMap<u64, PreviousSample>,
+    samples: SortedMap<u64, PreviousSample>,
     /// Hashes owners to eight bytes.
     hasher: RandomState,
     look: u32,
@@ -29,7 +29,7 @@ impl Rates {
     pub(super) fn nano_cores(&mut self, who: &str, cpu_nanos: u64, at: Duration) -> Option<u64> {
         let look = self.look;
         let fresh = PreviousSample { at, cpu_nanos, nano_cores: None, look };
-        let kept = self.kept.entry(self.hasher.hash_one(who)).or_insert(fresh);
+        let kept = self.samples.entry(self.hasher.hash_one(who)).or_insert(fresh);
         kept.look = look;
         let passed = at.saturating_sub(kept.at);
         // A lower count means another owner with the same name.
@@ -47,7 +47,7 @@ impl Rates {
     /// Ends a snapshot and drops the owners that it does not have.
     pub(super) fn end_look(&mut self) {
         let look = self.look;
-        self.kept.retain(|_, kept| kept.look == look);
+        self.samples.retain(|_, kept| kept.look == look);
         self.look = look.wrapping_add(1);
     }
 }
@@ -82,7 +82,7 @@ mod tests {
         rates.end_look();
         rates.nano_cores("b", 5, second(2));
         rates.end_look();
-        assert_eq!(rates.kept.len(), 1);
+        assert_eq!(rates.samples.len(), 1);
         assert_eq!(rates.nano_cores("a", 5, second(3)), None);
         assert_eq!(rates.nano_cores("b", 4, second(4)), None, "counts from the start again");
         assert_eq!(rates.nano_cores("b", 4, second(5)), Some(0));

@@ -76,7 +76,7 @@ pub(crate) struct PodSnapshot {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) processes: Option<u64>,
     /// The pod's files outside of volumes.
-    pub(crate) own: DiskUsage,
+    pub(crate) pod_files: DiskUsage,
     pub(crate) volumes: Vec<VolumeSnapshot>,
     pub(crate) containers: Vec<ContainerSnapshot>,
 }
@@ -218,7 +218,7 @@ impl PodSnapshot {
     pub(crate) fn storage(&self) -> DiskUsage {
         let containers = self.containers.iter().flat_map(|container| [container.layer, container.logs]).flatten();
         let volumes = self.volumes.iter().filter(|volume| !volume.is_elsewhere).map(|volume| volume.used);
-        containers.chain(volumes).fold(self.own, |sum, found| DiskUsage {
+        containers.chain(volumes).fold(self.pod_files, |sum, found| DiskUsage {
             bytes: sum.bytes.saturating_add(found.bytes),
             inodes: sum.inodes.saturating_add(found.inodes),
         })

@@ -77,7 +77,7 @@ fn pod(name: &str) -> PodSnapshot {
         figures: figures(&format!("/kubepods/pod{name}")),
         interfaces: interfaces(),
         processes: Some(4),
-        own: found,
+        pod_files: found,
         volumes: vec![volume("disk", false), volume("memory", true)],
         containers: vec![container("a"), container("b")],
         ..PodSnapshot::default()

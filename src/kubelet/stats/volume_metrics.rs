@@ -9,13 +9,13 @@ use crate::types::metrics::{Exposition, Kind, Labels, Number};
 pub(crate) struct ClaimUsage {
     namespace: String,
     claim: String,
-    seen: VolumeSnapshot,
+    usage: VolumeSnapshot,
 }
 
 impl ClaimUsage {
     /// `None` for a volume without a claim.
-    pub(super) fn of(volume: &ForeignVolume, seen: VolumeSnapshot) -> Option<Self> {
-        Some(Self { namespace: volume.namespace.clone(), claim: volume.claim.clone()?, seen })
+    pub(super) fn of(volume: &ForeignVolume, usage: VolumeSnapshot) -> Option<Self> {
+        Some(Self { namespace: volume.namespace.clone(), claim: volume.claim.clone()?, usage })
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn each_once(claims: impl Iterator<Item = ClaimUsage>) -> Vec<ClaimUs
 pub(crate) fn write_claims(page: &mut Exposition, claims: &[ClaimUsage]) {
     for (name, help, value) in VOLUME_FAMILIES {
         page.family(name, Kind::Gauge, help);
-        for ClaimUsage { namespace, claim, seen } in claims {
+        for ClaimUsage { namespace, claim, usage: seen } in claims {
             let labels = Labels::of(&[("namespace", namespace), ("persistentvolumeclaim", claim)]);
             page.sample(&labels, Number::Whole(value(seen)));
         }
@@ -64,7 +64,7 @@ mod tests {
         let claim = |claim: &str, bytes| ClaimUsage {
             namespace: "ns".to_owned(),
             claim: claim.to_owned(),
-            seen: VolumeSnapshot { used: DiskUsage { bytes, inodes: 1 }, ..VolumeSnapshot::default() },
+            usage: VolumeSnapshot { used: DiskUsage { bytes, inodes: 1 }, ..VolumeSnapshot::default() },
         };
         let claims = each_once([claim("a", 1), claim("b", 2), claim("a", 3)].into_iter());
         let text = |claims: &[ClaimUsage]| {

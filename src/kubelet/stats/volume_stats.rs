@@ -35,7 +35,7 @@ struct RunningQuery {
 
 #[derive(Default)]
 struct CachedUsage {
-    seen: RefCell<Option<VolumeSnapshot>>,
+    snapshot: RefCell<Option<VolumeSnapshot>>,
     /// The last inquiry timed out.
     is_slow: Cell<bool>,
 }
@@ -87,7 +87,7 @@ impl VolumeStatsCache {
     /// The last result for this volume.
     pub(super) fn last_result(&self, volume: &ForeignVolume) -> Option<VolumeSnapshot> {
         let known = self.queries.borrow();
-        known.iter().find(|inquiry| inquiry.of == *volume)?.cached.seen.borrow().clone()
+        known.iter().find(|inquiry| inquiry.of == *volume)?.cached.snapshot.borrow().clone()
     }
 
     fn inquire(&self, volume: &ForeignVolume, cached: Rc<CachedUsage>, now: Instant) -> RunningQuery {
@@ -100,7 +100,7 @@ impl VolumeStatsCache {
                 UsageSource::Mount => by_mount(&of).await,
             };
             let at = clock::timestamp().as_nanosecond();
-            tells.seen.replace(usage.map(|(disk, used)| VolumeSnapshot {
+            tells.snapshot.replace(usage.map(|(disk, used)| VolumeSnapshot {
                 at,
                 name: of.name,
                 claim: of.claim,

@@ -67,7 +67,7 @@ pub(super) fn claimed(
         driver: source.driver.clone(),
         handle: source.handle.clone(),
         fs_type: source.fs_type.clone(),
-        mount_options: volume.mount_options.iter().cloned().chain(label.own.as_deref().map(mount_option)).collect(),
+        mount_options: volume.mount_options.iter().cloned().chain(label.label.as_deref().map(mount_option)).collect(),
         label,
         access_mode: volume.access_modes.first().cloned().unwrap_or_else(|| "ReadWriteOnce".to_owned()),
         is_block: volume.is_block,

@@ -62,7 +62,7 @@ pub(crate) struct PodVolumes {
     /// Parent directory of subpath bind mounts.
     subpaths: PathBuf,
     /// Errors of volumes that keep their previous content.
-    pub(crate) kept: Vec<Error>,
+    pub(crate) stale_errors: Vec<Error>,
     /// Groups of PersistentVolumes that the pod does not have itself.
     pub(crate) groups: Vec<i64>,
 }
@@ -112,7 +112,7 @@ pub(crate) fn set_up(
         }
         let groups = plan.groups;
         let places = plan.volumes.into_iter().map(|planned| planned.name).zip(places).collect();
-        Ok(PodVolumes { uid, prepared: places, subpaths, kept, groups })
+        Ok(PodVolumes { uid, prepared: places, subpaths, stale_errors: kept, groups })
     }
 }
 

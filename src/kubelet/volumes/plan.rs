@@ -325,7 +325,7 @@ fn claimed(pod: &Pod, volume: &Volume, uses: &VolumeUses<'_>, inputs: SetUpInput
             let file_label = inputs.node.container_file_label.as_deref();
             let own = mount_label(pod, (&volume.name, mounting), bound, driver, file_label)?;
             let is_for_all = file_label.is_some() && driver.is_some_and(|driver| driver.selinux_mount);
-            let label = MountLabel { own, is_for_all: is_for_all && !bound.is_block };
+            let label = MountLabel { label: own, is_for_all: is_for_all && !bound.is_block };
             Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, label, inputs))))
         }
         PersistentSource::Local { path, .. } if bound.is_block => {
@@ -350,11 +350,11 @@ fn host_path(path: &str, kind: HostPathType, read_only: bool) -> Result<Source, 
 }
 
 fn without_backsteps(path: &str) -> Result<PathBuf, Problem> {
-    let place = PathBuf::from(path);
-    if place.components().any(|part| part == Component::ParentDir) {
+    let path = PathBuf::from(path);
+    if path.components().any(|part| part == Component::ParentDir) {
         return Err(Problem::BackSteps { path: path.to_owned() });
     }
-    Ok(place)
+    Ok(path)
 }
 
 fn local(
@@ -423,8 +423,8 @@ fn medium(uses: &VolumeUses<'_>, source: &EmptyDirVolumeSource, memory: u64) -> 
 }
 
 /// The minimum of the volume's size limit, the pod's memory limit and allocatable memory.
-fn memory_size(uses: &VolumeUses<'_>, own: Option<Quantity>, memory: u64) -> Option<u64> {
-    let bounds = [memory, uses.memory_limit.map_or(0, bytes), own.map_or(0, bytes)];
+fn memory_size(uses: &VolumeUses<'_>, size_limit: Option<Quantity>, memory: u64) -> Option<u64> {
+    let bounds = [memory, uses.memory_limit.map_or(0, bytes), size_limit.map_or(0, bytes)];
     bounds.into_iter().filter(|bound| *bound > 0).min()
 }
 

@@ -535,7 +535,7 @@ fn missing_object_is_an_error_unless_the_volume_was_set_up() {
     for gone in [Objects::default(), config_map("{}")] {
         let is_gone =
             gone.get(&pod, crate::state::objects::ObjectKind::ConfigMap, "c") == crate::state::objects::Lookup::Missing;
-        assert_eq!(set_up_with(&pod, &dirs, &gone).unwrap().kept.is_empty(), !is_gone);
+        assert_eq!(set_up_with(&pod, &dirs, &gone).unwrap().stale_errors.is_empty(), !is_gone);
         assert_eq!(refresh_with(&pod, &dirs, &gone).unwrap(), if is_gone { vec![error.clone()] } else { Vec::new() });
         assert_eq!(volume.join("k").exists(), is_gone, "an empty object differs from a missing one");
     }

@@ -115,18 +115,18 @@ impl Client {
             return Ok(ongoing);
         }
         let left = request.limit.saturating_sub(rt::elapsed(begun));
-        match rt::deadline(left, whole(&mut ongoing)).await {
+        match rt::deadline(left, read_body(&mut ongoing)).await {
             Ok(content) => Err(self.refused(head.error(&content?), &ongoing.link)),
             Err(rt::Elapsed) => Err(self.give_up(ongoing, begun)),
         }
     }
 
-    async fn send_once(&self, request: &Request, left: Duration) -> Result<ApiResponse, ApiError> {
-        let end = rt::now() + left;
-        let (mut ongoing, begun) = self.begin(request, left).await?;
+    async fn send_once(&self, request: &Request, timeout: Duration) -> Result<ApiResponse, ApiError> {
+        let end = rt::now() + timeout;
+        let (mut ongoing, begun) = self.begin(request, timeout).await?;
         let response = async {
             let head = ongoing.head().await?;
-            Ok((head, whole(&mut ongoing).await?))
+            Ok((head, read_body(&mut ongoing).await?))
         };
         let response = rt::deadline(end.saturating_duration_since(rt::now()), response).await;
         let Ok(response) = response else { return Err(self.give_up(ongoing, begun)) };
@@ -151,11 +151,11 @@ impl Client {
         metrics::took(Timed::RestRequests, &[&host, method], rt::elapsed(begun));
     }
 
-    async fn begin(&self, request: &Request, left: Duration) -> Result<(Ongoing, Instant), ApiError> {
+    async fn begin(&self, request: &Request, timeout: Duration) -> Result<(Ongoing, Instant), ApiError> {
         if !self.is_admitted(request) {
             return Err(ApiError::NeverSent);
         }
-        let Ok(link) = rt::deadline(left, self.inner.connections.link(request.requester)).await else {
+        let Ok(link) = rt::deadline(timeout, self.inner.connections.link(request.requester)).await else {
             return Err(self.failure().unwrap_or(ApiError::NeverSent));
         };
         let (link, begun) = (link?, rt::now());
@@ -314,7 +314,7 @@ fn has_server_responded<T>(result: &Result<T, ApiError>) -> bool {
     result.as_ref().map_or_else(|error| matches!(error.code(), Some(404 | 409)), |_| true)
 }
 
-async fn whole(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {
+async fn read_body(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {
     let mut content = Vec::new();
     while let Some(more) = ongoing.content().await? {
         if content.is_empty() {

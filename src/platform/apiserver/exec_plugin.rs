@@ -19,7 +19,7 @@ use crate::types::metrics::{self, Count};
 
 /// The credential of the plugin, for all connections of a client.
 pub(crate) struct ExecCredentials {
-    held: RefCell<Option<HeldCredential>>,
+    credential: RefCell<Option<HeldCredential>>,
     /// When the last call failed, and why.
     failed: RefCell<Option<(Instant, String)>>,
     token: SharedToken,
@@ -45,7 +45,7 @@ const MAX_EXEC_STDERR_CHARS: usize = 300;
 impl Default for ExecCredentials {
     fn default() -> Self {
         Self {
-            held: RefCell::default(),
+            credential: RefCell::default(),
             failed: RefCell::default(),
             token: SharedToken::default(),
             run_lock: rt::Semaphore::new(1),
@@ -80,14 +80,14 @@ impl ExecCredentials {
 
     /// The server has refused the credential.
     pub(super) fn forget(&self) {
-        self.held.replace(None);
+        self.credential.replace(None);
     }
 
     /// Renews the credential before it expires. Returns when a new client certificate needs a new connection; never
     /// without a plugin.
     pub(super) async fn renew(&self) {
         loop {
-            let Some(due) = self.held.borrow().as_ref().and_then(HeldCredential::renewal) else {
+            let Some(due) = self.credential.borrow().as_ref().and_then(HeldCredential::renewal) else {
                 return std::future::pending().await;
             };
             rt::sleep_until(due).await;
@@ -106,7 +106,7 @@ impl ExecCredentials {
 
     /// `None` if another connection has renewed it.
     fn due_for_renewal(&self) -> Option<(ExecPlugin, Option<Vec<u8>>, ExecCredential)> {
-        let held = self.held.borrow();
+        let held = self.credential.borrow();
         let held = held.as_ref()?;
         let is_due = held.renewal().is_some_and(|due| rt::now() >= due);
         is_due.then(|| (held.plugin.clone(), held.authority.clone(), held.credential.clone()))
@@ -114,7 +114,7 @@ impl ExecCredentials {
 
     async fn credential(&self, plugin: &ExecPlugin, authority: Option<Vec<u8>>) -> Result<ExecCredential, String> {
         let _turn = self.run_lock.acquire().await;
-        if let Some(held) = &*self.held.borrow() {
+        if let Some(held) = &*self.credential.borrow() {
             let is_valid = held.until.is_none_or(|until| rt::now() < until);
             if is_valid && held.plugin == *plugin && held.authority == authority {
                 return Ok(held.credential.clone());
@@ -136,7 +136,7 @@ impl ExecCredentials {
                 self.failed.replace(None);
                 self.token.replace(credential.token.clone());
                 let credential = credential.clone();
-                self.held.replace(Some(HeldCredential::new(plugin.clone(), authority, credential)));
+                self.credential.replace(Some(HeldCredential::new(plugin.clone(), authority, credential)));
             }
             Err(why) => {
                 self.failed.replace(Some((rt::now(), why.clone())));

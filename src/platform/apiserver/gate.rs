@@ -45,7 +45,7 @@ pub(crate) struct Gate {
     narrowed: Cell<Option<Rank>>,
     /// The budget in bytes, if there is one, and how much is left of it.
     budget: Option<u64>,
-    left: Cell<u64>,
+    budget_left: Cell<u64>,
     /// When the budget's day ends, by the boot clock.
     day_ends: Cell<Duration>,
     counts: [Counts; RANKS],
@@ -109,7 +109,7 @@ impl Gate {
             openings: Cell::new(0),
             narrowed: Cell::new(None),
             budget,
-            left: Cell::new(budget.unwrap_or(u64::MAX)),
+            budget_left: Cell::new(budget.unwrap_or(u64::MAX)),
             day_ends: Cell::default(),
             counts: Default::default(),
             changed: Signal::default(),
@@ -144,7 +144,7 @@ impl Gate {
     pub(crate) fn used(&self, bytes: u64) -> bool {
         let Some(budget) = self.budget else { return false };
         let before = self.left_out().count();
-        self.left.set(budget.saturating_sub(bytes));
+        self.budget_left.set(budget.saturating_sub(bytes));
         let is_news = self.left_out().count() != before;
         if is_news {
             self.changed.notify();
@@ -154,12 +154,12 @@ impl Gate {
 
     /// Deducts bytes of images before the day's use is counted again.
     pub(crate) fn charge(&self, bytes: u64) {
-        self.left.set(self.left.get().saturating_sub(bytes));
+        self.budget_left.set(self.budget_left.get().saturating_sub(bytes));
     }
 
     /// Bytes that images may still use today: as much as events.
     pub(crate) fn left_for_images(&self) -> u64 {
-        self.budget.map_or(u64::MAX, |budget| self.left.get().saturating_sub(Rank::Event.kept(budget)))
+        self.budget.map_or(u64::MAX, |budget| self.budget_left.get().saturating_sub(Rank::Event.kept(budget)))
     }
 
     /// When the budget's day ends, by the boot clock.
@@ -181,7 +181,7 @@ impl Gate {
     }
 
     fn affords(&self, rank: Rank) -> bool {
-        self.budget.is_none_or(|budget| self.left.get() > rank.kept(budget))
+        self.budget.is_none_or(|budget| self.budget_left.get() > rank.kept(budget))
     }
 
     /// The number of bytes at which the next rank is left out; `None` if there is none.

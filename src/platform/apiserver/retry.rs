@@ -8,7 +8,13 @@ use crate::platform::apiserver::ApiError;
 ///
 /// After a lost connection, idempotent requests are retried on the next one. If the server asks for a delay, the retry
 /// follows after it plus jitter, so that a fleet does not return all at once.
-pub(super) fn wait(error: &ApiError, idempotent: bool, tries: u32, left: Duration, random: u32) -> Option<Duration> {
+pub(super) fn wait(
+    error: &ApiError,
+    idempotent: bool,
+    tries: u32,
+    time_left: Duration,
+    random: u32,
+) -> Option<Duration> {
     let wait = match error {
         ApiError::NeverSent if tries < MAX_REQUEST_TRIES => Duration::ZERO,
         ApiError::Lost(_) if idempotent && tries < 2 => Duration::ZERO,
@@ -17,7 +23,7 @@ pub(super) fn wait(error: &ApiError, idempotent: bool, tries: u32, left: Duratio
         }
         _ => return None,
     };
-    (wait < left).then_some(wait)
+    (wait < time_left).then_some(wait)
 }
 
 /// In total (client-go: ten retries).

@@ -33,9 +33,9 @@ impl SingleRequests {
         own.or_else(|| self.dialer.proxy_for(&self.access.url)).map(ToString::to_string)
     }
 
-    async fn send_once(&self, request: &Request, left: Duration) -> Result<ApiResponse, ApiError> {
+    async fn send_once(&self, request: &Request, timeout: Duration) -> Result<ApiResponse, ApiError> {
         let fetched =
-            self.dialer.fetch(self.fetch_request(request, left)).await.map_err(|error| self.failed(&error))?;
+            self.dialer.fetch(self.fetch_request(request, timeout)).await.map_err(|error| self.failed(&error))?;
         if fetched.body.len() > MAX_API_RESPONSE_BYTES {
             return Err(ApiError::Malformed(format!("longer than {MAX_API_RESPONSE_BYTES} bytes").into()));
         }

@@ -243,8 +243,8 @@ impl Walk {
         result
     }
 
-    fn expected(&self, wanted: &str, found: &Value) -> Problem {
-        self.fault(format!("expected {wanted}, found {}", shown(found)))
+    fn expected(&self, wanted: &str, value: &Value) -> Problem {
+        self.fault(format!("expected {wanted}, found {}", shown(value)))
     }
 
     fn fault(&self, fault: impl Into<String>) -> Problem {

@@ -84,7 +84,7 @@ pub(super) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Walks `dir` by name as Go's `filepath.WalkDir` does: symlinks to directories are not followed.
-fn find_drop_ins(dir: &Path, levels: u32, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+fn find_drop_ins(dir: &Path, levels: u32, drop_ins: &mut Vec<PathBuf>) -> Result<(), Error> {
     let failed = |source| Error::Read { path: dir.to_owned(), source };
     let mut entries = fs::read_dir(dir).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -92,10 +92,10 @@ fn find_drop_ins(dir: &Path, levels: u32, found: &mut Vec<PathBuf>) -> Result<()
         let path = entry.path();
         if entry.file_type().map_err(failed)?.is_dir() {
             if levels > 0 {
-                find_drop_ins(&path, levels - 1, found)?;
+                find_drop_ins(&path, levels - 1, drop_ins)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "conf") && !path.is_dir() {
-            found.push(path);
+            drop_ins.push(path);
         }
     }
     Ok(())

@@ -59,8 +59,8 @@ struct Walk {
     device: u64,
     end: Instant,
     /// Entries seen, including all names of a file with several.
-    seen: u64,
-    found: DiskUsage,
+    entries: u64,
+    usage: DiskUsage,
     /// Inode and bytes of each name of a file that has several.
     linked: Vec<(u64, u64)>,
     /// `linked` is full, and sorted.
@@ -87,7 +87,7 @@ struct Full;
 impl Walk {
     fn new(device: u64, root: &Stat, end: Instant) -> Self {
         let found = DiskUsage { bytes: size(root), inodes: 1 };
-        Self { device, end, seen: 1, found, linked: Vec::new(), is_full: false, names: 0 }
+        Self { device, end, entries: 1, usage: found, linked: Vec::new(), is_full: false, names: 0 }
     }
 
     fn tree(&mut self, root: OwnedFd) -> io::Result<()> {
@@ -138,8 +138,9 @@ impl Walk {
             let Some(Ok(entry)) = entries.next() else { return Ok((!names.is_empty()).then_some(names)) };
             let name = entry.file_name();
             if name.to_bytes() != b"." && name.to_bytes() != b".." {
-                self.seen += 1;
-                if self.seen >= MAX_COUNTED_ENTRIES || self.seen % ENTRIES_PER_CLOCK_READ == 0 && rt::now() >= self.end
+                self.entries += 1;
+                if self.entries >= MAX_COUNTED_ENTRIES
+                    || self.entries % ENTRIES_PER_CLOCK_READ == 0 && rt::now() >= self.end
                 {
                     return Err(Full);
                 }
@@ -158,11 +159,11 @@ impl Walk {
         }
     }
 
-    fn count(&mut self, found: &Stat) {
-        let (links, inode, bytes) = (wide(found.st_nlink), wide(found.st_ino), size(found));
-        if links < 2 || is_directory(found) {
-            self.found.bytes = self.found.bytes.saturating_add(bytes);
-            self.found.inodes += 1;
+    fn count(&mut self, stat: &Stat) {
+        let (links, inode, bytes) = (wide(stat.st_nlink), wide(stat.st_ino), size(stat));
+        if links < 2 || is_directory(stat) {
+            self.usage.bytes = self.usage.bytes.saturating_add(bytes);
+            self.usage.inodes += 1;
         } else if !self.is_full {
             self.linked.push((inode, bytes));
             if self.linked.len() == MOST_LINKED {
@@ -170,7 +171,7 @@ impl Walk {
                 self.is_full = self.linked.len() > MOST_LINKED / 2;
             }
         } else if self.linked.binary_search_by_key(&inode, |(known, _)| *known).is_err() {
-            self.found.bytes = self.found.bytes.saturating_add(bytes / links);
+            self.usage.bytes = self.usage.bytes.saturating_add(bytes / links);
         }
     }
 
@@ -183,8 +184,8 @@ impl Walk {
         self.each_once();
         let linked = self.linked.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
         DiskUsage {
-            bytes: self.found.bytes.saturating_add(linked),
-            inodes: self.found.inodes.saturating_add(wide(self.linked.len())),
+            bytes: self.usage.bytes.saturating_add(linked),
+            inodes: self.usage.inodes.saturating_add(wide(self.linked.len())),
         }
     }
 }
@@ -357,7 +358,7 @@ mod tests {
         deep(&root.0, 50);
         let found = statat(CWD, &root.0, AtFlags::empty()).unwrap();
         let sum = |seen: u64, names: usize| {
-            let mut walk = Walk { seen, names, ..Walk::new(id(&found).0, &found, rt::now() + HOUR) };
+            let mut walk = Walk { entries: seen, names, ..Walk::new(id(&found).0, &found, rt::now() + HOUR) };
             walk.tree(openat(CWD, &root.0, WALK_OPEN_FLAGS, Mode::empty()).unwrap()).unwrap();
             walk.sum().inodes
         };

@@ -19,9 +19,9 @@ pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<Option<File>> {
 }
 
 /// Opens a file that is held with `O_PATH`; `None` if it is no regular file.
-pub(crate) fn reopen(held: BorrowedFd<'_>, flags: OFlags) -> io::Result<Option<File>> {
-    match FileType::from_raw_mode(fstat(held)?.st_mode) {
-        FileType::RegularFile => Ok(Some(same(held, flags)?.into())),
+pub(crate) fn reopen(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<Option<File>> {
+    match FileType::from_raw_mode(fstat(file)?.st_mode) {
+        FileType::RegularFile => Ok(Some(same(file, flags)?.into())),
         _ => Ok(None),
     }
 }
@@ -32,8 +32,8 @@ pub(crate) fn not_regular() -> io::Error {
 }
 
 /// Opens the held file, whatever has its name by now.
-pub(super) fn same(held: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    openat(CWD, format!("/proc/self/fd/{}", held.as_raw_fd()), flags | OFlags::CLOEXEC, Mode::empty())
+pub(super) fn same(file: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), flags | OFlags::CLOEXEC, Mode::empty())
 }
 
 #[cfg(test)]

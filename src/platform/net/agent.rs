@@ -85,15 +85,15 @@ pub(super) fn exchange(
     Ok((head, kept))
 }
 
-fn config(user_agent: &'static str, kept: usize) -> Config {
+fn config(user_agent: &'static str, idle_connections: usize) -> Config {
     Agent::config_builder()
         .proxy(None)
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .max_response_header_size(HTTP_BUFFER_BYTES)
-        .max_idle_connections(kept)
-        .max_idle_connections_per_host(kept)
+        .max_idle_connections(idle_connections)
+        .max_idle_connections_per_host(idle_connections)
         .user_agent(user_agent)
         .accept("")
         .accept_encoding("")

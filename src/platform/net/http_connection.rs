@@ -144,7 +144,7 @@ impl Connection {
 fn dial(host: &str, addresses: &[SocketAddr], end: Instant) -> Result<TcpStream, DialError> {
     let mut failure = DialError::NoSuchHost { host: host.to_owned() };
     for (at, address) in addresses.iter().copied().enumerate() {
-        let Some(left) = left(end) else { return Err(DialError::Timeout { address: Some(address) }) };
+        let Some(left) = time_left(end) else { return Err(DialError::Timeout { address: Some(address) }) };
         // An address that does not answer leaves time for the others, as in Go.
         let others = u32::try_from(addresses.len().saturating_sub(at)).unwrap_or(u32::MAX);
         let share = (left / others.max(1)).max(LEAST_SHARE).min(left);
@@ -216,7 +216,7 @@ pub(super) fn broken(cause: io::Error) -> GetError {
 }
 
 /// What is left until `end`; `None` if nothing is.
-fn left(end: Instant) -> Option<Duration> {
+fn time_left(end: Instant) -> Option<Duration> {
     let left = end.saturating_duration_since(rt::now());
     (!left.is_zero()).then_some(left)
 }
@@ -229,7 +229,7 @@ struct LimitedStream {
 
 impl LimitedStream {
     fn read_until(&mut self, out: &mut [u8], end: Instant, step: Duration) -> io::Result<usize> {
-        let left = left(end).ok_or(ErrorKind::TimedOut)?;
+        let left = time_left(end).ok_or(ErrorKind::TimedOut)?;
         self.tcp.set_read_timeout(Some(left.min(step)))?;
         self.tcp.read(out)
     }
@@ -265,8 +265,8 @@ impl Read for LimitedStream {
 impl Write for LimitedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = match &self.limit {
-            Limit::Until(end) => left(*end),
-            Limit::Cancelled(_, deadline) => left(end_of(SILENCE, deadline.as_deref())),
+            Limit::Until(end) => time_left(*end),
+            Limit::Cancelled(_, deadline) => time_left(end_of(SILENCE, deadline.as_deref())),
         };
         self.tcp.set_write_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;
         let timed_out = |error: io::Error| match error.kind() {

@@ -26,7 +26,7 @@ impl Verifier {
     /// `own` is the client's certificate chain, which was issued in the past as well.
     pub(crate) fn new(
         authorities: &[CertificateDer<'static>],
-        own: &[CertificateDer<'static>],
+        authorities: &[CertificateDer<'static>],
         provider: Arc<CryptoProvider>,
     ) -> Result<Arc<Self>, rustls::Error> {
         let mut roots = RootCertStore::empty();
@@ -35,7 +35,7 @@ impl Verifier {
         }
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
         let inner = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-        let floor = latest_known_time(authorities.iter().chain(own));
+        let floor = latest_known_time(authorities.iter().chain(authorities));
         let until = authorities.iter().filter_map(|one| u64::try_from(Certificate::read(one).ok()?.not_after).ok());
         Ok(Arc::new(Self { inner, floor, until: until.max().unwrap_or(0) }))
     }
@@ -63,8 +63,8 @@ fn made(certificate: &CertificateDer<'_>) -> Option<u64> {
 /// has seen. Expiry before these still counts.
 ///
 /// `latest` counts only then, unlike for clients: from a clock that was ahead, it would cut the node off for good.
-fn verification_time(clock: u64, floor: u64, latest: u64, shown: Option<u64>) -> u64 {
-    if clock < floor { floor.max(latest).max(shown.unwrap_or(0)) } else { clock }
+fn verification_time(clock: u64, floor: u64, latest: u64, certificate_time: Option<u64>) -> u64 {
+    if clock < floor { floor.max(latest).max(certificate_time.unwrap_or(0)) } else { clock }
 }
 
 impl ServerCertVerifier for Verifier {

@@ -40,7 +40,7 @@ pub(super) struct Call {
     /// Content that was not taken yet.
     buf: Vec<u8>,
     /// Received bytes that were not returned to the peer's window.
-    held: usize,
+    buffered_bytes: usize,
 }
 
 impl Exchange for Call {
@@ -61,7 +61,7 @@ impl Exchange for Call {
     }
 
     fn data(&mut self, data: Vec<u8>, end: bool) -> Option<Result<(), Error>> {
-        self.held += data.len();
+        self.buffered_bytes += data.len();
         if let Some(cut) = &mut self.cut {
             if let Err(why) = cut.take(&data, self.limit) {
                 return Some(Err(Error::Protocol(why)));
@@ -97,7 +97,7 @@ impl Exchange for Call {
     /// slow reader buffers at most a window.
     fn give_back(&mut self) -> usize {
         let whole = matches!(grpc::take_message(&self.buf, self.limit), Ok(Some(_)));
-        if whole && self.answers == ResponseMode::Many { 0 } else { std::mem::take(&mut self.held) }
+        if whole && self.answers == ResponseMode::Many { 0 } else { std::mem::take(&mut self.buffered_bytes) }
     }
 
     fn never_sent() -> Error {
@@ -124,7 +124,7 @@ impl Call {
             ResponseMode::Cut { limit } => Some(CutAnswer::new(limit)),
             ResponseMode::Many | ResponseMode::One => None,
         };
-        Self { answers, limit, is_of_tenant: false, cut, buf: Vec::new(), held: 0 }
+        Self { answers, limit, is_of_tenant: false, cut, buf: Vec::new(), buffered_bytes: 0 }
     }
 
     /// Takes the next complete message from the buffer.

@@ -129,7 +129,7 @@ impl Client {
 
     /// Watches the first connection being made and lost from now on.
     pub fn watch(&self) -> Watch {
-        Watch { client: self.clone(), seen: self.inner.connections.first.changed.changes() }
+        Watch { client: self.clone(), generation: self.inner.connections.first.changed.changes() }
     }
 
     #[cfg(test)]
@@ -158,16 +158,16 @@ impl Streaming {
 pub struct Watch {
     client: Client,
     /// Number of changes reported. None is skipped.
-    seen: u64,
+    generation: u64,
 }
 
 impl Watch {
     /// Waits for the next change: `true` if the connection was made, `false` if it was lost.
     pub async fn changed(&mut self) -> bool {
-        self.client.inner.connections.first.changed.beyond(self.seen).await;
-        self.seen += 1;
+        self.client.inner.connections.first.changed.beyond(self.generation).await;
+        self.generation += 1;
         // Starts disconnected, and each change toggles the state.
-        self.seen % 2 == 1
+        self.generation % 2 == 1
     }
 }
 

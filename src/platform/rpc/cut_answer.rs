@@ -9,7 +9,7 @@ pub(super) struct CutAnswer {
     /// The start of the frame, until it is complete.
     head: Vec<u8>,
     /// Bytes of the message that are still missing; `None` before the frame's head.
-    left: Option<usize>,
+    bytes_left: Option<usize>,
     cutter: Cutter,
 }
 
@@ -19,7 +19,7 @@ const RPC_ANSWER_HEADER_BYTES: usize = 5;
 
 impl CutAnswer {
     pub(super) fn new(limit: usize) -> Self {
-        Self { head: Vec::new(), left: None, cutter: Cutter::new(limit, MAX_KEPT_TEXT_BYTES) }
+        Self { head: Vec::new(), bytes_left: None, cutter: Cutter::new(limit, MAX_KEPT_TEXT_BYTES) }
     }
 
     pub(super) fn take(&mut self, mut data: &[u8], limit: u32) -> Result<(), &'static str> {
@@ -33,27 +33,27 @@ impl CutAnswer {
         if flag != 0 {
             return Err("response is compressed");
         }
-        if self.left.is_none() {
+        if self.bytes_left.is_none() {
             let Ok(length) = <[u8; 4]>::try_from(length) else { return Ok(()) };
             let length = u32::from_be_bytes(length);
             let length = usize::try_from(length).ok().filter(|_| length <= limit);
-            self.left = Some(length.ok_or("response is too long")?);
+            self.bytes_left = Some(length.ok_or("response is too long")?);
         }
-        let left = self.left.unwrap_or(0).checked_sub(data.len()).ok_or("more than one response")?;
-        self.left = Some(left);
+        let left = self.bytes_left.unwrap_or(0).checked_sub(data.len()).ok_or("more than one response")?;
+        self.bytes_left = Some(left);
         self.cutter.take(data).map_err(|_| "response is not a message")
     }
 
     /// The framed message, once it is complete.
     pub(super) fn whole(self) -> Option<Vec<u8>> {
-        if self.left != Some(0) {
+        if self.bytes_left != Some(0) {
             return None;
         }
         grpc::frame_message(self.cutter.finish().ok()?).ok()
     }
 
     pub(super) fn is_whole(&self) -> bool {
-        self.left == Some(0)
+        self.bytes_left == Some(0)
     }
 }
 

@@ -44,17 +44,17 @@ where
 #[derive(Clone)]
 pub struct Wire {
     stream: UnixStream,
-    left: Rc<Cell<usize>>,
+    bytes_left: Rc<Cell<usize>>,
 }
 
 impl Wire {
     pub(super) fn new(stream: UnixStream) -> Self {
-        Self { stream, left: Rc::new(Cell::new(usize::MAX)) }
+        Self { stream, bytes_left: Rc::new(Cell::new(usize::MAX)) }
     }
 
     /// Closes the connection after `len` more bytes have been sent.
     pub fn cut_after(&self, len: usize) {
-        self.left.set(len);
+        self.bytes_left.set(len);
     }
 
     /// The socket itself. Bytes written to it arrive between those of the protocol.
@@ -62,13 +62,13 @@ impl Wire {
         self.stream.clone()
     }
 
-    pub(super) fn left(&self) -> usize {
-        self.left.get()
+    pub(super) fn bytes_left(&self) -> usize {
+        self.bytes_left.get()
     }
 
     pub(super) fn written(&self, len: usize) {
-        if self.left.get() != usize::MAX {
-            self.left.set(self.left.get().saturating_sub(len));
+        if self.bytes_left.get() != usize::MAX {
+            self.bytes_left.set(self.bytes_left.get().saturating_sub(len));
         }
     }
 }

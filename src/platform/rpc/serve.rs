@@ -123,7 +123,7 @@ impl End for Link {
     }
 
     fn allowance(&self) -> usize {
-        self.wire.left()
+        self.wire.bytes_left()
     }
 
     fn work(&self) -> &Signal {

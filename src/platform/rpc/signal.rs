@@ -26,9 +26,9 @@ impl Signal {
     }
 
     /// Waits until there have been more than `seen` changes.
-    pub(crate) async fn beyond(&self, seen: u64) {
+    pub(crate) async fn beyond(&self, generation: u64) {
         let waiter = Waiter::new(self);
-        poll_fn(|context| waiter.poll_beyond(seen, context)).await;
+        poll_fn(|context| waiter.poll_beyond(generation, context)).await;
     }
 }
 
@@ -45,8 +45,8 @@ impl<'a> Waiter<'a> {
         Self { signal, key }
     }
 
-    fn poll_beyond(&self, seen: u64, context: &mut Context<'_>) -> Poll<()> {
-        if self.signal.changes.get() > seen {
+    fn poll_beyond(&self, generation: u64, context: &mut Context<'_>) -> Poll<()> {
+        if self.signal.changes.get() > generation {
             return Poll::Ready(());
         }
         let waker = context.waker().clone();

@@ -12,7 +12,7 @@ pub struct Cutter {
     /// Bytes kept of all fields.
     room: usize,
     step: Step,
-    kept: Vec<u8>,
+    output: Vec<u8>,
 }
 
 /// What the next byte belongs to.
@@ -38,7 +38,7 @@ struct Varint {
 impl Cutter {
     /// Keeps at most `limit` bytes of each string, and `room` bytes in total.
     pub fn new(limit: usize, room: usize) -> Self {
-        Self { limit, room, step: Step::Key(Varint::default()), kept: Vec::new() }
+        Self { limit, room, step: Step::Key(Varint::default()), output: Vec::new() }
     }
 
     pub fn take(&mut self, mut bytes: &[u8]) -> Result<(), DecodeError> {
@@ -89,7 +89,7 @@ impl Cutter {
     /// The message with cut strings, if it is complete.
     pub fn finish(self) -> Result<Vec<u8>, DecodeError> {
         match self.step {
-            Step::Content { keep: 0, skip: 0 } | Step::Key(Varint { length: 0, .. }) => Ok(self.kept),
+            Step::Content { keep: 0, skip: 0 } | Step::Key(Varint { length: 0, .. }) => Ok(self.output),
             Step::Content { .. } | Step::Key(_) | Step::Length(_) | Step::Number(_) => Err(DecodeError::Truncated),
         }
     }
@@ -116,7 +116,7 @@ impl Cutter {
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         self.room = self.room.checked_sub(bytes.len()).ok_or(DecodeError::TooLarge)?;
-        self.kept.extend_from_slice(bytes);
+        self.output.extend_from_slice(bytes);
         Ok(())
     }
 }

@@ -52,12 +52,12 @@ enum PartialFrame {
     Nothing,
     Data {
         stream: StreamId,
-        left: usize,
+        bytes_left: usize,
         fin: bool,
     },
     /// The rest of a frame that is already reported or ignored.
     Rest {
-        left: usize,
+        bytes_left: usize,
         end_of: Option<StreamId>,
     },
 }
@@ -68,15 +68,17 @@ impl Incoming {
     pub fn take<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Event<'a>, usize)>, Malformed> {
         match self.within {
             PartialFrame::Nothing => self.take_head(bytes),
-            PartialFrame::Data { left: 0, .. } | PartialFrame::Rest { left: 0, .. } => Ok(Some((self.end(), 0))),
-            PartialFrame::Data { stream, left, fin } => {
+            PartialFrame::Data { bytes_left: 0, .. } | PartialFrame::Rest { bytes_left: 0, .. } => {
+                Ok(Some((self.end(), 0)))
+            }
+            PartialFrame::Data { stream, bytes_left: left, fin } => {
                 let part = bytes.get(..left.min(bytes.len())).unwrap_or_default();
-                self.within = PartialFrame::Data { stream, left: left - part.len(), fin };
+                self.within = PartialFrame::Data { stream, bytes_left: left - part.len(), fin };
                 Ok((!part.is_empty()).then_some((Event::Data { stream, bytes: part }, part.len())))
             }
-            PartialFrame::Rest { left, end_of } => {
+            PartialFrame::Rest { bytes_left: left, end_of } => {
                 let passed = left.min(bytes.len());
-                self.within = PartialFrame::Rest { left: left - passed, end_of };
+                self.within = PartialFrame::Rest { bytes_left: left - passed, end_of };
                 Ok((passed > 0).then_some((Event::Other, passed)))
             }
         }
@@ -100,7 +102,7 @@ impl Incoming {
         let (first, kind, fin) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]), flags & FLAG_FIN != 0);
         if first & CONTROL == 0 {
             let stream = u32::from_be_bytes([a, b, c, d]);
-            self.within = PartialFrame::Data { stream, left: length, fin };
+            self.within = PartialFrame::Data { stream, bytes_left: length, fin };
             return Ok(Some((Event::Other, head.len())));
         }
         if first & !CONTROL != SPDY_VERSION {
@@ -124,7 +126,7 @@ impl Incoming {
             _ => Event::Other,
         };
         let end_of = (kind == kind::SYN_REPLY && fin).then_some(number & 0x7fff_ffff);
-        self.within = PartialFrame::Rest { left: length - needed, end_of };
+        self.within = PartialFrame::Rest { bytes_left: length - needed, end_of };
         Ok(Some((event, head.len() + needed)))
     }
 }

@@ -13,7 +13,7 @@ use crate::types::time::TokenBucket;
 /// Token buckets by object, most recently used last.
 #[derive(Debug, Default)]
 pub(super) struct SpamFilter {
-    seen: VecDeque<(EventObject, EventKind, TokenBucket)>,
+    sources: VecDeque<(EventObject, EventKind, TokenBucket)>,
 }
 
 /// `defaultSpamBurst` and `defaultSpamQPS`.
@@ -25,16 +25,16 @@ const MAX_SPAM_OBJECTS: usize = 512;
 impl SpamFilter {
     /// Whether one more event may be sent.
     pub(super) fn lets_by(&mut self, object: &EventObject, kind: EventKind, now: Instant) -> bool {
-        let index = self.seen.iter().position(|(seen, its, _)| seen == object && *its == kind);
-        let known = index.and_then(|place| self.seen.remove(place));
+        let index = self.sources.iter().position(|(seen, its, _)| seen == object && *its == kind);
+        let known = index.and_then(|place| self.sources.remove(place));
         let mut entry = known.unwrap_or_else(|| {
             (object.clone(), kind, TokenBucket::each(EVENT_SPAM_REFILL_INTERVAL, EVENT_SPAM_BURST, now))
         });
-        if self.seen.len() >= MAX_SPAM_OBJECTS {
-            self.seen.pop_front();
+        if self.sources.len() >= MAX_SPAM_OBJECTS {
+            self.sources.pop_front();
         }
         let lets_by = entry.2.take(now);
-        self.seen.push_back(entry);
+        self.sources.push_back(entry);
         lets_by
     }
 }
@@ -71,6 +71,6 @@ mod tests {
         for name in 0..MAX_SPAM_OBJECTS * 3 {
             assert!(filter.lets_by(&object(name), EventKind::Normal, start));
         }
-        assert_eq!(filter.seen.len(), MAX_SPAM_OBJECTS);
+        assert_eq!(filter.sources.len(), MAX_SPAM_OBJECTS);
     }
 }

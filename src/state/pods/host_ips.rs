@@ -29,8 +29,8 @@ impl HostIps {
     }
 
     /// The addresses of a pod as clients see them.
-    pub(crate) fn of_pod(&self, seen: &[IpAddr]) -> Vec<IpAddr> {
-        primary_first(&self.current.borrow(), seen)
+    pub(crate) fn of_pod(&self, sandbox_ips: &[IpAddr]) -> Vec<IpAddr> {
+        primary_first(&self.current.borrow(), sandbox_ips)
     }
 
     /// Takes the addresses of the machine; true if this changes something. Without a network the last ones stay.
@@ -45,9 +45,9 @@ impl HostIps {
 }
 
 /// The first address of each family in `seen`, the primary family of the node first (kubelet: `sortPodIPs`).
-pub(crate) fn primary_first(node: &[IpAddr], seen: &[IpAddr]) -> Vec<IpAddr> {
+pub(crate) fn primary_first(node: &[IpAddr], sandbox_ips: &[IpAddr]) -> Vec<IpAddr> {
     let first_is_v6 = node.first().is_some_and(IpAddr::is_ipv6);
-    let of_family = |v6: bool| seen.iter().copied().find(|ip| ip.is_ipv6() == v6);
+    let of_family = |v6: bool| sandbox_ips.iter().copied().find(|ip| ip.is_ipv6() == v6);
     [first_is_v6, !first_is_v6].into_iter().filter_map(of_family).collect()
 }
 

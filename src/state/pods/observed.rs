@@ -29,7 +29,7 @@ pub(crate) struct ObservedPod {
 /// The instances of all containers, newest first. A pod may have thousands, and each is looked up by its name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ContainerInstances {
-    all: Vec<ObservedContainer>,
+    instances: Vec<ObservedContainer>,
     /// Positions in the order of names, then newest first. Made by the first lookup after a change.
     by_name: OnceCell<Box<[u32]>>,
 }
@@ -43,7 +43,7 @@ impl ContainerInstances {
     /// The instances of container `name`, newest first.
     pub(crate) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a ObservedContainer> {
         let by_name = self.by_name.get_or_init(|| {
-            let mut places: Vec<u32> = (0..u32::try_from(self.all.len()).unwrap_or(u32::MAX)).collect();
+            let mut places: Vec<u32> = (0..u32::try_from(self.instances.len()).unwrap_or(u32::MAX)).collect();
             places.sort_by_key(|place| self.name_at(*place));
             places.into()
         });
@@ -53,7 +53,7 @@ impl ContainerInstances {
     }
 
     fn at(&self, index: u32) -> Option<&ObservedContainer> {
-        self.all.get(usize::try_from(index).ok()?)
+        self.instances.get(usize::try_from(index).ok()?)
     }
 
     fn name_at(&self, index: u32) -> Option<&str> {
@@ -65,20 +65,20 @@ impl Deref for ContainerInstances {
     type Target = Vec<ObservedContainer>;
 
     fn deref(&self) -> &Vec<ObservedContainer> {
-        &self.all
+        &self.instances
     }
 }
 
 impl DerefMut for ContainerInstances {
     fn deref_mut(&mut self) -> &mut Vec<ObservedContainer> {
         self.by_name.take();
-        &mut self.all
+        &mut self.instances
     }
 }
 
 impl PartialEq for ContainerInstances {
     fn eq(&self, other: &Self) -> bool {
-        self.all == other.all
+        self.instances == other.instances
     }
 }
 
@@ -86,7 +86,7 @@ impl Eq for ContainerInstances {}
 
 impl FromIterator<ObservedContainer> for ContainerInstances {
     fn from_iter<I: IntoIterator<Item = ObservedContainer>>(instances: I) -> Self {
-        Self { all: instances.into_iter().collect(), by_name: OnceCell::new() }
+        Self { instances: instances.into_iter().collect(), by_name: OnceCell::new() }
     }
 }
 
@@ -95,7 +95,7 @@ impl<'a> IntoIterator for &'a ContainerInstances {
     type IntoIter = std::slice::Iter<'a, ObservedContainer>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.all.iter()
+        self.instances.iter()
     }
 }
 
@@ -105,7 +105,7 @@ impl<'a> IntoIterator for &'a mut ContainerInstances {
 
     fn into_iter(self) -> Self::IntoIter {
         self.by_name.take();
-        self.all.iter_mut()
+        self.instances.iter_mut()
     }
 }
 

@@ -97,15 +97,15 @@ impl Pressure {
 
 impl NodePressures {
     /// The conditions that hold.
-    pub(crate) fn held(&self) -> SortedSet<Pressure> {
+    pub(crate) fn active(&self) -> SortedSet<Pressure> {
         self.since.iter().filter(|(_, (holds, _))| *holds).map(|(pressure, _)| *pressure).collect()
     }
 
     /// Sets the conditions and returns the events of those that changed.
-    pub(crate) fn set(&mut self, held: &SortedSet<Pressure>, node: &str, now: Time) -> Vec<NodeEvent> {
+    pub(crate) fn set(&mut self, pressures: &SortedSet<Pressure>, node: &str, now: Time) -> Vec<NodeEvent> {
         let mut events = Vec::new();
         for pressure in Pressure::ALL {
-            let holds = held.contains(&pressure);
+            let holds = pressures.contains(&pressure);
             let before = self.since.get(&pressure).map(|(held, _)| *held);
             if before == Some(holds) {
                 continue;
@@ -147,7 +147,7 @@ mod tests {
         assert!(told(&[Pressure::Memory]).is_empty());
         let both = ["Node n status is now: NodeHasSufficientMemory", "Node n status is now: NodeHasDiskPressure"];
         assert_eq!(told(&[Pressure::Disk]), both);
-        assert_eq!(pressures.held(), SortedSet::from([Pressure::Disk]));
+        assert_eq!(pressures.active(), SortedSet::from([Pressure::Disk]));
         let shown: Vec<_> = pressures.conditions().map(|c| (c.pressure.as_str(), c.holds, c.reason)).collect();
         let expected = [
             ("MemoryPressure", false, Reason::KUBELET_HAS_SUFFICIENT_MEMORY),

@@ -130,23 +130,23 @@ impl NodeSelectorTerm {
 }
 
 impl NodeSelectorRequirement {
-    fn holds(&self, found: Option<&str>) -> bool {
+    fn holds(&self, value: Option<&str>) -> bool {
         let is_listed = |found| self.values.iter().any(|value| value == found);
         match self.operator {
             None => false,
-            Some(NodeSelectorOperator::DoesNotExist) => found.is_none(),
-            Some(NodeSelectorOperator::Exists) => found.is_some(),
-            Some(NodeSelectorOperator::Gt) => self.compares(found, |found, value| found > value),
-            Some(NodeSelectorOperator::In) => found.is_some_and(is_listed),
-            Some(NodeSelectorOperator::Lt) => self.compares(found, |found, value| found < value),
-            Some(NodeSelectorOperator::NotIn) => !found.is_some_and(is_listed),
+            Some(NodeSelectorOperator::DoesNotExist) => value.is_none(),
+            Some(NodeSelectorOperator::Exists) => value.is_some(),
+            Some(NodeSelectorOperator::Gt) => self.compares(value, |found, value| found > value),
+            Some(NodeSelectorOperator::In) => value.is_some_and(is_listed),
+            Some(NodeSelectorOperator::Lt) => self.compares(value, |found, value| found < value),
+            Some(NodeSelectorOperator::NotIn) => !value.is_some_and(is_listed),
         }
     }
 
     /// Compares both values as integers; false if either is not an integer.
-    fn compares(&self, found: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
+    fn compares(&self, value: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
         let (1, Some(value)) = (self.values.len(), self.values.get(0)) else { return false };
-        let found = found.and_then(|found| found.parse().ok());
+        let found = value.and_then(|found| found.parse().ok());
         found.zip(value.parse().ok()).is_some_and(|(found, value)| holds(found, value))
     }
 }

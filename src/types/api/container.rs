@@ -260,9 +260,14 @@ pub enum AfterExit {
 impl AfterExit {
     /// `own` and `rules` belong to the container, `pod` is the pod's policy. The rules apply only to a container with a
     /// policy of its own, and the first rule that matches decides (kubelet: `ContainerShouldRestart`).
-    pub fn of(own: Option<RestartPolicy>, rules: &[ContainerRestartRule], pod: RestartPolicy, code: i32) -> Self {
-        let fitting = rules.iter().filter(|_| own.is_some()).find(|rule| rule.fits(code));
-        let restarts = match (fitting.map(|rule| rule.action), own.unwrap_or(pod)) {
+    pub fn of(
+        container_policy: Option<RestartPolicy>,
+        rules: &[ContainerRestartRule],
+        pod: RestartPolicy,
+        code: i32,
+    ) -> Self {
+        let fitting = rules.iter().filter(|_| container_policy.is_some()).find(|rule| rule.fits(code));
+        let restarts = match (fitting.map(|rule| rule.action), container_policy.unwrap_or(pod)) {
             (Some(RestartRuleAction::RestartAllContainers), _) => return Self::RestartAll,
             (Some(RestartRuleAction::Restart), _) | (None, RestartPolicy::Always) => true,
             (None, RestartPolicy::OnFailure) => code != 0,

@@ -68,8 +68,8 @@ impl DecodeError {
         Self { path: None, problem: problem.to_string() }
     }
 
-    pub(super) fn expected(expected: &str, found: &Input<'_>) -> Self {
-        Self::new(format_args!("expected {expected}, found {}", found.kind()))
+    pub(super) fn expected(expected: &str, input: &Input<'_>) -> Self {
+        Self::new(format_args!("expected {expected}, found {}", input.kind()))
     }
 
     /// Sets the path, unless an inner value has already set it.

@@ -77,19 +77,19 @@ pub(crate) trait KnownFields {
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     path: Vec<Step>,
-    found: Vec<Field>,
+    fields: Vec<Field>,
 }
 
 /// All fields of `T`, starting with the object itself.
 pub(crate) fn fields_of<T: KnownFields>() -> Vec<Field> {
     let mut fields = Fields::default();
     T::visit(&mut fields);
-    fields.found
+    fields.fields
 }
 
 impl Fields {
     pub(crate) fn note(&mut self, kind: Kind) {
-        self.found.push(Field { path: self.path.clone(), kind });
+        self.fields.push(Field { path: self.path.clone(), kind });
     }
 
     /// `name` is the key, or a field name in snake_case.

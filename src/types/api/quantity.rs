@@ -194,15 +194,15 @@ fn scale_of(suffix: &str) -> Option<(Scale, Format)> {
 }
 
 /// `whole.fraction * 10^exponent * 2^shift` in billionths, rounded up and capped.
-fn scaled(whole: &str, fraction: &str, exponent: i32, shift: u32) -> i128 {
+fn scaled(integer: &str, fraction: &str, exponent: i32, shift: u32) -> i128 {
     const CAP: u128 = i64::MAX.unsigned_abs() as u128;
-    let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(i64::from(exponent));
+    let point = i64::try_from(integer.len()).unwrap_or(i64::MAX).saturating_add(i64::from(exponent));
     let mut left = 0_u128;
     // The first 20 digits after the point: still exact when multiplied by 2^60.
     let mut right = 0_u128;
     let mut more = false;
     let mut place = point;
-    for digit in whole.bytes().chain(fraction.bytes()).map(|byte| u128::from(byte.saturating_sub(b'0'))) {
+    for digit in integer.bytes().chain(fraction.bytes()).map(|byte| u128::from(byte.saturating_sub(b'0'))) {
         if place > 0 {
             left = (left * 10 + digit).min(CAP);
         } else if let Ok(power @ 0..=19) = u32::try_from(place + 19) {

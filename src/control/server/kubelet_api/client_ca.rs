@@ -102,8 +102,8 @@ impl Authorities {
 
     /// The user of the client's certificate chain. The TLS handshake has proved that the client has the key of the
     /// first certificate.
-    pub(super) fn verify(&self, shown: &[CertificateDer<'static>]) -> Verified {
-        let (user, until) = match self.user(shown) {
+    pub(super) fn verify(&self, chain: &[CertificateDer<'static>]) -> Verified {
+        let (user, until) = match self.user(chain) {
             Ok((user, until)) => (Ok(user), until),
             // The result may change with time or a clock adjustment: not cached.
             Err(error) => (Err(error), i64::MIN),
@@ -111,10 +111,10 @@ impl Authorities {
         Verified { generation: self.generation.get(), until, user }
     }
 
-    fn user(&self, shown: &[CertificateDer<'static>]) -> Result<(User, i64), CertificateError> {
+    fn user(&self, chain: &[CertificateDer<'static>]) -> Result<(User, i64), CertificateError> {
         let known = self.loaded.borrow();
         let known = known.as_ref().ok_or(CertificateError::NoAuthorities)?;
-        let (first, between) = shown.split_first().ok_or(CertificateError::NoCertificate)?;
+        let (first, between) = chain.split_first().ok_or(CertificateError::NoCertificate)?;
         let clock = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
         let now = known.verification_time(clock, self.latest.get());
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));

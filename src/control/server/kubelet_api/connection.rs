@@ -47,7 +47,7 @@ pub(super) struct ServedConnection {
     /// The user who may make the request that is being read.
     admitted: RefCell<Option<User>>,
     /// The certificates that the client presented in the handshake.
-    shown: Vec<CertificateDer<'static>>,
+    client_chain: Vec<CertificateDer<'static>>,
     verified: RefCell<Option<Verified>>,
     client_state: Rc<Cell<ClientState>>,
 }
@@ -56,7 +56,7 @@ impl ServedConnection {
     pub(super) fn new(
         server: Rc<KubeletApiServer>,
         peer: IpAddr,
-        shown: Vec<CertificateDer<'static>>,
+        client_chain: Vec<CertificateDer<'static>>,
         client_state: Rc<Cell<ClientState>>,
     ) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl ServedConnection {
             peer,
             client: RefCell::default(),
             admitted: RefCell::default(),
-            shown,
+            client_chain,
             verified: RefCell::default(),
             client_state,
         }
@@ -149,7 +149,7 @@ impl ServedConnection {
     /// credentials is rejected instead of treated as anonymous.
     async fn user(&self, request: &Request) -> Result<User, Response> {
         let mut is_refused = false;
-        if !self.shown.is_empty() {
+        if !self.client_chain.is_empty() {
             match self.by_certificate() {
                 Ok(user) => return Ok(user),
                 Err(error) => {
@@ -190,13 +190,13 @@ impl ServedConnection {
         let mut verified = self.verified.borrow_mut();
         match &*verified {
             Some(known) if known.holds(authorities) => known.user.clone(),
-            _ => verified.insert(authorities.verify(&self.shown)).user.clone(),
+            _ => verified.insert(authorities.verify(&self.client_chain)).user.clone(),
         }
     }
 
     /// Whether the client has a valid certificate, which pod changes require.
     fn is_by_certificate(&self) -> bool {
-        !self.shown.is_empty() && self.by_certificate().is_ok()
+        !self.client_chain.is_empty() && self.by_certificate().is_ok()
     }
 
     async fn may(&self, user: &User, request: &Request) -> Result<(), Response> {

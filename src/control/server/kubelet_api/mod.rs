@@ -82,7 +82,7 @@ pub(crate) struct KubeletApiServer {
     flags: Vec<(String, String)>,
     started: (Time, Instant),
     client_ca_file: Option<PathBuf>,
-    shown: ServingCertificateCell,
+    serving_certificate: ServingCertificateCell,
     health: SyncHealth,
     api: Rc<dyn LocalApi>,
     authorities: Authorities,
@@ -125,7 +125,7 @@ impl KubeletApiServer {
             flags: config.configured.flags().to_vec(),
             started: (clock::now(), rt::now()),
             client_ca_file: config.identity.client_ca_file.clone(),
-            shown: cell,
+            serving_certificate: cell,
             health,
             api,
             authorities: Authorities::new(TimeMark::new(config.root_dir.join(LATEST_TIME))),
@@ -174,7 +174,7 @@ impl KubeletApiServer {
 
     /// Sets the TLS configuration of new connections.
     fn configure(&self, hints: Option<Vec<rustls::DistinguishedName>>) {
-        match tls::server_config(&self.settings.tls, &self.shown, hints) {
+        match tls::server_config(&self.settings.tls, &self.serving_certificate, hints) {
             Ok(config) => drop(self.tls.replace(Some(config))),
             Err(error) => log!(error, "failed to configure TLS of the kubelet API", error = ErrorChain(&error)),
         }
@@ -183,7 +183,7 @@ impl KubeletApiServer {
     async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, client_state: Rc<Cell<ClientState>>) {
         let Some(config) = self.tls.borrow().clone() else { return };
         watch_for_its_end(&tcp);
-        let is_ready = self.shown.is_there();
+        let is_ready = self.serving_certificate.is_there();
         match rt::deadline(REQUEST_READ_TIMEOUT, TlsSocket::accept(tcp, config)).await {
             Ok(Ok(tls)) => {
                 let visit = ServedConnection::new(self, peer.ip(), tls.peer_certificates(), client_state);

@@ -29,7 +29,7 @@ pub(super) struct NodeLogText {
     /// The program that reads the journal.
     journalctl: PathBuf,
     ends: Instant,
-    left: usize,
+    bytes_left: usize,
     parts: VecDeque<Part>,
 }
 
@@ -46,7 +46,7 @@ impl NodeLogText {
             root: root.to_owned(),
             journalctl: journalctl.to_owned(),
             ends: rt::now() + NODE_LOG_TIMEOUT,
-            left: MAX_NODE_LOG_BYTES,
+            bytes_left: MAX_NODE_LOG_BYTES,
             parts: VecDeque::new(),
         }
     }
@@ -85,7 +85,7 @@ impl NodeLogText {
     }
 
     /// The next bytes of the first part; `None` at its end.
-    async fn read(part: &mut Part, left: Duration) -> Option<Vec<u8>> {
+    async fn read(part: &mut Part, timeout: Duration) -> Option<Vec<u8>> {
         match part {
             Part::Note(note) => (!note.is_empty()).then(|| std::mem::take(note).into_bytes()),
             Part::File(file) => {
@@ -98,7 +98,7 @@ impl NodeLogText {
                 });
                 Some(read.await).filter(|bytes| !bytes.is_empty())
             }
-            Part::Journal(running) => rt::deadline(left, running.next()).await.ok()?.ok()?,
+            Part::Journal(running) => rt::deadline(timeout, running.next()).await.ok()?.ok()?,
         }
     }
 }
@@ -115,12 +115,12 @@ impl Text for NodeLogText {
         Box::pin(async {
             loop {
                 let time = self.ends.saturating_duration_since(rt::now());
-                let part = self.parts.front_mut().filter(|_| self.left > 0 && !time.is_zero())?;
+                let part = self.parts.front_mut().filter(|_| self.bytes_left > 0 && !time.is_zero())?;
                 match Self::read(part, time).await {
                     Some(mut bytes) => {
-                        bytes.truncate(self.left);
-                        self.left -= bytes.len();
-                        if self.left == 0 {
+                        bytes.truncate(self.bytes_left);
+                        self.bytes_left -= bytes.len();
+                        if self.bytes_left == 0 {
                             bytes.extend_from_slice(b"\noutput is too long: narrow the query\n");
                         }
                         return Some(bytes);

@@ -9,7 +9,7 @@ use crate::types::time::TokenBucket;
 /// What the reviews of unknown tokens may still cost, in KiB.
 #[derive(Debug)]
 pub(super) struct StrangerBuckets {
-    all: TokenBucket,
+    all_peers: TokenBucket,
     peers: PeerBuckets,
 }
 
@@ -22,13 +22,13 @@ const ALL_PERIOD: Duration = Duration::from_secs(2);
 
 impl StrangerBuckets {
     pub(super) fn new(now: Instant) -> Self {
-        Self { all: TokenBucket::each(ALL_PERIOD, ALL_BURST, now), peers: PeerBuckets::new(STRANGER_LIMITS) }
+        Self { all_peers: TokenBucket::each(ALL_PERIOD, ALL_BURST, now), peers: PeerBuckets::new(STRANGER_LIMITS) }
     }
 
     /// Takes `kibibytes` for a token of this peer, or nothing if that exceeds a limit.
     pub(super) fn take(&mut self, peer: IpAddr, kibibytes: u32, now: Instant) -> bool {
         // What exceeds a peer's own limit is not taken from the limit of all.
-        self.peers.take_some(peer, kibibytes, now) && self.all.take_some(kibibytes, now)
+        self.peers.take_some(peer, kibibytes, now) && self.all_peers.take_some(kibibytes, now)
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct ServedConnection {
     pub(super) owner: Rc<Owner>,
     pub(super) node_name: Rc<str>,
     /// The local address of the connection.
-    pub(super) here: Option<IpAddr>,
+    pub(super) local_address: Option<IpAddr>,
     pub(super) peer: IpAddr,
     pub(super) client_state: Rc<Cell<ClientState>>,
 }
@@ -36,7 +36,7 @@ const OWNERS_LOG_QUERY: &str = "tailLines=10&limitBytes=4096";
 
 impl ServedConnection {
     async fn reply(&self, request: &Request) -> Reply {
-        if !is_ours(request.header("host").unwrap_or_default(), self.here, &self.node_name) {
+        if !is_ours(request.header("host").unwrap_or_default(), self.local_address, &self.node_name) {
             let text = "this node does not go by that name: ask for it by its address\n";
             return Reply::Whole(Response::text(Status::Forbidden, text));
         }

@@ -125,7 +125,7 @@ impl StatusPage {
             watchers: Rc::clone(&self.watchers),
             owner: Rc::clone(&self.owner),
             node_name: Rc::clone(&self.node_name),
-            here,
+            local_address: here,
             peer: peer.ip(),
             client_state,
         };

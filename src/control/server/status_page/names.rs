@@ -10,13 +10,13 @@ use crate::protocol::http1::Request;
 
 /// Whether the Host of a request is a name of this node: a loopback name, the local address of the connection, or the
 /// node name.
-pub(super) fn is_ours(host: &str, here: Option<IpAddr>, node_name: &str) -> bool {
+pub(super) fn is_ours(host: &str, local_address: Option<IpAddr>, node_name: &str) -> bool {
     let Some(name) = without_port(host) else { return false };
     let literal = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
     if let Ok(address) = literal.parse::<IpAddr>() {
         // DNS rebinding cannot fake an address.
         let address = address.to_canonical();
-        return address.is_loopback() || Some(address) == here;
+        return address.is_loopback() || Some(address) == local_address;
     }
     let in_local = name.len().checked_sub(MDNS_DOMAIN.len()).and_then(|at| name.split_at_checked(at));
     let bare = match in_local {

@@ -29,7 +29,7 @@ fn verified(key: &Key, der: &[u8]) -> Vec<u8> {
     let mut spki = Reader::new(&spki).inside(tag::SEQUENCE).unwrap();
     spki.content(tag::SEQUENCE).unwrap();
     let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &spki.content(tag::BIT_STRING).unwrap()[1..]);
-    public.verify(body.whole, signature).unwrap();
+    public.verify(body.encoding, signature).unwrap();
     body.content.to_vec()
 }
 
@@ -40,8 +40,8 @@ fn request_is_signed_with_its_own_key_and_has_its_names() {
         let body = verified(&key, &certification_request(&key, &names).unwrap());
         let mut fields = Reader::new(&body);
         assert_eq!(fields.content(tag::INTEGER), Ok(&[0][..]));
-        assert_eq!(fields.element(tag::SEQUENCE).unwrap().whole, names.subject());
-        assert_eq!(fields.element(tag::SEQUENCE).unwrap().whole, key.public_key().unwrap());
+        assert_eq!(fields.element(tag::SEQUENCE).unwrap().encoding, names.subject());
+        assert_eq!(fields.element(tag::SEQUENCE).unwrap().encoding, key.public_key().unwrap());
         let attributes = fields.content(tag::constructed(0)).unwrap();
         assert_eq!(attributes.is_empty(), names.dns_names.is_empty());
         assert!(fields.is_empty());

@@ -97,7 +97,7 @@ impl ServingCertificateManager {
     /// When the next renewal is due, if the current certificate has these names.
     fn rests(&self, names: &Names, present: KnownTime) -> Option<NextRotation> {
         let leaf = &self.current.as_ref()?.leaf;
-        let held = self.held(leaf);
+        let held = self.held_certificate(leaf);
         match held.standing(present) {
             RenewalState::Good { until } if names.are_in(leaf) => Some(held.wait(until, present)),
             RenewalState::Good { .. } | RenewalState::Due | RenewalState::Expired => None,
@@ -123,7 +123,7 @@ impl ServingCertificateManager {
         }
     }
 
-    fn held(&self, leaf: &Certificate) -> HeldCertificate {
+    fn held_certificate(&self, leaf: &Certificate) -> HeldCertificate {
         let issued = self.issued.as_ref().filter(|(issued, _)| issued == leaf);
         HeldCertificate::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at)))
     }
@@ -140,7 +140,7 @@ impl ServingCertificateManager {
         let leaf = self.current.as_ref().map(|pair| &pair.leaf);
         self.events.note(CertificateEntry {
             not_after: leaf.map(|leaf| leaf.not_after),
-            standing: leaf.map(|leaf| self.held(leaf).standing(present)),
+            standing: leaf.map(|leaf| self.held_certificate(leaf).standing(present)),
             fault,
             ..CertificateEntry::default()
         });

@@ -61,7 +61,7 @@ impl fmt::Debug for ServingCertificateCell {
 pub(crate) struct ServingCertificate {
     pub(crate) node_name: String,
     pub(crate) source: ServingSource,
-    pub(crate) shown: ServingCertificateCell,
+    pub(crate) cell: ServingCertificateCell,
     pub(crate) statuses: Rc<CertificateStatuses>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
@@ -79,7 +79,7 @@ pub(crate) enum ServingSource {
 
 /// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ServingCertificate) {
-    let ServingCertificate { node_name, source, shown, statuses, inbox } = settings;
+    let ServingCertificate { node_name, source, cell: shown, statuses, inbox } = settings;
     let events = CertificateEvents::new(CertificateKind::Serving, statuses, inbox);
     match source {
         ServingSource::Files { certificate, key } => files::run([certificate, key], &shown, &events).await,

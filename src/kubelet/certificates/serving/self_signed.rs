@@ -50,14 +50,14 @@ pub(super) async fn run(node_name: &str, directory: &Path, cell: &ServingCertifi
 
 /// The pair in the files if it is valid, else `held` if that is, else a new one, with the error of storing it.
 /// Blocks.
-fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pair>, Option<String>) {
+fn pair(files: &[PathBuf; 2], node_name: &str, present: Option<Pair>) -> (Option<Pair>, Option<String>) {
     let (clock, built) = (clock::now().unix_seconds(), clock::built());
     let is_there = files.iter().any(|file| file.exists());
     let read = read_pair(files);
     if let (Err(error), true) = (&read, is_there) {
         log!(warn, "replacing self-signed serving certificate", error = ErrorChain(error));
     }
-    let good = read.ok().or(held).filter(|pair| validity::can_stay(&pair.leaf, clock, built));
+    let good = read.ok().or(present).filter(|pair| validity::can_stay(&pair.leaf, clock, built));
     if good.is_some() {
         return (good, None);
     }

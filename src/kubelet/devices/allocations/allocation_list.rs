@@ -9,7 +9,7 @@ use crate::types::api::PodUid;
 /// Finds an allocation by its pod, container and resource.
 #[derive(Debug, Default)]
 pub(in crate::kubelet::devices) struct AllocationList {
-    all: Vec<DeviceAllocation>,
+    allocations: Vec<DeviceAllocation>,
     indices: BTreeMap<(PodUid, String, String), usize>,
 }
 
@@ -17,7 +17,7 @@ impl Deref for AllocationList {
     type Target = [DeviceAllocation];
 
     fn deref(&self) -> &[DeviceAllocation] {
-        &self.all
+        &self.allocations
     }
 }
 
@@ -27,12 +27,12 @@ impl AllocationList {
     }
 
     pub(super) fn of(&self, pod: &PodUid, container: &str, resource: &str) -> Option<&DeviceAllocation> {
-        self.all.get(self.index(pod, container, resource)?)
+        self.allocations.get(self.index(pod, container, resource)?)
     }
 
     pub(super) fn of_mut(&mut self, pod: &PodUid, container: &str, resource: &str) -> Option<&mut DeviceAllocation> {
         let index = self.index(pod, container, resource)?;
-        self.all.get_mut(index)
+        self.allocations.get_mut(index)
     }
 
     /// The allocations of a container.
@@ -44,28 +44,28 @@ impl AllocationList {
         let from = (pod.clone(), container.to_owned(), String::new());
         let places = self.indices.range(from..);
         let own = places.take_while(move |((other, name, _), _)| other == pod && name == container);
-        own.filter_map(|(_, place)| self.all.get(*place))
+        own.filter_map(|(_, place)| self.allocations.get(*place))
     }
 
     /// Adds an allocation, in place of another one for the same container and resource.
     pub(in crate::kubelet::devices) fn push(&mut self, one: DeviceAllocation) {
         let key = (one.pod.clone(), one.container.clone(), one.resource.clone());
-        match self.indices.get(&key).and_then(|place| self.all.get_mut(*place)) {
+        match self.indices.get(&key).and_then(|place| self.allocations.get_mut(*place)) {
             Some(other) => *other = one,
             None => {
-                self.indices.insert(key, self.all.len());
-                self.all.push(one);
+                self.indices.insert(key, self.allocations.len());
+                self.allocations.push(one);
             }
         }
     }
 
     /// Returns whether any was removed.
     pub(super) fn retain(&mut self, stays: impl Fn(&DeviceAllocation) -> bool) -> bool {
-        let before = self.all.len();
-        self.all.retain(stays);
-        let is_shorter = self.all.len() != before;
+        let before = self.allocations.len();
+        self.allocations.retain(stays);
+        let is_shorter = self.allocations.len() != before;
         if is_shorter {
-            let all = std::mem::take(self).all;
+            let all = std::mem::take(self).allocations;
             all.into_iter().for_each(|one| self.push(one));
         }
         is_shorter

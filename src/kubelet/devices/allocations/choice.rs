@@ -368,10 +368,10 @@ impl Resource {
     }
 }
 
-fn proximity(near: Option<Nodes>, own: Nodes) -> NumaProximity {
+fn proximity(near: Option<Nodes>, device_nodes: Nodes) -> NumaProximity {
     match near {
-        Some(near) if own.overlaps(near) => NumaProximity::Near,
-        Some(_) if own != Nodes::default() => NumaProximity::Elsewhere,
+        Some(near) if device_nodes.overlaps(near) => NumaProximity::Near,
+        Some(_) if device_nodes != Nodes::default() => NumaProximity::Elsewhere,
         _ => NumaProximity::Anywhere,
     }
 }

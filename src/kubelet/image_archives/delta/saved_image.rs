@@ -123,14 +123,14 @@ impl Archive {
         &self,
         document: &[u8],
         depth: usize,
-        found: &mut Vec<(Vec<u8>, Descriptor, Vec<Descriptor>)>,
+        manifests: &mut Vec<(Vec<u8>, Descriptor, Vec<Descriptor>)>,
     ) -> Result<(), DeltaError> {
         match Document::parse(document)? {
             Document::Index(_) if depth >= MOST_DEPTH => {}
             Document::Index(manifests) => {
                 for one in manifests {
                     if let Some(extent) = self.files.get(&blob_path(&one.manifest)) {
-                        self.manifests(&self.extent(*extent)?, depth + 1, found)?;
+                        self.manifests(&self.extent(*extent)?, depth + 1, manifests)?;
                     }
                 }
             }
@@ -139,7 +139,7 @@ impl Archive {
                 // Attestations are manifests, too.
                 let is_layer = |blob: &Descriptor| is_here(blob) && blob.media_type.contains("tar");
                 if is_here(&config) && layers.iter().all(is_layer) {
-                    found.push((document.to_vec(), config, layers));
+                    manifests.push((document.to_vec(), config, layers));
                 }
             }
         }

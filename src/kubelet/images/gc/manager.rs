@@ -117,9 +117,9 @@ impl<S: Service> Images<S> {
 
     /// Removes parts of images that are not being fetched until `bytes` of the image file system are freed; returns the
     /// number of bytes freed. Those of images that `kept` wants stay.
-    async fn free_parts(&self, kept: &InUse, bytes: u64) -> u64 {
+    async fn free_parts(&self, in_use: &InUse, bytes: u64) -> u64 {
         let (Some(fetcher), Ok((images, _))) = (&self.fetcher, self.disks().await) else { return 0 };
-        if bytes > 0 && fetcher.is_on(&images) { fetcher.free(kept.wanted(), bytes).await } else { 0 }
+        if bytes > 0 && fetcher.is_on(&images) { fetcher.free(in_use.wanted(), bytes).await } else { 0 }
     }
 
     /// The runtime's id of an image name; `None` if it is not present.
@@ -145,9 +145,9 @@ impl<S: Service> Images<S> {
     }
 
     /// Removes content that is kept for other nodes.
-    async fn prune_shared(&self, kept: Kept) {
+    async fn prune_shared(&self, in_use: Kept) {
         if let Some(fetcher) = &self.fetcher {
-            fetcher.prune(kept).await;
+            fetcher.prune(in_use).await;
         }
     }
 

@@ -181,18 +181,18 @@ impl ContainerInput<'_> {
         status
     }
 
-    fn of_instance(&self, seen: &ObservedContainer) -> ContainerStatus {
-        let id = [self.input.runtime_name, "://", &seen.id].concat();
+    fn of_instance(&self, instance: &ObservedContainer) -> ContainerStatus {
+        let id = [self.input.runtime_name, "://", &instance.id].concat();
         let resources = &self.container.resources;
         let mut status = ContainerStatus {
-            name: seen.name.clone(),
-            restart_count: i32::try_from(starts_before(seen)).unwrap_or(i32::MAX),
-            image: seen.image.clone(),
-            image_id: seen.image_id.clone(),
+            name: instance.name.clone(),
+            restart_count: i32::try_from(starts_before(instance)).unwrap_or(i32::MAX),
+            image: instance.image.clone(),
+            image_id: instance.image_id.clone(),
             allocated_resources: resources.requests.clone(),
             resources: Some(Box::new(self.given_resources(&id).into_owned())),
             volume_mounts: self.volume_mounts(),
-            user: seen.user.as_deref().map(user),
+            user: instance.user.as_deref().map(user),
             ..ContainerStatus::default()
         };
         let mut ended_before = false;
@@ -207,7 +207,7 @@ impl ContainerInput<'_> {
         }
         let counted = self.before.map_or(0, |before| before.restart_count);
         let ran_before = self.before.is_some_and(|before| matches!(before.state, Some(ContainerState::Running(_))));
-        let state = match &seen.state {
+        let state = match &instance.state {
             // Upstream generates no status between CreateContainer and StartContainer: clients see the reason from before.
             pods::ContainerState::Created => self.not_started(),
             pods::ContainerState::Running { started_at } => {
@@ -217,7 +217,7 @@ impl ContainerInput<'_> {
                 }
                 ContainerState::Running(ContainerStateRunning { started_at: Some(Time::from_unix_nanos(*started_at)) })
             }
-            pods::ContainerState::Exited(exit) if self.is_replaced(seen) => {
+            pods::ContainerState::Exited(exit) if self.is_replaced(instance) => {
                 ContainerState::Running(ContainerStateRunning {
                     started_at: Some(Time::from_unix_nanos(exit.started_at)),
                 })
@@ -248,9 +248,9 @@ impl ContainerInput<'_> {
 
     /// Whether the worker replaces this instance although its exit would be final. As upstream, the exit is not shown:
     /// the API server accepts no other state after it, and the phase would be terminal.
-    fn is_replaced(&self, seen: &ObservedContainer) -> bool {
-        let is_final = seen.exit().is_some_and(|exit| !restarts(self.input.pod, self.container, exit.code));
-        is_final && self.shared.replaced.contains(seen.id.as_str())
+    fn is_replaced(&self, instance: &ObservedContainer) -> bool {
+        let is_final = instance.exit().is_some_and(|exit| !restarts(self.input.pod, self.container, exit.code));
+        is_final && self.shared.replaced.contains(instance.id.as_str())
     }
 
     /// The container's current resources. Until a resize has taken effect, these are the resources last sent to the

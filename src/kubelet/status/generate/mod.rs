@@ -168,15 +168,15 @@ fn by_name(statuses: &[ContainerStatus]) -> StatusesByName<'_> {
 
 /// The reported phase with its reason and message. A terminal phase never changes, except that the exits of the containers
 /// decide before it is reported, as upstream: an evicted pod whose containers all exit with 0 has succeeded.
-fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (PodPhase, Reason, String) {
+fn settle(input: &StatusInput<'_>, previous: &PodStatus, observed_phase: PodPhase) -> (PodPhase, Reason, String) {
     let shown = &input.pod.status;
     let failure = input.failed.filter(|_| !shown.phase.is_terminal());
     let phase = match failure {
         _ if shown.phase.is_terminal() => shown.phase,
-        Some(failure) if seen.is_terminal() && !failure.overrides_exits() => seen,
+        Some(failure) if observed_phase.is_terminal() && !failure.overrides_exits() => observed_phase,
         _ if previous.phase.is_terminal() => previous.phase,
         Some(_) => PodPhase::Failed,
-        None => seen,
+        None => observed_phase,
     };
     if let Some(failure) = failure.filter(|_| phase == PodPhase::Failed) {
         return (phase, failure.reason.clone(), failure.message.clone().into_owned());
