@@ -298,7 +298,7 @@ fn or_none(text: &str) -> &str {
 /// Such as `12.1MB of 50.0MB today; pulls wait: outside images.windows until 01:00 UTC`.
 fn pull_budget(budget: &PullBudgetStatus) -> String {
     let used = budget.bytes_per_day.map(|most| format!("{} of {} today", size(budget.bytes_today), size(most)));
-    let held = Some(&budget.waits_for).filter(|held| !held.is_empty()).map(|held| ["pulls wait: ", held].concat());
+    let held = Some(&budget.held).filter(|held| !held.is_empty()).map(|held| ["pulls wait: ", held].concat());
     [used, held].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
@@ -402,7 +402,7 @@ Last errors:
     #[test]
     fn budget_of_pulls_is_one_line() {
         let shown = |bytes_per_day, held: &str| {
-            pull_budget(&PullBudgetStatus { bytes_today: 12_100_000, bytes_per_day, waits_for: held.to_owned() })
+            pull_budget(&PullBudgetStatus { bytes_today: 12_100_000, bytes_per_day, held: held.to_owned() })
         };
         assert_eq!(shown(Some(50_000_000), ""), "12.1MB of 50.0MB today");
         assert_eq!(shown(None, "outside images.windows"), "pulls wait: outside images.windows");

@@ -59,11 +59,11 @@ impl TokenWork {
     pub(super) fn on_response(
         &mut self,
         topic: &Topic,
-        token: Result<IssuedToken, String>,
+        issued: Result<IssuedToken, String>,
         store: &OfflineStore,
     ) -> NextStep {
         let now = clock::timestamp().as_second();
-        match token {
+        match issued {
             Ok((token, life)) => self.issued(topic, token, life, now, store),
             Err(why) => {
                 let mut next = self.use_stored(topic, now);

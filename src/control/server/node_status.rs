@@ -152,7 +152,7 @@ record! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub(crate) bytes_per_day: Option<u64>,
         /// Why pulls that are not urgent wait; empty if they may begin.
-        pub(crate) waits_for: String,
+        pub(crate) held: String,
     }
 }
 

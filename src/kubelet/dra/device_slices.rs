@@ -146,8 +146,7 @@ mod tests {
     }
 
     /// What the API server lists after these changes.
-    fn applied(changes: &[Change], slices: Vec<KnownSlice>) -> Vec<KnownSlice> {
-        let mut slices = slices;
+    fn applied(changes: &[Change], mut slices: Vec<KnownSlice>) -> Vec<KnownSlice> {
         for change in changes {
             match change {
                 Change::Create(object) => slices.extend(KnownSlice::read(&json!({"items": [{

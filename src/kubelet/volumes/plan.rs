@@ -350,11 +350,11 @@ fn host_path(path: &str, kind: HostPathType, read_only: bool) -> Result<Source, 
 }
 
 fn without_backsteps(path: &str) -> Result<PathBuf, Problem> {
-    let path = PathBuf::from(path);
-    if path.components().any(|part| part == Component::ParentDir) {
+    let cleaned = PathBuf::from(path);
+    if cleaned.components().any(|part| part == Component::ParentDir) {
         return Err(Problem::BackSteps { path: path.to_owned() });
     }
-    Ok(path)
+    Ok(cleaned)
 }
 
 fn local(

@@ -23,10 +23,10 @@ pub(crate) struct Verifier {
 }
 
 impl Verifier {
-    /// `own` is the client's certificate chain, which was issued in the past as well.
+    /// `own_chain` is the client's certificate chain, which was issued in the past as well.
     pub(crate) fn new(
         authorities: &[CertificateDer<'static>],
-        authorities: &[CertificateDer<'static>],
+        own_chain: &[CertificateDer<'static>],
         provider: Arc<CryptoProvider>,
     ) -> Result<Arc<Self>, rustls::Error> {
         let mut roots = RootCertStore::empty();
@@ -35,7 +35,7 @@ impl Verifier {
         }
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
         let inner = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-        let floor = latest_known_time(authorities.iter().chain(authorities));
+        let floor = latest_known_time(authorities.iter().chain(own_chain));
         let until = authorities.iter().filter_map(|one| u64::try_from(Certificate::read(one).ok()?.not_after).ok());
         Ok(Arc::new(Self { inner, floor, until: until.max().unwrap_or(0) }))
     }

@@ -130,23 +130,23 @@ impl NodeSelectorTerm {
 }
 
 impl NodeSelectorRequirement {
-    fn holds(&self, value: Option<&str>) -> bool {
+    fn holds(&self, label: Option<&str>) -> bool {
         let is_listed = |found| self.values.iter().any(|value| value == found);
         match self.operator {
             None => false,
-            Some(NodeSelectorOperator::DoesNotExist) => value.is_none(),
-            Some(NodeSelectorOperator::Exists) => value.is_some(),
-            Some(NodeSelectorOperator::Gt) => self.compares(value, |found, value| found > value),
-            Some(NodeSelectorOperator::In) => value.is_some_and(is_listed),
-            Some(NodeSelectorOperator::Lt) => self.compares(value, |found, value| found < value),
-            Some(NodeSelectorOperator::NotIn) => !value.is_some_and(is_listed),
+            Some(NodeSelectorOperator::DoesNotExist) => label.is_none(),
+            Some(NodeSelectorOperator::Exists) => label.is_some(),
+            Some(NodeSelectorOperator::Gt) => self.compares(label, |found, value| found > value),
+            Some(NodeSelectorOperator::In) => label.is_some_and(is_listed),
+            Some(NodeSelectorOperator::Lt) => self.compares(label, |found, value| found < value),
+            Some(NodeSelectorOperator::NotIn) => !label.is_some_and(is_listed),
         }
     }
 
     /// Compares both values as integers; false if either is not an integer.
-    fn compares(&self, value: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
+    fn compares(&self, label: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
         let (1, Some(value)) = (self.values.len(), self.values.get(0)) else { return false };
-        let found = value.and_then(|found| found.parse().ok());
+        let found = label.and_then(|found| found.parse().ok());
         found.zip(value.parse().ok()).is_some_and(|(found, value)| holds(found, value))
     }
 }

@@ -127,8 +127,8 @@ impl Archive {
     ) -> Result<(), DeltaError> {
         match Document::parse(document)? {
             Document::Index(_) if depth >= MOST_DEPTH => {}
-            Document::Index(manifests) => {
-                for one in manifests {
+            Document::Index(index) => {
+                for one in index {
                     if let Some(extent) = self.files.get(&blob_path(&one.manifest)) {
                         self.manifests(&self.extent(*extent)?, depth + 1, manifests)?;
                     }
