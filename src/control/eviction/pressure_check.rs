@@ -93,12 +93,12 @@ impl PressureCheck {
         let Some(pods) = &self.pods else { return false };
         self.memory.borrow_mut().reclaimed = Some(now);
         if !reclaim.images {
-            let bytes = self.runtime.free_image_parts().await;
+            let bytes = self.runtime.images.free_parts().await;
             log!(info, "removed parts of images under disk pressure", bytes = bytes);
             let (seen, _) = observe(&self.runtime).await;
             return is_resolved(thresholds, &seen);
         }
-        match self.runtime.free_images(pods).await {
+        match self.runtime.images.free_unused(pods).await {
             Ok(bytes) => log!(info, "removed unused images under disk pressure", bytes = bytes),
             Err(error) => {
                 log!(warn, "failed to remove unused images under disk pressure", error = format!("{error:?}"))
@@ -167,7 +167,7 @@ where
 /// The node's free resources, and the layout of its disks.
 pub(super) async fn observe(runtime: &PodRuntime) -> (Observations, Layout) {
     let node = &runtime.node;
-    let disks = runtime.disks().await;
+    let disks = runtime.images.disks().await;
     let (images, layers) = disks.map_or((None, None), |(images, layers)| (Some(images), layers));
     let driver = runtime.cgroup_driver();
     let kubepods = node

@@ -173,7 +173,7 @@ impl LocalApi for NodeLocalApi {
     fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {
         let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.known_pods());
         Box::pin(async move {
-            let known = runtime.known_images(&pods).await.map_err(|error| error.to_string())?;
+            let known = runtime.images.list(&pods).await.map_err(|error| error.to_string())?;
             Ok(known.into_iter().map(image_entry).collect())
         })
     }
@@ -185,7 +185,7 @@ impl LocalApi for NodeLocalApi {
         let pods = records.sources.pods().filter(|source| !is_over(records.running_uid(&source.pod.metadata.uid)));
         let pods: Vec<Arc<Pod>> = pods.map(|source| Arc::clone(&source.pod)).collect();
         Box::pin(async move {
-            let missing = runtime.missing_images(&pods).await.map_err(|error| error.to_string())?;
+            let missing = runtime.images.missing(&pods).await.map_err(|error| error.to_string())?;
             Ok(missing.into_iter().map(|(image, pods)| MissingImage { image, pods }).collect())
         })
     }
@@ -193,7 +193,7 @@ impl LocalApi for NodeLocalApi {
     fn pull_image(&self, name: String) -> AnswerFuture<String> {
         let (runtime, objects) = (Rc::clone(&self.figures.runtime), self.views.objects.clone());
         Box::pin(async move {
-            let pulled = runtime.pull_image_for_user(&name, &objects).await;
+            let pulled = runtime.images.pull_for_user(&name, &objects).await;
             pulled.map_err(|waiting| format!("{}: {}", waiting.reason, waiting.message))
         })
     }
@@ -206,7 +206,7 @@ impl LocalApi for NodeLocalApi {
             if !is_known {
                 return Err("pod sources are not ready yet, try again in a moment".to_owned());
             }
-            runtime.remove_image(&name, &pods).await.map_err(|error| error.to_string())
+            runtime.images.remove(&name, &pods).await.map_err(|error| error.to_string())
         })
     }
 
@@ -273,7 +273,7 @@ impl NodeLocalApi {
     }
 
     fn archives_status(&self) -> ArchivesStatus {
-        let archives = self.figures.runtime.image_archives();
+        let archives = self.figures.runtime.images.archives();
         let file = |ArchiveView { file, stamp, state, images, message }| ArchiveStatus {
             file,
             size_bytes: stamp.size,
@@ -361,7 +361,7 @@ fn pull_budget(budget: &LinkBudget) -> Option<PullBudgetStatus> {
     (used.is_some() || !held.is_empty()).then(|| PullBudgetStatus {
         bytes_today: used.map_or(0, |(used, _)| used),
         bytes_per_day: used.map(|(_, most)| most),
-        waits_for: held,
+        held,
     })
 }
 

@@ -42,12 +42,12 @@ impl PodResize<'_> {
             self.update_sandbox(Some(values)).await?;
         }
         self.groups.ensure_pod(self.pod).await.map_err(SyncError::Cgroup)?;
-        self.runtime.record_pod_resources(self.pod);
+        self.runtime.resources.record_pod(self.pod);
         Ok(())
     }
 
     async fn update_sandbox(&self, values: Option<&Values>) -> Result<(), SyncError> {
         let Some(sandbox) = self.observed.ready_sandbox() else { return Ok(()) };
-        self.runtime.update_sandbox(self.pod, &sandbox.id, values).await.map_err(SyncError::ResizeRefused)
+        self.runtime.resources.update_sandbox(self.pod, &sandbox.id, values).await.map_err(SyncError::ResizeRefused)
     }
 }

@@ -69,7 +69,7 @@ impl PodWorkers {
             return;
         }
         let (runtime, objects) = (Rc::clone(&self.runtime), self.views.objects.clone());
-        entry.early_pull = Some(rt::spawn(async move { runtime.pull_early(&pod, &objects).await }));
+        entry.early_pull = Some(rt::spawn(async move { runtime.images.pull_early(&pod, &objects).await }));
     }
 
     pub(super) fn touch_waiting(&mut self, uid: &PodUid) {

@@ -144,14 +144,14 @@ impl PodWorkers {
             let index = PodIndex::new(pod);
             let held_until = |name: &str| worker.held_until(name);
             let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
-                runtime.resize_of(&index, container, is_init, running, &placements)
+                runtime.resources.resize_of(&index, container, is_init, running, &placements)
             };
             let known = sync_input::SyncInput {
                 observed,
                 probed: probes.probed(uid),
                 held_until: &held_until,
                 resize_of: &resize_of,
-                resizes_pod: runtime.resizes_pod(pod),
+                resizes_pod: runtime.resources.resizes_pod(pod),
                 groupless: entry.groupless.as_deref(),
                 to_restart: &entry.to_restart,
             };

@@ -179,7 +179,7 @@ async fn set_up_and_execute(
         // A restart must not admit the pod with other amounts than those that its containers have.
         runtime.allocations().allocated.flush().await;
     }
-    if runtime.is_removing_files_of(pod) {
+    if runtime.remover.is_removing_files_of(pod) {
         let error = SyncError::FormerFiles;
         return failed(error.reason(), &error, warnings);
     }
@@ -229,7 +229,7 @@ async fn set_up_and_execute(
     let sync = PodSync { pod, observed, volumes: &volumes, devices, dra, views, cancel };
     let mut executed = runtime.execute(sync, &plan).await;
     if plan.creates_sandbox() {
-        runtime.record_pod_resources(pod);
+        runtime.resources.record_pod(pod);
     }
     executed.resize_failure = resize_failure.or(executed.resize_failure);
     if let Some(steps) = steps.filter(|_| executed.failure.is_none() && executed.resize_failure.is_none()) {

@@ -57,14 +57,14 @@ async fn remove_containers(
     observed: &ObservedPod,
     cache: &View<ObservedCache>,
 ) -> Result<Observation, Box<dyn Error>> {
-    runtime.remove_pod(observed).await?;
+    runtime.remover.remove_pod(observed).await?;
     let mut left = runtime.listed_pod(&observed.uid, cache).await?;
     if !left.pod.is_gone() {
         // The pod could never be observed.
-        runtime.remove_pod(&left.pod).await?;
+        runtime.remover.remove_pod(&left.pod).await?;
         left = runtime.listed_pod(&observed.uid, cache).await?;
     }
-    runtime.remove_dead_log_links().await;
+    runtime.remover.remove_dead_log_links().await;
     match left.pod.is_gone() {
         true => Ok(left),
         false => Err("the runtime still has containers or sandboxes of the removed pod".into()),

@@ -69,7 +69,7 @@ impl CpuAssignment {
             return;
         }
         self.due = false;
-        let misplaced = pods.runtime().misplaced(&self.managers.placements().read(), &pods.observed());
+        let misplaced = pods.runtime().cpus.misplaced(&self.managers.placements().read(), &pods.observed());
         // The state file keeps its assignments as long as containers are still pinned.
         let is_free = self.managers.is_static() || misplaced.is_empty();
         let files = if is_free { self.managers.take_unwritten() } else { Vec::new() };
@@ -128,7 +128,7 @@ async fn move_containers(
         }
     }
     for container in misplaced {
-        match runtime.place(&container).await {
+        match runtime.cpus.update(&container).await {
             Ok(()) => log!(info, "container moved", container = container.name, processors = container.cpus),
             Err(error) => {
                 let fault = format!("move container {} to {}: {}", container.name, container.cpus, ErrorChain(&error));

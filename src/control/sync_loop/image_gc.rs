@@ -36,7 +36,7 @@ impl ImageGarbage {
     /// Starts a requested collection if no pod needs the runtime.
     pub(super) fn round(&mut self, pods: &PodTable, versions: &PodVersions, now: Instant) {
         let runtime = pods.runtime();
-        if runtime.has_pulled_images() {
+        if runtime.images.has_pulled() {
             self.requested.get_or_insert(now);
         }
         let Some(requested) = self.requested else { return };
@@ -45,13 +45,13 @@ impl ImageGarbage {
         if is_busy || !pods.is_idle(requested, now) || !pods.can_work() || !pods.all_sources_ready() {
             return;
         }
-        if !runtime.collects_images() {
+        if !runtime.images.collects() {
             return;
         }
         self.requested = None;
         self.last = Some(now);
         let (runtime, pods) = (Rc::clone(runtime), versions.pods_with_images(pods));
-        self.task = Some(rt::spawn(async move { runtime.collect_images(&pods).await }));
+        self.task = Some(rt::spawn(async move { runtime.images.collect_garbage(&pods).await }));
     }
 }
 

@@ -89,7 +89,7 @@ async fn remove(
         log!(warn, "failed to remove directory of orphaned pod", error = ErrorChain(error));
     }
     outcome.replace(Some(failures.iter().map(|error| ErrorChain(error).to_string()).collect()));
-    runtime.remove_dead_log_links().await;
+    runtime.remover.remove_dead_log_links().await;
 }
 
 #[cfg(test)]

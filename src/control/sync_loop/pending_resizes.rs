@@ -226,7 +226,7 @@ fn decide(
     let terms = ResizeTerms {
         has_static_cpu_manager: managers.is_static(),
         has_static_memory_manager: managers.has_static_memory(),
-        swaps: &|container| pods.runtime().may_swap(&index, container),
+        swaps: &|container| pods.runtime().resources.may_swap(&index, container),
     };
     if let Some(why) = infeasible(allocated, wanted, terms) {
         metrics::count(Count::InfeasibleResizes, &[why.detail()]);

@@ -141,7 +141,7 @@ impl NextVersions {
             let pulls = async {
                 match next.annotation(PULL_FIRST).and_then(yes_or_no) {
                     Some(false) => Ok(()),
-                    Some(true) | None => runtime.pull_images(&next, &present, &objects).await,
+                    Some(true) | None => runtime.images.pull(&next, &present, &objects).await,
                 }
             };
             let pulled = with_mains(&next, &board, pulls).await;

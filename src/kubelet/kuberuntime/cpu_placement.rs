@@ -1,9 +1,11 @@
 //! CPU placement of containers: set at their creation, and updated when it changes.
 
-use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::kuberuntime::kill::ignore_not_found;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::kubelet::kuberuntime::network_results::ignore_not_found;
 use crate::platform::cgroups::cpuset_of;
-use crate::platform::cri::{self, v1};
+use crate::platform::cri::{self, RuntimeService, v1};
 use crate::state::pods::{ObservedCache, Placements};
 use crate::types::api::PodUid;
 use crate::types::cpu_set::CpuSet;
@@ -16,11 +18,22 @@ pub(crate) struct MisplacedContainer {
     pub(crate) cpus: CpuSet,
 }
 
-impl PodRuntime {
+/// The cpusets of running containers.
+pub(crate) struct ContainerCpus {
+    cri: RuntimeService,
+    /// By container id, as far as this process knows.
+    current: RefCell<BTreeMap<String, CpuSet>>,
+}
+
+impl ContainerCpus {
+    pub(super) fn new(cri: RuntimeService) -> Self {
+        Self { cri, current: RefCell::default() }
+    }
+
     /// The running containers with the wrong cpuset. The current cpuset is known from this process or read from the
     /// kernel; if it is unknown, the container counts as misplaced.
     pub(crate) fn misplaced(&self, placements: &Placements, observed: &ObservedCache) -> Vec<MisplacedContainer> {
-        let mut held = self.created_cpus.borrow_mut();
+        let mut known = self.current.borrow_mut();
         let mut misplaced = Vec::new();
         for pod in observed.iter() {
             for container in pod.containers.iter().filter(|container| container.is_running()) {
@@ -28,9 +41,9 @@ impl PodRuntime {
                 if cpus.is_empty() {
                     continue;
                 }
-                let held = held.entry(container.id.clone());
-                let held = held.or_insert_with(|| container.pid.and_then(cpuset_of).unwrap_or_default());
-                if held != cpus {
+                let current = known.entry(container.id.clone());
+                let current = current.or_insert_with(|| container.pid.and_then(cpuset_of).unwrap_or_default());
+                if current != cpus {
                     let (id, name) = (container.id.clone(), container.name.clone());
                     misplaced.push(MisplacedContainer { id, name, cpus: cpus.clone() });
                 }
@@ -40,18 +53,23 @@ impl PodRuntime {
     }
 
     /// Updates a container's cpuset in the runtime. A missing container is not an error.
-    pub(crate) async fn place(&self, misplaced: &MisplacedContainer) -> Result<(), cri::Error> {
+    pub(crate) async fn update(&self, misplaced: &MisplacedContainer) -> Result<(), cri::Error> {
         let MisplacedContainer { id, cpus, .. } = misplaced;
         let request = v1::LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
         // Without an answer it is unknown whether the update has taken effect.
-        self.created_cpus.borrow_mut().remove(id);
+        self.current.borrow_mut().remove(id);
         ignore_not_found(self.cri.update_container_resources(id, &request).await)?;
-        self.record_cpus(id, cpus.clone());
+        self.record(id, cpus.clone());
         Ok(())
     }
 
-    pub(super) fn record_cpus(&self, id: &str, cpus: CpuSet) {
-        self.created_cpus.borrow_mut().insert(id.to_owned(), cpus);
+    pub(super) fn record(&self, id: &str, cpus: CpuSet) {
+        self.current.borrow_mut().insert(id.to_owned(), cpus);
+    }
+
+    /// Forgets containers that no longer exist.
+    pub(super) fn forget_unless(&self, exists: impl Fn(&str) -> bool) {
+        self.current.borrow_mut().retain(|id, _| exists(id));
     }
 }
 

@@ -13,7 +13,8 @@ use crate::kubelet::kuberuntime::environment::{Environment, EnvironmentInputs};
 use crate::kubelet::kuberuntime::error::{KillError, SandboxError};
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
-use crate::kubelet::kuberuntime::kill::{ContainerKill, ignore_not_found};
+use crate::kubelet::kuberuntime::kill::ContainerKill;
+use crate::kubelet::kuberuntime::network_results::ignore_not_found;
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::pod_index::PodIndex;
 use crate::kubelet::kuberuntime::pod_sync::{PodSync, config_error};
@@ -73,7 +74,7 @@ impl PodRuntime {
         };
         if plan.creates_sandbox() && observed.newest_sandbox().is_some() {
             let message = "Pod sandbox changed, it will be killed and re-created.";
-            self.record_pod_event(&pod.metadata.uid, EventKind::Normal, Reason::SANDBOX_CHANGED, message);
+            self.recorder.record_pod_event(&pod.metadata.uid, EventKind::Normal, Reason::SANDBOX_CHANGED, message);
         }
         for action in &plan.actions {
             if cancel.is_cancelled() {
@@ -93,7 +94,7 @@ impl PodRuntime {
                             start_metrics::sandbox_failed();
                             let ((reason, what), failure) = (error.event(), one_line(&error));
                             let message = format!("Failed to {what}: {failure}");
-                            self.record_pod_event(&pod.metadata.uid, EventKind::Warning, reason, message);
+                            self.recorder.record_pod_event(&pod.metadata.uid, EventKind::Warning, reason, message);
                             Err(failure)
                         }
                     }
@@ -118,7 +119,7 @@ impl PodRuntime {
                     let mut running = observed.containers.named(&spec.name);
                     let Some(running) = running.find(|container| container.id == *id) else { continue };
                     let is_init = matches!(place, ContainerIndex::Init(_));
-                    if let Err(error) = self.resize_container(&index, spec, is_init, running, &views.placements).await {
+                    if let Err(error) = self.resources.resize(&index, spec, is_init, running, &views.placements).await {
                         // Other containers are not affected.
                         let failure = format!("resize container {}: {}", spec.name, ErrorChain(&error));
                         executed.resize_failure.get_or_insert(failure);
@@ -139,7 +140,7 @@ impl PodRuntime {
                     let waiting = self.start_container(&start).await.err();
                     start_metrics::container_started(*place, waiting.as_ref());
                     if let Some(waiting) = &waiting {
-                        self.record_start_failure(&pod.metadata.uid, &container.name, waiting);
+                        self.recorder.record_start_failure(&pod.metadata.uid, &container.name, waiting);
                     }
                     executed.containers.push((container.name.clone(), waiting));
                     Ok(())
@@ -150,7 +151,7 @@ impl PodRuntime {
                     let started = StartedContainer { pod, container, id, sandbox_ip: sandbox.ips.first().copied() };
                     let waiting = self.start_created(&started, cancel).await.err();
                     if let Some(waiting) = &waiting {
-                        self.record_start_failure(&pod.metadata.uid, &container.name, waiting);
+                        self.recorder.record_start_failure(&pod.metadata.uid, &container.name, waiting);
                     }
                     executed.containers.push((container.name.clone(), waiting));
                     Ok(())
@@ -195,7 +196,7 @@ impl PodRuntime {
         if views.placements.read().lifts_pod_quota(&pod.metadata.uid) {
             config.linux.as_mut().and_then(|linux| linux.resources.as_mut()).into_iter().for_each(lift_quota);
         }
-        let users = self.user_namespace_of(pod, &views.objects).await?;
+        let users = self.user_namespaces.of_pod(pod, &views.objects).await?;
         let context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
         if let Some(context) = context {
             context.supplemental_groups.extend(&sync.volumes.groups);
@@ -214,10 +215,10 @@ impl PodRuntime {
         }
         let (mut config, dns) = self.sandbox_config(sync, attempt).await?;
         for warning in dns.warnings {
-            self.record_pod_event(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
+            self.recorder.record_pod_event(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
         }
         for warning in dns.of_node {
-            self.record_node_event(EventKind::Warning, warning.reason, warning.message);
+            self.recorder.record_node_event(EventKind::Warning, warning.reason, warning.message);
         }
         let handler = handler(pod, &sync.views.objects.read())?;
         let reserved = self.node.shares_shims.then(|| self.shim_groups.reserve(sync)).flatten();
@@ -296,15 +297,21 @@ impl PodRuntime {
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
-        self.record_actuated(pod, container).await;
+        self.resources.record_actuated(pod, container).await;
         let created = self.cri_for(&pod.metadata.uid).create_container(&sandbox.id, &config, &sandbox.config).await;
         let created = created.map_err(|error| runtime_message(&error));
         start_metrics::container_created(pod, container, created.as_ref().err().map(String::as_str));
         let id = created.map_err(|failure| Waiting::new(Reason::CREATE_CONTAINER_ERROR, failure))?;
-        self.record_event(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
+        self.recorder.record_event(
+            &pod.metadata.uid,
+            &container.name,
+            EventKind::Normal,
+            Reason::CREATED,
+            "Container created",
+        );
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
-            self.record_applied(&id, resources, container);
-            self.record_cpus(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
+            self.resources.record_applied(&id, resources, container);
+            self.cpus.record(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
         }
         let started = StartedContainer { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };
         self.start_created(&started, cancel).await
@@ -328,7 +335,7 @@ impl PodRuntime {
     ) -> Result<PresentImage, Waiting> {
         let PodSync { pod, views, cancel, .. } = sync;
         let secrets = PullSecrets::of(pod, &views.objects.read());
-        let ensured = self.images.ensure(pod, wanted, &sandbox.config, secrets, cancel.cancelled());
+        let ensured = self.images.pulls.ensure(pod, wanted, &sandbox.config, secrets, cancel.cancelled());
         let late = async {
             rt::sleep(LATE).await;
             self.send_observation(&pod.metadata.uid, &views.observed).await;
@@ -338,7 +345,7 @@ impl PodRuntime {
         image.map_err(|waiting| {
             // The first failure is retried like any other action; then the image is in back-off.
             let backs_off = waiting.reason == Reason::IMAGE_PULL_BACK_OFF;
-            let retry = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
+            let retry = backs_off.then(|| self.images.pulls.retry_at(&pod.metadata.uid, wanted.image)).flatten();
             Waiting { until: waiting.until.or(retry), ..waiting }
         })
     }
@@ -382,7 +389,7 @@ impl PodRuntime {
             return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, runtime_message(&error)));
         }
         let (uid, name) = (&started.pod.metadata.uid, &started.container.name);
-        self.record_event(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
+        self.recorder.record_event(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
         self.after_start(started, cancel).await
     }
 }

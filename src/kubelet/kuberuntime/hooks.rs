@@ -2,9 +2,12 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
-use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::record_event::EventRecorder;
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cri::RuntimeService;
 use crate::platform::net::{Dialer, GetError, Headers, Purpose, TlsError, Url};
 use crate::platform::rt;
 use crate::protocol::grpc::Code;
@@ -43,12 +46,17 @@ pub(super) enum HookFailure {
     Late,
 }
 
-impl PodRuntime {
+/// Runs hooks, in containers and by requests.
+pub(super) struct Hooks {
+    pub(super) cri: RuntimeService,
+    pub(super) dialer: Dialer,
+    pub(super) node: Rc<NodeSettings>,
+    pub(super) recorder: EventRecorder,
+}
+
+impl Hooks {
     /// Boxed, because few containers have hooks and otherwise every pod worker's future would have room for one.
-    pub(super) fn run_hook<'a>(
-        &'a self,
-        hook: Hook<'a>,
-    ) -> Pin<Box<dyn Future<Output = Result<(), HookFailure>> + 'a>> {
+    pub(super) fn run<'a>(&'a self, hook: Hook<'a>) -> Pin<Box<dyn Future<Output = Result<(), HookFailure>> + 'a>> {
         let limit = hook.limit;
         let run = async move {
             match &hook.handler.action {
@@ -124,7 +132,7 @@ impl PodRuntime {
         }
         let host = url.authority();
         let message = format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded");
-        self.record_pod_event(hook.pod.uid, EventKind::Warning, Reason::LIFECYCLE_HTTP_FALLBACK, message);
+        self.recorder.record_pod_event(hook.pod.uid, EventKind::Warning, Reason::LIFECYCLE_HTTP_FALLBACK, message);
         true
     }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::kubelet::kuberuntime::error::KillError;
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
+use crate::kubelet::kuberuntime::network_results::{ignore_not_found, stop_sandbox};
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::stop_order::{TerminationTurn, stop_order};
 use crate::kubelet::kuberuntime::survivor_plan::{Scope, Survivor, SurvivorSearch, has_impossible_hook, message};
 use crate::kubelet::kuberuntime::{CancelWatch, ContainerIndex, PodRuntime, labels};
-use crate::platform::cri;
 use crate::platform::rt;
 use crate::state::pods::{ObservedContainer, ObservedPod, SandboxState};
 use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
@@ -68,7 +68,7 @@ impl PodRuntime {
         // Also those that are not ready: their network may still be set up, and StopPodSandbox is idempotent.
         for sandbox in &observed.sandboxes {
             if sandbox.state == SandboxState::Ready || observed.newest_sandbox() == Some(sandbox) {
-                self.stop_sandbox(&observed.uid, &sandbox.id).await?;
+                stop_sandbox(&self.cri_for(&observed.uid), &sandbox.id).await?;
             }
         }
         self.end_survivors(SurvivorSearch { scope: Scope::Pod, ..search }).await
@@ -85,10 +85,10 @@ impl PodRuntime {
         let indices = (0..pod.spec.init_containers.len()).map(ContainerIndex::Init);
         let indices = indices.chain((0..pod.spec.containers.len()).map(ContainerIndex::Main));
         let ids: SortedSet<&String> = ids.iter().collect();
-        let kills = indices.filter_map(|place| {
-            let spec = place.of(pod)?;
+        let kills = indices.filter_map(|index| {
+            let spec = index.of(pod)?;
             let running = observed.container(&spec.name).filter(|container| ids.contains(&container.id))?;
-            let message = why.message(&spec.name, place, true);
+            let message = why.message(&spec.name, index, true);
             let kill = self.kill_of(Some(spec), observed, running, grace_of_kill(pod, spec, why), message);
             Some(ContainerKill { cancel: Some(cancel), ..kill })
         });
@@ -125,7 +125,7 @@ impl PodRuntime {
             id: &container.id,
             spec,
             runs: container.is_running(),
-            ip: self.address_of(observed, container),
+            ip: self.hooks.address_of(observed, container),
             grace,
             message,
             stop_order: TerminationTurn::default(),
@@ -159,7 +159,9 @@ impl PodRuntime {
     /// minimum. As upstream, a hook that outlasts the grace period runs until its container has stopped.
     pub(super) async fn kill_container(&self, kill: ContainerKill<'_>) -> Result<(), KillError> {
         match kill.survivor {
-            None => self.record_event(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message),
+            None => {
+                self.recorder.record_event(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message)
+            }
             Some(survivor) => self.record_survivor(&kill, survivor),
         }
         let end = rt::now() + kill.grace;
@@ -221,13 +223,13 @@ impl PodRuntime {
         };
         // The container itself ends the hook: it is killed when its grace period has passed.
         let limit = kill.grace.saturating_add(MIN_GRACE_AFTER_HOOK * 2);
-        match self.run_hook(Hook { pod, container, id, ip, handler, limit }).await {
+        match self.hooks.run(Hook { pod, container, id, ip, handler, limit }).await {
             Ok(()) | Err(HookFailure::Late) => {}
             Err(HookFailure::Failed(why)) => {
                 // As upstream, the event has no details, because the hook's output may be secret.
                 log!(debug, "preStop hook failed", pod = pod.uid, container = kill.name, error = why);
                 let reason = Reason::FAILED_PRE_STOP_HOOK;
-                self.record_event(pod.uid, kill.name, EventKind::Warning, reason, "PreStopHook failed");
+                self.recorder.record_event(pod.uid, kill.name, EventKind::Warning, reason, "PreStopHook failed");
             }
         }
     }
@@ -236,13 +238,5 @@ impl PodRuntime {
     async fn as_written(&self, pod: &PodUid, id: &str) -> Option<Container> {
         let status = self.cri_for(pod).container_status(id, false).await.ok()?.status?;
         Some(labels::restored_container(&status.labels, &status.annotations))
-    }
-}
-
-/// A missing container or sandbox is already stopped or removed.
-pub(super) fn ignore_not_found(result: Result<(), cri::Error>) -> Result<(), cri::Error> {
-    match result {
-        Err(error) if error.is_not_found() => Ok(()),
-        other => other,
     }
 }

@@ -1,12 +1,14 @@
 //! The node's images with their users, and the removal of an unused image.
 
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::labels::pod_of;
 use crate::kubelet::image_archives::ImageArchives;
-use crate::kubelet::images::{CollectError, images_of};
-use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::images::{CollectError, Images, images_of};
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cri::RuntimeService;
 use crate::platform::cri::v1::Image;
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
@@ -58,9 +60,16 @@ impl<E: Into<CollectError>> From<E> for RemoveImageError {
 /// The user of the pause image.
 const SANDBOXES: &str = "(every pod)";
 
-impl PodRuntime {
+/// The images of the node: of its pods and of others.
+pub(crate) struct NodeImages {
+    pub(super) pulls: Images,
+    pub(super) cri: RuntimeService,
+    pub(super) node: Rc<NodeSettings>,
+}
+
+impl NodeImages {
     /// All images. The images of all `pods` count as used, whether they run or not.
-    pub(crate) async fn known_images(&self, pods: &[Arc<Pod>]) -> Result<Vec<KnownImage>, CollectError> {
+    pub(crate) async fn list(&self, pods: &[Arc<Pod>]) -> Result<Vec<KnownImage>, CollectError> {
         let failed = |error: crate::platform::cri::Error| CollectError::Failed(ErrorChain(&error).to_string());
         let mut users = Users::default();
         for container in self.cri.list_containers(None).await.map_err(failed)? {
@@ -70,25 +79,25 @@ impl PodRuntime {
             }
         }
         let mut named = named_by(pods);
-        for (image, file) in self.images.archives().pinned() {
+        for (image, file) in self.pulls.archives().pinned() {
             named.entry(image).or_default().push(format!("(archive {file})"));
         }
         if let Some(sandbox_image) = self.cri.status(true).await.map_err(failed)?.sandbox_image() {
             named.entry(sandbox_image).or_default().push(SANDBOXES.to_owned());
         }
         for (name, by) in named {
-            if let Some(id) = self.images.id_of(&name).await? {
+            if let Some(id) = self.pulls.id_of(&name).await? {
                 by.iter().for_each(|user| users.add(id.clone(), user));
             }
         }
-        Ok(self.images.list().await?.into_iter().map(|image| users.of(image)).collect())
+        Ok(self.pulls.list().await?.into_iter().map(|image| users.of(image)).collect())
     }
 
     /// Images that are not present, with the pods that need them.
-    pub(crate) async fn missing_images(&self, pods: &[Arc<Pod>]) -> Result<Vec<(String, Vec<String>)>, CollectError> {
+    pub(crate) async fn missing(&self, pods: &[Arc<Pod>]) -> Result<Vec<(String, Vec<String>)>, CollectError> {
         let mut missing = Vec::new();
         for (name, by) in named_by(pods) {
-            if self.images.id_of(&name).await?.is_none() {
+            if self.pulls.id_of(&name).await?.is_none() {
                 missing.push((name, by));
             }
         }
@@ -96,18 +105,18 @@ impl PodRuntime {
     }
 
     /// The image archives and their states.
-    pub(crate) fn image_archives(&self) -> &ImageArchives {
-        self.images.archives()
+    pub(crate) fn archives(&self) -> &ImageArchives {
+        self.pulls.archives()
     }
 
     /// Removes the image with this name; returns its id.
-    pub(crate) async fn remove_image(&self, name: &str, pods: &[Arc<Pod>]) -> Result<String, RemoveImageError> {
-        let id = self.images.id_of(name).await?;
-        let known = self.known_images(pods).await?;
+    pub(crate) async fn remove(&self, name: &str, pods: &[Arc<Pod>]) -> Result<String, RemoveImageError> {
+        let id = self.pulls.id_of(name).await?;
+        let known = self.list(pods).await?;
         let known = known.iter().find(|known| Some(&known.image.id) == id.as_ref());
         let known = known.ok_or_else(|| RemoveImageError::Missing(name.to_owned()))?;
         known.check_removable(name)?;
-        self.images.remove_one(&known.image).await?;
+        self.pulls.remove_one(&known.image).await?;
         Ok(known.image.id.clone())
     }
 }

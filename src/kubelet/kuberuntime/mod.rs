@@ -50,7 +50,7 @@ mod user_namespaces;
 mod work_views;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -67,40 +67,57 @@ use crate::platform::cri::RuntimeService;
 use crate::platform::host::removals::Removals;
 use crate::platform::net::Dialer;
 use crate::platform::rpc;
-use crate::platform::rt;
 use crate::state::objects::{Lookup, Objects};
 use crate::state::pods::{PodDirs, SyncEvent};
 use crate::types::api::{Pod, PodUid};
-use crate::types::cpu_set::CpuSet;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, all_containers};
+use cpu_placement::ContainerCpus;
 pub(crate) use cpu_placement::{MisplacedContainer, processes};
 pub(crate) use error::KillError;
 use error::SandboxError;
 pub(crate) use etc_hosts::{HostsUpdate, update_hosts_files};
 pub(crate) use execute::ExecuteResult;
+use hooks::Hooks;
 pub(crate) use known_images::KnownImage;
+use known_images::NodeImages;
 pub(crate) use pod_actions::{
     Action, ActionInputs, KillReason, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
 };
 pub(crate) use pod_cache::Process;
 pub(crate) use pod_index::{ContainerIndex, PodIndex};
 pub(crate) use pod_sync::PodSync;
+use record_event::EventRecorder;
+use remove::ContainerRemover;
+use resize::ContainerResources;
 pub(crate) use shim_group::SHIM_GROUP;
+use user_namespaces::UserNamespaces;
 pub(crate) use work_views::WorkViews;
 
 /// The runtime with the state needed to run pods in it.
+///
+/// It joins the parts that a pod's start and end need together: `execute`, `kill`, `survivors`, `post_start` and
+/// `pod_cache` are its methods. A part has its own file and fields, and knows none of the others.
 pub(crate) struct PodRuntime {
     cri: RuntimeService,
-    images: Images,
-    pub(crate) node: NodeSettings,
+    pub(crate) node: Rc<NodeSettings>,
     pub(crate) dirs: PodDirs,
     /// Removals of the files of pods and containers.
     pub(crate) removals: Removals,
     dialer: Dialer,
-    /// The sync loop's inbox, for events.
+    /// The sync loop's inbox, for observations.
     inbox: Sender<SyncEvent>,
+    recorder: EventRecorder,
+    pub(crate) images: NodeImages,
+    /// Dead containers and sandboxes.
+    pub(crate) remover: ContainerRemover,
+    hooks: Hooks,
+    user_namespaces: UserNamespaces,
+    /// Groups of sandboxes that are being created.
+    shim_groups: shim_groups::ShimGroups,
+    pub(crate) resources: ContainerResources,
+    pub(crate) cpus: ContainerCpus,
     /// The cgroup driver reported by the runtime; overrides the configuration.
     cgroup_driver: Cell<Option<CgroupDriver>>,
     cgroup_driver_reported: Cell<bool>,
@@ -108,61 +125,63 @@ pub(crate) struct PodRuntime {
     cgroup_tree: Tree,
     /// Runtime handlers with recursive read-only mounts; `None` until the runtime has answered.
     recursive_read_only: RefCell<Option<Vec<String>>>,
-    /// Runtime handlers with user namespaces, and the lock for assigning their id ranges.
-    user_namespaces: RefCell<Vec<String>>,
-    user_ranges: rt::Semaphore,
-    /// Groups of sandboxes that are being created.
-    shim_groups: shim_groups::ShimGroups,
     /// The runtime supports the strict supplemental groups policy.
     strict_groups: Cell<bool>,
-    /// Allocated and actuated resources.
-    allocations: Rc<Allocations>,
-    /// Resources of running containers, by id.
-    applied: RefCell<BTreeMap<String, resize::KnownResources>>,
-    /// Cpusets of running containers, by id.
-    created_cpus: RefCell<BTreeMap<String, CpuSet>>,
     /// Running containers that were queried twice, and of which the runtime has told no pid.
     without_pid: RefCell<BTreeSet<String>>,
 }
 
 impl PodRuntime {
     pub(crate) fn new(cri: RuntimeService, images: Images, node: NodeSettings, inbox: Sender<SyncEvent>) -> Self {
-        let dirs = PodDirs::new(&node.root_dir, &node.pod_logs_dir);
+        let (dirs, removals) = (PodDirs::new(&node.root_dir, &node.pod_logs_dir), Removals::default());
+        let (node, dialer, recorder) = (Rc::new(node), Dialer::new(), EventRecorder::new(inbox.clone()));
         Self {
-            cri,
-            images,
-            node,
-            dirs,
-            removals: Removals::default(),
-            dialer: Dialer::new(),
-            inbox,
+            images: NodeImages { pulls: images, cri: cri.clone(), node: Rc::clone(&node) },
+            remover: ContainerRemover {
+                cri: cri.clone(),
+                dirs: dirs.clone(),
+                removals: removals.clone(),
+                recorder: recorder.clone(),
+            },
+            hooks: Hooks {
+                cri: cri.clone(),
+                dialer: dialer.clone(),
+                node: Rc::clone(&node),
+                recorder: recorder.clone(),
+            },
+            user_namespaces: UserNamespaces::new(dirs.pods(), node.user_ids_per_pod),
+            shim_groups: shim_groups::ShimGroups::default(),
+            resources: ContainerResources::new(cri.clone(), Rc::clone(&node)),
+            cpus: ContainerCpus::new(cri.clone()),
             cgroup_driver: Cell::new(None),
             cgroup_driver_reported: Cell::new(false),
             cgroup_tree: Tree::new(Path::new(HIERARCHY)),
             recursive_read_only: RefCell::default(),
-            user_namespaces: RefCell::default(),
-            user_ranges: rt::Semaphore::new(1),
-            shim_groups: shim_groups::ShimGroups::default(),
             strict_groups: Cell::new(false),
-            allocations: Rc::default(),
-            applied: RefCell::default(),
-            created_cpus: RefCell::default(),
             without_pid: RefCell::default(),
+            cri,
+            node,
+            dirs,
+            removals,
+            dialer,
+            inbox,
+            recorder,
         }
     }
 
     /// Uses these allocated and actuated resources.
-    pub(crate) fn with_allocations(self, allocations: Rc<Allocations>) -> Self {
-        Self { allocations, ..self }
+    pub(crate) fn with_allocations(mut self, allocations: Rc<Allocations>) -> Self {
+        self.resources.allocations = allocations;
+        self
     }
 
     /// The API server, for the tokens of credential providers.
     pub(crate) fn set_cluster(&self, client: &Client) {
-        self.images.in_cluster(client);
+        self.images.pulls.in_cluster(client);
     }
 
     pub(crate) fn allocations(&self) -> Rc<Allocations> {
-        Rc::clone(&self.allocations)
+        Rc::clone(&self.resources.allocations)
     }
 
     /// The CRI client, for other requests about containers.
@@ -191,11 +210,11 @@ impl PodRuntime {
     }
 
     pub(crate) fn pull_budget(&self) -> Rc<LinkBudget> {
-        self.images.budget()
+        self.images.pulls.budget()
     }
 
     pub(crate) fn pulls_under_way(&self) -> PullsUnderWay {
-        self.images.under_way()
+        self.images.pulls.under_way()
     }
 
     pub(crate) fn dialer(&self) -> Dialer {

@@ -9,29 +9,32 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::kuberuntime::kill::ignore_not_found;
-use crate::platform::cri;
+use crate::platform::cri::{self, RuntimeService};
 use crate::platform::host::file;
 use crate::platform::rt;
-use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 
-impl PodRuntime {
-    pub(super) async fn stop_sandbox(&self, pod: &PodUid, id: &str) -> Result<(), cri::Error> {
-        let cri = self.cri_for(pod);
-        match ignore_not_found(cri.stop_pod_sandbox(id).await) {
-            Err(error) if mends(&error, id).await => ignore_not_found(cri.stop_pod_sandbox(id).await),
-            result => result,
-        }
+/// `cri` is that of the sandbox's pod.
+pub(super) async fn stop_sandbox(cri: &RuntimeService, id: &str) -> Result<(), cri::Error> {
+    match ignore_not_found(cri.stop_pod_sandbox(id).await) {
+        Err(error) if mends(&error, id).await => ignore_not_found(cri.stop_pod_sandbox(id).await),
+        result => result,
     }
+}
 
-    pub(super) async fn remove_sandbox(&self, pod: &PodUid, id: &str) -> Result<(), cri::Error> {
-        let cri = self.cri_for(pod);
-        match ignore_not_found(cri.remove_pod_sandbox(id).await) {
-            Err(error) if mends(&error, id).await => ignore_not_found(cri.remove_pod_sandbox(id).await),
-            result => result,
-        }
+/// `cri` is that of the sandbox's pod.
+pub(super) async fn remove_sandbox(cri: &RuntimeService, id: &str) -> Result<(), cri::Error> {
+    match ignore_not_found(cri.remove_pod_sandbox(id).await) {
+        Err(error) if mends(&error, id).await => ignore_not_found(cri.remove_pod_sandbox(id).await),
+        result => result,
+    }
+}
+
+/// A missing container or sandbox is already stopped or removed.
+pub(super) fn ignore_not_found(result: Result<(), cri::Error>) -> Result<(), cri::Error> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
     }
 }
 

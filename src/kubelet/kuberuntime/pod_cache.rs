@@ -36,7 +36,7 @@ impl PodRuntime {
             able.map(|handler| handler.name.clone()).collect()
         };
         *self.recursive_read_only.borrow_mut() = Some(able(|features| features.recursive_read_only_mounts));
-        *self.user_namespaces.borrow_mut() = able(|features| features.user_namespaces);
+        self.user_namespaces.set_handlers(able(|features| features.user_namespaces));
         let mut handlers: Vec<NodeRuntimeHandler> = response.runtime_handlers.iter().map(handler).collect();
         handlers.sort_by(|one, other| one.name.cmp(&other.name));
         let status = response.status.unwrap_or_default();
@@ -94,7 +94,7 @@ impl PodRuntime {
         let sandboxes = self.cri.list_pod_sandbox(None).await?;
         let containers = self.cri.list_containers(None).await?;
         let ids: SortedSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
-        self.forget_applied(|id| ids.contains(id));
+        self.forget_containers(|id| ids.contains(id));
         let observations = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
             let listed = observe::listed(&uid, &sandboxes, &containers);
             let (runtime, observed) = (Rc::clone(self), observed.clone());
@@ -150,6 +150,13 @@ impl PodRuntime {
             observe::add_unlisted_details(&mut pod, known);
         }
         Ok(Observation { pod, look })
+    }
+
+    /// Forgets containers that no longer exist.
+    fn forget_containers(&self, exists: impl Fn(&str) -> bool) {
+        self.resources.forget_unless(&exists);
+        self.cpus.forget_unless(&exists);
+        self.without_pid.borrow_mut().retain(|id| exists(id));
     }
 
     async fn list_pod(&self, uid: &PodUid) -> Result<(Vec<v1::PodSandbox>, Vec<v1::Container>), cri::Error> {

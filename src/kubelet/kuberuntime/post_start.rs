@@ -38,7 +38,7 @@ impl PodRuntime {
         let meta = &pod.metadata;
         let name = PodName { name: &meta.name, namespace: &meta.namespace, uid: &meta.uid };
         let ip = if pod.spec.host_network { Some(self.node.node_ips.own_address()) } else { sandbox_ip };
-        let hook = self.run_hook(Hook { pod: name, container, id, ip, handler, limit: POST_START_HOOK_TIMEOUT });
+        let hook = self.hooks.run(Hook { pod: name, container, id, ip, handler, limit: POST_START_HOOK_TIMEOUT });
         // Cancelled when the pod is terminating.
         let cancelled = async {
             cancel.cancelled().await;
@@ -52,7 +52,7 @@ impl PodRuntime {
         log!(debug, "postStart hook failed", pod = meta.uid, container = container.name, error = message);
         // As upstream, the event has no details, because the hook's output may be secret.
         let reason = Reason::FAILED_POST_START_HOOK;
-        self.record_event(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
+        self.recorder.record_event(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
         let kill = ContainerKill {
             pod: name,
             name: &container.name,

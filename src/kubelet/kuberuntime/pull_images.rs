@@ -4,7 +4,7 @@ use std::future::pending;
 
 use crate::kubelet::image_credentials::PullSecrets;
 use crate::kubelet::images::WantedImage;
-use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::known_images::NodeImages;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::platform::cri::v1::DnsConfig;
 use crate::state::objects::Objects;
@@ -14,20 +14,20 @@ use crate::types::api::{Container, Pod, PodUid, PullPolicy, Reason, VolumeSource
 use crate::types::error::ErrorChain;
 use crate::types::owned::View;
 
-impl PodRuntime {
+impl NodeImages {
     /// Makes the images of a pod present that cannot start yet. A failure does not delay its start.
     pub(crate) async fn pull_early(&self, pod: &Pod, objects: &View<Objects>) {
         let uid = &pod.metadata.uid;
         log!(info, "pulling the images of a pod that waits for others to end", pod = pod.full_name());
-        if let Err(Waiting { reason, message, .. }) = self.pull_images(pod, uid, objects).await {
+        if let Err(Waiting { reason, message, .. }) = self.pull(pod, uid, objects).await {
             log!(info, "failed to pull early", pod = pod.full_name(), reason = reason, message = message);
-            self.images.forget_failures(uid);
+            self.pulls.forget_failures(uid);
         }
     }
 
     /// Pulls an image for a user, with the node's credentials. It waits for no window and no back-off. Returns the
     /// runtime's id of the image.
-    pub(crate) async fn pull_image_for_user(&self, image: &str, objects: &View<Objects>) -> Result<String, Waiting> {
+    pub(crate) async fn pull_for_user(&self, image: &str, objects: &View<Objects>) -> Result<String, Waiting> {
         let container = Container {
             name: "pull".to_owned(),
             image: image.to_owned(),
@@ -39,35 +39,30 @@ impl PodRuntime {
         pod.metadata.name = "coracle-images-pull".to_owned();
         pod.metadata.annotations.insert(URGENT, "true".to_owned());
         pod.spec.containers.push(container);
-        self.images.forget_failures(&pod.metadata.uid);
+        self.pulls.forget_failures(&pod.metadata.uid);
         let sandbox = sandbox_config(&pod, 0, &self.node, &DnsConfig::default())
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, ErrorChain(&error).to_string()))?;
         let secrets = PullSecrets::of(&pod, &objects.read());
         let wanted = WantedImage { image, policy: Some(PullPolicy::Always), container: None };
-        let present = self.images.ensure(&pod, wanted, &sandbox, secrets, pending()).await?;
+        let present = self.pulls.ensure(&pod, wanted, &sandbox, secrets, pending()).await?;
         Ok(present.image_ref)
     }
 
     /// Pulls the images of `next`, the version that will replace the pod `present`. Events are recorded for `present`,
     /// as `next` is not on the node yet. Dropping the future cancels a pull in progress.
-    pub(crate) async fn pull_images(
-        &self,
-        next: &Pod,
-        present: &PodUid,
-        objects: &View<Objects>,
-    ) -> Result<(), Waiting> {
+    pub(crate) async fn pull(&self, next: &Pod, present: &PodUid, objects: &View<Objects>) -> Result<(), Waiting> {
         let sandbox = sandbox_config(next, 0, &self.node, &DnsConfig::default())
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, ErrorChain(&error).to_string()))?;
         let mut pod = Pod::clone(next);
         pod.metadata.uid = present.clone();
         for wanted in images(next) {
             let secrets = PullSecrets::of(next, &objects.read());
-            let pulled = self.images.ensure(&pod, wanted, &sandbox, secrets, pending()).await;
+            let pulled = self.pulls.ensure(&pod, wanted, &sandbox, secrets, pending()).await;
             pulled.map_err(|waiting| {
-                let until = waiting.until.or_else(|| self.images.retry_at(present, wanted.image));
+                let until = waiting.until.or_else(|| self.pulls.retry_at(present, wanted.image));
                 Waiting { until, ..waiting }
             })?;
-            self.images.record_early_pull(&next.metadata.uid, wanted);
+            self.pulls.record_early_pull(&next.metadata.uid, wanted);
         }
         Ok(())
     }

@@ -1,23 +1,34 @@
 //! Sends events about pods to the sync loop.
 
-use crate::kubelet::kuberuntime::PodRuntime;
+use async_channel::Sender;
+
 use crate::platform::cri;
 use crate::state::pods::{NodeEvent, PodEvent, SyncEvent, Waiting};
 use crate::types::api::{EventKind, PodUid, Reason};
 use crate::types::error::ErrorChain;
 
-impl PodRuntime {
+/// Sends events to the sync loop's inbox. An event is dropped when the inbox is full: a lost event costs a line that a
+/// user reads, and a wait would delay the pod.
+#[derive(Clone)]
+pub(super) struct EventRecorder {
+    inbox: Sender<SyncEvent>,
+}
+
+impl EventRecorder {
+    pub(super) fn new(inbox: Sender<SyncEvent>) -> Self {
+        Self { inbox }
+    }
+
     pub(super) fn record_event(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
-        self.send(PodEvent::of_container(pod, container, kind, reason, message));
+        self.send(SyncEvent::PodEvent(PodEvent::of_container(pod, container, kind, reason, message)));
     }
 
     pub(super) fn record_pod_event(&self, pod: &PodUid, kind: EventKind, reason: Reason, message: impl Into<String>) {
-        self.send(PodEvent::of_pod(pod, kind, reason, message));
+        self.send(SyncEvent::PodEvent(PodEvent::of_pod(pod, kind, reason, message)));
     }
 
     pub(super) fn record_node_event(&self, kind: EventKind, reason: Reason, message: String) {
-        // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, message)));
+        self.send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, message)));
     }
 
     /// Records that a container failed to start and waits for this reason.
@@ -27,9 +38,8 @@ impl PodRuntime {
         }
     }
 
-    fn send(&self, event: PodEvent) {
-        // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
+    fn send(&self, event: SyncEvent) {
+        let _ = self.inbox.try_send(event);
     }
 }
 

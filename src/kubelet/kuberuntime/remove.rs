@@ -1,29 +1,36 @@
 //! Removes containers and sandboxes from the runtime.
 
-use crate::kubelet::kuberuntime::kill::ignore_not_found;
-use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
+use crate::kubelet::kuberuntime::Garbage;
+use crate::kubelet::kuberuntime::network_results::{ignore_not_found, remove_sandbox};
+use crate::kubelet::kuberuntime::record_event::EventRecorder;
 use crate::kubelet::logs::{remove_dead_links, remove_log};
-use crate::platform::cri;
-use crate::platform::host::removals::REMOVAL_PATIENCE;
+use crate::platform::cri::{self, RuntimeService};
+use crate::platform::host::removals::{REMOVAL_PATIENCE, Removals};
 use crate::platform::rt;
-use crate::state::pods::{NodeEvent, ObservedContainer, ObservedPod, SyncEvent};
-use crate::types::api::{EventKind, ObjectMeta, Pod, Reason};
+use crate::state::pods::{ObservedContainer, ObservedPod, PodDirs};
+use crate::types::api::{EventKind, ObjectMeta, Pod, PodUid, Reason};
 use crate::types::error::ErrorChain;
 
-impl PodRuntime {
+/// Removes dead containers and sandboxes, with their logs.
+pub(crate) struct ContainerRemover {
+    pub(super) cri: RuntimeService,
+    pub(super) dirs: PodDirs,
+    pub(super) removals: Removals,
+    pub(super) recorder: EventRecorder,
+}
+
+impl ContainerRemover {
     /// Removes the garbage of a living pod; true if all of it is removed.
     pub(crate) async fn collect(&self, pod: &ObservedPod, garbage: &[Garbage]) -> bool {
         let mut all = true;
         for garbage in garbage {
             let (id, removed) = match garbage {
                 Garbage::Container { id, log } => (id, self.remove_container(pod, id, log).await),
-                Garbage::Sandbox { id } => (id, self.remove_sandbox(&pod.uid, id).await),
+                Garbage::Sandbox { id } => (id, remove_sandbox(&self.cri_for(&pod.uid), id).await),
             };
             if let Err(error) = removed {
                 let message = format!("remove {id} of {}/{}: {}", pod.namespace, pod.name, ErrorChain(&error));
-                let event = NodeEvent::new(EventKind::Warning, Reason::CONTAINER_GC_FAILED, message);
-                // Events may be dropped when the inbox is full.
-                let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
+                self.recorder.record_node_event(EventKind::Warning, Reason::CONTAINER_GC_FAILED, message);
                 all = false;
             }
         }
@@ -33,7 +40,7 @@ impl PodRuntime {
     /// Removes all sandboxes and containers of a terminated pod.
     pub(crate) async fn remove_pod(&self, pod: &ObservedPod) -> Result<(), cri::Error> {
         for sandbox in &pod.sandboxes {
-            self.remove_sandbox(&pod.uid, &sandbox.id).await?;
+            remove_sandbox(&self.cri_for(&pod.uid), &sandbox.id).await?;
         }
         // RemovePodSandbox removes the sandbox's containers; these containers have no sandbox any more.
         let orphaned = |container: &&ObservedContainer| pod.sandboxes.iter().all(|s| s.id != container.sandbox_id);
@@ -61,6 +68,10 @@ impl PodRuntime {
         if let Err(error) = self.removals.run(&links, None, until, work).await {
             log!(warn, "failed to remove dead links to logs", folder = links.display(), error = error);
         }
+    }
+
+    fn cri_for(&self, pod: &PodUid) -> RuntimeService {
+        self.cri.of_pod(pod.as_str())
     }
 
     async fn remove_container(&self, pod: &ObservedPod, id: &str, log: &str) -> Result<(), cri::Error> {

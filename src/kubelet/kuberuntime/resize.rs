@@ -1,16 +1,21 @@
 //! Resizes running containers, and tracks their current resources.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::rc::Rc;
 
+use crate::kubelet::allocation::Allocations;
 use crate::kubelet::kuberuntime::cpu_placement::put;
 use crate::kubelet::kuberuntime::error::ResizeError;
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::pod_index::PodIndex;
 use crate::kubelet::kuberuntime::resources::{container_resources, may_swap, overhead, sandbox_resources};
-use crate::kubelet::kuberuntime::{Action, Plan, PodRuntime, Resize};
+use crate::kubelet::kuberuntime::{Action, Plan, Resize};
+use crate::kubelet::node::NodeSettings;
 use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight_of};
-use crate::platform::cri;
 use crate::platform::cri::v1::LinuxContainerResources;
+use crate::platform::cri::{self, RuntimeService};
 use crate::platform::host::procfs::Procfs;
 use crate::state::pods::{ObservedContainer, ObservedResources, Placements};
 use crate::types::api::{CPU, Container, MEMORY, Pod, Quantity, ResizeRestartPolicy, ResourceRequirements};
@@ -126,7 +131,21 @@ struct CgroupResources {
     memory_max: Limit,
 }
 
-impl PodRuntime {
+/// The resources of running containers: what each has, and updates to what its pod asks for.
+pub(crate) struct ContainerResources {
+    cri: RuntimeService,
+    node: Rc<NodeSettings>,
+    /// Allocated and actuated resources.
+    pub(super) allocations: Rc<Allocations>,
+    /// By container id, as far as this process knows.
+    applied: RefCell<BTreeMap<String, KnownResources>>,
+}
+
+impl ContainerResources {
+    pub(super) fn new(cri: RuntimeService, node: Rc<NodeSettings>) -> Self {
+        Self { cri, node, allocations: Rc::default(), applied: RefCell::default() }
+    }
+
     /// The resize needed for a running container. Its current resources are known from this process, or else from the
     /// kernel or the runtime, and from the checkpoint; if they are unknown, none is needed. The checkpoint alone may be
     /// too old: a process may end between an update and its write, or the disk may be full.
@@ -212,13 +231,11 @@ impl PodRuntime {
     }
 
     /// Forgets containers that no longer exist.
-    pub(super) fn forget_applied(&self, known: impl Fn(&str) -> bool) {
-        self.applied.borrow_mut().retain(|id, _| known(id));
-        self.created_cpus.borrow_mut().retain(|id, _| known(id));
-        self.without_pid.borrow_mut().retain(|id| known(id));
+    pub(super) fn forget_unless(&self, exists: impl Fn(&str) -> bool) {
+        self.applied.borrow_mut().retain(|id, _| exists(id));
     }
 
-    pub(super) async fn resize_container(
+    pub(super) async fn resize(
         &self,
         index: &PodIndex<'_>,
         container: &Container,
@@ -242,7 +259,9 @@ impl PodRuntime {
             }
         }
         self.set_uncertain(&running.id, true);
-        if let Err(error) = self.cri_for(&pod.metadata.uid).update_container_resources(&running.id, &request).await {
+        if let Err(error) =
+            self.cri.of_pod(pod.metadata.uid.as_str()).update_container_resources(&running.id, &request).await
+        {
             // A runtime without this call has changed nothing, and never will.
             if error.is_unimplemented() {
                 self.set_uncertain(&running.id, false);
@@ -273,7 +292,7 @@ impl PodRuntime {
     }
 
     /// Records that the pod's cgroup has the pod's own resources.
-    pub(crate) fn record_pod_resources(&self, pod: &Pod) {
+    pub(crate) fn record_pod(&self, pod: &Pod) {
         let actuated = &self.allocations.actuated;
         if pod.spec.resources.is_some() || actuated.get(&pod.metadata.uid).is_some_and(|info| info.pod_level.is_some())
         {
@@ -294,7 +313,12 @@ impl PodRuntime {
         if let Some(limits) = limits {
             put_limits(&mut resources, limits, &overhead);
         }
-        match self.cri_for(&pod.metadata.uid).update_pod_sandbox_resources(sandbox_id, &overhead, &resources).await {
+        match self
+            .cri
+            .of_pod(pod.metadata.uid.as_str())
+            .update_pod_sandbox_resources(sandbox_id, &overhead, &resources)
+            .await
+        {
             Err(error) if error.is_unimplemented() => Ok(()),
             // containerd 2.2 reports an unimplemented call with another code.
             Err(error) if error.status().is_some_and(|status| status.message.contains("not implemented")) => Ok(()),

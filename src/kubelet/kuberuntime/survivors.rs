@@ -76,8 +76,10 @@ impl PodRuntime {
     pub(super) fn record_survivor(&self, kill: &ContainerKill<'_>, survivor: &Survivor<'_>) {
         let (pod, reason) = (kill.pod.uid, Reason::CONTAINER_SURVIVED);
         match survivor.container {
-            Some(container) => self.record_event(pod, &container.name, EventKind::Warning, reason, &kill.message),
-            None => self.record_pod_event(pod, EventKind::Warning, reason, kill.message.as_str()),
+            Some(container) => {
+                self.recorder.record_event(pod, &container.name, EventKind::Warning, reason, &kill.message)
+            }
+            None => self.recorder.record_pod_event(pod, EventKind::Warning, reason, kill.message.as_str()),
         }
     }
 

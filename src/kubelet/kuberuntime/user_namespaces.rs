@@ -1,13 +1,14 @@
 //! Assigns id ranges to pods with user namespaces. The range is stored in the pod's directory, where every kubelet
 //! finds it.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::kubelet::kuberuntime::error::SandboxError;
+use crate::kubelet::kuberuntime::handler;
 use crate::kubelet::kuberuntime::user_namespace::{BadRanges, UserRange, UserRangeError, UserRanges};
-use crate::kubelet::kuberuntime::{PodRuntime, handler};
 use crate::platform::cri::v1;
 use crate::platform::host::{directories, file};
 use crate::platform::rt;
@@ -19,9 +20,28 @@ use crate::types::owned::View;
 const USER_NAMESPACE_FILE: &str = "userns";
 const MAX_USER_NAMESPACE_FILE_BYTES: usize = 4096;
 
-impl PodRuntime {
+/// Assigns the ranges.
+pub(super) struct UserNamespaces {
+    /// The directory of all pods.
+    pods: PathBuf,
+    ids_per_pod: u32,
+    /// Runtime handlers with user namespaces.
+    handlers: RefCell<Vec<String>>,
+    /// Serializes the assignments, so that no range is assigned twice.
+    assignment: rt::Semaphore,
+}
+
+impl UserNamespaces {
+    pub(super) fn new(pods: &Path, ids_per_pod: u32) -> Self {
+        Self { pods: pods.to_owned(), ids_per_pod, handlers: RefCell::default(), assignment: rt::Semaphore::new(1) }
+    }
+
+    pub(super) fn set_handlers(&self, handlers: Vec<String>) {
+        self.handlers.replace(handlers);
+    }
+
     /// The user namespace of a pod; `None` for a pod in the host's.
-    pub(super) async fn user_namespace_of(
+    pub(super) async fn of_pod(
         &self,
         pod: &Pod,
         objects: &View<Objects>,
@@ -30,15 +50,13 @@ impl PodRuntime {
             return Ok(None);
         }
         let handler = handler(pod, &objects.read())?;
-        if !self.user_namespaces.borrow().contains(&handler) {
+        if !self.handlers.borrow().contains(&handler) {
             return Err(SandboxError::NoUserNamespaces { handler });
         }
-        let (pods, uid) = (self.dirs.pods().to_owned(), pod.metadata.uid.to_string());
-        let length = self.node.user_ids_per_pod;
-        // Serialized, so that no range is assigned twice.
-        let turn = self.user_ranges.acquire().await;
+        let (pods, uid, length) = (self.pods.clone(), pod.metadata.uid.to_string(), self.ids_per_pod);
+        let assignment = self.assignment.acquire().await;
         let range = rt::blocking(move || own_or_new(&pods, &uid, || subordinate_ids(length))).await;
-        drop(turn);
+        drop(assignment);
         range.map(|range| Some(range.namespace())).map_err(SandboxError::UserRange)
     }
 }
@@ -79,8 +97,6 @@ fn subordinate_ids(length: u32) -> Result<UserRanges, BadRanges> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     struct Scratch(PathBuf);
