@@ -119,6 +119,7 @@ const POD_RESOURCES_LIST_METHOD: &str = "/v1.PodResourcesLister/List";
 const LIST_ALPHA: &str = "/v1alpha1.PodResourcesLister/List";
 const ALLOCATABLE: &str = "/v1.PodResourcesLister/GetAllocatableResources";
 const GET: &str = "/v1.PodResourcesLister/Get";
+/// Upstream's `DefaultPodResourcesQPS` and its burst: each call lists the devices of all pods.
 const QPS: u32 = 100;
 const POD_RESOURCES_BURST: u32 = 10;
 

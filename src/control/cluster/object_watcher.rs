@@ -40,6 +40,7 @@ struct Watch {
 const MAX_PENDING_TOPIC_CHANGES: usize = 4;
 /// Back-off if the API server has no version of an API.
 const VERSION_FIRST: Duration = Duration::from_secs(2);
+/// A version appears only with an upgrade of the cluster.
 const VERSION_LONGEST: Duration = Duration::from_secs(600);
 
 impl ObjectWatcher {

@@ -64,6 +64,7 @@ enum Mirrored {
 
 /// How long the watch may take to show a mirror pod.
 const MIRROR_POD_WATCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// With jitter: what refused one node's mirror pod, such as a webhook, has refused those of the whole fleet.
 const RETRY_MIRROR: Duration = Duration::from_secs(20);
 
 impl StatusManager {

@@ -38,6 +38,7 @@ const TOKEN_LIFE: f64 = 0.8;
 const TOKEN_DAY: Duration = Duration::from_secs(24 * 3600);
 /// Assumed lifetime if the API server does not return one.
 const ASSUMED_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
+/// Pods that were started together do not renew their tokens together.
 const TOKEN_JITTER: Duration = Duration::from_secs(10);
 
 impl TokenWork {

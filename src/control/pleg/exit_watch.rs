@@ -12,8 +12,8 @@ use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
-/// The runtime usually reports an exit within some tens of milliseconds: until [`EXIT_OBSERVATION_DELAY`] it is polled with one small
-/// call.
+/// The runtime usually reports an exit within some tens of milliseconds: for the first [`EXIT_OBSERVATION_DELAY`] it is
+/// polled with one small call.
 const OFTEN: Duration = Duration::from_millis(3);
 const EXIT_OBSERVATION_DELAY: Duration = Duration::from_millis(300);
 /// After this the relist takes over.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::types::api::PodUid;
 use crate::types::sorted::SortedMap;
 
+/// As upstream (`backOffPeriod`).
 const FIRST_RESTART_BACKOFF: Duration = Duration::from_secs(10);
 /// Longest limit that a node may set. A run of twice this length resets the back-off.
 const MAX_RESTART_BACKOFF: Duration = Duration::from_secs(300);

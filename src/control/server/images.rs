@@ -19,6 +19,8 @@ pub(super) fn status(api: &dyn LocalApi) -> Reply {
     }))
 }
 
+/// The list of missing images asks the runtime once for each image. A page without them beats a page that hangs when the
+/// runtime does.
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(1);
 
 /// `None` for any other path.

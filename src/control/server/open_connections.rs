@@ -43,7 +43,9 @@ struct WaitingConnection<'a> {
 
 /// Maximum number of waiting connections. Many clients that connect at once are legitimate.
 const MAX_WAITING_CONNECTIONS: usize = 128;
+/// One peer can never take all places, so that another one always finds one.
 const MOST_WAITING_OF_ONE: usize = 64;
+/// Enough for the API servers and monitors of a cluster. An attacker cannot add entries: it would have to authenticate.
 const MOST_KNOWN: usize = 32;
 /// Shortest time between two looks whether waiting connections have room.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -40,6 +40,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
 }
 
 const RELAY_BUFFER_BYTES: usize = 16 * 1024;
+/// For what is in flight when the client has closed.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub(super) struct Leftovers {
 const MAX_LEFTOVER_ERRORS: usize = 32;
 /// Waits before the removal is repeated.
 const FIRST_LEFTOVER_DELAY: Duration = Duration::from_secs(60);
+/// A removal that has failed for so long rarely succeeds soon, and each try walks directories.
 const MAX_LEFTOVER_DELAY: Duration = Duration::from_secs(3600);
 
 impl Default for Leftovers {

@@ -16,6 +16,7 @@ use crate::types::metrics::{self, Timed};
 
 /// Timeout of Allocate, which is then retried.
 const ALLOCATE: Duration = Duration::from_secs(60);
+/// Shorter than [`ALLOCATE`]: without an answer the agent chooses by itself, and the pod does not wait for advice.
 const PREFER: Duration = Duration::from_secs(10);
 /// Longest response to Allocate for a container. It is kept in the checkpoint, which has room for all pods.
 const MOST_RESPONSE: usize = 64 * 1024;

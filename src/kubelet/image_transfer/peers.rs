@@ -81,12 +81,14 @@ enum Outcome {
     Wrong,
 }
 
+/// A peer is on the same network: one that takes longer is overloaded or gone, and the registry is faster.
 const PEER_RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 const MOST_LOST: Duration = Duration::from_secs(15);
 /// A failure that takes less time costs nothing: a node that has just started refuses connections for a moment.
 const QUICK: Duration = Duration::from_secs(1);
 /// How long a peer that fails, and one that has sent wrong bytes, is avoided.
 const PEER_AVOIDANCE: Duration = Duration::from_secs(60);
+/// Wrong bytes mean a damaged disk or a hostile node; each try costs the whole blob.
 const DISTRUST: Duration = Duration::from_secs(3600);
 /// Bytes a second of a response after the first seconds.
 const MIN_PEER_BYTES_PER_SECOND: u64 = 64 << 10;

@@ -53,6 +53,7 @@ const COPIES: u32 = u32::MAX;
 
 /// Kept content is removed after this many seconds, or when it is more than this.
 const KEPT_FOR: i64 = 24 * 3600;
+/// What is kept for others is a favour, and must not push the node towards disk pressure.
 const MOST_KEPT: u64 = 1 << 30;
 /// Nothing is kept on a disk with less space than this.
 const MIN_SHARING_DISK_BYTES: u64 = 256 << 20;

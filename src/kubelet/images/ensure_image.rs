@@ -38,6 +38,7 @@ const SMALL_SECRETS: usize = 64 << 10;
 
 /// A held pull is checked again after the next window or day has begun, and at least this often.
 const LONGEST_HOLD: Duration = Duration::from_secs(5 * 60);
+/// A window that begins at this moment must not make the worker spin.
 const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 
 impl<'a> PullInputs<'a> {

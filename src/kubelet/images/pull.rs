@@ -270,5 +270,6 @@ fn size_bucket(bytes: u64) -> &'static str {
     classes.iter().find(|(most, _)| bytes < *most).map_or("GT100GB", |(_, class)| class)
 }
 
+/// A pull over a slow link may take hours. The log shows that it is alive, and less often as it takes longer.
 const FIRST_REMINDER: Duration = Duration::from_secs(30);
 const LAST_REMINDER: Duration = Duration::from_secs(600);

@@ -6,6 +6,7 @@ use crate::types::api::PodUid;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
+/// As upstream (`backOffPeriod`, `MaxImageBackOff`), so that a user sees the same times between two attempts.
 const FIRST_PULL_BACKOFF: Duration = Duration::from_secs(10);
 const MAX_PULL_BACKOFF: Duration = Duration::from_secs(300);
 /// Failures older than this are forgotten.

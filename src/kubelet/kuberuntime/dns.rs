@@ -216,9 +216,11 @@ fn without_last_dot(search: &str) -> String {
 const CLUSTER_OPTION: &str = "ndots:5";
 /// The resolver's `MAXNS`.
 const MOST_SERVERS: usize = 3;
+/// `MaxDNSSearchPaths` of the API: more than the six of old resolvers, which ignore the rest.
 const MOST_SEARCHES: usize = 32;
 /// Search paths added for the cluster.
 const CLUSTER_SEARCHES: usize = 3;
+/// `MaxDNSSearchListChars`.
 const MOST_SEARCH_CHARS: usize = 2048;
 const MAX_DNS_NAME_BYTES: usize = 253;
 

@@ -29,6 +29,7 @@ fn score(memory_request: i64, memory_capacity: u64) -> i64 {
     1000 - i64::try_from(share).unwrap_or(1000)
 }
 
+// pkg/kubelet/qos/policy.go: almost never killed, but before the kubelet itself (-999).
 const GUARANTEED: i64 = -997;
 const BEST_EFFORT: i64 = 1000;
 

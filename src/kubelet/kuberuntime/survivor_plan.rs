@@ -55,6 +55,7 @@ pub(super) enum SurvivorKind {
     Unlisted,
 }
 
+/// A pause process has nothing to save. It exits at SIGTERM.
 const SANDBOX_GRACE: Duration = Duration::from_secs(2);
 /// Of containers whose pod is not known.
 const DEFAULT_SURVIVOR_GRACE: Duration = Duration::from_secs(30);

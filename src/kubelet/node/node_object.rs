@@ -102,6 +102,7 @@ struct NodeEventState {
 const FIRST_NODE_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// `registerWithAPIServer`.
 const MAX_NODE_RETRY_DELAY: Duration = Duration::from_secs(7);
+/// Of a refused request: it is refused again until a role or a webhook changes.
 const REFUSED_MOST: Duration = Duration::from_secs(5 * 60);
 /// Burst and then interval of change reports; the interval is upstream's `nodeStatusUpdateFrequency`.
 const NODE_REPORT_BURST: u32 = 5;

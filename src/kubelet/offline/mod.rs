@@ -98,6 +98,7 @@ pub(crate) enum WriteUrgency {
 
 /// Changes often come in groups, which are written together.
 const STORE_WRITE_DELAY: Duration = Duration::from_secs(1);
+/// For changes that nobody waits for: more of them share one write to flash.
 const LATER: Duration = Duration::from_secs(10);
 /// How long to wait for the cluster before stored pods are started. Running pods are not affected; others start only
 /// once, with their current spec, if a handshake and two responses fit in this time. Ends early once the cluster is

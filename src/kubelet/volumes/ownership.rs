@@ -100,8 +100,11 @@ fn give_one(file: BorrowedFd<'_>, group: u32, mode: u32) -> io::Result<()> {
 
 const OWNERSHIP_OPEN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Added to what a file has (upstream's `rwMask`, `execMask` and setgid): a mode that the image chose stays, and new
+/// files of a directory get the group.
 const VOLUME_FILE_MODE: u32 = 0o660;
 const DIRECTORY: u32 = 0o2770;
+/// A tenant chooses the tree: each level holds a file descriptor.
 const MAX_OWNERSHIP_DEPTH: usize = 256;
 
 #[cfg(test)]

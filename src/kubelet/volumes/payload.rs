@@ -304,6 +304,7 @@ fn single_user(pod: &Pod) -> Option<u32> {
     users.all(|user| user == Some(first)).then(|| u32::try_from(first).ok())?
 }
 
+/// The API's default for files of volumes; any user of a container can read them.
 const DEFAULT_MODE: u32 = 0o644;
 const OWN_MODE: i32 = 0o600;
 

@@ -26,6 +26,7 @@ const FIRST_API_RECONNECT_DELAY: Duration = Duration::from_millis(500);
 const MAX_API_RECONNECT_DELAY: Duration = Duration::from_secs(20);
 /// The longest delay in about the first two minutes, so that the client soon notices a server that is back.
 const BACKOFF_EARLY: Duration = Duration::from_secs(1);
+/// With jitter, attempts of [`BACKOFF_EARLY`] take about two minutes.
 const EARLY_ATTEMPTS: u32 = 90;
 /// Jitter, so that a fleet does not reconnect all at once.
 const API_RECONNECT_JITTER: f64 = 0.5;

@@ -85,6 +85,7 @@ const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 const LIST_PAGE_OBJECTS: &str = "250";
 /// Timeout of a page.
 const LIST_PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// client-go's back-off of a reflector.
 const FIRST_REFLECTOR_DELAY: Duration = Duration::from_millis(800);
 const MAX_REFLECTOR_DELAY: Duration = Duration::from_secs(30);
 /// Requested duration of a watch in seconds, plus a random part; client-go: 300.
@@ -98,6 +99,7 @@ const MOST_PAGES: u32 = 10_000;
 /// Earlier events arrive at once. The bookmark that ends them and has the next resource version is sent two seconds
 /// before the requested end (`bookmarkFrequency` in k8s.io/apiserver's cacher).
 const ONCE_WITH_BOOKMARK: u64 = 3;
+/// The shortest watch that a server accepts, when no bookmark is needed.
 const ONCE: u64 = 1;
 /// Timeout of the response's head.
 const WATCH_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -22,6 +22,7 @@ pub struct RuntimeService {
 
 /// Most commands that run at the same time, and those of one pod.
 const EXECS: usize = 96;
+/// The slow probes and hooks of one pod leave room for those of others.
 const EXECS_OF_ONE: usize = 4;
 
 /// Bytes kept of each output of a command. Upstream keeps as much of a probe's output.

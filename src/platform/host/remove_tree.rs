@@ -136,6 +136,7 @@ impl Removal<'_> {
 
 const REMOVAL_OPEN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Each level holds a file descriptor. What is deeper is moved up and removed in another pass.
 const MAX_REMOVAL_DEPTH: usize = 32;
 /// Bound on the passes. Each one may move directories up; a tree of n levels takes n / 32.
 const PASSES: usize = 1 << 16;

@@ -29,6 +29,7 @@ struct Inner {
 
 /// Most calls of tenants at a time, and those of one.
 const MAX_TENANT_CALLS: usize = 512;
+/// A quarter: the calls of one pod leave room for others, however long they hang.
 const MAX_CALLS_OF_TENANT: usize = 128;
 
 impl Client {

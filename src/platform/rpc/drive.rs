@@ -120,6 +120,7 @@ async fn farewell(writer: &mut Writer, mut out: Vec<u8>, end: &dyn End) {
 const RPC_READ_BYTES: usize = 8 * 1024;
 /// Iterations between two yields.
 const TURNS: u32 = 16;
+/// The last frames tell the peer why the connection ends; a peer that does not read must not keep it.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// More than a socket buffers.

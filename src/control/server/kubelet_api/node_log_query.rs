@@ -17,6 +17,7 @@ pub(super) struct NodeLogQuery {
     pub(super) options: Vec<String>,
 }
 
+/// The bounds of upstream's node log query (`maxTailLines`, `maxServiceLength`, `maxServices`): its client expects them.
 const MOST_LINES: i64 = 100_000;
 const LONGEST_SERVICE: usize = 256;
 const MOST_SERVICES: usize = 4;

@@ -142,6 +142,7 @@ fn name(device: &Path) -> Option<String> {
 
 /// Assumed timeout: boards have ten seconds or more.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of no device: it is looked for at half of this, because it may appear late.
 const ABSENT: Duration = Duration::from_secs(60);
 /// Any byte except the one that stops the watchdog.
 const PET: &[u8] = b".";

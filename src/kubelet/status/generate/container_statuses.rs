@@ -419,4 +419,6 @@ fn put_actual(list: &mut ResourceList, actual: &ResourceList, resource: &str) {
     }
 }
 
+/// Upstream's `MaxPodTerminationMessageLogLength`: all containers of a pod share it, so that a pod with many containers
+/// stays a small object of the API server.
 const POD_MESSAGE_BYTES: usize = 12 * 1024;
