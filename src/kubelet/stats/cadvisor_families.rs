@@ -33,7 +33,7 @@ pub(super) struct NetworkFamily {
     pub(super) value: fn(&Interface) -> u64,
 }
 
-pub(super) const CADVISOR_FAMILIES: [Family; 37] = [
+pub(super) const CADVISOR_FAMILIES: [Family; 39] = [
     Family {
         name: "container_cpu_cfs_burst_periods_total",
         kind: Kind::Counter,
@@ -103,6 +103,20 @@ pub(super) const CADVISOR_FAMILIES: [Family; 37] = [
         help: "Number of bytes of page cache memory.",
         timed: true,
         value: |owner| whole(owner.memory(|stat| stat.file, |info| info.file)?),
+    },
+    Family {
+        name: "container_memory_events_high_total",
+        kind: Kind::Counter,
+        help: "Cumulative count of memory.high throttle events for the container",
+        timed: true,
+        value: |owner| whole(owner.usage()?.memory_throttles?),
+    },
+    Family {
+        name: "container_memory_events_max_total",
+        kind: Kind::Counter,
+        help: "Cumulative count of memory.max limit hit events for the container",
+        timed: true,
+        value: |owner| whole(owner.usage()?.memory_hits?),
     },
     Family {
         name: "container_memory_failcnt",

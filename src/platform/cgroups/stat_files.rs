@@ -117,6 +117,11 @@ pub(super) fn memory_hits(text: &str) -> Option<u64> {
     flat_keyed(text).find_map(|(key, value)| (key == "max").then_some(value))
 }
 
+/// How often usage was throttled at `memory.high`, from `memory.events`.
+pub(super) fn memory_throttles(text: &str) -> Option<u64> {
+    flat_keyed(text).find_map(|(key, value)| (key == "high").then_some(value))
+}
+
 /// An upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
@@ -162,12 +167,12 @@ mod tests {
 
     #[test]
     fn keys_match_whole_words() {
-        let text = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n";
+        let text = "low 0\nhigh 5\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n";
         assert_eq!(oom_kills(text), Some(2));
         assert_eq!(oom_kills("oom_kill x\n"), None);
         assert_eq!(oom_kills("oom 1\noom_kills 2\n"), None);
         assert_eq!(oom_kills(""), None);
-        assert_eq!(memory_hits(text), Some(12));
+        assert_eq!((memory_hits(text), memory_throttles(text)), (Some(12), Some(5)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::stat_files::{
-    Bound, CpuStat, DeviceIo, MemoryStat, bound, cpu_max, io_stat, memory_hits, number, oom_kills,
+    Bound, CpuStat, DeviceIo, MemoryStat, bound, cpu_max, io_stat, memory_hits, memory_throttles, number, oom_kills,
 };
 use crate::platform::host::procfs::Pressure;
 
@@ -52,6 +52,8 @@ pub(crate) struct Usage {
     pub(crate) oom_kills: Option<u64>,
     /// How often usage was about to exceed `memory.max`.
     pub(crate) memory_hits: Option<u64>,
+    /// How often usage was throttled at `memory.high`.
+    pub(crate) memory_throttles: Option<u64>,
     /// Processes and threads.
     pub(crate) pids: Option<u64>,
     pub(crate) pids_max: Option<Bound>,
@@ -99,8 +101,9 @@ impl UsageReader {
         if depth >= Depth::Whole {
             usage.memory_peak = self.file(&group, "memory.peak", number)?.flatten();
             usage.memory_low = self.file(&group, "memory.low", bound)?.flatten();
-            let events = self.file(&group, "memory.events", |text| (oom_kills(text), memory_hits(text)))?;
-            (usage.oom_kills, usage.memory_hits) = events.unwrap_or_default();
+            let events = |text: &str| (oom_kills(text), memory_hits(text), memory_throttles(text));
+            (usage.oom_kills, usage.memory_hits, usage.memory_throttles) =
+                self.file(&group, "memory.events", events)?.unwrap_or_default();
             usage.pids_max = self.file(&group, "pids.max", bound)?.flatten();
             usage.cpu_max = self.file(&group, "cpu.max", cpu_max)?.flatten();
             usage.io = self.file(&group, "io.stat", io_stat)?.unwrap_or_default();
