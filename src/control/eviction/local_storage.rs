@@ -56,7 +56,8 @@ fn exceeded_by_pod(pod: &Pod, usage: &PodUsage) -> Option<String> {
 }
 
 fn exceeded_by_container(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<String> {
-    let containers = pod.spec.containers.iter().map(|container| (container.name.as_str(), container));
+    let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
+    let containers = pod.spec.containers.iter().chain(sidecars).map(|container| (container.name.as_str(), container));
     let containers: SortedMap<&str, &Container> = containers.collect();
     usage.containers.iter().find_map(|seen| {
         let name = &seen.name;
@@ -81,7 +82,7 @@ fn is_positive(limit: Quantity) -> bool {
 mod tests {
     use super::super::usage::{ContainerUsage, VolumeUsage};
     use super::*;
-    use crate::types::api::{Container, EmptyDirVolumeSource, Volume};
+    use crate::types::api::{Container, EmptyDirVolumeSource, RestartPolicy, Volume};
 
     fn container(name: &str, limit: Option<&str>) -> Container {
         let mut container = Container { name: name.to_owned(), ..Container::default() };
@@ -147,6 +148,19 @@ mod tests {
         let usage = PodUsage { containers: vec![uses("x", 1000, 25)], ..PodUsage::default() };
         let signal = exceeded(&pod, &usage, false).map(|exceeded| exceeded.signal);
         assert_eq!(signal, Some("ephemeralcontainerfs.limit"));
+    }
+
+    #[test]
+    fn sidecar_has_a_limit_as_other_containers_but_an_init_container_that_ends_has_none() {
+        let mut pod = pod(vec![container("x", None)], Vec::new());
+        let sidecar = Container { restart_policy: Some(RestartPolicy::Always), ..container("s", Some("1Ki")) };
+        pod.spec.init_containers = vec![container("i", Some("1Ki")), sidecar];
+        let exceeds = |name: &str| {
+            let usage = PodUsage { containers: vec![uses(name, 1000, 25)], ..PodUsage::default() };
+            exceeded_by_container(&pod, &usage, false)
+        };
+        assert_eq!(exceeds("i"), None);
+        assert_eq!(exceeds("s").unwrap(), "Container s exceeded its local ephemeral storage limit \"1Ki\". ");
     }
 
     #[test]
