@@ -150,13 +150,7 @@ impl ContainerRuntime {
 impl Node {
     /// The shim of a pod dies, or the monitor of one of its containers.
     pub(super) fn shim_dies(&self, which: u64, whole: bool) {
-        let found = self.runtime.look(|runtime| {
-            let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
-            let ready: Vec<_> = ready.map(|one| one.id.clone()).collect();
-            let index = usize::try_from(which).ok()?.checked_rem(ready.len())?;
-            ready.get(index).cloned()
-        });
-        let Some(id) = found else { return };
+        let Some(id) = self.ready_sandbox(which) else { return };
         self.record.count("shims that died");
         self.record.line(&format!("shim    of {} dies", short(&id)));
         self.runtime.lose_processes(&id, whole);

@@ -200,15 +200,19 @@ impl Node {
         })
     }
 
-    /// Ends the process that holds a pod's namespaces, and its containers with it.
-    fn sandbox_dies(&mut self, which: u64) {
-        let found = self.runtime.look(|runtime| {
+    /// Picks a ready sandbox; `None` if there is none.
+    pub(super) fn ready_sandbox(&self, which: u64) -> Option<String> {
+        self.runtime.look(|runtime| {
             let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
             let ready: Vec<_> = ready.map(|one| one.id.clone()).collect();
             let index = usize::try_from(which).ok()?.checked_rem(ready.len())?;
             ready.get(index).cloned()
-        });
-        let Some(id) = found else { return };
+        })
+    }
+
+    /// Ends the process that holds a pod's namespaces, and its containers with it.
+    fn sandbox_dies(&mut self, which: u64) {
+        let Some(id) = self.ready_sandbox(which) else { return };
         self.record.count("sandboxes that died");
         self.runtime.change(|runtime| {
             let request = crate::protocol::protobuf::encode(&v1::StopPodSandboxRequest { pod_sandbox_id: id });

@@ -214,8 +214,21 @@ impl PodWorkers {
                 (Work::Sync(plan), Some(pod)) => {
                     let (runtime, groups, views) = (&runtime, &groups, &views);
                     let (devices, csi, dra) = (&devices, &csi, &dra);
-                    let with = SyncContext { runtime, groups, devices, csi, dra, views, cancel: &watch };
-                    sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
+                    let (pod, plan, observed, inbox, cancel) = (&pod, &plan, &observed, &inbox, &watch);
+                    sync_pod::sync_pod(SyncContext {
+                        pod,
+                        plan,
+                        observed,
+                        inbox,
+                        runtime,
+                        groups,
+                        devices,
+                        csi,
+                        dra,
+                        views,
+                        cancel,
+                    })
+                    .await
                 }
                 // A pod without a spec never syncs: its worker starts in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,

@@ -22,9 +22,13 @@ use crate::types::api::{Pod, Reason};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
 
-/// What a sync depends on.
+/// A sync, and what it depends on.
 #[derive(Clone, Copy)]
 pub(super) struct SyncContext<'a> {
+    pub(super) pod: &'a Arc<Pod>,
+    pub(super) plan: &'a Plan,
+    pub(super) observed: &'a ObservedPod,
+    pub(super) inbox: &'a Sender<SyncEvent>,
     pub(super) runtime: &'a PodRuntime,
     pub(super) groups: &'a ContainerManager,
     pub(super) devices: &'a Rc<Devices>,
@@ -34,15 +38,9 @@ pub(super) struct SyncContext<'a> {
     pub(super) cancel: &'a CancelWatch,
 }
 
-pub(super) async fn sync_pod(
-    context: SyncContext<'_>,
-    inbox: &Sender<SyncEvent>,
-    pod: &Arc<Pod>,
-    plan: &Plan,
-    observed: &ObservedPod,
-) -> WorkDone {
+pub(super) async fn sync_pod(context: SyncContext<'_>) -> WorkDone {
     let mut span = tracing::begin("syncPod", SpanKind::Internal, || {
-        let meta = &pod.metadata;
+        let meta = &context.pod.metadata;
         let full_name = format!("{}/{}", meta.namespace, meta.name);
         let attributes = [
             ("k8s.pod.uid", meta.uid.as_str()),
@@ -52,30 +50,24 @@ pub(super) async fn sync_pod(
         ];
         attributes.map(|(key, value)| (key, value.to_owned())).to_vec()
     });
-    let done = span.around(sync_untraced(context, inbox, pod, plan, observed)).await;
+    let done = span.around(sync_untraced(context)).await;
     if let WorkResult::Synced { failure: Some(failure), .. } = &done.result {
         span.fail(|| failure.clone());
     }
     done
 }
 
-async fn sync_untraced(
-    context: SyncContext<'_>,
-    inbox: &Sender<SyncEvent>,
-    pod: &Arc<Pod>,
-    plan: &Plan,
-    observed: &ObservedPod,
-) -> WorkDone {
-    let SyncContext { runtime, cancel, views, .. } = context;
+async fn sync_untraced(context: SyncContext<'_>) -> WorkDone {
+    let SyncContext { plan, observed, runtime, cancel, views, .. } = context;
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
-    let prepared = match prepare_claims(context, pod, plan).await {
-        Ok(()) => prepare_devices(context, inbox, pod, plan, observed).await,
+    let prepared = match prepare_claims(context).await {
+        Ok(()) => prepare_devices(context).await,
         Err(error) => Err(error),
     };
     let begun = rt::now();
     let executed = match prepared {
-        Ok(()) => set_up_and_execute(context, inbox, pod, plan, observed, &mut warnings).await,
+        Ok(()) => set_up_and_execute(context, &mut warnings).await,
         Err(error) => failed(error.reason(), &error, &mut warnings),
     };
     let ExecuteResult { containers, mut failure, resize_failure } = executed;
@@ -107,7 +99,8 @@ async fn sync_untraced(
 
 /// Prepares the pod's claims. A pod does not start without them. The devices of a sandbox's claims stay prepared while
 /// it exists.
-async fn prepare_claims(context: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -> Result<(), SyncError> {
+async fn prepare_claims(context: SyncContext<'_>) -> Result<(), SyncError> {
+    let SyncContext { pod, plan, .. } = context;
     if !plan.creates_sandbox() && (!plan.starts() || context.dra.is_recorded(pod)) {
         return Ok(());
     }
@@ -119,13 +112,8 @@ async fn prepare_claims(context: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -
 }
 
 /// Prepares the pod's devices. A pod does not start without them.
-async fn prepare_devices(
-    context: SyncContext<'_>,
-    inbox: &Sender<SyncEvent>,
-    pod: &Arc<Pod>,
-    plan: &Plan,
-    observed: &ObservedPod,
-) -> Result<(), SyncError> {
+async fn prepare_devices(context: SyncContext<'_>) -> Result<(), SyncError> {
+    let SyncContext { pod, plan, observed, inbox, .. } = context;
     if !plan.starts() {
         return Ok(());
     }
@@ -155,26 +143,15 @@ fn failed(reason: Reason, error: &(dyn Error + 'static), warnings: &mut Vec<(Rea
 
 /// Creates or updates the pod's cgroup, in which its sandbox is created. Returns the sandbox that runs outside of it,
 /// because the cgroup was missing. The look at all pods after a relist finds only cgroups that are still missing.
-async fn ensure_cgroup(
-    context: SyncContext<'_>,
-    pod: &Pod,
-    plan: &Plan,
-    observed: &ObservedPod,
-) -> Result<Option<String>, SyncError> {
+async fn ensure_cgroup(context: SyncContext<'_>) -> Result<Option<String>, SyncError> {
+    let SyncContext { pod, plan, observed, .. } = context;
     let is_new = context.groups.ensure_pod(pod).await.map_err(SyncError::Cgroup)?;
     let is_outside = is_new && !plan.creates_sandbox() && context.runtime.has_reported_cgroup_driver();
     Ok(observed.ready_sandbox().filter(|_| is_outside).map(|sandbox| sandbox.id.clone()))
 }
 
-async fn set_up_and_execute(
-    context: SyncContext<'_>,
-    inbox: &Sender<SyncEvent>,
-    pod: &Arc<Pod>,
-    plan: &Plan,
-    observed: &ObservedPod,
-    warnings: &mut Vec<(Reason, String)>,
-) -> ExecuteResult {
-    let SyncContext { runtime, groups, devices, csi, dra, views, cancel } = context;
+async fn set_up_and_execute(context: SyncContext<'_>, warnings: &mut Vec<(Reason, String)>) -> ExecuteResult {
+    let SyncContext { pod, plan, observed, inbox, runtime, groups, devices, csi, dra, views, cancel } = context;
     if plan.starts() || plan.resizes() {
         // A restart must not admit the pod with other amounts than those that its containers have.
         runtime.allocations().allocated.flush().await;
@@ -192,7 +169,7 @@ async fn set_up_and_execute(
             Err(error) => resize_failure = Some(ErrorChain(&error).to_string()),
         }
     } else {
-        match ensure_cgroup(context, pod, plan, observed).await {
+        match ensure_cgroup(context).await {
             Ok(None) => {}
             Ok(Some(sandbox)) => {
                 // The next plan replaces the sandbox. The loop outlives its workers.

@@ -142,22 +142,7 @@ fn remove(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::kubelet::image_archives::manifest::Digest;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("coracle-part-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::platform::rt::TestFolder;
 
     fn blob(bytes: &[u8]) -> Descriptor {
         Descriptor { digest: Digest::of(bytes), size: bytes.len() as u64, media_type: String::new() }
@@ -165,7 +150,7 @@ mod tests {
 
     #[test]
     fn kill_loses_nothing_and_power_cut_loses_unsynced_bytes() {
-        let folder = Folder::new("cut");
+        let folder = TestFolder::new("part-cut");
         let whole = folder.0.join("blob");
         let bytes: Vec<u8> = (0..MOST_UNSYNCED + 1000).map(|number| u8::try_from(number % 256).unwrap()).collect();
         let (first, rest) = bytes.split_at(usize::try_from(MOST_UNSYNCED).unwrap());
@@ -192,7 +177,7 @@ mod tests {
 
     #[test]
     fn damaged_mark_restarts_the_part_after_another_boot() {
-        let folder = Folder::new("mark");
+        let folder = TestFolder::new("part-mark");
         let whole = folder.0.join("blob");
         for mark in ["", "boot-1", "boot-1 3", "boot-1 x\n", "\n"] {
             fs::write(whole.with_extension("part"), b"abcdef").unwrap();

@@ -82,29 +82,12 @@ const DURABLE_HEADER_BYTES: u64 = 17 + 64 + 1;
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("coracle-durable-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::platform::rt::TestFolder;
 
     #[test]
     fn files_round_trip_and_removal_is_idempotent() {
-        let folder = Folder::new("whole");
+        let folder = TestFolder::new("durable-whole");
         let path = folder.0.join("inner/a.yaml");
         assert_eq!(read(&path, 9).unwrap(), StoredFile::Nothing);
         for text in [&b""[..], b"a: 1\n", b"\n\n", b"\xff\0"] {
@@ -118,7 +101,7 @@ mod tests {
 
     #[test]
     fn truncated_or_changed_files_are_damaged() {
-        let folder = Folder::new("damaged");
+        let folder = TestFolder::new("durable-damaged");
         let path = folder.0.join("a");
         write(&path, b"kind: Pod\n").unwrap();
         let whole = fs::read(&path).unwrap();
@@ -137,7 +120,7 @@ mod tests {
     fn unchanged_content_is_not_written() {
         use std::os::unix::fs::MetadataExt;
 
-        let folder = Folder::new("same");
+        let folder = TestFolder::new("durable-same");
         let path = folder.0.join("a");
         let inode = || fs::metadata(&path).unwrap().ino();
         assert!(write_changed(&path, b"one").unwrap());
@@ -150,7 +133,7 @@ mod tests {
 
     #[test]
     fn crash_before_the_rename_leaves_the_old_content() {
-        let folder = Folder::new("crash");
+        let folder = TestFolder::new("durable-crash");
         let path = folder.0.join("a.yaml");
         write(&path, b"old").unwrap();
         // A process that stopped between write and rename leaves this.
@@ -163,7 +146,7 @@ mod tests {
 
     #[test]
     fn file_over_the_limit_is_an_error() {
-        let folder = Folder::new("limit");
+        let folder = TestFolder::new("durable-limit");
         let path = folder.0.join("a");
         write(&path, b"four").unwrap();
         assert!(read(&path, 3).is_err());

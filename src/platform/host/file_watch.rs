@@ -108,23 +108,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("coracle-file-watch-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::platform::rt::TestFolder;
 
     /// Whether a watch on `file`, created before `act`, reports a change within `limit`.
     fn tells(file: &Path, act: impl FnOnce(), limit: Duration) -> bool {
@@ -144,7 +128,7 @@ mod tests {
 
     #[test]
     fn creation_change_and_removal_are_reported() {
-        let folder = Folder::new("file");
+        let folder = TestFolder::new("file-watch-file");
         let (file, other) = (folder.0.join("a"), folder.0.join("b"));
         assert!(is_told(&file, || fs::write(&file, "1").unwrap()));
         assert!(is_told(&file, || fs::write(&file, "2").unwrap()));
@@ -156,7 +140,7 @@ mod tests {
 
     #[test]
     fn changes_in_a_directory_created_later_are_reported() {
-        let folder = Folder::new("directory");
+        let folder = TestFolder::new("file-watch-directory");
         let (inner, file) = (folder.0.join("inner"), folder.0.join("inner/a"));
         let tells = |act: &dyn Fn()| {
             let watch = FileWatch::of_directory(&inner).unwrap();
@@ -171,7 +155,7 @@ mod tests {
 
     #[test]
     fn parent_directories_may_come_and_go() {
-        let folder = Folder::new("way");
+        let folder = TestFolder::new("file-watch-way");
         let file = folder.0.join("x/y/a");
         assert!(is_told(&file, || fs::create_dir_all(folder.0.join("x/y")).unwrap()));
         assert!(is_told(&file, || fs::write(&file, "").unwrap()));
@@ -180,7 +164,7 @@ mod tests {
 
     #[test]
     fn changes_behind_links_and_volume_updates_are_reported() {
-        let folder = Folder::new("link");
+        let folder = TestFolder::new("file-watch-link");
         let (first, second) = (folder.0.join("..1"), folder.0.join("..2"));
         for dir in [&first, &second] {
             fs::create_dir(dir).unwrap();

@@ -2,13 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 
-use crate::platform::rt;
+use crate::platform::host::urgent_events::UrgentEvents;
 
 /// System-wide PSI, available since Linux 4.20 if built in.
 pub(crate) const MEMORY_PRESSURE_FILE: &str = "/proc/pressure/memory";
@@ -20,8 +19,7 @@ const STALLED: &[u8] = b"some 200000 2000000\0";
 /// A PSI trigger.
 #[derive(Debug)]
 pub(crate) struct MemoryStalls {
-    /// The trigger file always polls readable: only its EPOLLPRI counts, for which it has an epoll instance of its own.
-    urgent: rt::Async<OwnedFd>,
+    events: UrgentEvents,
     #[expect(dead_code, reason = "closing it removes the trigger")]
     trigger: File,
 }
@@ -33,17 +31,12 @@ impl MemoryStalls {
         trigger.write_all(STALLED)?;
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&set, &trigger, epoll::EventData::new_u64(0), epoll::EventFlags::PRI)?;
-        Ok(Self { urgent: rt::Async::new_nonblocking(set)?, trigger })
+        Ok(Self { events: UrgentEvents::new(set)?, trigger })
     }
 
     /// Waits for the trigger to fire.
     pub(crate) async fn happened(&self) -> io::Result<()> {
-        self.urgent.readable().await?;
-        // Consume the event, so that the next one is noticed.
-        let mut events = Vec::with_capacity(1);
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        epoll::wait(self.urgent.get_ref(), rustix::buffer::spare_capacity(&mut events), Some(&at_once))?;
-        Ok(())
+        self.events.happened().await
     }
 }
 

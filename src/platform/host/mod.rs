@@ -29,4 +29,5 @@ pub(crate) mod signals;
 pub(crate) mod sysfs_events;
 pub(crate) mod thread_state;
 pub(crate) mod time_mark;
+mod urgent_events;
 pub(crate) mod wall_timer;

@@ -82,29 +82,10 @@ const COMES_AND_GOES: AddWatchFlags = AddWatchFlags::IN_CREATE
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
     use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new() -> Self {
-            static COUNT: AtomicU32 = AtomicU32::new(0);
-            let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = std::env::temp_dir().join(format!("coracle-appearance-{}-{number}", std::process::id()));
-            fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::platform::rt::TestFolder;
 
     /// An action on the path, and whether it must be noticed.
     type Step = (fn(&Path), bool);
@@ -112,7 +93,7 @@ mod tests {
     /// Takes the first step before the wait begins.
     #[track_caller]
     fn check(path: &str, steps: &[Step]) {
-        let folder = Folder::new();
+        let folder = TestFolder::new("appearance");
         let path = folder.0.join(path);
         rt::block_on(async {
             let (first, rest) = steps.split_first().unwrap();
@@ -177,7 +158,7 @@ mod tests {
 
     #[test]
     fn socket_created_before_the_watch_is_noticed() {
-        let folder = Folder::new();
+        let folder = TestFolder::new("appearance");
         let path = folder.0.join("s");
         let old = Identity::of(&path);
         make(&path);

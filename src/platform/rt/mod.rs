@@ -14,6 +14,8 @@ mod power_cut;
 mod processes;
 #[cfg(test)]
 mod sockets;
+#[cfg(test)]
+mod test_folder;
 mod timers;
 #[cfg(test)]
 mod turn_meter;
@@ -59,6 +61,8 @@ pub(crate) use processes::{
 pub(crate) use sockets::simulated_connection;
 #[cfg(test)]
 pub use sockets::{Async, TcpListener, TcpStream, UnixListener, UnixStream};
+#[cfg(test)]
+pub(crate) use test_folder::TestFolder;
 #[cfg(test)]
 pub(crate) use turn_meter::{FutureFigures, TurnFigures, processor_time};
 #[cfg(test)]
@@ -151,8 +155,8 @@ pub async fn sleep(duration: Duration) {
 }
 
 #[cfg(not(test))]
-pub async fn sleep_until(moment: Instant) {
-    Timer::at(moment).await;
+pub async fn sleep_until(deadline: Instant) {
+    Timer::at(deadline).await;
 }
 
 /// The same for tests, which count the places that wake the program.

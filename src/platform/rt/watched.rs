@@ -93,32 +93,14 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::rc::Rc;
     use std::time::Duration;
 
     use nix::errno::Errno;
     use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-    use super::super::{Async, Elapsed, World, deadline, simulate, sleep, spawn};
+    use super::super::{Async, Elapsed, TestFolder, World, deadline, simulate, sleep, spawn};
     use super::*;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("coracle-watched-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     fn watch(world: &World, folder: &Path) -> Async<Inotify> {
         world.watches.allow(folder).unwrap();
@@ -136,7 +118,7 @@ mod tests {
 
     #[test]
     fn events_of_the_disk_arrive_without_a_timer() {
-        let folder = Folder::new("events");
+        let folder = TestFolder::new("watched-events");
         let path = folder.0.clone();
         let result = simulate(1, |world: Rc<World>| async move {
             let inotify = watch(&world, &path);
@@ -165,7 +147,7 @@ mod tests {
 
     #[test]
     fn queued_events_wait_for_their_reader_and_end_with_its_descriptor() {
-        let folder = Folder::new("queued");
+        let folder = TestFolder::new("watched-queued");
         let path = folder.0.clone();
         let result = simulate(1, |world: Rc<World>| async move {
             let inotify = watch(&world, &path);
@@ -184,7 +166,7 @@ mod tests {
 
     #[test]
     fn overflow_is_reported() {
-        let folder = Folder::new("overflow");
+        let folder = TestFolder::new("watched-overflow");
         let path = folder.0.clone();
         let most: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
         let result = simulate(1, move |world: Rc<World>| async move {
@@ -210,7 +192,7 @@ mod tests {
 
     #[test]
     fn other_file_systems_are_not_watched() {
-        let folder = Folder::new("others");
+        let folder = TestFolder::new("watched-others");
         let path = folder.0.clone();
         let kind = simulate(1, |world: Rc<World>| async move {
             world.watches.allow(&path).unwrap();

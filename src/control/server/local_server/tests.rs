@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::http::parse_response;
 use super::*;
@@ -15,28 +14,10 @@ use crate::control::server::{
     SyncStatus,
 };
 use crate::kubelet::status::{LogUnavailable, NoLog};
-use crate::platform::rt::{block_on, blocking, either};
+use crate::platform::rt::{TestFolder, block_on, blocking, either};
 use crate::state::pods::PodAnswer;
 use crate::types::api::{Event, Reason, decode_bytes};
 use crate::types::error::ErrorChain;
-
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("coracle-local-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 struct TwoPods;
 
@@ -134,7 +115,7 @@ fn exchange(path: &Path, request: &[u8]) -> Vec<u8> {
 
 /// Runs `client` against a new server.
 fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
-    let dir = TempDir::new();
+    let dir = TestFolder::new("local");
     let path = dir.0.join("run/c.sock");
     let server = LocalServer::bind(&path, None).unwrap();
     let serve = async {
@@ -240,7 +221,7 @@ fn silent_clients_do_not_keep_others_out() {
 
 #[test]
 fn only_the_owner_can_reach_the_socket() {
-    let dir = TempDir::new();
+    let dir = TestFolder::new("local");
     let path = dir.0.join("run/c.sock");
     let _server = LocalServer::bind(&path, None).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -250,7 +231,7 @@ fn only_the_owner_can_reach_the_socket() {
 
 #[test]
 fn second_process_fails_and_the_first_keeps_its_socket() {
-    let dir = TempDir::new();
+    let dir = TestFolder::new("local");
     let path = dir.0.join("c.sock");
     let first = LocalServer::bind(&path, None).unwrap();
     let error = LocalServer::bind(&path, None).unwrap_err();
@@ -264,7 +245,7 @@ fn second_process_fails_and_the_first_keeps_its_socket() {
 
 #[test]
 fn stale_socket_is_replaced_but_no_other_file() {
-    let dir = TempDir::new();
+    let dir = TestFolder::new("local");
     let path = dir.0.join("c.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());

@@ -141,25 +141,10 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::platform::rt::TestFolder;
 
     const VARIABLE: &str = "CORACLE_TEST_PANICS_BELOW";
     const TEST: &str = "control::server::watchdog::panic_record::tests::first_panic_of_a_process_is_known_to_the_next";
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("coracle-panic-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     /// The child process.
     fn panic_twice(folder: &Path) -> ! {
@@ -181,7 +166,7 @@ mod tests {
             // There the child's test is a process of its own, and its exit code is not the child's.
             return;
         }
-        let folder = Folder::new("child");
+        let folder = TestFolder::new("panic-child");
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output = child.args(["--exact", TEST, "--nocapture"]).env(VARIABLE, &folder.0).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{output:?}");
@@ -195,7 +180,7 @@ mod tests {
 
     #[test]
     fn panic_is_reported_at_one_start_only() {
-        let folder = Folder::new("once");
+        let folder = TestFolder::new("panic-once");
         let path = path_below(&folder.0);
         assert_eq!(load_last_panic(&folder.0), None);
         let noted = PanicRecord { message: "m".to_owned(), next_start: Some("t".to_owned()), ..PanicRecord::default() };

@@ -2,23 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::platform::host::mounts::unmount_below;
+use crate::platform::rt::TestFolder;
 use crate::types::sorted::SortedMap;
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("coracle-writer-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = unmount_below(&self.0).and_then(|()| remove_tree(&self.0));
-    }
-}
 
 fn payload(files: &[(&str, &str)]) -> Payload {
     let file = |text: &str| PayloadFile { content: Arc::new(text.as_bytes().to_vec()), mode: 0o644, user: None };
@@ -59,7 +44,7 @@ fn write_now(volume: &Path, files: &[(&str, &str)]) {
 
 #[test]
 fn files_are_switched_by_one_symlink() {
-    let scratch = Scratch::new("switch");
+    let scratch = TestFolder::new("writer-switch");
     write_now(&scratch.0, &[("a", "1"), ("d/e/f", "2"), ("d/g", "3")]);
     check_tree(
         &scratch.0,
@@ -93,7 +78,7 @@ fn files_are_switched_by_one_symlink() {
 
 #[test]
 fn equal_files_are_not_written() {
-    let scratch = Scratch::new("unchanged");
+    let scratch = TestFolder::new("writer-unchanged");
     let files = [("a", "1"), ("d/e", "2")];
     write_now(&scratch.0, &files);
     let changed = || {
@@ -113,7 +98,7 @@ fn equal_files_are_not_written() {
 
 #[test]
 fn volume_of_another_kubelet_is_kept_while_equal() {
-    let scratch = Scratch::new("upstream");
+    let scratch = TestFolder::new("writer-upstream");
     let theirs = "..2026_11_20_20_05_33.3250621428";
     fs::create_dir(scratch.0.join(theirs)).unwrap();
     fs::write(scratch.0.join(theirs).join("a"), "1").unwrap();
@@ -131,7 +116,7 @@ fn next_write_completes_an_update_interrupted_at_any_step() {
     let old = [("a", "1"), ("gone", "x")];
     let new = [("a", "2"), ("b", "3")];
     for steps in 0..=7 {
-        let scratch = Scratch::new(&format!("crash-{steps}"));
+        let scratch = TestFolder::new(&format!("crash-{steps}"));
         let volume = &scratch.0;
         write_now(volume, &old);
         let step: [&dyn Fn(); 7] = [
@@ -156,7 +141,7 @@ fn next_write_completes_an_update_interrupted_at_any_step() {
 
 #[test]
 fn torn_files_are_written_again() {
-    let scratch = Scratch::new("torn");
+    let scratch = TestFolder::new("writer-torn");
     for tear in [
         |volume: &Path| fs::write(volume.join("..1/a"), "").unwrap(),
         |volume: &Path| fs::write(volume.join("..1/a"), "2").unwrap(),
@@ -191,7 +176,7 @@ fn torn_files_are_written_again() {
 
 #[test]
 fn foreign_entries_stay() {
-    let scratch = Scratch::new("foreign");
+    let scratch = TestFolder::new("writer-foreign");
     fs::create_dir(scratch.0.join("point")).unwrap();
     symlink("/etc/hostname", scratch.0.join("link")).unwrap();
     write_now(&scratch.0, &[("a", "1"), ("point", "never seen")]);
@@ -201,7 +186,7 @@ fn foreign_entries_stay() {
 
 #[test]
 fn symlink_out_of_the_volume_is_not_followed() {
-    let scratch = Scratch::new("outside");
+    let scratch = TestFolder::new("writer-outside");
     let (volume, outside) = (scratch.0.join("v"), scratch.0.join("outside"));
     fs::create_dir(&volume).unwrap();
     fs::create_dir(&outside).unwrap();
@@ -218,7 +203,7 @@ fn symlink_out_of_the_volume_is_not_followed() {
 
 #[test]
 fn group_may_read_and_modes_are_kept() {
-    let scratch = Scratch::new("group");
+    let scratch = TestFolder::new("writer-group");
     let mut files = payload(&[("open", "x"), ("d/closed", "y")]);
     files.get_mut(Path::new("d/closed")).unwrap().mode = 0o400;
     write(&scratch.0, &files, Some(2000)).unwrap();
@@ -237,7 +222,7 @@ fn group_may_read_and_modes_are_kept() {
 
 #[test]
 fn full_disk_leaves_the_old_files() {
-    let scratch = Scratch::new("full");
+    let scratch = TestFolder::new("writer-full");
     let volume = scratch.0.join("v");
     fs::create_dir(&volume).unwrap();
     let options = Some("size=64k");
@@ -256,7 +241,7 @@ fn full_disk_leaves_the_old_files() {
 #[test]
 fn what_cannot_be_removed_does_not_keep_new_files_out() {
     use nix::mount::{MsFlags, mount};
-    let scratch = Scratch::new("stuck");
+    let scratch = TestFolder::new("writer-stuck");
     let volume = &scratch.0;
     write_now(volume, &[("a", "1")]);
     // A mount point stands for a directory that cannot be removed.
