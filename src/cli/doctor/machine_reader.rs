@@ -66,7 +66,7 @@ pub(super) fn board(root: &Path, config: &Config) -> BoardReadings {
     BoardReadings::read(root, &config.root_dir)
 }
 
-pub(super) fn moment() -> BoardMoment {
+pub(super) fn board_times() -> BoardMoment {
     BoardMoment { now: clock::now(), instant: rt::now(), built: clock::built(), is_alarmed: false }
 }
 

@@ -106,7 +106,7 @@ fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> 
     findings.extend(kernel::check(&kernel_reader::read(root), config.process.fail_swap_on, std::env::consts::ARCH));
     findings.push(node::clock(&clock));
     findings.extend(machine_reader::disks(config, &runtime.endpoint).iter().map(node::disk));
-    findings.extend(board::check(machine_reader::board(root, config), &machine_reader::moment()));
+    findings.extend(board::check(machine_reader::board(root, config), &machine_reader::board_times()));
     findings.push(node::watchdog(&machine_reader::watchdog(root, config)));
     findings.extend(machine_reader::ports(root, config, agent).iter().map(node::port));
     let certificates = machine_reader::certificates(config);

@@ -43,8 +43,8 @@ impl Board {
     /// Takes over what the running runtime says about itself: `config` in its verbose status.
     pub(super) fn take_over(&mut self, config: &str) {
         let config: Value = serde_json::from_str(config).unwrap_or_default();
-        let text = |place: &str| {
-            let text = config.pointer(place).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let text = |pointer: &str| {
+            let text = config.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
             text.map(str::to_owned)
         };
         self.snapshotter = text("/containerd/snapshotter");

@@ -85,7 +85,7 @@ impl NextVersions {
         self.pulls.write().pulls.retain(|uid, _| is_next(uid));
         if pods.can_work() {
             for (present, next) in nexts {
-                let waits_for = self.turn(&present, &next, &versions.read(), pods);
+                let waits_for = self.what_comes_first(&present, &next, &versions.read(), pods);
                 self.pull(pods, present, next, waits_for, now);
             }
         }
@@ -93,7 +93,7 @@ impl NextVersions {
     }
 
     /// What the next version of a pod of several waits for before its turn. Pods that are not ready come first.
-    fn turn(&self, present: &PodUid, next: &Pod, versions: &Versions, pods: &PodTable) -> Option<String> {
+    fn what_comes_first(&self, present: &PodUid, next: &Pod, versions: &Versions, pods: &PodTable) -> Option<String> {
         next.annotation(ONE_AT_A_TIME).and_then(yes_or_no).filter(|is_one| *is_one)?;
         let records = pods.records();
         let is_ready = |uid: &PodUid| records.statuses.status(uid).is_some_and(|status| is_ready(status));

@@ -185,7 +185,7 @@ impl<S: Service> Images<S> {
             return true;
         }
         let image_ref = &present.image_ref;
-        let known = self.records.known(image_ref, inputs.image()).await;
+        let known = self.records.of_image(image_ref, inputs.image()).await;
         let pulled = match &known.record {
             Some(record) => PullOrigin::Recorded(record),
             None if known.intended => PullOrigin::Intended,
@@ -219,11 +219,11 @@ impl<S: Service> Images<S> {
         &self,
         inputs: &PullInputs<'_>,
         image_ref: &str,
-        known: Option<&Value>,
+        former: Option<&Value>,
         credential: Option<&Credential>,
     ) {
         let now = clock::now().to_string();
-        let Some(record) = recorded(known, image_ref, &inputs.repository, credential, &now) else { return };
+        let Some(record) = recorded(former, image_ref, &inputs.repository, credential, &now) else { return };
         if let Err(error) = self.records.write(image_ref, &record).await {
             log!(warn, "failed to record image pull", image = inputs.image(), error = error);
         }

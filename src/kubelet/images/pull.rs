@@ -83,7 +83,7 @@ impl<S: Service> Images<S> {
         if self.verification == CredentialsVerification::Never {
             return;
         }
-        let known = self.records.known(image_ref, inputs.image()).await;
+        let known = self.records.of_image(image_ref, inputs.image()).await;
         self.record(inputs, image_ref, known.record.as_ref(), credential).await;
         if known.intended {
             self.records.end(inputs.image()).await;

@@ -29,7 +29,7 @@ impl PullRecords {
 
     /// The records of an image with the runtime's id `image_ref` and the name `image`. An unreadable record counts as
     /// missing, so that it does not prevent a pod from starting.
-    pub(super) async fn known(&self, image_ref: &str, image: &str) -> KnownRecords {
+    pub(super) async fn of_image(&self, image_ref: &str, image: &str) -> KnownRecords {
         let (record, intent) = (self.pulled(image_ref), self.pulling(image));
         rt::blocking(move || KnownRecords { record: read(&record), intended: intent.exists() }).await
     }
@@ -106,20 +106,20 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("coracle-pull-records-{}", std::process::id()));
         let records = PullRecords::new(&dir);
         let (known, intended, after) = rt::block_on(async {
-            let nothing = records.known("sha256:1", "a:1").await;
+            let nothing = records.of_image("sha256:1", "a:1").await;
             assert!(nothing.record.is_none() && !nothing.intended);
             records.intend("a:1").await.unwrap();
-            let intended = records.known("sha256:1", "a:1").await.intended;
+            let intended = records.of_image("sha256:1", "a:1").await.intended;
             records.write("sha256:1", &json!({"x": 1})).await.unwrap();
             records.end("a:1").await;
-            let known = records.known("sha256:1", "a:1").await;
+            let known = records.of_image("sha256:1", "a:1").await;
             records.forget("sha256:1").await;
             records.forget("sha256:1").await;
-            (known, intended, records.known("sha256:1", "a:1").await)
+            (known, intended, records.of_image("sha256:1", "a:1").await)
         });
         let is_broken = {
             fs::write(records.pulled("sha256:2"), "{").unwrap();
-            rt::block_on(records.known("sha256:2", "a:1")).record.is_none()
+            rt::block_on(records.of_image("sha256:2", "a:1")).record.is_none()
         };
         fs::remove_dir_all(&dir).unwrap();
         assert!(intended && !known.intended && is_broken);

@@ -38,7 +38,7 @@ pub(crate) struct Environment {
 
 #[derive(Debug)]
 struct Variable {
-    place: usize,
+    order: usize,
     value: Vec<u8>,
 }
 
@@ -129,7 +129,7 @@ impl Environment {
 
     pub(crate) fn into_variables(self) -> Vec<(String, Vec<u8>)> {
         let mut variables: Vec<_> = self.variables.into_iter().collect();
-        variables.sort_by_key(|(_, variable)| variable.place);
+        variables.sort_by_key(|(_, variable)| variable.order);
         variables.into_iter().map(|(name, variable)| (name, variable.value)).collect()
     }
 
@@ -146,7 +146,7 @@ impl Environment {
         let index = self.variables.len();
         match self.variables.get_mut(name) {
             Some(variable) => variable.value = value,
-            None => drop(self.variables.insert(name.to_owned(), Variable { place: index, value })),
+            None => drop(self.variables.insert(name.to_owned(), Variable { order: index, value })),
         }
         Ok(())
     }

@@ -99,12 +99,12 @@ impl PodRuntime {
                         }
                     }
                 }
-                Action::KillContainer { id, container: place, why, restarts } => {
-                    let Some(spec) = place.of(pod) else { continue };
+                Action::KillContainer { id, container: position, why, restarts } => {
+                    let Some(spec) = position.of(pod) else { continue };
                     let mut seen = observed.containers.named(&spec.name);
                     let Some(container) = seen.find(|container| container.id == *id) else { continue };
                     let grace = grace_of_kill(pod, spec, *why);
-                    let message = why.message(&spec.name, *place, *restarts);
+                    let message = why.message(&spec.name, *position, *restarts);
                     let kill = self.kill_of(Some(spec), observed, container, grace, message);
                     let kill = ContainerKill { cancel: Some(cancel), ..kill };
                     self.kill_container(kill).await.map_err(|error| one_line(&error))
@@ -114,11 +114,11 @@ impl PodRuntime {
                 }
                 Action::RemoveContainer { id } => self.remove_exited(sync, id).await.map_err(|error| one_line(&error)),
                 Action::ResizePod => Ok(()),
-                Action::ResizeContainer { id, container: place, .. } => {
-                    let Some(spec) = place.of(pod) else { continue };
+                Action::ResizeContainer { id, container: position, .. } => {
+                    let Some(spec) = position.of(pod) else { continue };
                     let mut running = observed.containers.named(&spec.name);
                     let Some(running) = running.find(|container| container.id == *id) else { continue };
-                    let is_init = matches!(place, ContainerIndex::Init(_));
+                    let is_init = matches!(position, ContainerIndex::Init(_));
                     if let Err(error) = self.resources.resize(&index, spec, is_init, running, &views.placements).await {
                         // Other containers are not affected.
                         let failure = format!("resize container {}: {}", spec.name, ErrorChain(&error));
@@ -126,27 +126,27 @@ impl PodRuntime {
                     }
                     Ok(())
                 }
-                Action::StartContainer { container: place, restart_count } => {
-                    let Some(container) = place.of(pod) else { continue };
+                Action::StartContainer { container: position, restart_count } => {
+                    let Some(container) = position.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
                     let start = ContainerStart {
                         sync,
                         index: &index,
                         container,
-                        container_index: *place,
+                        container_index: *position,
                         sandbox,
                         restart_count: *restart_count,
                     };
                     let waiting = self.start_container(&start).await.err();
-                    start_metrics::container_started(*place, waiting.as_ref());
+                    start_metrics::container_started(*position, waiting.as_ref());
                     if let Some(waiting) = &waiting {
                         self.recorder.record_start_failure(&pod.metadata.uid, &container.name, waiting);
                     }
                     executed.containers.push((container.name.clone(), waiting));
                     Ok(())
                 }
-                Action::StartCreated { id, container: place } => {
-                    let Some(container) = place.of(pod) else { continue };
+                Action::StartCreated { id, container: position } => {
+                    let Some(container) = position.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
                     let started = StartedContainer { pod, container, id, sandbox_ip: sandbox.ips.first().copied() };
                     let waiting = self.start_created(&started, cancel).await.err();
@@ -246,7 +246,7 @@ impl PodRuntime {
     }
 
     async fn start_container(&self, start: &ContainerStart<'_>) -> Result<(), Waiting> {
-        let ContainerStart { sync, index, container, container_index: place, sandbox, mut restart_count } = *start;
+        let ContainerStart { sync, index, container, container_index: position, sandbox, mut restart_count } = *start;
         let PodSync { pod, observed, volumes, views, cancel, .. } = sync;
         if restart_count == 0 {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
@@ -273,7 +273,7 @@ impl PodRuntime {
         let input = ContainerInput {
             index,
             container,
-            is_init: matches!(place, ContainerIndex::Init(_)),
+            is_init: matches!(position, ContainerIndex::Init(_)),
             restart_count,
             image_ref: &image.image_ref,
             image_user: &image_user(&image),

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn message_says_whether_the_container_restarts() {
         let failed = KillReason::FailedProbe(ProbeKind::Liveness);
-        let message = |place, restarts| failed.message("main", place, restarts);
+        let message = |index, restarts| failed.message("main", index, restarts);
         assert_eq!(message(ContainerIndex::Main(0), true), "Container main failed liveness probe, will be restarted");
         assert_eq!(message(ContainerIndex::Main(0), false), "Container main failed liveness probe");
         assert_eq!(message(ContainerIndex::Init(0), true), "Init container main failed liveness probe");

@@ -213,32 +213,32 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
     // Init containers may have been removed; a main or later init container in this sandbox proves their completion.
     let initialized = pod.main.iter().any(|wanted| in_sandbox(pod, wanted, sandbox).is_some());
     let reached = pod.init.iter().rposition(|wanted| in_sandbox(pod, wanted, sandbox).is_some()).unwrap_or(0);
-    for (index, wanted) in pod.init.iter().enumerate() {
-        let container_index = ContainerIndex::Init(index);
+    for (number, wanted) in pod.init.iter().enumerate() {
+        let index = ContainerIndex::Init(number);
         let sidecar = wanted.restart_policy == Some(RestartPolicy::Always);
-        let has_gone_on = initialized || index < reached;
+        let has_gone_on = initialized || number < reached;
         if has_gone_on && !sidecar {
             continue;
         }
         match in_sandbox(pod, wanted, sandbox).map(|container| (&container.state, container)) {
-            None => plan_start(pod, container_index, plan),
+            None => plan_start(pod, index, plan),
             Some((ContainerState::Running { .. }, container)) if pod.to_restart.contains(&container.id) => {
-                plan_restart_on_request(container, container_index, plan);
+                plan_restart_on_request(container, index, plan);
             }
             // As upstream, only a sidecar is replaced when its definition has changed.
             Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) || !sidecar => {
                 match wanted.health {
-                    ProbedHealth::Starting => plan_resize(pod, container, wanted, container_index, plan),
+                    ProbedHealth::Starting => plan_resize(pod, container, wanted, index, plan),
                     ProbedHealth::Started if sidecar => {
-                        plan_resize(pod, container, wanted, container_index, plan);
+                        plan_resize(pod, container, wanted, index, plan);
                         continue;
                     }
                     ProbedHealth::Started => {
-                        plan_resize(pod, container, wanted, container_index, plan);
+                        plan_resize(pod, container, wanted, index, plan);
                         return false;
                     }
                     ProbedHealth::Failed(probe) => {
-                        plan_end_of_unhealthy(pod, container, container_index, probe, plan);
+                        plan_end_of_unhealthy(pod, container, index, probe, plan);
                         // A sidecar that has started does not block the following containers.
                         if probe == ProbeKind::Liveness {
                             continue;
@@ -247,7 +247,7 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                 }
             }
             Some((ContainerState::Running { .. }, container)) => {
-                plan_replacement(pod, container, container_index, KillReason::DefinitionChanged, plan);
+                plan_replacement(pod, container, index, KillReason::DefinitionChanged, plan);
             }
             // It may have failed, and so the pod.
             Some((ContainerState::Unknown, _))
@@ -257,9 +257,9 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                 return false;
             }
             Some((ContainerState::Unknown, container)) => {
-                plan_replacement(pod, container, container_index, KillReason::StateUnknown, plan);
+                plan_replacement(pod, container, index, KillReason::StateUnknown, plan);
             }
-            Some((ContainerState::Created, container)) => plan_created(pod, container, wanted, container_index, plan),
+            Some((ContainerState::Created, container)) => plan_created(pod, container, wanted, index, plan),
             Some((ContainerState::Exited(exit), _)) => {
                 if exit.code == 0 && !sidecar {
                     continue;
@@ -268,7 +268,7 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                     *plan = Plan::completed();
                     return false;
                 }
-                plan_start(pod, container_index, plan);
+                plan_start(pod, index, plan);
             }
         }
         if !has_gone_on {
@@ -281,37 +281,35 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
 fn plan_main_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
     let (actions, waits, held_until) = (plan.actions.len(), plan.backing_off.len(), plan.held_until.take());
     let mut kept = false;
-    for (index, wanted) in pod.main.iter().enumerate() {
-        let container_index = ContainerIndex::Main(index);
+    for (number, wanted) in pod.main.iter().enumerate() {
+        let index = ContainerIndex::Main(number);
         // Includes older sandboxes: a container that succeeded there has succeeded.
         let Some(container) = pod.observed.container(wanted.name) else {
-            plan_start(pod, container_index, plan);
+            plan_start(pod, index, plan);
             continue;
         };
         match &container.state {
             ContainerState::Running { .. } if pod.to_restart.contains(&container.id) => {
-                plan_restart_on_request(container, container_index, plan);
+                plan_restart_on_request(container, index, plan);
             }
             ContainerState::Running { .. } if container.hash != Some(wanted.hash) => {
-                plan_replacement(pod, container, container_index, KillReason::DefinitionChanged, plan);
+                plan_replacement(pod, container, index, KillReason::DefinitionChanged, plan);
             }
             ContainerState::Running { .. } => match wanted.health {
-                ProbedHealth::Failed(probe) => plan_end_of_unhealthy(pod, container, container_index, probe, plan),
+                ProbedHealth::Failed(probe) => plan_end_of_unhealthy(pod, container, index, probe, plan),
                 ProbedHealth::Starting | ProbedHealth::Started => {
-                    plan_resize(pod, container, wanted, container_index, plan);
+                    plan_resize(pod, container, wanted, index, plan);
                     kept = true;
                 }
             },
-            ContainerState::Unknown => {
-                plan_replacement(pod, container, container_index, KillReason::StateUnknown, plan)
-            }
+            ContainerState::Unknown => plan_replacement(pod, container, index, KillReason::StateUnknown, plan),
             ContainerState::Created if container.sandbox_id == sandbox.id => {
-                plan_created(pod, container, wanted, container_index, plan);
+                plan_created(pod, container, wanted, index, plan);
             }
-            ContainerState::Created => plan_start(pod, container_index, plan),
+            ContainerState::Created => plan_start(pod, index, plan),
             ContainerState::Exited(exit) => {
                 if wanted.after_exit(pod.restart_policy, exit.code) != AfterExit::Stay {
-                    plan_start(pod, container_index, plan);
+                    plan_start(pod, index, plan);
                 }
             }
         }
@@ -327,10 +325,10 @@ fn plan_main_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
 /// Plans the restart of all containers after an exit with a RestartAllContainers rule: kills running ones, then
 /// removes all, the exited one last so that an interrupted restart continues. True if there is such an exit.
 fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
-    let places =
+    let indices =
         (0..pod.main.len()).map(ContainerIndex::Main).chain((0..pod.init.len()).rev().map(ContainerIndex::Init));
     let instances: Vec<(ContainerIndex, &ObservedContainer)> =
-        places.filter_map(|place| Some((place, in_sandbox(pod, pod.wanted(place)?, sandbox)?))).collect();
+        indices.filter_map(|index| Some((index, in_sandbox(pod, pod.wanted(index)?, sandbox)?))).collect();
     let asks = |(index, container): &&(ContainerIndex, &ObservedContainer)| {
         let after = |code| pod.wanted(*index).map(|wanted| wanted.after_exit(pod.restart_policy, code));
         container.exit().is_some_and(|exit| after(exit.code) == Some(AfterExit::RestartAll))
@@ -355,12 +353,12 @@ fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: 
 /// Ephemeral containers start once, before the others if necessary, and do not affect completion.
 fn plan_ephemeral_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
     let mut own = Plan::default();
-    for (index, wanted) in pod.ephemeral.iter().enumerate() {
-        let container_index = ContainerIndex::Ephemeral(index);
+    for (number, wanted) in pod.ephemeral.iter().enumerate() {
+        let index = ContainerIndex::Ephemeral(number);
         match pod.observed.container(wanted.name) {
-            None => plan_start(pod, container_index, &mut own),
+            None => plan_start(pod, index, &mut own),
             Some(container) if container.state == ContainerState::Created && container.sandbox_id == sandbox.id => {
-                plan_created(pod, container, wanted, container_index, &mut own);
+                plan_created(pod, container, wanted, index, &mut own);
             }
             Some(_) => {}
         }
@@ -504,7 +502,7 @@ impl Plan {
     /// The running instances that the plan replaces: it kills them and starts their containers.
     pub(crate) fn replaced(&self) -> Vec<String> {
         let started = |action: &Action| match action {
-            Action::StartContainer { container: place, .. } => Some(*place),
+            Action::StartContainer { container: index, .. } => Some(*index),
             _ => None,
         };
         let starts: SortedSet<ContainerIndex> = self.actions.iter().filter_map(started).collect();

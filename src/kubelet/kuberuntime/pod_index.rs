@@ -61,14 +61,14 @@ impl<'a> PodIndex<'a> {
     }
 
     pub(super) fn container(&self, name: &str) -> Option<&'a Container> {
-        let places = self.container_indices.get_or_init(|| {
+        let indices = self.container_indices.get_or_init(|| {
             let PodSpec { init_containers, containers, ephemeral_containers, .. } = &self.pod.spec;
             let init = init_containers.iter().zip((0..).map(ContainerIndex::Init));
             let main = containers.iter().zip((0..).map(ContainerIndex::Main));
             let ephemeral = ephemeral_containers.iter().zip((0..).map(ContainerIndex::Ephemeral));
-            init.chain(main).chain(ephemeral).map(|(container, place)| (container.name.clone(), place)).collect()
+            init.chain(main).chain(ephemeral).map(|(container, index)| (container.name.clone(), index)).collect()
         });
-        places.get(name)?.of(self.pod)
+        indices.get(name)?.of(self.pod)
     }
 }
 

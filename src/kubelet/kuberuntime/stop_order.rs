@@ -122,7 +122,7 @@ mod tests {
     fn may_stop(turns: &[Option<TerminationTurn>]) -> Vec<usize> {
         let may_stop = |turn: &TerminationTurn| turn.before.as_ref().is_none_or(Receiver::is_closed);
         let all = turns.iter().enumerate();
-        all.filter(|(_, turn)| turn.as_ref().is_some_and(may_stop)).map(|(place, _)| place).collect()
+        all.filter(|(_, turn)| turn.as_ref().is_some_and(may_stop)).map(|(index, _)| index).collect()
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) struct LogManager {
     changes: Rc<RefCell<Changes>>,
     changed: Sender<()>,
     /// The logs last passed to the task, so that only changes are passed.
-    known: RefCell<Changes>,
+    pod_logs: RefCell<Changes>,
     _task: rt::Task<()>,
 }
 
@@ -54,19 +54,19 @@ impl LogManager {
         let (changed, inbox) = async_channel::bounded(1);
         let changes = Rc::default();
         let task = rt::spawn(RotationTask::new(cri, limits).run(Rc::clone(&changes), inbox));
-        Self { changes, changed, known: RefCell::default(), _task: task }
+        Self { changes, changed, pod_logs: RefCell::default(), _task: task }
     }
 
     /// Replaces the pod's logs.
     pub(crate) fn set_pod_logs(&self, pod: &PodUid, logs: Vec<ManagedLog>) {
-        let mut known = self.known.borrow_mut();
-        if known.get(pod).map_or(logs.is_empty(), |known| *known == logs) {
+        let mut pod_logs = self.pod_logs.borrow_mut();
+        if pod_logs.get(pod).map_or(logs.is_empty(), |former| *former == logs) {
             return;
         }
         if logs.is_empty() {
-            known.remove(pod);
+            pod_logs.remove(pod);
         } else {
-            known.insert(pod.clone(), logs.clone());
+            pod_logs.insert(pod.clone(), logs.clone());
         }
         self.changes.borrow_mut().insert(pod.clone(), logs);
         // A full channel already wakes the task.

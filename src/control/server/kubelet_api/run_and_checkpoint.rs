@@ -112,7 +112,7 @@ fn container_of(
 ) -> Result<Duration, Response> {
     let mut found = Err(no_pod());
     api.pods(&mut |entry| {
-        let text = |place: &str| entry.pod.pointer(place).and_then(Value::as_str);
+        let text = |pointer: &str| entry.pod.pointer(pointer).and_then(Value::as_str);
         if text("/metadata/name") == Some(pod) && text("/metadata/namespace") == Some(namespace) {
             let lists = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
             let mut all = lists.iter().filter_map(|list| entry.pod.pointer(list)?.as_array()).flatten();
