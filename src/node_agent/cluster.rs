@@ -46,8 +46,8 @@ impl Cluster {
     /// Starts sending events.
     pub(super) fn event_sender(&self, handles: &Handles) -> EventSender {
         let config = &handles.config;
-        let ring = Rc::clone(&handles.events);
-        EventSender::start(self.client.clone(), &config.node.name, &config.cluster.reporting, ring)
+        let (ring, noted) = (Rc::clone(&handles.events), Rc::clone(&handles.noted_events));
+        EventSender::start(self.client.clone(), &config.node.name, &config.cluster.reporting, ring, noted)
     }
 
     /// `profile` is for the Node object, `images` for the images in the node status.

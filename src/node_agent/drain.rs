@@ -1,7 +1,10 @@
 //! Stops the agent's tasks and writes unsaved state to disk. Pods keep running.
 
+use std::rc::Rc;
+
 use crate::control::server::Watchdog;
 use crate::control::sync_loop::{LoopEnd, Part};
+use crate::kubelet::event_file::EventFile;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::rt;
 
@@ -9,6 +12,7 @@ use crate::platform::rt;
 pub(super) struct Background {
     pub(super) tasks: Vec<rt::Task<()>>,
     pub(super) watchdog: Watchdog,
+    pub(super) event_file: Rc<EventFile>,
     /// `None` without a cluster.
     pub(super) store: Option<OfflineStore>,
     /// Writes the store. It must run until the store is flushed.
@@ -30,6 +34,7 @@ impl Background {
         self.watchdog.end();
         log!(info, "stopping, pods keep running");
         drop(self.tasks);
+        self.event_file.write_all().await;
         if let Some(store) = self.store {
             store.flush().await;
         }

@@ -10,6 +10,7 @@ use crate::control::server::SyncHealth;
 use crate::kubelet::certificates::CertificateStatuses;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::config::Config;
+use crate::platform::rpc::Signal;
 use crate::state::pods::{EventRing, SyncEvent};
 
 pub(super) struct Handles {
@@ -18,6 +19,8 @@ pub(super) struct Handles {
     pub(super) inbox: Sender<SyncEvent>,
     pub(super) health: SyncHealth,
     pub(super) events: Rc<RefCell<EventRing>>,
+    /// Tells of new events to send.
+    pub(super) noted_events: Rc<Signal>,
     /// Of the local API.
     pub(super) errors: RecentErrors,
     pub(super) followers: Followers,

@@ -18,10 +18,12 @@ use crate::control::pod_sources::merge::Sources;
 use crate::control::server::{LocalServer, SyncHealth, Watchdog, readers_group};
 use crate::control::sync_loop::{self, SyncLoop, read_stopped_pods};
 use crate::control::versions::Versions;
+use crate::kubelet::event_file::EventFile;
 use crate::kubelet::node::NodeProfile;
 use crate::platform::config::Config;
 use crate::platform::host::time_mark::{LATEST_TIME, TimeMark};
 use crate::platform::net::ProxySettings;
+use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::pods::{EventRing, NodeEvent, SyncEvent};
 use crate::types::api::{EventKind, Reason};
@@ -34,6 +36,7 @@ pub(super) struct Agent {
     pub(super) processors: u32,
     pub(super) profile: NodeProfile,
     pub(super) runtime: Runtime,
+    pub(super) event_file: Rc<EventFile>,
     /// `None` without a kubeconfig.
     pub(super) cluster: Option<Cluster>,
     pub(super) sources: PodSources,
@@ -80,7 +83,10 @@ impl Agent {
         let (status_inputs, certificates) = (Rc::default(), Rc::default());
         let (errors, followers) = (RecentErrors::default(), Followers::default());
         let events = Rc::new(RefCell::new(cluster.as_ref().map_or_else(EventRing::default, Cluster::event_ring)));
-        let handles = Handles { config, inbox, health, events, errors, followers, status_inputs, certificates };
+        let noted_events: Rc<Signal> = Rc::default();
+        let event_file = EventFile::open(config.root_dir.clone(), Rc::clone(&events), Rc::clone(&noted_events)).await;
+        let handles =
+            Handles { config, inbox, health, events, noted_events, errors, followers, status_inputs, certificates };
         let (turn, turns) = async_channel::bounded(1);
         let watchdog = Watchdog::start(&handles.config, handles.health.pulse(), handles.inbox.clone(), turn);
         let plugins = Plugins::open(&handles, cluster.as_ref(), &managers).await;
@@ -108,6 +114,7 @@ impl Agent {
             processors,
             profile,
             runtime,
+            event_file: Rc::new(event_file),
             cluster,
             sources,
             plugins,

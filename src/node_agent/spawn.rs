@@ -40,6 +40,7 @@ impl Agent {
             local,
             profile,
             runtime,
+            event_file,
             cluster,
             sources,
             plugins,
@@ -58,6 +59,7 @@ impl Agent {
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
         tasks.push(rt::spawn(control.run()));
         tasks.push(rt::spawn(remote.run()));
+        tasks.push(rt::spawn(Rc::clone(&event_file).run()));
         if let Some(settings) = &handles.config.tracing {
             tasks.push(rt::spawn(Exporter::start(settings, &handles.config.node.name).run()));
         }
@@ -74,7 +76,7 @@ impl Agent {
         let writer = store.clone().map(|store| rt::spawn(store.run()));
         tasks.push(rt::spawn(runtime.importer.run()));
         tasks.extend(sources.spawn(&handles));
-        SpawnedAgent { sync_loop, background: Background { tasks, watchdog, store, writer }, restart }
+        SpawnedAgent { sync_loop, background: Background { tasks, watchdog, event_file, store, writer }, restart }
     }
 
     /// The API behind the local socket and the other servers.

@@ -1,5 +1,9 @@
 //! Events, as the API server receives them.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::joined::Joined;
@@ -51,6 +55,28 @@ fn events_of_an_outage_are_reported_once_afterwards() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), before, "{seen:?}");
+}
+
+#[test]
+fn events_of_an_outage_survive_a_restart_of_the_agent() {
+    let mut joined = Joined::new();
+    joined.api.set_network(Network::Refused);
+    joined.node.apply(&Manifest::new("web").container("main", ""));
+    joined.start("", &[]);
+    joined.node.wait_until_ready("web");
+    joined.node.signal(Signal::SIGTERM);
+    joined.node.wait_for_the_agents_end();
+    let ended = Timestamp::now();
+    // Times have whole seconds.
+    std::thread::sleep(Duration::from_secs(2));
+    joined.api.set_network(Network::Open);
+    joined.start("", &[]);
+    let started = wait_for(&joined.api, "Started");
+    let time: Timestamp = started["firstTimestamp"].as_str().unwrap().parse().unwrap();
+    assert!(time <= ended, "{time} {ended}");
+    joined.api.wait_for("both starts of the agent", |world| {
+        world.list("/api/v1/events").iter().any(|event| event["reason"] == "Starting" && event["count"] == 2)
+    });
 }
 
 #[test]

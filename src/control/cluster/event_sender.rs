@@ -25,8 +25,14 @@ const FIRST_EVENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_EVENT_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 impl EventSender {
-    pub(crate) fn start(client: Client, node: &str, reporting: &Reporting, ring: Rc<RefCell<EventRing>>) -> Self {
-        let noted: Rc<Signal> = Rc::default();
+    /// `noted` tells of new events in the ring.
+    pub(crate) fn start(
+        client: Client,
+        node: &str,
+        reporting: &Reporting,
+        ring: Rc<RefCell<EventRing>>,
+        noted: Rc<Signal>,
+    ) -> Self {
         let rate = TokenBucket::new(reporting.event_qps, reporting.event_burst, rt::now());
         let task = rt::spawn(run(client, node.to_owned(), rate, ring, Rc::clone(&noted)));
         Self { noted, task }

@@ -6,6 +6,8 @@
 //! With an API server, the ring is also the send queue: a waiting event is sent with its latest count and needs no
 //! other memory. An event displaced before it was sent is lost and counted.
 
+mod stored;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,8 @@ use serde_json::{Value, json};
 
 use crate::state::pods::event_spam_filter::SpamFilter;
 use crate::state::pods::{EventObject, NodeEvent, PodEvent};
+pub(crate) use stored::StoredEvents;
+
 use crate::types::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,
 };
@@ -73,6 +77,8 @@ pub(crate) struct EventRecord {
     last_moment: Instant,
     /// Unique in this process.
     number: u64,
+    /// The time in the API object's name. It stays when the times are corrected: the API server knows the event by it.
+    named: Time,
     /// A combined event, for several that differ in their messages.
     combined: bool,
     /// Resource version of the object at the first occurrence.
@@ -81,6 +87,10 @@ pub(crate) struct EventRecord {
     unsent: bool,
     /// The API server has it.
     posted: bool,
+    /// This process has seen the first occurrence, and the last one. What an earlier process has seen keeps its time
+    /// when the clock is set.
+    is_first_own: bool,
+    is_last_own: bool,
 }
 
 /// A warning about a pod, with its repetitions.
@@ -150,7 +160,12 @@ impl EventRing {
         record.count = record.count.saturating_add(1);
         record.last = now;
         record.last_moment = monotonic;
+        record.is_last_own = true;
         record.unsent |= is_sendable;
+        self.add(record);
+    }
+
+    fn add(&mut self, record: EventRecord) {
         self.make_room(&record);
         self.text_bytes += record.content.text_bytes();
         self.events.push_back(record);
@@ -216,6 +231,7 @@ impl EventRing {
         self.noted = self.noted.wrapping_add(1);
         EventRecord {
             resource_version: new.resource_version.clone(),
+            named: now,
             content: new,
             count: 0,
             first: now,
@@ -225,6 +241,8 @@ impl EventRing {
             combined: false,
             unsent: false,
             posted: false,
+            is_first_own: true,
+            is_last_own: true,
         }
     }
 
@@ -269,7 +287,7 @@ impl EventRecord {
         let NewEvent { object, field_path, kind, reason, message, .. } = &self.content;
         // Upstream's names contain nanoseconds; any unique number will do.
         let number = self.number & u64::from(u32::MAX);
-        let name = format!("{}.{:x}{number:08x}", name_part(&object.name), self.first.unix_seconds());
+        let name = format!("{}.{:x}{number:08x}", name_part(&object.name), self.named.unix_seconds());
         let namespace = if object.namespace.is_empty() { "default" } else { &object.namespace };
         Event {
             kind: ObjectKind::Event,
@@ -384,7 +402,7 @@ mod tests {
         }
     }
 
-    fn new_event(pod: &str, message: &str) -> NewEvent {
+    pub(super) fn new_event(pod: &str, message: &str) -> NewEvent {
         let object = EventObject {
             kind: ObjectKind::Pod,
             namespace: "default".to_owned(),
@@ -394,9 +412,9 @@ mod tests {
         NewEvent::of_pod(object, None, pod_event(None, Reason::FAILED, message))
     }
 
-    struct Clock {
-        begin: Instant,
-        ring: EventRing,
+    pub(super) struct Clock {
+        pub(super) begin: Instant,
+        pub(super) ring: EventRing,
     }
 
     impl Clock {
@@ -404,16 +422,16 @@ mod tests {
             Self { begin: Instant::now(), ring: EventRing::default() }
         }
 
-        fn queueing() -> Self {
+        pub(super) fn queueing() -> Self {
             Self { ring: EventRing::with_queue(u32::MAX), ..Self::new() }
         }
 
-        fn note(&mut self, second: i64, new: NewEvent) {
+        pub(super) fn note(&mut self, second: i64, new: NewEvent) {
             let time = self.begin + Duration::from_secs(second.unsigned_abs());
             self.ring.note(new, Time::from_unix_nanos(second * 1_000_000_000), time);
         }
 
-        fn lines(&self) -> Vec<(String, i32, i64, i64)> {
+        pub(super) fn lines(&self) -> Vec<(String, i32, i64, i64)> {
             let seconds = |time: Option<Time>| time.unwrap().unix_seconds();
             let line = |event: Event| {
                 let (first, last) = (seconds(event.first_timestamp), seconds(event.last_timestamp));
@@ -497,7 +515,7 @@ mod tests {
     }
 
     /// Everything sent to a server that accepts it, in order: `+` is new, `=` is a patch.
-    fn tell_all(ring: &mut EventRing) -> Vec<String> {
+    pub(super) fn tell_all(ring: &mut EventRing) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(unsent) = ring.unsent("n") {
             all.push(match &unsent.what {

@@ -28,7 +28,7 @@ mod waiting_reason;
 pub(crate) use cpu_placements::{Assigned, AssignedMemory, MemoryBlock, Placements, PodCpus};
 pub(crate) use device_allocation::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 pub(crate) use event_object::EventObject;
-pub(crate) use event_ring::{EventRing, NewEvent, PodWarning, SendOutcome, UnsentChange, UnsentEvent};
+pub(crate) use event_ring::{EventRing, NewEvent, PodWarning, SendOutcome, StoredEvents, UnsentChange, UnsentEvent};
 pub(crate) use host_ips::{HostIps, primary_first};
 pub(crate) use host_names::{HostName, HostNames, NamedPod, host_names};
 pub(crate) use node_error::{ErrorSubject, NodeError};
