@@ -214,6 +214,8 @@ impl ControlPlane {
             file("cert-dir", "run"),
             "--bind-address=127.0.0.1".to_owned(),
             "--leader-elect=false".to_owned(),
+            // As kubeadm sets it.
+            "--controllers=*,bootstrapsigner,tokencleaner".to_owned(),
         ];
         self.start_program(node, "kube-controller-manager", &arguments);
     }

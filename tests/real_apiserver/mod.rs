@@ -2,14 +2,15 @@
 //! own in its own namespaces.
 //!
 //! `KUBEBUILDER_ASSETS` names a directory with `kube-apiserver`, `etcd` and `kubectl`, like envtest's. A
-//! `kube-controller-manager` in it is used, and a `kube-scheduler` by the tests that need it. Without the variable, each
-//! test prints one line that says why it did not run.
+//! `kube-controller-manager` in it is used, and a `kube-scheduler` and `kubeadm` by the tests that need them. Without the
+//! variable, each test prints one line that says why it did not run.
 
 mod claims;
 mod cluster;
 mod control_plane;
 mod crowd;
 mod density;
+mod kubeadm;
 mod nodes;
 mod pods;
 mod streams;
