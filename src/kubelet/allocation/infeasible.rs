@@ -62,8 +62,11 @@ pub(crate) fn infeasible(allocated: &Pod, wanted: &Pod, terms: ResizeTerms<'_>) 
     }) {
         return Some(Infeasible::Swap);
     }
+    let of_pod = |pod: &Pod, resource| pod.spec.resources.as_deref().and_then(|own| own.request(resource));
     let differs = |resource| {
-        pairs(allocated, wanted).any(|(old, new)| old.resources.request(resource) != new.resources.request(resource))
+        of_pod(allocated, resource) != of_pod(wanted, resource)
+            || pairs(allocated, wanted)
+                .any(|(old, new)| old.resources.request(resource) != new.resources.request(resource))
     };
     if class != QosClass::Guaranteed {
         None
@@ -134,6 +137,15 @@ mod tests {
         assert_eq!(check(&guaranteed("2", "8Mi"), (false, true)), None);
         assert_eq!(check(&guaranteed("1", "9Mi"), (true, true)), Some(Infeasible::StaticMemoryManager));
         assert_eq!(check(&guaranteed("1", "9Mi"), (true, false)), None);
+        let whole = |cpu: &str, memory: &str| {
+            let mut pod = pod(("1", "8Mi"), None);
+            pod.spec.resources = Some(Box::new(guaranteed(cpu, memory).spec.containers[0].resources.clone()));
+            pod
+        };
+        let of_pod = |new: &Pod, statics| verdict(&whole("2", "9Mi"), new, statics);
+        assert_eq!(of_pod(&whole("3", "9Mi"), (true, true)), Some(Infeasible::StaticCpuManager));
+        assert_eq!(of_pod(&whole("2", "10Mi"), (true, true)), Some(Infeasible::StaticMemoryManager));
+        assert_eq!(of_pod(&whole("3", "10Mi"), (false, false)), None);
         let burstable = |cpu: &str| pod((cpu, "8Mi"), None);
         assert_eq!(verdict(&burstable("1"), &burstable("2"), (true, true)), None);
     }
