@@ -26,7 +26,7 @@ pub(super) enum MirrorStep {
     },
 }
 
-/// The steps that bring the mirror pods in line with the static pods. `complete`: `own` has all static pods, so a
+/// The steps that bring the mirror pods in line with the static pods. `complete`: `static_pods` has all of them, so a
 /// mirror pod without one is deleted. The mirror pod of an `ending` static pod stays until that has ended. `node_uid` is
 /// the uid of the Node object; while it is unknown no mirror pods are created.
 pub(super) fn steps(

@@ -101,7 +101,7 @@ impl StatusManager {
         self.reports.relisted(all.map(|pod| (&pod.metadata.uid, &pod.status, version(pod))));
     }
 
-    /// The static pods under their running uids, and the API server's mirror pods. `complete`: `own` has the pods of all
+    /// The static pods under their running uids, and the API server's mirror pods. `complete`: `pods` has those of all
     /// manifests.
     pub(crate) fn set_mirror_pods(&mut self, pods: StaticPods, complete: bool, mirrors: Vec<Arc<Pod>>) {
         let StaticPods { pods: own, ending } = pods;

@@ -56,7 +56,7 @@ struct Report {
     sent: u32,
     /// Nothing of the pod is left on the node.
     gone: bool,
-    /// `shown` may differ from `wanted`.
+    /// `server_status` may differ from `wanted`.
     is_pending: bool,
     under_way: Option<UnderWay>,
     /// After a failure: nothing is sent before this moment.

@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// The phase to start now, if any. `left`: priorities of the pods that have not terminated. Empty phases are
+    /// The phase to start now, if any. `running`: priorities of the pods that have not terminated. Empty phases are
     /// skipped.
     pub(crate) fn next(&mut self, running: &[i32], now: Instant) -> Option<DuePhase> {
         let Stage::Ending { begun, until } = self.stage else { return None };

@@ -43,9 +43,9 @@ impl SyncLatency {
         WorkTimer { kind, begun: now }
     }
 
-    /// A sync has completed. `all`: everything it had to start has started.
-    pub(super) fn synced(&mut self, has_synced_all: bool, now: Instant) {
-        if has_synced_all && !self.ran {
+    /// A sync has completed. `has_started_all`: everything it had to start has started.
+    pub(super) fn synced(&mut self, has_started_all: bool, now: Instant) {
+        if has_started_all && !self.ran {
             self.ran = true;
             metrics::took(Timed::PodStarts, &[], now.saturating_duration_since(self.came));
         }

@@ -225,7 +225,7 @@ pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
     }
 }
 
-/// A v1.EventList of the events as `shown`.
+/// A v1.EventList of the events after `redact`.
 pub(super) fn event_list(api: &dyn LocalApi, redact: &dyn Fn(Event) -> Event) -> Vec<u8> {
     let mut list = List::new("{\"apiVersion\":\"v1\",\"kind\":\"EventList\",\"metadata\":{},\"items\":[");
     api.events(&mut |event| list.push(api::encode_text(&redact(event)).as_bytes()));

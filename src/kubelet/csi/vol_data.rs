@@ -104,7 +104,7 @@ pub(super) fn label_at(path: &Path) -> Option<String> {
     read(&paths::data(path), label).ok().flatten()
 }
 
-/// Whether another path than `own` that `is_other` accepts has the same volume.
+/// Whether another path than `path` that `is_other` accepts has the same volume.
 pub(super) fn is_used_elsewhere(path: &Path, data: &VolData, is_other: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
     Ok(all_volumes(paths::pods(path))?.iter().any(|(volume, of)| volume != path && of == data && is_other(volume)))
 }

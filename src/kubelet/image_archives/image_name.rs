@@ -5,6 +5,7 @@
 use std::fmt;
 
 const DEFAULT_TAG: &str = "latest";
+/// The grammar's `NameTotalLengthMax`; the longest tag is in its regular expression.
 const LONGEST_PATH: usize = 255;
 const LONGEST_TAG: usize = 128;
 

@@ -330,7 +330,7 @@ impl Fetcher {
         device(&self.directory).is_some_and(|own| device(path) == Some(own))
     }
 
-    /// Removes the content that is kept for other nodes, but for `kept`.
+    /// Removes the content that is kept for other nodes, but for `images_in_use`.
     pub(crate) async fn prune(&self, images_in_use: Kept) {
         let Some(peering) = self.peering.clone() else { return };
         let now = match images_in_use {

@@ -42,7 +42,7 @@ const SYNC_BYTES: u64 = 64 << 10;
 const SYNC_TIME: Duration = Duration::from_secs(10);
 
 impl PartFile {
-    /// Opens or creates the part of the blob at `whole`. `boot` is the id of this boot.
+    /// Opens or creates the part of the blob at `blob_path`. `boot` is the id of this boot.
     pub(super) fn open(blob_path: &Path, boot: &str) -> io::Result<Self> {
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).open(blob_path.with_extension("part"))?;

@@ -184,7 +184,7 @@ impl Peers {
         is_theirs
     }
 
-    /// Asks each peer once. Returns the lowest claim other than `own`.
+    /// Asks each peer once. Returns the lowest claim other than `own_claim`.
     fn round(&mut self, copying: &mut Copying<'_>, own_claim: Option<u32>) -> Result<Option<u32>, FetchError> {
         let mut lowest: Option<u32> = None;
         for at in self.in_order() {

@@ -55,8 +55,8 @@ const POD_FILE: &str = "pod";
 const LONGEST_UID: usize = 256;
 
 impl Space {
-    /// Refuses an image of `all` bytes, of which `here` are on the disk, if the disk has no room for it, or if it is
-    /// too large for one pod. Idle parts of other images of the pod make room for it, the oldest first.
+    /// Refuses an image of `total` bytes, of which `present` are on the disk, if the disk has no room for it, or if it
+    /// is too large for one pod. Idle parts of other images of the pod make room for it, the oldest first.
     pub(super) fn claim(&self, total: u64, present: u64) -> Result<(), FetchError> {
         fs::create_dir_all(self.directory.join(&self.key))?;
         fs::write(self.directory.join(&self.key).join(POD_FILE), &self.pod)?;
@@ -121,7 +121,8 @@ fn remove(path: &Path) -> bool {
     removed.is_ok()
 }
 
-/// Removes idle images, oldest first, until `bytes` are freed; returns the number of bytes freed. Those in `kept` stay.
+/// Removes idle images, oldest first, until `bytes` are freed; returns the number of bytes freed. Those in `in_use`
+/// stay.
 pub(super) fn free(directory: &Path, busy: &[String], in_use: &[String], bytes: u64) -> io::Result<u64> {
     let mut freed = 0_u64;
     let is_idle = |image: &FetchedImage| !busy.contains(&image.key) && !in_use.contains(&image.key);

@@ -37,7 +37,7 @@ impl Garbage {
     }
 }
 
-/// The dead instances except the newest `kept` of each container.
+/// The dead instances except the newest `most` of each container.
 fn dead_beyond(pod: &ObservedPod, most: usize) -> Vec<&ObservedContainer> {
     let names: SortedSet<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
     let dead = |name| pod.containers.named(name).filter(|container| container.exit().is_some()).skip(most);

@@ -43,6 +43,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
+/// Of a DNS label (RFC 1123): upstream cuts longer pod names in `truncatePodHostnameIfNeeded`.
 const LABEL_LIMIT: usize = 63;
 /// The kernel's `__NEW_UTS_LEN`.
 const KERNEL_NAME_LIMIT: usize = 64;

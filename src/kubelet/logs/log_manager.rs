@@ -93,7 +93,7 @@ struct Entry {
     looked: Instant,
     next: Option<Instant>,
     /// The file has existed before.
-    was_checked: bool,
+    has_existed: bool,
     rotating: Option<rt::Task<()>>,
     /// A failure has been logged.
     failing: bool,
@@ -187,7 +187,7 @@ impl RotationTask {
                     pod: pod.clone(),
                     log: Rc::new(log.log.clone()),
                     rotation: RotationState { size: 0, full: u64::MAX, away: true },
-                    was_checked: false,
+                    has_existed: false,
                     looked: now,
                     next: Some(now),
                     rotating: None,
@@ -233,7 +233,7 @@ impl RotationTask {
             let next_write = self.watch.as_ref().and_then(|watch| watch.next_write(&entry.log).ok());
             let size = std::fs::symlink_metadata(&*entry.log).ok().map(|found| found.len());
             entry.looked = now;
-            entry.was_checked |= size.is_some();
+            entry.has_existed |= size.is_some();
             match size {
                 Some(size) if size < self.limits.threshold(entry.rotation.full) => {
                     entry.rotation.size = size;
@@ -244,7 +244,7 @@ impl RotationTask {
                 }
                 Some(_) | None => {
                     let (id, log, limits, cri) = (id.clone(), Rc::clone(&entry.log), self.limits, self.cri.clone());
-                    let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.was_checked);
+                    let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.has_existed);
                     entry.rotating = Some(rt::spawn(async move {
                         let turn = workers.acquire().await;
                         let rotation = rotate_if_due(&cri, &id, &log, limits, seen).await;
@@ -266,7 +266,7 @@ impl RotationTask {
                 entry.rotation = rotation;
                 entry.failing = false;
                 entry.next = Some(match rotation.away {
-                    true => now + if entry.was_checked { LOG_ROTATION_RETRY_DELAY } else { UNWRITTEN_LOG_DELAY },
+                    true => now + if entry.has_existed { LOG_ROTATION_RETRY_DELAY } else { UNWRITTEN_LOG_DELAY },
                     false => now,
                 });
             }

@@ -26,19 +26,19 @@ pub(super) struct RotationState {
 /// Deadline for the runtime to reopen, so that a hanging runtime does not block other logs for long.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Brings the log of a running container below its limits. `seen`: its file has existed before.
+/// Brings the log of a running container below its limits. `has_existed`: its file has existed before.
 pub(super) async fn rotate_if_due(
     cri: &RuntimeService,
     id: &str,
     log: &Path,
     limits: LogLimits,
-    was_checked: bool,
+    has_existed: bool,
 ) -> Result<RotationState, RotateError> {
     let path = log.to_owned();
     match rt::blocking(move || make_room(&path, limits)).await.map_err(RotateError::Files)? {
         LogFiles::Fits(rotation) => Ok(rotation),
         // The runtime keeps its logs elsewhere or has not started writing.
-        LogFiles::Away { full: 0 } if !was_checked => Ok(RotationState { size: 0, full: 0, away: true }),
+        LogFiles::Away { full: 0 } if !has_existed => Ok(RotationState { size: 0, full: 0, away: true }),
         LogFiles::Away { full } => {
             // The file was removed, or an earlier rotation was interrupted: the runtime still writes to the renamed
             // file.

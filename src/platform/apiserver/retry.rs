@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::platform::apiserver::ApiError;
 
-/// The delay before the next attempt; `None` to return the error. `left` is the rest of the request's limit.
+/// The delay before the next attempt; `None` to return the error. `time_left` is the rest of the request's limit.
 ///
 /// After a lost connection, idempotent requests are retried on the next one. If the server asks for a delay, the retry
 /// follows after it plus jitter, so that a fleet does not return all at once.

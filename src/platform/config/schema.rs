@@ -88,6 +88,7 @@ const fn refused(name: &'static str, kind: Kind) -> Field {
     Field { name, kind, standing: FieldSupport::Refused }
 }
 
+/// Go's longest duration: upstream refuses what is longer.
 const FOREVER: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
 const DURATION: Kind = Kind::Duration(Duration::ZERO, FOREVER);
 const COUNT: Kind = Kind::Int(0, i32::MAX as i64);

@@ -29,6 +29,7 @@ pub(crate) struct PodUrl {
 
 const URL: &str = "staticPodURL";
 const STATIC_POD_URL_HEADER_FIELD: &str = "staticPodURLHeader";
+/// Upstream's default of `httpCheckFrequency`.
 const EVERY: Duration = Duration::from_secs(20);
 
 pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<Option<PodUrl>, Problem> {

@@ -24,6 +24,7 @@ pub(crate) struct DiskUsage {
 
 /// Most entries counted in one tree, hard links included. A larger tree is underestimated.
 const MAX_COUNTED_ENTRIES: u64 = 500_000;
+/// The unit of `st_blocks`, whatever the block size of the file system (stat(2)).
 const STAT_BLOCK_BYTES: u64 = 512;
 /// Open descriptors of the path that a walk is at.
 const OPEN_LEVELS: usize = 32;

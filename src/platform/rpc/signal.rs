@@ -25,7 +25,7 @@ impl Signal {
         self.changes.get()
     }
 
-    /// Waits until there have been more than `seen` changes.
+    /// Waits until there have been more than `generation` changes.
     pub(crate) async fn beyond(&self, generation: u64) {
         let waiter = Waiter::new(self);
         poll_fn(|context| waiter.poll_beyond(generation, context)).await;

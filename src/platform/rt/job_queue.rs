@@ -108,7 +108,7 @@ impl<T> JobQueue<T> {
 }
 
 /// Reserves one thread for jobs without an owner, even if jobs of several owners hang, and the last quarter for owners
-/// without a running job. `all` jobs run, of which `own` are the owner's.
+/// without a running job. `running` jobs run, of which `running_of_owner` are the owner's.
 fn allows(threads: usize, of_one: usize, running: usize, running_of_owner: usize) -> bool {
     let most = match running_of_owner {
         0 => threads.saturating_sub(1),

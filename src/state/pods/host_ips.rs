@@ -44,7 +44,7 @@ impl HostIps {
     }
 }
 
-/// The first address of each family in `seen`, the primary family of the node first (kubelet: `sortPodIPs`).
+/// The first address of each family in `sandbox_ips`, the primary family of the node first (kubelet: `sortPodIPs`).
 pub(crate) fn primary_first(node: &[IpAddr], sandbox_ips: &[IpAddr]) -> Vec<IpAddr> {
     let first_is_v6 = node.first().is_some_and(IpAddr::is_ipv6);
     let of_family = |v6: bool| sandbox_ips.iter().copied().find(|ip| ip.is_ipv6() == v6);

@@ -258,8 +258,8 @@ pub enum AfterExit {
 }
 
 impl AfterExit {
-    /// `own` and `rules` belong to the container, `pod` is the pod's policy. The rules apply only to a container with a
-    /// policy of its own, and the first rule that matches decides (kubelet: `ContainerShouldRestart`).
+    /// `container_policy` and `rules` belong to the container, `pod` is the pod's policy. The rules apply only to a
+    /// container with a policy of its own, and the first rule that matches decides (kubelet: `ContainerShouldRestart`).
     pub fn of(
         container_policy: Option<RestartPolicy>,
         rules: &[ContainerRestartRule],

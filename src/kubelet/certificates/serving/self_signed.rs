@@ -48,7 +48,7 @@ pub(super) async fn run(node_name: &str, directory: &Path, cell: &ServingCertifi
     }
 }
 
-/// The pair in the files if it is valid, else `held` if that is, else a new one, with the error of storing it.
+/// The pair in the files if it is valid, else `present` if that is, else a new one, with the error of storing it.
 /// Blocks.
 fn pair(files: &[PathBuf; 2], node_name: &str, present: Option<Pair>) -> (Option<Pair>, Option<String>) {
     let (clock, built) = (clock::now().unix_seconds(), clock::built());

@@ -116,7 +116,7 @@ impl<S: Service> Images<S> {
     }
 
     /// Removes parts of images that are not being fetched until `bytes` of the image file system are freed; returns the
-    /// number of bytes freed. Those of images that `kept` wants stay.
+    /// number of bytes freed. Those of images that `in_use` wants stay.
     async fn free_parts(&self, in_use: &InUse, bytes: u64) -> u64 {
         let (Some(fetcher), Ok((images, _))) = (&self.fetcher, self.disks().await) else { return 0 };
         if bytes > 0 && fetcher.is_on(&images) { fetcher.free(in_use.wanted(), bytes).await } else { 0 }
