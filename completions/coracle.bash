@@ -29,6 +29,7 @@ _coracle_value() {
             "attach --local-socket" | \
             "port-forward --local-socket" | \
             "events --local-socket" | \
+            "claims --local-socket" | \
             "devices --local-socket" | \
             "images --local-socket" | \
             "top --local-socket" | \
@@ -102,6 +103,7 @@ _coracle_value() {
             "port-forward --address" | \
             "port-forward -n" | "port-forward --namespace" | \
             "events -n" | "events --namespace" | \
+            "claims -n" | "claims --namespace" | \
             "top -n" | "top --namespace" | \
             "cp -n" | "cp --namespace" | \
             "delete -n" | "delete --namespace" | \
@@ -149,6 +151,7 @@ _coracle_value() {
             " --cert-dir" | \
             " --config-dir" | \
             " --root-dir" | \
+            " --local-path-dir" | \
             "runtime-config --cni-bin-dir" | \
             "upgrade --root-dir" | \
             "config --root-dir" | \
@@ -284,6 +287,9 @@ _coracle() {
                 words='-o --output -A --all-namespaces -w --watch -n --namespace --local-socket -h --help'
                 [[ $current == -* || $place -ne 0 ]] || { words=''; _coracle_pods; }
                 ;;
+            claims)
+                words='-n --namespace --local-socket -h --help'
+                ;;
             devices)
                 words='-o --output --local-socket -h --help'
                 ;;
@@ -388,11 +394,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
+                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
                 ;;
             *)
-                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
+                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-path-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
                 ;;
         esac
     fi

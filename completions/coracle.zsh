@@ -101,6 +101,12 @@ _coracle() {
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            claims)
+                _arguments -s '2:: :' \
+                    '(-n --namespace)'{-n,--namespace}'[only claims of this namespace]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             devices)
                 _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[print all fields]:output:(json)' \
@@ -298,7 +304,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments -s '2::command:(status pods describe logs exec attach port-forward events devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help)' \
+                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -313,6 +319,7 @@ _coracle() {
         'attach:show the output of a container from now on, and pass input to it'
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
+        'claims:list the claims that pods use, and how full they are'
         'devices:list devices, their attributes and who has them'
         'images:list, import, pull or remove images, or make a delta of two archives'
         'top:show CPU and memory usage of the node and its pods'
@@ -407,6 +414,7 @@ _coracle() {
         '--coracle-config[settings that KubeletConfiguration has no fields for, in YAML]:file:_files'
         '--config-dir[directory of *.conf files that override --config, in the order of their names]:directory:_files -/'
         '--root-dir[directory of the state]:directory:_files -/'
+        '--local-path-dir[directory of PersistentVolumeClaims of manifests]:directory:_files -/'
         '--local-socket[socket of the agent]:path:_files'
         '--healthz-port[port of GET /healthz, 0 for none]:n:'
         '--healthz-bind-address[address of GET /healthz]:ip:'

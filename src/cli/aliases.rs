@@ -110,7 +110,7 @@ fn is_node(noun: &str) -> bool {
     matches!(noun, "nodes" | "node" | "no")
 }
 
-const NOUNS: &str = "pods, workloads, events, images, devices and a node";
+const NOUNS: &str = "pods, workloads, claims, events, images, devices and a node";
 
 /// `coracle get NOUN`, `kubectl get NOUN`.
 fn of_noun(noun: &str) -> Option<&'static [&'static str]> {
@@ -120,6 +120,7 @@ fn of_noun(noun: &str) -> Option<&'static [&'static str]> {
         "events" | "event" | "ev" => Some(&["events"]),
         "images" | "image" => Some(&["images"]),
         "devices" | "device" => Some(&["devices"]),
+        "persistentvolumeclaims" | "persistentvolumeclaim" | "pvc" | "claims" => Some(&["claims"]),
         _ => None,
     }
 }
@@ -185,6 +186,7 @@ mod tests {
             ("get pod/web -o name", "pods pod/web -o name"),
             ("get deployments -o wide", "pods deployments/ -o wide"),
             ("get deploy web", "pods deploy/web"),
+            ("get pvc", "claims"),
             ("describe sts db -n x", "describe sts/db -n x"),
             ("delete deployment/web", "delete deployment/web"),
             ("rollout undo deployment/web", "rollback deployment/web"),

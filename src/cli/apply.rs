@@ -159,7 +159,7 @@ impl<'a> Subject<'a> {
                 Some(Self { kind: "pod", namespace, name, pods: std::slice::from_ref(&**pod) })
             }
             Object::Workload(workload) => {
-                let WorkloadPods { kind, namespace, name, pods } = &**workload;
+                let WorkloadPods { kind, namespace, name, pods, .. } = &**workload;
                 Some(Self { kind: kind.as_str(), namespace, name, pods })
             }
         }
@@ -273,7 +273,7 @@ mod tests {
             ),
             (
                 [pod("a", ""), "kind: Ingress\napiVersion: v1\n".to_owned()].join("---\n"),
-                "document 2 (line 6): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
+                "document 2 (line 6): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads",
             ),
         ] {
             assert_eq!(parts(text.as_bytes()), Err(why.to_owned()));

@@ -168,6 +168,17 @@ with_machine_commands! {
         }
         examples: ["coracle events web"],
     }
+    command Claims "claims" {
+        brief: "",
+        usage: "[-n NAMESPACE]",
+        summary: "list the claims that pods use, and how full they are",
+        description: [
+            "Lists the PersistentVolumeClaims that pods of this node use, with their capacities and the bytes in use. The \
+             capacity of a claim of a manifest is what it requests; nothing keeps a pod from writing more.",
+        ],
+        flags { NAMESPACE.summary("only claims of this namespace"); LOCAL_SOCKET; }
+        examples: ["coracle claims"],
+    }
     command ListDevices "devices" {
         brief: "[-o json]",
         usage: "[-o json]",

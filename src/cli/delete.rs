@@ -14,7 +14,7 @@ use super::local_api::{RequestFailure, change, get, pod_path};
 use super::pod_name::PodName;
 use super::{complain, failed, print};
 use crate::control::pod_sources::static_pod::owning_workload;
-use crate::types::api::Pod;
+use crate::types::api::{Pod, VolumeSource};
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Delete) -> ExitCode {
@@ -47,7 +47,8 @@ pub(super) fn run(command: &Delete) -> ExitCode {
             }
         }
     }
-    let lines: String = deleted.iter().map(|name| format!("{name} deleted\n")).collect();
+    let mut lines: String = deleted.iter().map(|name| format!("{name} deleted\n")).collect();
+    ending.iter().for_each(|pod| lines.push_str(&kept_claims(pod)));
     if print(&lines) == ExitCode::SUCCESS { code } else { ExitCode::FAILURE }
 }
 
@@ -76,6 +77,22 @@ fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String,
     let is_own = |pod: &Pod| pod.annotation(crate::types::api::annotations::CONFIG_SOURCE) == Some("local");
     let pods = found.unwrap_or_default().into_iter().filter(is_own).collect();
     Ok((format!("{} {namespace}/{name}", kind.as_deref().unwrap_or("pod")), pods))
+}
+
+/// What happens to the data of the pod's claims.
+fn kept_claims(pod: &Pod) -> String {
+    let namespace = &pod.metadata.namespace;
+    let claims = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::PersistentVolumeClaim(source) => Some(&source.claim_name),
+        _ => None,
+    });
+    let line = |name| {
+        format!(
+            "PersistentVolumeClaim {namespace}/{name} keeps its data: remove pvc-*_{namespace}_{name} below \
+             /opt/local-path-provisioner (--local-path-dir) to delete it\n"
+        )
+    };
+    claims.map(line).collect()
 }
 
 /// Waits until the pod is gone.

@@ -7,6 +7,7 @@ mod age;
 mod agent;
 mod aliases;
 mod apply;
+mod claims;
 mod colours;
 #[macro_use]
 mod command_parser;
@@ -91,6 +92,7 @@ pub fn main() -> ExitCode {
             Command::Wait(command) => wait::run(&command),
             Command::Events(command) => events::run(&command),
             Command::Exec(command) => streams::exec(&command),
+            Command::Claims(command) => claims::run(&command),
             Command::ListDevices(command) => devices::run(&command),
             Command::ListImages(command) => images::run(&command),
             Command::Join(command) => join::run(&command),

@@ -179,7 +179,7 @@ mod tests {
         let text = format!("{WEB}---\napiVersion: v1\nkind: Ingress\n---\nkind: Pod\n");
         let lines = "\
 a: document 1 (line 1): ok (pod default/web)
-a: document 2 (line 5): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads
+a: document 2 (line 5): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads
 a: document 3 (line 8): apiVersion: required
 ";
         assert_eq!(report(&[&text]), (lines.to_owned(), true));

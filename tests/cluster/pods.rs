@@ -433,3 +433,29 @@ fn service_of_a_manifest_is_refused_in_a_cluster() {
         status.contains("kind Service: names of a node in a cluster come from the cluster: create it there")
     });
 }
+
+#[test]
+fn workloads_and_claims_of_manifests_are_refused_in_a_cluster() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    let template = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}";
+    let deployment = format!(
+        "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, \
+         spec: {{selector: {{matchLabels: {{a: b}}}}, template: {template}}}}}"
+    );
+    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, \
+                 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}";
+    let user = "{apiVersion: v1, kind: Pod, metadata: {name: user}, spec: {containers: [{name: c, image: i}], \
+                volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}}";
+    joined.node.write_manifest("all", &[&deployment, claim, user].join("\n---\n"));
+    joined.node.wait_until("all to be refused", |_| {
+        let status = joined.node.status().to_string();
+        [
+            "Deployment default/web: a cluster has its own controllers: create it there",
+            "kind PersistentVolumeClaim: a cluster has its own volumes: create it there",
+            "pod default/user-node-a: static pods may not reference persistentvolumeclaims of a cluster",
+        ]
+        .iter()
+        .all(|line| status.contains(line))
+    });
+}

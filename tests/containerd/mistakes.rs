@@ -231,8 +231,8 @@ pub(crate) const REFUSED: [(&str, &str, &str); 22] = [
     ),
     (
         "bad-claim",
-        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a}], volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]}}",
-        "spec.volumes[0].persistentVolumeClaim: static pods may not reference persistentvolumeclaims",
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: main, image: a}], volumes: [{name: v, ephemeral: {}}]}}",
+        "spec.volumes[0].ephemeral: static pods may not reference persistentvolumeclaims (via ephemeral volumes)",
     ),
     (
         "bad-probe",

@@ -95,6 +95,7 @@ fn object_of(kind: ObjectKind, object: &ObjectText) -> Result<Arc<ConfigObject>,
         ObjectKind::ConfigMap => object.decode::<ConfigMap>()?.value.into(),
         ObjectKind::Secret => object.decode::<Secret>()?.value.into(),
         ObjectKind::Service => object.decode::<api::Service>()?.value.into(),
+        ObjectKind::VolumeClaim => object.decode::<api::VolumeClaim>()?.value.into(),
     };
     Ok(Arc::new(object))
 }

@@ -55,7 +55,7 @@ impl NodeStats {
             let observed = Rc::clone(seen.pod(uid)?);
             let is_new = shown.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
             let started_at = records.statuses.status(uid).and_then(|status| status.start_time);
-            let foreign = || foreign_volumes(pod, uid, &self.runtime.dirs, &objects);
+            let foreign = || foreign_volumes(pod, uid, (&self.runtime.dirs, &self.runtime.node.claims_dir), &objects);
             is_new.then(|| PodInputs { pod: Arc::clone(pod), observed, started_at, foreign: foreign() })
         };
         records.pods().filter_map(subject).collect()

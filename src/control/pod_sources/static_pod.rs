@@ -5,6 +5,7 @@
 //! not affect the others. Text that is not valid YAML invalidates the whole file, because the next document cannot be
 //! located.
 
+mod volume_claim;
 mod workload;
 mod workload_fields;
 
@@ -57,7 +58,7 @@ pub(crate) enum Object {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A ConfigMap, a Secret or a Service.
+    /// A ConfigMap, a Secret, a Service or a PersistentVolumeClaim.
     Config,
     /// A kind of the API that manifests do not support.
     Other,
@@ -162,7 +163,7 @@ fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>)
         Some(_) => return ManifestObject::wrong(position, "kind", "expected the name of a kind, such as Pod"),
     };
     let kind = match name.as_str() {
-        "ConfigMap" | "Secret" | "Service" => Kind::Config,
+        "ConfigMap" | "PersistentVolumeClaim" | "Secret" | "Service" => Kind::Config,
         "Pod" => Kind::Pod,
         _ if WorkloadKind::from_word(&name).is_some() => Kind::Pod,
         _ => {
@@ -176,6 +177,7 @@ fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>)
     let mut warnings = Vec::new();
     let object = match name.as_str() {
         "ConfigMap" => read_config_map(object, &mut warnings),
+        "PersistentVolumeClaim" => volume_claim::read_claim(object, &mut warnings),
         "Secret" => read_secret(object, &mut warnings),
         "Service" => read_service(object, &mut warnings),
         _ => match WorkloadKind::from_word(&name) {
@@ -460,11 +462,12 @@ fn write_unsupported(f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
             write!(f, "kind {kind} needs a cluster: a manifest has its pod, the template, as kind Pod")
         }
         "ReplicaSet" => write!(f, "kind {kind}: a manifest has its Deployment"),
-        _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps, Secrets, Services and workloads"),
+        _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads"),
     }
 }
 
-const KINDS: [&str; 7] = ["Pod", "ConfigMap", "Secret", "Service", "DaemonSet", "Deployment", "StatefulSet"];
+const KINDS: [&str; 8] =
+    ["Pod", "ConfigMap", "Secret", "Service", "DaemonSet", "Deployment", "PersistentVolumeClaim", "StatefulSet"];
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -23,6 +23,8 @@ impl WholeManifest {
     pub(super) fn read(text: &[u8], origin: &Origin<'_>, shown_origin: &Arc<str>, now: Time) -> Result<Self, String> {
         let mut manifest = Self::default();
         let mut problems: Vec<String> = Vec::new();
+        let source_object =
+            |object| SourceObject { object: Arc::new(object), origin: Arc::clone(shown_origin), since: now };
         for object in read_manifest(text, origin).map_err(|error| error.to_string())? {
             problems.extend(object.problem());
             manifest.warnings.extend(object.warning_lines());
@@ -34,15 +36,12 @@ impl WholeManifest {
                     manifest.pods.push(Arc::new(*pod));
                 }
                 Ok(Object::Workload(workload)) => {
-                    let WorkloadPods { namespace, name, pods, .. } = *workload;
+                    let WorkloadPods { namespace, name, pods, claims, .. } = *workload;
                     manifest.names.push((namespace, name));
                     manifest.pods.extend(pods.into_iter().map(Arc::new));
+                    manifest.objects.extend(claims.into_iter().map(source_object));
                 }
-                Ok(Object::Config(config)) => manifest.objects.push(SourceObject {
-                    object: Arc::new(config),
-                    origin: Arc::clone(shown_origin),
-                    since: now,
-                }),
+                Ok(Object::Config(config)) => manifest.objects.push(source_object(config)),
                 Err(_) => {}
             }
         }

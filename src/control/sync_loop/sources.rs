@@ -10,9 +10,9 @@ use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::admission::{Gates, Labels, in_order_of_admission};
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
-use crate::state::objects::{ObjectKey, references};
+use crate::state::objects::{ObjectKey, ObjectKind, references};
 use crate::state::pods::{PodEvent, SourceName, SourceProblem, SourceUpdate};
-use crate::types::api::{EventKind, OwnerReference, Pod, Reason};
+use crate::types::api::{EventKind, ObjectMeta, OwnerReference, Pod, Reason, VolumeSource};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
@@ -189,8 +189,14 @@ impl SyncLoop {
         self.parts.hosts_files.on_change();
         let mut refused = changes.refused;
         if self.parts.hosts_files.is_in_cluster() {
-            let services = objects.into_iter().filter(|object| object.object.service.is_some());
-            refused.extend(services.map(|service| (service, SERVICE_IN_CLUSTER.to_owned())));
+            refused.extend(objects.into_iter().filter_map(|object| {
+                let why = match object.object.key.kind {
+                    ObjectKind::Service => SERVICE_IN_CLUSTER,
+                    ObjectKind::VolumeClaim => CLAIM_IN_CLUSTER,
+                    ObjectKind::ConfigMap | ObjectKind::Secret => return None,
+                };
+                Some((object, why.to_owned()))
+            }));
         }
         let refused = refused.into_iter().map(|(object, what)| SourceProblem {
             origin: object.origin,
@@ -228,9 +234,17 @@ impl SyncLoop {
 fn refuse_workloads(update: &mut SourceUpdate) {
     let mut refused: Vec<SourceProblem> = Vec::new();
     update.pods.retain(|source| {
-        let Some(owner) = owning_workload(&source.pod) else { return true };
-        let (namespace, OwnerReference { kind, name, .. }) = (&source.pod.metadata.namespace, owner);
-        let what = format!("{kind} {namespace}/{name}: a cluster has its own controllers: create it there");
+        let ObjectMeta { namespace, name, .. } = &source.pod.metadata;
+        let what = match owning_workload(&source.pod) {
+            Some(OwnerReference { kind, name, .. }) => {
+                format!("{kind} {namespace}/{name}: a cluster has its own controllers: create it there")
+            }
+            // The API server takes no mirror pod with a claim.
+            None if has_claim(&source.pod) => {
+                format!("pod {namespace}/{name}: static pods may not reference persistentvolumeclaims of a cluster")
+            }
+            None => return true,
+        };
         if !refused.iter().any(|problem| problem.what == what) {
             log!(warn, "manifest problem", file = source.origin, problem = what);
             let (origin, since) = (Arc::clone(&source.origin), seen(&source.pod));
@@ -241,6 +255,11 @@ fn refuse_workloads(update: &mut SourceUpdate) {
     update.problems.append(&mut refused);
 }
 
+fn has_claim(pod: &Pod) -> bool {
+    pod.spec.volumes.iter().any(|volume| matches!(volume.source, VolumeSource::PersistentVolumeClaim(_)))
+}
+
+const CLAIM_IN_CLUSTER: &str = "kind PersistentVolumeClaim: a cluster has its own volumes: create it there";
 const SERVICE_IN_CLUSTER: &str = "kind Service: names of a node in a cluster come from the cluster: create it there";
 const NOT_REPLACED: &str = "The manifest has changed and its metadata.uid has not: the pod runs on as before. Change the \
                             uid with each change, or leave it out";

@@ -33,6 +33,7 @@ pub(crate) fn node() -> NodeSettings {
         node_name: "node1".to_owned(),
         node_ips: HostIps::new(&[], &["10.77.0.1".parse().unwrap()]),
         root_dir: "/var/lib/kubelet".into(),
+        claims_dir: "/opt/local-path-provisioner".into(),
         pod_logs_dir: "/var/log/pods".into(),
         has_cluster: true,
         cluster_dns: vec!["10.96.0.10".parse().unwrap()],

@@ -44,6 +44,8 @@ pub(crate) struct NodeSettings {
     pub(crate) node_name: String,
     pub(crate) node_ips: HostIps,
     pub(crate) root_dir: PathBuf,
+    /// Directory of the claims of manifests.
+    pub(crate) claims_dir: PathBuf,
     pub(crate) pod_logs_dir: PathBuf,
 
     /// The node has a kubeconfig. A standalone node has no cluster DNS to miss.
@@ -119,6 +121,7 @@ impl NodeSettings {
             node_name: config.node.name.clone(),
             node_ips: HostIps::new(&config.node.ips, &node_info.addresses),
             root_dir: config.root_dir.clone(),
+            claims_dir: config.claims_dir.clone(),
             pod_logs_dir: config.logs.pods_dir.clone(),
             has_cluster: config.cluster.kubeconfig.is_some(),
             cluster_dns: config.dns.cluster_dns.clone(),

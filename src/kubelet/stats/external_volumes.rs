@@ -1,9 +1,10 @@
 //! Volumes of a pod that are not directories of the pod, and the sources of their statistics. Pure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::kubelet::csi::{handle_of_inline, target};
-use crate::state::objects::{Lookup, Objects, PersistentSource, Topic};
+use crate::state::objects::claim_directory;
+use crate::state::objects::{Lookup, ObjectKind, Objects, PersistentSource, Topic};
 use crate::state::pods::PodDirs;
 use crate::state::pods::volume_paths::{CSI, LOCAL_VOLUME_PLUGIN, NFS};
 use crate::types::api::{Container, Pod, PodUid, Volume, VolumeSource};
@@ -28,13 +29,23 @@ pub(super) enum UsageSource {
         name: String,
         handle: String,
     },
+    /// The files of a directory of this node.
+    Files {
+        /// Bytes that the claim requests.
+        requested: u64,
+    },
     /// statfs, if a file system is mounted there.
     Mount,
 }
 
 /// The external volumes that containers of `pod` use; `uid` is its uid on the node. A hostPath has no statistics
 /// (upstream's `MetricsNil`).
-pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: &Objects) -> Vec<ForeignVolume> {
+pub(crate) fn foreign_volumes(
+    pod: &Pod,
+    uid: &PodUid,
+    (dirs, claims_dir): (&PodDirs, &Path),
+    objects: &Objects,
+) -> Vec<ForeignVolume> {
     let driver = |name: &String, handle: String| UsageSource::Driver { name: name.clone(), handle };
     let mount = |name: &str| target(&dirs.volume(uid, CSI, name));
     let place = |of: &Volume| match (&of.source, Topic::claim(pod, of)) {
@@ -42,6 +53,13 @@ pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: 
             Some((mount(&of.name), driver(&source.driver, handle_of_inline(uid.as_str(), &of.name)), None))
         }
         (VolumeSource::Nfs(_), _) => Some((dirs.volume(uid, NFS, &of.name), UsageSource::Mount, None)),
+        (VolumeSource::PersistentVolumeClaim(source), _) if pod.is_static() => {
+            let Lookup::Found(claim) = objects.get(pod, ObjectKind::VolumeClaim, &source.claim_name) else {
+                return None;
+            };
+            let teller = UsageSource::Files { requested: claim.storage.unwrap_or_default() };
+            Some((claim_directory(claims_dir, claim), teller, Some(source.claim_name.clone())))
+        }
         (_, Some(claim)) => {
             let Lookup::Found(volume) = objects.claimed(&claim) else { return None };
             let (path, teller) = match &volume.source {
@@ -114,7 +132,7 @@ mod tests {
         let block = json!({"csi": {"driver": "d", "volumeHandle": "b"}, "volumeMode": "Block"});
         bound(&mut objects, "c-block", &block);
         let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
-        let found = foreign_volumes(&pod, &PodUid::from("u"), &dirs, &objects);
+        let found = foreign_volumes(&pod, &PodUid::from("u"), (&dirs, Path::new("/claims")), &objects);
         let driver = |handle: &str| UsageSource::Driver { name: "d".to_owned(), handle: handle.to_owned() };
         let of = |name: &str, claim: Option<&str>, path: &str, teller| ForeignVolume {
             pod: "u".to_owned(),

@@ -13,6 +13,7 @@ use super::external_volumes::{ForeignVolume, UsageSource};
 use super::snapshot::{DiskUsage, FileSystem, VolumeSnapshot};
 use crate::kubelet::csi::Csi;
 use crate::platform::host::clock;
+use crate::platform::host::disk_usage::disk_usage;
 use crate::platform::host::file_system::file_system;
 use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt;
@@ -42,6 +43,8 @@ struct CachedUsage {
 
 /// Minimum time between two inquiries about a volume.
 const MIN_VOLUME_STATS_INTERVAL: Duration = Duration::from_secs(60);
+/// A walk that takes longer tells the sum so far.
+const MAX_CLAIM_WALK: Duration = Duration::from_secs(30);
 /// How long a request waits before it gets the previous result.
 const VOLUME_STATS_WAIT: Duration = Duration::from_millis(500);
 
@@ -97,6 +100,7 @@ impl VolumeStatsCache {
         let task = rt::spawn(async move {
             let usage = match &of.teller {
                 UsageSource::Driver { name, handle } => by_driver(&csi, name, handle, &of.path).await,
+                UsageSource::Files { requested } => by_files(&of, *requested).await,
                 UsageSource::Mount => by_mount(&of).await,
             };
             let at = clock::timestamp().as_nanosecond();
@@ -128,6 +132,16 @@ async fn by_mount(volume: &ForeignVolume) -> Option<(FileSystem, DiskUsage)> {
     let owner = format!("volumes of {}", volume.pod);
     let asked = move || if mounted_at(&path).unwrap_or(false) { file_system(&path).ok() } else { None };
     rt::inquire_for(&owner, asked).await.map(of_disk)
+}
+
+/// Counts the files: the file system is that of the node. The capacity is what the claim requests.
+async fn by_files(volume: &ForeignVolume, requested: u64) -> Option<(FileSystem, DiskUsage)> {
+    let path = volume.path.clone();
+    let end = rt::now() + MAX_CLAIM_WALK;
+    let counted = rt::walk_for(&volume.pod, move || Some((file_system(&path).ok()?, disk_usage(&path, end).ok()?)));
+    let (node, used) = counted.await?;
+    let available = requested.saturating_sub(used.bytes).min(node.available);
+    Some((FileSystem { capacity: requested, available, used: used.bytes, ..node }, used))
 }
 
 async fn by_driver(csi: &Csi, driver: &str, handle: &str, path: &Path) -> Option<(FileSystem, DiskUsage)> {

@@ -72,6 +72,12 @@ pub(crate) enum Problem {
         name: String,
         why: String,
     },
+    /// The disk has no room for a new claim, in bytes.
+    ClaimRoom {
+        root: PathBuf,
+        requested: u64,
+        available: u64,
+    },
     /// The content of its files is unknown.
     Files(FilesProblem),
     /// A mount helper program failed.
@@ -250,6 +256,9 @@ impl fmt::Display for Problem {
         match self {
             Self::BackSteps { path } => write!(f, "invalid path {path:?}: must not contain '..'"),
             Self::Claim { name, why } => write!(f, "error processing PVC {name}: {why}"),
+            Self::ClaimRoom { root, requested, available } => {
+                write!(f, "the claim requests {requested} bytes, and {} has {available} free", root.display())
+            }
             Self::Files(problem) => problem.fmt(f),
             Self::Helper { program, what } => write!(f, "{}: {what}", program.display()),
             Self::HugePageSize => f.write_str("medium HugePages requires a pod that requests huge pages of one size"),
@@ -273,7 +282,7 @@ impl fmt::Display for FilesProblem {
             Self::NoSuchKey { kind: ObjectKind::ConfigMap, key } => {
                 write!(f, "configmap references non-existent config key: {key}")
             }
-            Self::NoSuchKey { kind: ObjectKind::Secret | ObjectKind::Service, key } => {
+            Self::NoSuchKey { kind: ObjectKind::Secret | ObjectKind::Service | ObjectKind::VolumeClaim, key } => {
                 write!(f, "references non-existent secret key: {key}")
             }
             Self::NoSuchObject { kind, name } => write!(f, "{} {name:?} not found", kind.resource()),
@@ -342,6 +351,7 @@ impl std::error::Error for Problem {
             Self::Io { source, .. } => Some(source),
             Self::BackSteps { .. }
             | Self::Claim { .. }
+            | Self::ClaimRoom { .. }
             | Self::Files(_)
             | Self::Helper { .. }
             | Self::HugePageSize

@@ -3,6 +3,7 @@
 //! No mount state is stored: it is read from the kernel when needed. Set-up and tear-down are idempotent.
 
 mod atomic_writer;
+mod claim_directory;
 mod csi;
 mod empty_dir;
 mod env_file;
@@ -100,7 +101,8 @@ pub(crate) fn set_up(
                 Source::Local(volume) => local::set_up(volume, &mut ends).await.map_err(failed)?,
                 Source::Nfs(volume) => nfs::set_up(volume, Path::new(nfs::PROGRAM)).await.map_err(failed)?,
                 Source::Csi(volume) => publish(&csi, &uid, volume, &mut ends).await?,
-                Source::Device { .. }
+                Source::Claim { .. }
+                | Source::Device { .. }
                 | Source::EmptyDir(_)
                 | Source::Files(_)
                 | Source::HostPath { .. }
@@ -176,7 +178,8 @@ pub(crate) fn refresh(
             for planned in &plan.volumes {
                 match &planned.source {
                     Source::Files(files) => kept.extend(set_up_files(files, &planned.name)?),
-                    Source::Csi(_)
+                    Source::Claim { .. }
+                    | Source::Csi(_)
                     | Source::Device { .. }
                     | Source::EmptyDir(_)
                     | Source::HostPath { .. }
@@ -267,7 +270,7 @@ impl PlannedVolume {
     /// Whether its set-up accesses a host path, whose file system may hang.
     fn reads_host_path(&self) -> bool {
         match &self.source {
-            Source::Device { .. } => true,
+            Source::Claim { .. } | Source::Device { .. } => true,
             Source::HostPath { kind, .. } => *kind != HostPathType::Unset,
             Source::Csi(_)
             | Source::EmptyDir(_)
@@ -284,6 +287,7 @@ impl PlannedVolume {
         match &self.source {
             Source::EmptyDir(_) | Source::Files(_) => true,
             Source::Local(local) => !local.read_only,
+            Source::Claim { read_only, .. } => !read_only,
             Source::Csi(_) | Source::Device { .. } | Source::HostPath { .. } | Source::Image | Source::Nfs(_) => false,
         }
     }
@@ -347,6 +351,7 @@ fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
                 kept.extend(set_up_files(files, &volume.name)?);
                 continue;
             }
+            Source::Claim { path, bytes, .. } => claim_directory::set_up(path, *bytes),
             Source::Device { path, .. } => host_path::check(path, HostPathType::BlockDevice),
             Source::HostPath { path, kind, .. } => host_path::check(path, *kind),
             Source::Csi(_) | Source::Image | Source::Local(_) | Source::Nfs(_) => continue,

@@ -10,12 +10,13 @@ use super::payload::{Payload, PodFiles, payload};
 use super::selinux_mount::mount_label;
 use super::volume_uses::VolumeUses;
 use crate::kubelet::csi::MountLabel;
-use crate::state::objects::{Lookup, Objects, PersistentSource, PersistentVolume, Topic};
+use crate::state::objects::{Lookup, ObjectKind, Objects, PersistentSource, PersistentVolume, Topic, claim_directory};
 use crate::state::pods::volume_paths::{
     CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL_VOLUME_PLUGIN, NFS, PROJECTED, SECRET,
 };
 use crate::types::api::{
-    EmptyDirVolumeSource, HostPathType, NfsVolumeSource, Pod, Quantity, StorageMedium, Volume, VolumeSource,
+    EmptyDirVolumeSource, HostPathType, NfsVolumeSource, PersistentVolumeClaimVolumeSource, Pod, Quantity,
+    StorageMedium, Volume, VolumeSource,
 };
 
 /// The directories of a pod and its volumes, in the order of their creation.
@@ -37,6 +38,12 @@ pub(super) struct PlannedVolume {
 
 #[derive(Debug)]
 pub(super) enum Source {
+    /// The directory of a claim from a manifest, which is made if there is room for it.
+    Claim {
+        path: PathBuf,
+        bytes: u64,
+        read_only: bool,
+    },
     Csi(Box<Csi>),
     /// A block device of this node.
     Device {
@@ -123,7 +130,9 @@ impl PlannedVolume {
             Source::Csi(csi) if csi.volume.is_block => Some(csi.volume.host_path.clone()),
             Source::Csi(csi) => Some(csi.volume.target()),
             Source::EmptyDir(directory) | Source::Files(Files { directory, .. }) => Some(directory.path.clone()),
-            Source::Device { path, .. } | Source::HostPath { path, .. } => Some(path.clone()),
+            Source::Claim { path, .. } | Source::Device { path, .. } | Source::HostPath { path, .. } => {
+                Some(path.clone())
+            }
             Source::Image => None,
             Source::Local(local) => Some(local.path.clone()),
             Source::Nfs(nfs) => Some(nfs.path.clone()),
@@ -135,7 +144,8 @@ impl PlannedVolume {
         match &self.source {
             Source::Csi(csi) => csi.volume.is_block,
             Source::Device { .. } => true,
-            Source::EmptyDir(_)
+            Source::Claim { .. }
+            | Source::EmptyDir(_)
             | Source::Files(_)
             | Source::HostPath { .. }
             | Source::Image
@@ -149,7 +159,9 @@ impl PlannedVolume {
         match &self.source {
             Source::Csi(csi) => csi.volume.read_only,
             Source::EmptyDir(_) => false,
-            Source::Device { read_only, .. } | Source::HostPath { read_only, .. } => *read_only,
+            Source::Claim { read_only, .. } | Source::Device { read_only, .. } | Source::HostPath { read_only, .. } => {
+                *read_only
+            }
             Source::Files(_) | Source::Image => true,
             Source::Local(local) => local.read_only,
             Source::Nfs(nfs) => nfs.read_only,
@@ -278,6 +290,7 @@ fn source<'a>(
         VolumeSource::GitRepo(_) => unsupported("gitRepo"),
         VolumeSource::Glusterfs(_) => unsupported("glusterfs"),
         VolumeSource::Iscsi(_) => unsupported("iscsi"),
+        VolumeSource::PersistentVolumeClaim(source) if pod.is_static() => own_claim(pod, source, inputs),
         VolumeSource::Ephemeral(_) | VolumeSource::PersistentVolumeClaim(_) => claimed(pod, volume, uses, inputs),
         VolumeSource::PhotonPersistentDisk(_) => unsupported("photonPersistentDisk"),
         VolumeSource::PortworxVolume(_) => unsupported("portworxVolume"),
@@ -286,6 +299,27 @@ fn source<'a>(
         VolumeSource::ScaleIo(_) => unsupported("scaleIO"),
         VolumeSource::StorageOs(_) => unsupported("storageos"),
         VolumeSource::VsphereVolume(_) => unsupported("vsphereVolume"),
+    }
+}
+
+/// The directory of a claim from a manifest.
+fn own_claim(
+    pod: &Pod,
+    source: &PersistentVolumeClaimVolumeSource,
+    inputs: SetUpInputs<'_>,
+) -> Result<Source, Problem> {
+    let name = &source.claim_name;
+    match inputs.objects.get(pod, ObjectKind::VolumeClaim, name) {
+        Lookup::Found(claim) => Ok(Source::Claim {
+            path: claim_directory(&inputs.node.claims_dir, claim),
+            bytes: claim.storage.unwrap_or_default(),
+            read_only: source.read_only,
+        }),
+        Lookup::Missing => {
+            let why = format!("persistentvolumeclaim {name:?} not found");
+            Err(Problem::Claim { name: name.clone(), why })
+        }
+        Lookup::Unknown(why) => Err(Problem::Claim { name: name.clone(), why }),
     }
 }
 

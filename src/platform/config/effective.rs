@@ -35,6 +35,8 @@ use crate::types::api::Map as Labels;
 pub(crate) struct Config {
     /// `--root-dir`.
     pub(crate) root_dir: PathBuf,
+    /// Directory of the claims of manifests.
+    pub(crate) claims_dir: PathBuf,
     pub(crate) process: ProcessSettings,
     pub(crate) health: HealthSettings,
     pub(crate) node: NodeIdentity,
@@ -78,6 +80,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             root_dir: PathBuf::from(DEFAULT_ROOT_DIR),
+            claims_dir: PathBuf::from(DEFAULT_CLAIMS_DIR),
             process: ProcessSettings::default(),
             health: HealthSettings::default(),
             node: NodeIdentity::default(),
@@ -103,6 +106,8 @@ impl Default for Config {
     }
 }
 
+/// That of local-path-provisioner.
+const DEFAULT_CLAIMS_DIR: &str = "/opt/local-path-provisioner";
 const DEFAULT_ROOT_DIR: &str = "/var/lib/kubelet";
 
 impl Config {
@@ -143,6 +148,7 @@ impl Config {
             tracing: tracing::read(fields)?,
             configured: ConfiguredFields::default(),
             root_dir,
+            claims_dir: flags.local_path_dir.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_CLAIMS_DIR)),
         })
     }
 }

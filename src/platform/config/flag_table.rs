@@ -367,6 +367,16 @@ flags! {
             => flag(Value::Directory, "directory of *.conf files that override --config, in the order of their names")
                 .reference("`*.conf` files laid over it in lexical order");
         "root-dir": path(root_dir) => flag(Value::Directory, "directory of the state").default("/var/lib/kubelet");
+        "local-path-dir": path(local_path_dir)
+            => flag(Value::Directory, "directory of PersistentVolumeClaims of manifests")
+                .default("/opt/local-path-provisioner")
+                .manual(
+                    "Directory of the data of PersistentVolumeClaims of manifests, each in\n\
+                     .Pa pvc-UID_NAMESPACE_NAME ;\n\
+                     by default\n\
+                     .Pa /opt/local-path-provisioner .\n",
+                )
+                .reference("directory of the data of [PersistentVolumeClaims](storage.md#claims-of-manifests) of manifests");
         "local-socket": path(local_socket)
             => LOCAL_SOCKET
                 .manual(

@@ -25,6 +25,7 @@ pub(super) struct FlagValues {
     /// 0: no status page.
     pub(super) page_port: u16,
     pub(super) root_dir: Option<PathBuf>,
+    pub(super) local_path_dir: Option<PathBuf>,
     pub(super) runtime_cgroups: String,
     pub(super) runtime_profile: RuntimeProfile,
     pub(super) cert_dir: Option<PathBuf>,

@@ -152,8 +152,13 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     }
     // Pods mount parts of the first, and the runtime writes to the second: both have to mean the same to others.
     let kubeconfigs = config.cluster.kubeconfig.iter_mut().chain(&mut config.identity.bootstrap_kubeconfig);
-    let places =
-        [&mut config.root_dir, &mut config.logs.pods_dir, &mut config.identity.cert_dir, &mut config.images.archives];
+    let places = [
+        &mut config.root_dir,
+        &mut config.claims_dir,
+        &mut config.logs.pods_dir,
+        &mut config.identity.cert_dir,
+        &mut config.images.archives,
+    ];
     let places = places.into_iter().chain(&mut config.offline.key_file);
     for path in places.chain(kubeconfigs) {
         *path = std::path::absolute(&*path).map_err(|source| Error::Read { path: path.clone(), source })?;

@@ -1,10 +1,11 @@
-//! A ConfigMap or Secret as named bytes, or a Service of a manifest. Pure.
+//! A ConfigMap or Secret as named bytes, or a Service or a claim of a manifest. Pure.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::manifest_service::ManifestService;
-use crate::types::api::{ConfigMap, Map, ObjectMeta, Secret, Service};
+use crate::types::api::{ConfigMap, Map, ObjectMeta, Secret, Service, VolumeClaim};
 use crate::types::sorted::SortedMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +14,8 @@ pub(crate) enum ObjectKind {
     Secret,
     /// Only of manifests.
     Service,
+    /// Only of manifests: the node's own.
+    VolumeClaim,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +31,7 @@ pub(crate) type Content = Arc<Vec<u8>>;
 #[derive(PartialEq, Eq)]
 pub(crate) struct ConfigObject {
     pub(crate) key: ObjectKey,
-    /// Empty for objects from manifests.
+    /// Empty for objects from manifests, except claims.
     pub(crate) uid: String,
     /// Data for environment variables and files.
     data: Map<Content>,
@@ -39,6 +42,8 @@ pub(crate) struct ConfigObject {
     pub(crate) secret_type: String,
     /// Set for Services, which have no data.
     pub(crate) service: Option<ManifestService>,
+    /// Requested bytes of a claim.
+    pub(crate) storage: Option<u64>,
 }
 
 impl ConfigObject {
@@ -78,6 +83,7 @@ impl From<ConfigMap> for ConfigObject {
             immutable: from.immutable,
             secret_type: String::new(),
             service: None,
+            storage: None,
         }
     }
 }
@@ -94,6 +100,30 @@ impl From<Secret> for ConfigObject {
             immutable: from.immutable,
             secret_type: from.secret_type,
             service: None,
+            storage: None,
+        }
+    }
+}
+
+/// The directory of a claim below `root`, in the layout of local-path-provisioner.
+pub(crate) fn claim_directory(root: &Path, claim: &ConfigObject) -> PathBuf {
+    let ObjectKey { namespace, name, .. } = &claim.key;
+    root.join(format!("pvc-{}_{namespace}_{name}", claim.uid))
+}
+
+impl From<VolumeClaim> for ConfigObject {
+    fn from(from: VolumeClaim) -> Self {
+        let storage = Some(from.storage());
+        let ObjectMeta { namespace, name, uid, .. } = from.metadata;
+        Self {
+            key: ObjectKey { kind: ObjectKind::VolumeClaim, namespace, name },
+            uid: uid.to_string(),
+            data: Map::new(),
+            binary: Map::new(),
+            immutable: false,
+            secret_type: String::new(),
+            service: None,
+            storage,
         }
     }
 }
@@ -109,6 +139,7 @@ impl From<Service> for ConfigObject {
             immutable: false,
             secret_type: String::new(),
             service: Some(from.into()),
+            storage: None,
         }
     }
 }
@@ -135,6 +166,7 @@ impl ObjectKind {
             Self::ConfigMap => "configmap",
             Self::Secret => "secret",
             Self::Service => "service",
+            Self::VolumeClaim => "persistentvolumeclaim",
         }
     }
 }
@@ -145,6 +177,7 @@ impl fmt::Display for ObjectKind {
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
             Self::Service => "Service",
+            Self::VolumeClaim => "PersistentVolumeClaim",
         })
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use attachment::{Attachment, NotAttached, attachment_name, is_out_of_
 pub(crate) use claim_expansion::{
     ExpansionDue, Target, begun_patch, capacity, done_patch, failed_patch, growth_due, size_in_bytes,
 };
-pub(crate) use config_object::{ConfigObject, Content as FileContent, ObjectKey, ObjectKind};
+pub(crate) use config_object::{ConfigObject, Content as FileContent, ObjectKey, ObjectKind, claim_directory};
 pub(crate) use csi_driver::{CsiDriver, FsGroupPolicy};
 pub(crate) use object_event::{Content, ObjectEvent};
 pub(crate) use persistent_volume::{

@@ -1,4 +1,4 @@
-//! References from pods to ConfigMaps and Secrets. Pure.
+//! References from pods to ConfigMaps, Secrets and claims. Pure.
 
 use super::{ObjectKey, ObjectKind};
 use crate::types::api::{EnvFromRef, EnvVarSource, Pod, ProjectionSource, VolumeSource};
@@ -17,6 +17,8 @@ pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
             add(ObjectKind::ConfigMap, &source.name);
         } else if let VolumeSource::Secret(source) = &volume.source {
             add(ObjectKind::Secret, &source.secret_name);
+        } else if let VolumeSource::PersistentVolumeClaim(source) = &volume.source {
+            add(ObjectKind::VolumeClaim, &source.claim_name);
         } else if let VolumeSource::Csi(source) = &volume.source {
             if let Some(secret) = &source.node_publish_secret_ref {
                 add(ObjectKind::Secret, &secret.name);

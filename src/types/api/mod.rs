@@ -48,6 +48,7 @@ mod time;
 pub mod validation;
 mod value_path;
 mod volume;
+mod volume_claim;
 mod workload;
 pub mod yaml;
 mod yaml_out;
@@ -98,6 +99,7 @@ pub use time::Time;
 pub use validation::{is_extended_resource, log_directory_fault};
 pub use value_path::{decode_leniently, leave_out};
 pub use volume::*;
+pub use volume_claim::*;
 pub use workload::*;
 pub use yaml_out::to_yaml;
 

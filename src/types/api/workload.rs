@@ -4,6 +4,7 @@ use super::affinity::LabelSelector;
 use super::int_or_string::IntOrString;
 use super::metadata::{Dropped, ObjectMeta};
 use super::pod::PodSpec;
+use super::volume_claim::VolumeClaim;
 
 object! {
     /// An `apps/v1` object that has a template of pods. Its fields are those of all kinds.
@@ -28,6 +29,7 @@ object! {
         revision_history_limit: Option<i32>,
         paused: bool,
         service_name: String,
+        volume_claim_templates: Vec<VolumeClaim>,
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn arguments(folder: &Path, endpoint: &str) -> Vec<String> {
         ("--config", path("config.yaml")),
         ("--root-dir", path("pods")),
         ("--hostname-override", NODE_NAME.to_owned()),
+        ("--local-path-dir", path("claims")),
         ("--local-socket", path("coracle.sock")),
         ("--container-runtime-endpoint", endpoint.to_owned()),
     ];

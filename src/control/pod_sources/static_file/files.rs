@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use super::names::is_manifest;
 use crate::control::pod_sources::merge::same_content;
 use crate::control::pod_sources::static_pod::{ManifestObject, Object};
-use crate::state::objects::SourceObject;
+use crate::state::objects::{ConfigObject, ObjectKind, SourceObject};
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::yaml::ParseError;
 use crate::types::api::{Pod, Time};
@@ -453,19 +453,22 @@ impl Reading {
             Ok(Object::Pod(pod)) => self.pods.push(kept_or_new(*pod, &old.pods)),
             Ok(Object::Workload(workload)) => {
                 self.pods.extend(workload.pods.into_iter().map(|pod| kept_or_new(pod, &old.pods)));
+                workload.claims.into_iter().for_each(|claim| self.add_config(claim, old, time));
             }
-            Ok(Object::Config(config)) => {
-                let same = old.objects.iter().find(|old| *old.object == config);
-                self.objects.push(match same {
-                    Some(same) => same.clone(),
-                    None => SourceObject { object: Arc::new(config), origin: Arc::clone(&old.origin), since: time },
-                });
-            }
+            Ok(Object::Config(config)) => self.add_config(config, old, time),
             Err(_) => {
                 self.broken_pods |= object.kind.may_be_pod();
                 self.broken_objects |= object.kind.may_be_config();
             }
         }
+    }
+
+    fn add_config(&mut self, config: ConfigObject, old: &File, time: Time) {
+        let same = old.objects.iter().find(|old| *old.object == config);
+        self.objects.push(match same {
+            Some(same) => same.clone(),
+            None => SourceObject { object: Arc::new(config), origin: Arc::clone(&old.origin), since: time },
+        });
     }
 
     /// Keeps the old pods or objects that a broken part may have been. True if one was kept.
@@ -478,9 +481,11 @@ impl Reading {
                 }
             }
         }
-        if self.broken_objects {
+        if self.broken_objects || self.broken_pods {
             for object in objects {
-                if !self.objects.iter().any(|new| new.object.key == object.object.key) {
+                // A broken StatefulSet may have had claims.
+                let is_meant = self.broken_objects || object.object.key.kind == ObjectKind::VolumeClaim;
+                if is_meant && !self.objects.iter().any(|new| new.object.key == object.object.key) {
                     self.objects.push(object);
                 }
             }

@@ -188,10 +188,49 @@ fn kind_that_manifests_do_not_have_is_answered_with_what_to_do() {
         ("Configmap", "kind Configmap: did you mean ConfigMap?"),
         ("deployment", "kind deployment: did you mean Deployment?"),
         ("ReplicaSet", "kind ReplicaSet: a manifest has its Deployment"),
-        ("Ingress", "kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads"),
+        ("Ingress", "kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads"),
     ] {
         check(&format!("apiVersion: v1\nkind: {kind}\n"), &[problem]);
     }
+}
+
+#[test]
+fn claim_is_read_with_the_uid_of_its_directory() {
+    let claim = |more: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: data}}, \
+             spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 10Mi}}}}{more}}}}}"
+        )
+    };
+    let object = |text: &str| match read(text).remove(0).object {
+        Ok(Object::Config(config)) => config,
+        other => panic!("{other:?}"),
+    };
+    let read_claim = object(&claim(""));
+    assert_eq!(
+        (read_claim.key.to_string().as_str(), read_claim.storage),
+        ("PersistentVolumeClaim default/data", Some(10 << 20))
+    );
+    assert_eq!(read_claim.uid, object(&claim("").replace("10Mi", "20Mi")).uid, "another size is the same directory");
+    assert_ne!(read_claim.uid, object(&claim("").replace("{name: data}", "{name: other}")).uid);
+    // One that was exported from a cluster keeps its directory.
+    assert_eq!(object(&claim("").replace("{name: data}", "{name: data, uid: u-1}")).uid, "u-1");
+    let volume = "spec.volumeName: has no meaning on one node: a claim is a new directory";
+    check(&claim(", volumeName: v"), &[volume]);
+    check(
+        &claim(", volumeMode: Block"),
+        &["spec.volumeMode: Block has no meaning on one node: a claim is a directory"],
+    );
+    check(
+        &claim("").replace("storage: 10Mi", "storage: 0"),
+        &["spec.resources.requests.storage: required: the space that the node has to have free"],
+    );
+    check(&claim("").replace("[ReadWriteOnce]", "[]"), &["spec.accessModes: required"]);
+    let bad = claim("").replace("{name: data}", "{name: data, uid: ../x}");
+    assert!(read(&bad)[0].problem().unwrap().starts_with("metadata.uid: \"../x\""));
+    let warnings: Vec<String> = read(&claim(", storageClassName: fast"))[0].warning_lines().collect();
+    assert_eq!(warnings, ["spec.storageClassName: no effect on one node: a claim is a directory of the node"]);
+    assert_eq!(read(&claim(", storageClassName: local-path"))[0].warning_lines().count(), 0);
 }
 
 #[test]
@@ -200,7 +239,7 @@ fn invalid_object_does_not_affect_the_others() {
         &format!("{POD}\n---\napiVersion: v1\nkind: Ingress\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),
         &[
             "web-node1",
-            "document 2 (line 2): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
+            "document 2 (line 2): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads",
             "document 3 (line 5): spec: expected an object, found a list; metadata.name: required",
             "document 4 (line 9): expected an object with apiVersion and kind",
         ],
@@ -212,9 +251,9 @@ fn invalid_object_does_not_affect_the_others() {
         &[
             "web-node1",
             "items[1]: expected an object with apiVersion and kind",
-            "items[2]: kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
+            "items[2]: kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads",
             "items[3]: apiVersion: required",
-            "items[4]: kind List: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
+            "items[4]: kind List: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads",
             "items[5]: kind: required",
         ],
     );

@@ -5,13 +5,15 @@
 
 use serde_json::{Map, Value};
 
+use super::volume_claim::{object_of, refuse_cluster_fields, without_effect as without_effect_of_claim};
 use super::workload_fields::{WorkloadKind, take_known_fields};
 use super::{Fnv128a, HASH_DIGITS, Object, ObjectError, Origin, Warning, mark, read, set_namespace, static_pod, valid};
+use crate::state::objects::ConfigObject;
 use crate::types::api::annotations::{KEEP_VERSIONS, ONE_AT_A_TIME, READY_WITHIN};
-use crate::types::api::validation::{FieldError, validate_static_pod};
+use crate::types::api::validation::{FieldError, validate_static_pod, validate_volume_claim};
 use crate::types::api::{
-    ObjectMeta, OwnerReference, Pod, RestartPolicy, UpdateStrategy, UpdateStrategyType, Workload, WorkloadSpec,
-    encode_text,
+    ObjectMeta, OwnerReference, PersistentVolumeClaimVolumeSource, Pod, PodUid, RestartPolicy, UpdateStrategy,
+    UpdateStrategyType, Volume, VolumeClaim, VolumeSource, Workload, WorkloadSpec, encode_text,
 };
 
 /// A document, and the pods that it stands for.
@@ -22,6 +24,8 @@ pub(crate) struct WorkloadPods {
     pub(crate) name: String,
     /// Each with the name that it has on the node.
     pub(crate) pods: Vec<Pod>,
+    /// Of the templates of a StatefulSet.
+    pub(crate) claims: Vec<ConfigObject>,
 }
 
 /// A pod each at most, so that one document cannot occupy the node's memory.
@@ -44,17 +48,20 @@ pub(super) fn read_workload(
     warnings: &mut Vec<Warning>,
 ) -> Result<Object, ObjectError> {
     let mut faults = take_known_fields(kind, &mut object, warnings);
+    let first = warnings.len();
     let (mut workload, errors): (Workload, _) = read(object, warnings)?;
+    refuse_cluster_fields(warnings, first, &mut faults);
     set_namespace(&mut workload.metadata);
     check(kind, &workload, &mut faults);
     without_effect(&workload, warnings);
     let pods = pods(kind, &workload, origin);
     check_pods(&pods, &mut faults);
+    let claims = claims(&workload, &mut faults, warnings);
     valid(errors, faults)?;
     let count = usize::try_from(replicas(kind, &workload.spec)).unwrap_or_default();
     let ObjectMeta { namespace, name, .. } = workload.metadata;
     let pods = pods.into_iter().take(count).collect();
-    Ok(Object::Workload(Box::new(WorkloadPods { kind, namespace, name, pods })))
+    Ok(Object::Workload(Box::new(WorkloadPods { kind, namespace, name, pods, claims })))
 }
 
 fn replicas(kind: WorkloadKind, spec: &WorkloadSpec) -> i32 {
@@ -196,6 +203,15 @@ fn pod(kind: WorkloadKind, workload: &Workload, name: String, index: i32, origin
         labels.insert("statefulset.kubernetes.io/pod-name", pod.metadata.name.clone());
         pod.spec.hostname.clone_from(&pod.metadata.name);
         pod.spec.subdomain.clone_from(&spec.service_name);
+        for template in &spec.volume_claim_templates {
+            let name = &template.metadata.name;
+            // As upstream, a claim takes the place of a volume with its name.
+            pod.spec.volumes.retain(|volume| volume.name != *name);
+            let source =
+                PersistentVolumeClaimVolumeSource { claim_name: claim_name(workload, template), read_only: false };
+            let source = VolumeSource::PersistentVolumeClaim(Box::new(source));
+            pod.spec.volumes.push(Volume { name: name.clone(), source });
+        }
     }
     let annotations = &mut pod.metadata.annotations;
     if kind == WorkloadKind::Deployment && annotations.get(READY_WITHIN).is_none() {
@@ -212,6 +228,32 @@ fn pod(kind: WorkloadKind, workload: &Workload, name: String, index: i32, origin
         annotations.insert(ONE_AT_A_TIME, "true".to_owned());
     }
     static_pod(pod, origin)
+}
+
+/// The claims of the one pod of a StatefulSet: `TEMPLATE-NAME-0`.
+fn claims(workload: &Workload, faults: &mut Vec<FieldError>, warnings: &mut Vec<Warning>) -> Vec<ConfigObject> {
+    let mut claims = Vec::new();
+    for (index, template) in workload.spec.volume_claim_templates.iter().enumerate() {
+        let mut claim = template.clone();
+        claim.metadata.name = claim_name(workload, template);
+        claim.metadata.namespace.clone_from(&workload.metadata.namespace);
+        claim.metadata.uid = PodUid::default();
+        let before = format!("spec.volumeClaimTemplates[{index}].");
+        if template.metadata.name.is_empty() {
+            fault(faults, &format!("{before}metadata.name"), "required");
+        }
+        faults.extend(validate_volume_claim(&claim).into_iter().map(|mut fault| {
+            fault.path.insert_str(0, &before);
+            fault
+        }));
+        without_effect_of_claim(&claim, &before, warnings);
+        claims.push(object_of(claim));
+    }
+    claims
+}
+
+fn claim_name(workload: &Workload, template: &VolumeClaim) -> String {
+    format!("{}-{}-0", template.metadata.name, workload.metadata.name)
 }
 
 /// Names the document in its pods. The uid is recognised by [`super::is_own_uid`].

@@ -92,5 +92,5 @@ const WORKLOAD_FIELDS: [WorkloadField; 14] = [
     field("strategy", &[Deployment], FieldMeaning::Used),
     field("template", ALL_KINDS, FieldMeaning::Used),
     field("updateStrategy", &[DaemonSet, StatefulSet], FieldMeaning::Used),
-    field("volumeClaimTemplates", &[StatefulSet], FieldMeaning::Refused("use a hostPath volume")),
+    field("volumeClaimTemplates", &[StatefulSet], FieldMeaning::Used),
 ];

@@ -233,7 +233,7 @@ fn any_failure_keeps_the_pods_and_is_reported_once() {
             ),
             (
                 ok(&WEB.replace("kind: Pod", "kind: Ingress"), ""),
-                "kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads",
+                "kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads",
             ),
             (ok("", ""), "there is nothing in it; to remove its pods, give a PodList without items"),
             (long, "it has more than 1048576 bytes"),

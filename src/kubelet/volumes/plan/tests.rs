@@ -7,7 +7,8 @@ use super::*;
 use crate::kubelet::kuberuntime::golden;
 use crate::state::objects::{Content, ObjectEvent, SourceObject};
 use crate::state::pods::PodDirs;
-use crate::types::api::{ConfigMap, Time, decode};
+use crate::types::api::annotations::CONFIG_SOURCE;
+use crate::types::api::{ConfigMap, Time, VolumeClaim, decode};
 
 const GIB: u64 = 1 << 30;
 
@@ -281,4 +282,30 @@ fn volume_of_another_node_is_refused_once_the_labels_are_known() {
         assert_eq!(check(Some("hdd")), Err(error));
         assert_eq!(check(Some("ssd")), Ok(()));
     }
+}
+
+#[test]
+fn claim_of_a_static_pod_is_a_directory_of_the_node() {
+    let mut pod = using(json!({"name": "v", "persistentVolumeClaim": {"claimName": "data", "readOnly": true}}));
+    pod.metadata.annotations.insert(CONFIG_SOURCE, "file".to_owned());
+    let node = golden::node_with_memory(GIB);
+    let mut objects = Objects::default();
+    let planned = |objects: &Objects| Plan::new(&pod, SetUpInputs { dirs: &dirs(), node: &node, objects });
+    let missing = planned(&objects).unwrap_err();
+    assert!(
+        crate::types::error::ErrorChain(&missing).to_string().contains("persistentvolumeclaim \"data\" not found"),
+        "{missing:?}"
+    );
+    let claim: VolumeClaim = decode(json!({
+        "metadata": {"name": "data", "namespace": "ns", "uid": "c1"},
+        "spec": {"resources": {"requests": {"storage": "1Ki"}}},
+    }))
+    .unwrap()
+    .value;
+    let since = Time::from_unix_nanos(0);
+    objects.replace(&[SourceObject { object: Arc::new(claim.into()), origin: "/m/a.yaml".into(), since }]);
+    let plan = planned(&objects).unwrap();
+    let volume = &plan.volumes[0];
+    assert_eq!(volume.host_path(), Some("/opt/local-path-provisioner/pvc-c1_ns_data".into()));
+    assert!(matches!(volume.source, Source::Claim { bytes: 1024, read_only: true, .. }) && volume.read_only());
 }

@@ -1,4 +1,4 @@
-//! Validation of pods, ConfigMaps, Secrets and Services, field by field. Pure.
+//! Validation of pods, ConfigMaps, Secrets, Services and claims, field by field. Pure.
 //!
 //! The rules are those of `ValidatePodCreate` (`pkg/apis/core/validation/validation.go`) as far as they concern a node:
 //! fields that only a scheduler reads (pod affinity, topology spread) are not checked, and neither is what decoding
@@ -25,6 +25,7 @@ mod scope;
 mod security;
 mod services;
 mod static_pod;
+mod volume_claims;
 mod volumes;
 
 pub use faults::{FAULT_LIMIT, FieldError};
@@ -33,7 +34,7 @@ pub use static_pod::{log_directory_fault, static_pod_api_references};
 
 use self::faults::Faults;
 use super::decode::Path;
-use super::{ConfigMap, Pod, Secret, Service};
+use super::{ConfigMap, Pod, Secret, Service, VolumeClaim};
 
 /// Validates a pod that has its name, its namespace and its defaults. Returns at most [`FAULT_LIMIT`] errors.
 pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
@@ -65,6 +66,13 @@ pub fn validate_config_map(config_map: &ConfigMap) -> Vec<FieldError> {
 pub fn validate_secret(secret: &Secret) -> Vec<FieldError> {
     let mut faults = Faults::default();
     config_objects::check_secret(secret, &mut faults);
+    faults.into_list()
+}
+
+/// Validates a PersistentVolumeClaim that has its name and its namespace.
+pub fn validate_volume_claim(claim: &VolumeClaim) -> Vec<FieldError> {
+    let mut faults = Faults::default();
+    volume_claims::check_claim(claim, &mut faults);
     faults.into_list()
 }
 

@@ -62,7 +62,6 @@ fn check_volume(source: &VolumeSource, path: &Path<'_>, faults: &mut Faults) {
         VolumeSource::Csi(_) => refuse("csidrivers (via CSI volumes)", path, faults),
         VolumeSource::Ephemeral(_) => refuse("persistentvolumeclaims (via ephemeral volumes)", path, faults),
         VolumeSource::Glusterfs(_) => refuse("endpoints (via glusterFS volumes)", path, faults),
-        VolumeSource::PersistentVolumeClaim(_) => refuse("persistentvolumeclaims", path, faults),
         VolumeSource::Projected(volume) => {
             for (index, projection) in volume.sources.iter().enumerate() {
                 let list = path.key("sources");
@@ -95,6 +94,7 @@ fn check_volume(source: &VolumeSource, path: &Path<'_>, faults: &mut Faults) {
         | VolumeSource::HostPath(_)
         | VolumeSource::Image(_)
         | VolumeSource::Nfs(_)
+        | VolumeSource::PersistentVolumeClaim(_)
         | VolumeSource::PhotonPersistentDisk(_)
         | VolumeSource::PortworxVolume(_)
         | VolumeSource::Quobyte(_)

@@ -338,7 +338,7 @@ fn document_of_unsupported_kind_keeps_no_pods() {
     assert_eq!(
         desk.problems(),
         [format!(
-            "/m/a: document 1 (line 1): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services and workloads ({SINCE})"
+            "/m/a: document 1 (line 1): kind Ingress: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads ({SINCE})"
         )]
     );
     assert!(desk.files.update().complete);

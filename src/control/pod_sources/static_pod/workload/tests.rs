@@ -96,6 +96,49 @@ fn pods_of_a_stateful_set_know_their_names() {
 }
 
 #[test]
+fn claims_of_a_stateful_set_are_named_after_its_pod() {
+    let template = |more: Value| {
+        let mut template = json!({
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        merge(&mut template, more);
+        let volumes = json!([{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]);
+        let container =
+            json!({"name": "main", "image": "app:1", "volumeMounts": [{"name": "data", "mountPath": "/d"}]});
+        json!({
+            "volumeClaimTemplates": [template],
+            "template": {"spec": {"volumes": volumes, "containers": [container]}},
+        })
+    };
+    let read = read_one(&document("StatefulSet", template(json!({}))));
+    assert_eq!(read.warning_lines().collect::<Vec<_>>(), [""; 0]);
+    let Ok(Object::Workload(workload)) = read.object else { panic!("{read:?}") };
+    let claim = &workload.claims[0];
+    assert_eq!(
+        (claim.key.to_string().as_str(), claim.storage),
+        ("PersistentVolumeClaim default/data-web-0", Some(1 << 30))
+    );
+    assert_eq!(claim.uid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+    let volumes: Vec<&str> = workload.pods[0].spec.volumes.iter().map(|volume| volume.source.key()).collect();
+    assert_eq!(volumes, ["emptyDir", "persistentVolumeClaim"]);
+    for (more, expected) in [
+        (json!({"metadata": {"name": ""}}), "spec.volumeClaimTemplates[0].metadata.name: required"),
+        (
+            json!({"spec": {"dataSource": {}}}),
+            "spec.volumeClaimTemplates[0].spec.dataSource: has no meaning on one node: a claim is a new directory",
+        ),
+        (
+            json!({"spec": {"accessModes": ["ReadWriteOncePod"]}}),
+            "spec.volumeClaimTemplates[0].spec.accessModes[0]: ReadWriteOncePod is not kept on one node: use ReadWriteOnce",
+        ),
+    ] {
+        let found = problem(&document("StatefulSet", template(more.clone())));
+        assert!(found.contains(expected), "{more}: {found}");
+    }
+}
+
+#[test]
 fn update_settings_become_annotations_of_the_pods() {
     let settings = |kind: &str, spec: Value| {
         let pod = pods(kind, spec).remove(0);

@@ -17,7 +17,6 @@ fn static_pods_refer_to_no_api_objects() {
         (json!({"ephemeral": {}}), "ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
         (json!({"glusterfs": {}}), "glusterfs", "endpoints (via glusterFS volumes)"),
         (json!({"iscsi": {"secretRef": {"name": "s"}}}), "iscsi.secretRef", "secrets"),
-        (json!({"persistentVolumeClaim": {"claimName": "c"}}), "persistentVolumeClaim", "persistentvolumeclaims"),
     ];
     for (mut volume, path, resource) in volumes {
         volume["name"] = json!("v");
