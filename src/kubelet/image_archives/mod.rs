@@ -6,6 +6,7 @@
 //! ```
 
 mod archive_list;
+pub(crate) mod artifact;
 pub mod contents;
 pub mod delta;
 pub(crate) mod image_name;

@@ -13,6 +13,8 @@ use crate::types::error::ErrorChain;
 /// Why a pull has ended without the image.
 #[derive(Debug)]
 pub(crate) enum FetchError {
+    /// The artifact does not have the wanted files.
+    Artifact(String),
     /// The CA certificates of a server cannot be used.
     Authorities {
         /// Such as `for https://registry.example`.
@@ -74,7 +76,8 @@ impl FetchError {
         match self {
             Self::Registry(error) => error.is_retryable(),
             Self::Digest { .. } | Self::Length { .. } => true,
-            Self::Authorities { .. }
+            Self::Artifact(_)
+            | Self::Authorities { .. }
             | Self::Cancelled
             | Self::Disk(_)
             | Self::Held
@@ -122,6 +125,7 @@ impl From<RegistryError> for FetchError {
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Artifact(problem) => f.write_str(problem),
             Self::Authorities { which, cause } => write!(f, "CA certificates {which}: {cause}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Digest { what, server } => write!(f, "{server} sent content that does not match {what}"),

@@ -71,6 +71,12 @@ impl FileFetch {
         }
     }
 
+    /// Whether a part of an earlier attempt is there.
+    pub(crate) async fn has_begun(&self) -> bool {
+        let part = self.part.clone();
+        rt::blocking(move || fs::metadata(part).is_ok_and(|found| found.len() > 0)).await
+    }
+
     /// Removes the part, which was found to be wrong, or is no longer needed.
     pub(crate) async fn forget(&self) {
         let part = self.part.clone();

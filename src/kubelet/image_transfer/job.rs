@@ -23,6 +23,7 @@ use super::part_file::PartFile;
 use super::pause::pause;
 use super::peers::{Copying, Peers};
 use super::space::Space;
+use crate::kubelet::image_archives::artifact::{ArtifactFile, artifact_files};
 use crate::kubelet::image_archives::manifest::{
     ACCEPT, Descriptor, Digest, Document, MAX_IMAGE_MANIFEST_BYTES, document, select,
 };
@@ -73,6 +74,9 @@ impl Progress {
     }
 }
 
+/// Returns the files to fetch; the error is one line.
+pub(crate) type ArtifactChoice = fn(&[ArtifactFile]) -> Result<Vec<Descriptor>, String>;
+
 pub(super) struct Job {
     /// In the order in which they are tried.
     pub(super) servers: Vec<Registry>,
@@ -105,17 +109,9 @@ const FETCH_BUFFER_BYTES: u64 = 64 << 10;
 const ACCEPT_ANY_BLOB: &str = "*/*";
 
 impl Job {
-    /// Fetches the missing blobs. Returns the index or manifest that the reference names.
+    /// Fetches the missing blobs of an image. Returns the index or manifest that the reference names.
     pub(super) fn run(&mut self) -> Result<Descriptor, FetchError> {
-        fs::create_dir_all(self.layout.blobs())?;
-        let top = self.resolve()?;
-        let mut manifest = top.clone();
-        let mut document = self.document(&top)?;
-        if let Document::Index(manifests) = &document {
-            let chosen = select(manifests, self.machine);
-            manifest = chosen.cloned().ok_or(FetchError::Platform(self.machine))?;
-            document = self.named(&manifest)?;
-        }
+        let (top, manifest, document) = self.manifest()?;
         let Document::Manifest { config, layers } = document else {
             return Err(FetchError::NestedIndex(manifest.digest));
         };
@@ -125,6 +121,34 @@ impl Job {
                 blobs.push(blob);
             }
         }
+        self.blobs(blobs)?;
+        Ok(top)
+    }
+
+    /// Fetches those files of an artifact that `choose` returns.
+    pub(super) fn run_artifact(&mut self, choose: ArtifactChoice) -> Result<Vec<Descriptor>, FetchError> {
+        let (_, manifest, _) = self.manifest()?;
+        let bytes = self.known_document(&manifest.digest).unwrap_or_default();
+        let invalid = |problem| FetchError::InvalidManifest { digest: manifest.digest.clone(), problem };
+        let files = artifact_files(&bytes).map_err(invalid)?;
+        let chosen = choose(&files).map_err(FetchError::Artifact)?;
+        self.blobs(chosen.clone())?;
+        Ok(chosen)
+    }
+
+    /// What the reference names, and the manifest for this machine.
+    fn manifest(&mut self) -> Result<(Descriptor, Descriptor, Document), FetchError> {
+        fs::create_dir_all(self.layout.blobs())?;
+        let top = self.resolve()?;
+        let document = self.document(&top)?;
+        let Document::Index(manifests) = &document else { return Ok((top.clone(), top, document)) };
+        let chosen = select(manifests, self.machine);
+        let manifest = chosen.cloned().ok_or(FetchError::Platform(self.machine))?;
+        let document = self.named(&manifest)?;
+        Ok((top, manifest, document))
+    }
+
+    fn blobs(&mut self, blobs: Vec<Descriptor>) -> Result<(), FetchError> {
         let (present, missing): (Vec<_>, Vec<_>) =
             blobs.into_iter().partition(|blob| self.present.contains(&blob.digest.to_string()));
         for blob in &present {
@@ -140,7 +164,7 @@ impl Job {
         for blob in &missing {
             self.blob(blob)?;
         }
-        Ok(top)
+        Ok(())
     }
 
     fn present_bytes(&self, blob: &Descriptor) -> u64 {

@@ -7,9 +7,11 @@
 //!
 //! Dropping the future of a pull ends its thread; the next pull of the image continues with the parts.
 
+mod artifact_fetch;
 mod error;
 mod file_fetch;
 mod job;
+mod job_thread;
 mod layout;
 mod link_budget;
 mod part_file;
@@ -28,34 +30,32 @@ use std::path::{Path, PathBuf};
 use std::process::ChildStdin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
-use rustls::client::danger::ServerCertVerifier;
-use rustls::pki_types::CertificateDer;
 
+pub(crate) use self::artifact_fetch::{ArtifactFetch, FetchedFile};
 pub(crate) use self::error::FetchError;
 pub(crate) use self::file_fetch::{FileFetch, fetch_small};
 use self::job::Job;
-pub(crate) use self::job::Progress;
+pub(crate) use self::job::{ArtifactChoice, Progress};
+use self::job_thread::{JobInputs, fetch_on_thread};
 use self::layout::Layout;
 pub(crate) use self::link_budget::LinkBudget;
 pub(crate) use self::peering::Peering;
 pub(crate) use self::pull_budget::Hold;
 pub(crate) use self::shared_images::{SharedAnswer, SharedImages, SharedPart};
 use self::space::Space;
-use crate::kubelet::image_archives::image_name::{Reference, reference};
+use crate::kubelet::image_archives::image_name::reference;
 use crate::kubelet::image_archives::manifest::Descriptor;
 use crate::kubelet::image_archives::{ImportTool, import_layout};
 use crate::platform::config::Amount;
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::cri::{ImageService, RuntimeService};
-use crate::platform::host::{clock, file, program};
-use crate::platform::net::{AnyCertificate, Connect, ProxySettings, tls_config, trusting, with_system};
-use crate::platform::registry::{Login, Mirror, Registry, mirrors};
+use crate::platform::host::{clock, program};
+use crate::platform::net::ProxySettings;
+use crate::platform::registry::Login;
 use crate::platform::rt;
-use crate::protocol::pem;
 use crate::protocol::sha256::sha256;
 use crate::types::error::ErrorChain;
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -109,16 +109,6 @@ pub(crate) struct Passage<'a> {
     pub(crate) pod: &'a str,
 }
 
-/// What a thread gets.
-struct Fetch {
-    login: Option<Login>,
-    layout: Layout,
-    space: Space,
-    present: SortedSet<String>,
-    progress: Arc<Progress>,
-    alive: Sender<()>,
-}
-
 /// Paths of the fetcher.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchPlaces {
@@ -141,16 +131,11 @@ pub(crate) enum Kept {
 
 /// Parts that no pull has used for this long, in seconds, are removed.
 const UNUSED: i64 = 7 * 24 * 3600;
-/// First and longest wait after a failure inside a pull.
-const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Number and interval of checks until the runtime lists an imported image.
 const FETCHED_IMAGE_CHECKS: (usize, Duration) = (40, Duration::from_millis(250));
-/// Interval of checks of the budget during a fetch.
-const CHECK: Duration = Duration::from_secs(1);
 /// How long a cancelled thread may take to end.
 const THREAD_END: Duration = Duration::from_secs(60);
 const FETCHED_IMAGE_LIST_TIMEOUT: Duration = Duration::from_secs(60);
-const MOST_FILE: u64 = 4 << 20;
 
 impl std::fmt::Debug for Fetcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -183,12 +168,21 @@ impl Fetcher {
         self.sweep().await;
         let layout = Layout(self.directory.join(&key));
         let present = self.present(&tool).await;
-        let top = {
-            let (directory, pod, pressure) = (self.directory.clone(), passage.pod.to_owned(), self.pressure);
-            let space = Space { directory, key, pod, busy: self.busy(), pressure };
-            let fetch = Fetch { login: login(auth), layout: layout.clone(), space, present, progress, alive };
-            self.fetch(&name, fetch, passage).await?
+        let (directory, pod, pressure) = (self.directory.clone(), passage.pod.to_owned(), self.pressure);
+        let inputs = JobInputs {
+            name: name.clone(),
+            hosts: self.hosts.clone(),
+            proxies: Arc::clone(&self.proxies),
+            login: login(auth),
+            layout: layout.clone(),
+            space: Space { directory, key, pod, busy: self.busy(), pressure },
+            present,
+            progress,
+            peering: self.peering.clone(),
+            alive,
         };
+        let fetched = fetch_on_thread(inputs, passage, Box::new(|job: &mut Job| Ok(vec![job.run()?]))).await?;
+        let top = fetched.into_iter().next().ok_or(FetchError::NoResult)?;
         let names = name.all_names(&top.digest.to_string());
         self.import(&tool, &layout, top, names.clone()).await?;
         let id = self.shown(image).await?;
@@ -214,56 +208,6 @@ impl Fetcher {
                 SortedSet::new()
             }
         }
-    }
-
-    async fn fetch(&self, name: &Reference, fetch: Fetch, passage: Passage<'_>) -> Result<Descriptor, FetchError> {
-        let Fetch { login, layout, space, present, progress, alive } = fetch;
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let _cancels = CancelOnDrop(Arc::clone(&cancelled));
-        let (hosts, repository, registry) = (self.hosts.clone(), name.path.clone(), name.registry.clone());
-        let reference = name.reference().to_owned();
-        let boot = clock::boot_id();
-        let proxies = Arc::clone(&self.proxies);
-        let peering = self.peering.clone();
-        let (meter, is_urgent) = (passage.budget.meter(), passage.is_urgent);
-        let (sender, result) = async_channel::bounded(1);
-        let work = move || {
-            let connect = |mirror: &Mirror| {
-                let (proxies, cancelled) = (Arc::clone(&proxies), Arc::clone(&cancelled));
-                let tls = tls_config(verifier(mirror)?).map_err(FetchError::Tls)?;
-                Ok(Connect { tls, proxies, cancelled, deadline: None })
-            };
-            let servers = servers(&registry, &repository, login, &hosts, connect);
-            let peers = peering.and_then(|peering| peering.open(&cancelled));
-            let fetched = servers.and_then(|servers| {
-                let machine = std::env::consts::ARCH;
-                let mut job = Job {
-                    servers,
-                    reference,
-                    layout,
-                    space,
-                    present,
-                    machine,
-                    boot,
-                    cancelled,
-                    progress,
-                    meter: Arc::clone(&meter),
-                    is_urgent,
-                    peers,
-                    waits: WAITS,
-                };
-                job.run()
-            });
-            meter.settle();
-            // Fails if the pull was cancelled.
-            let _ = sender.try_send(fetched);
-            drop(alive);
-        };
-        rt::thread("image-fetch", work).map_err(FetchError::StartThread)?;
-        let ended = async { result.recv().await.unwrap_or(Err(FetchError::NoResult)) };
-        let fetched = rt::either(ended, passage.stopped()).await;
-        passage.budget.charge();
-        fetched
     }
 
     async fn import(
@@ -343,29 +287,6 @@ impl Fetcher {
     }
 }
 
-impl Passage<'_> {
-    /// Ends when the fetch has to stop, because a window closes or the cluster's budget is used up.
-    async fn stopped<T>(self) -> Result<T, FetchError> {
-        if !self.budget.is_limited() {
-            return std::future::pending().await;
-        }
-        loop {
-            rt::sleep(CHECK).await;
-            if self.budget.stop().is_some() && !self.is_urgent {
-                return Err(FetchError::Held);
-            }
-        }
-    }
-}
-
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 fn login(auth: Option<&AuthConfig>) -> Option<Login> {
     let login = auth.map(|auth| Login { username: auth.username.clone(), password: auth.password.0.clone() });
     login.filter(|login| !login.username.is_empty())
@@ -374,51 +295,4 @@ fn login(auth: Option<&AuthConfig>) -> Option<Login> {
 /// The name of an image's directory.
 pub(crate) fn key_of(image: &str) -> String {
     sha256(image.as_bytes()).chars().take(32).collect()
-}
-
-/// The servers to try, mirrors first.
-fn servers(
-    registry: &str,
-    repository: &str,
-    login: Option<Login>,
-    hosts: &Path,
-    connect: impl Fn(&Mirror) -> Result<Connect, FetchError>,
-) -> Result<Vec<Registry>, FetchError> {
-    let places = [registry.to_owned(), registry.replace(':', "_") + "_", "_default".to_owned()];
-    let directory = places.iter().map(|place| hosts.join(place)).find(|place| place.join(HOSTS_FILE).exists());
-    let directory = directory.unwrap_or_default();
-    let text = file::read_all(&directory.join(HOSTS_FILE), MOST_FILE).ok();
-    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let all = mirrors(registry, text.as_deref(), &directory);
-    let of = |mirror: Mirror| {
-        let connect = connect(&mirror)?;
-        Ok(Registry::new(mirror, repository, login.clone(), connect))
-    };
-    all.into_iter().map(of).collect()
-}
-
-const HOSTS_FILE: &str = "hosts.toml";
-
-fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, FetchError> {
-    match authorities(mirror)? {
-        // The registry itself uses plain HTTP, so certificates of redirects are not verified; the digests protect the
-        // content.
-        all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Ok(Arc::new(AnyCertificate)),
-        all => trusting(&all).map_err(|error| unusable(format!("for {}", mirror.base), error)),
-    }
-}
-
-/// The system's CAs, and those for this server.
-fn authorities(mirror: &Mirror) -> Result<Vec<CertificateDer<'static>>, FetchError> {
-    let mut all = Vec::new();
-    for path in &mirror.authorities {
-        let which = || path.display().to_string();
-        let text = file::read_all(path, MOST_FILE).map_err(|error| unusable(which(), error))?;
-        all.extend(pem::certificates(&text).map_err(|error| unusable(which(), error.0))?);
-    }
-    with_system(&all).map_err(|error| unusable("of the system".to_owned(), error))
-}
-
-fn unusable(which: String, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FetchError {
-    FetchError::Authorities { which, cause: cause.into() }
 }

@@ -4,6 +4,7 @@
 //! waiting for a turn the image is looked up again, because another pod may have pulled it. Only recent failures are
 //! remembered.
 
+mod artifacts;
 mod early_pulls;
 mod ensure_image;
 mod gc;
@@ -36,6 +37,7 @@ use crate::state::pods::{PodEvent, SyncEvent, Waiting};
 use crate::types::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
 use crate::types::time::TokenBucket;
 
+pub(crate) use artifacts::{ARTIFACT_SCHEME, Artifacts};
 pub(crate) use gc::{CollectError, images_of};
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 

@@ -58,6 +58,10 @@ impl Dialer {
         self.proxies.proxy_for(url)
     }
 
+    pub(crate) fn proxies(&self) -> Arc<ProxySettings> {
+        Arc::clone(&self.proxies)
+    }
+
     /// Connects to the first address of `host` that accepts.
     pub(crate) async fn dial(&self, host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
         let end = rt::now() + limit;

@@ -1,5 +1,6 @@
 //! Fetches from a registry that misbehaves.
 
+mod artifacts;
 mod peers;
 
 use std::io::{BufRead, BufReader, Read, Write};
