@@ -1,5 +1,6 @@
 //! `coracle images`.
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use super::outputs::ImagesOutput;
 use super::table::table;
 use super::{complain, failed, print};
 use crate::control::server::{ImageEntry, Images};
-use crate::kubelet::image_archives::{DeltaSummary, make_delta};
+use crate::kubelet::image_archives::{DeltaSummary, make_delta, make_file_delta};
+use crate::platform::host::file;
 use crate::protocol::http1::push_escaped;
 use crate::types::error::ErrorChain;
 
@@ -33,10 +35,23 @@ pub(super) fn run(command: &ListImages) -> ExitCode {
 fn delta(files: &[String], output: &ImagesOutput) -> Result<String, String> {
     // The parser accepts nothing else.
     let ([old, new], ImagesOutput::File(target)) = (files, output) else { return Ok(String::new()) };
+    let read = |path: &String| fs::read(path).map_err(|error| format!("{path}: {error}"));
+    if is_program(old) && is_program(new) {
+        let (old, new) = (read(old)?, read(new)?);
+        let directory = target.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
+        let delta = make_file_delta(&old, &new, directory).map_err(|error| error.to_string())?;
+        fs::write(target, &delta).map_err(|error| format!("{}: {error}", target.display()))?;
+        let bytes = |text: &[u8]| size(u64::try_from(text.len()).unwrap_or(u64::MAX));
+        return Ok(format!("{}: {} for a program of {}\n", target.display(), bytes(&delta), bytes(&new)));
+    }
     let made = make_delta(Path::new(old), Path::new(new), target).map_err(|error| error.to_string())?;
     let DeltaSummary { image, delta_bytes, layer_bytes, patched, whole } = made;
     let (delta, layers, target) = (size(delta_bytes), size(layer_bytes), target.display());
     Ok(format!("{target}: {delta} for {image}: {patched} layers patched, {whole} whole, {layers} in the archive\n"))
+}
+
+fn is_program(path: &str) -> bool {
+    file::read_head(Path::new(path), 4).is_ok_and(|head| head == b"\x7fELF")
 }
 
 /// The runtime's images, or one line with the next step.

@@ -29,7 +29,7 @@ use async_channel::{Receiver, Sender};
 pub(crate) use self::archive_list::Failure as ImportFailure;
 pub(crate) use self::archive_list::Stamp;
 use self::archive_list::{ArchiveList, ArchiveNames, Failure, State, is_archive};
-pub(crate) use self::delta::{DeltaSummary, make_delta};
+pub(crate) use self::delta::{DeltaSummary, FileDelta, make_delta, make_file_delta};
 use self::image_name::with_default_tag;
 use self::import::{Tool, import};
 pub(crate) use self::import::{Tool as ImportTool, import_layout};

@@ -149,22 +149,27 @@ impl Maker<'_> {
     /// Appends the bytes, packed by gzip.
     fn packed(&mut self, bytes: &[u8]) -> Result<Section, DeltaError> {
         let at = self.position()?;
-        let mut plain = temporary(self.directory)?;
-        plain.write_all(bytes).and_then(|()| plain.rewind()).map_err(DeltaError::Gzip)?;
-        let mut command = Command::new("gzip");
-        command.arg("-9nc").stdin(plain).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(DeltaError::Gzip)?;
-        if let Some(mut packed) = child.stdout.take() {
-            copy(&mut packed, &mut self.file).map_err(DeltaError::Gzip)?;
-        }
-        let status = child.wait().map_err(DeltaError::Gzip)?;
-        let length = self.position()? - at;
-        if status.success() { Ok(Section { at, length }) } else { Err(DeltaError::GzipFailed(status)) }
+        gzip(bytes, self.directory, &mut self.file)?;
+        Ok(Section { at, length: self.position()? - at })
     }
 
     fn position(&mut self) -> Result<u64, DeltaError> {
         self.file.stream_position().map_err(DeltaError::Io)
     }
+}
+
+/// Writes the bytes, packed by the program gzip. `directory` is for unnamed files.
+pub(super) fn gzip(bytes: &[u8], directory: &Path, target: &mut dyn Write) -> Result<(), DeltaError> {
+    let mut plain = temporary(directory)?;
+    plain.write_all(bytes).and_then(|()| plain.rewind()).map_err(DeltaError::Gzip)?;
+    let mut command = Command::new("gzip");
+    command.arg("-9nc").stdin(plain).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(DeltaError::Gzip)?;
+    if let Some(mut packed) = child.stdout.take() {
+        copy(&mut packed, target).map_err(DeltaError::Gzip)?;
+    }
+    let status = child.wait().map_err(DeltaError::Gzip)?;
+    if status.success() { Ok(()) } else { Err(DeltaError::GzipFailed(status)) }
 }
 
 fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<u64> {

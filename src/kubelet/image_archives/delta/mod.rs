@@ -16,11 +16,13 @@ mod error;
 mod layer;
 mod make;
 pub mod patch;
+mod program;
 mod rebuild;
 mod saved_image;
 
 pub(super) use delta_file::DeltaFile;
 pub(crate) use make::{DeltaSummary, make_delta};
+pub(crate) use program::{FileDelta, make_file_delta};
 pub(super) use rebuild::{Sources, rebuild};
 
 const DELTA_MAGIC: &[u8; 16] = b"coracle delta 1\n";
