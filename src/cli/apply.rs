@@ -118,7 +118,7 @@ fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
             let leads_here = |config: &ConfigObject| its_pods.iter().any(|pod| config.leads_to(&pod.metadata));
             let goes_with = |other: &Object| match other {
                 Object::Config(config) if keys.contains(&config.key) || leads_here(config) => Some(config.key.clone()),
-                Object::Config(_) | Object::Pod(_) | Object::Workload(_) => None,
+                Object::Agent(_) | Object::Config(_) | Object::Pod(_) | Object::Workload(_) => None,
             };
             let with = objects.iter().zip(&values).filter(|(other, _)| goes_with(other).is_some());
             let items: Vec<&Value> = values.get(index).into_iter().chain(with.map(|(_, value)| value)).collect();
@@ -129,7 +129,7 @@ fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
     }
     let unused = objects.iter().find_map(|object| match object {
         Object::Config(config) if pods > 1 && !used.contains(&config.key) => Some(&config.key),
-        Object::Config(_) | Object::Pod(_) | Object::Workload(_) => None,
+        Object::Agent(_) | Object::Config(_) | Object::Pod(_) | Object::Workload(_) => None,
     });
     match unused {
         Some(key) => Err(format!("no Pod in the file uses {key}, define it together with the Pod that does")),
@@ -152,7 +152,7 @@ struct Subject<'a> {
 impl<'a> Subject<'a> {
     fn of(object: &'a Object) -> Option<Self> {
         match object {
-            Object::Config(_) => None,
+            Object::Agent(_) | Object::Config(_) => None,
             Object::Pod(pod) => {
                 let ObjectMeta { namespace, name, .. } = &pod.metadata;
                 let name = name.strip_suffix(&format!("-{PLACEHOLDER_NODE_NAME}")).unwrap_or(name);

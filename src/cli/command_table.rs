@@ -207,7 +207,8 @@ with_machine_commands! {
             "pull downloads images now, with the credentials of the node and outside the windows of images.windows. An \
              image that no pod needs may be removed again when the disk is full.",
             "delta, on any machine, writes FILE with what the image in the archive NEW has and that in OLD does \
-             not. A node that has the image in OLD imports it like an archive.",
+             not. A node that has the image in OLD imports it like an archive. Of two programs of coracle it makes a \
+             delta for coracle upgrade.",
         ],
         arguments {
             (positional) words: Vec<String> => [

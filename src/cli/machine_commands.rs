@@ -86,7 +86,7 @@ macro_rules! with_machine_commands {
             usage: "FILE|URL|status|rollback [--signature FILE] [--public-key FILE] [--within DURATION] [--wait] [-o json]",
             summary: "try another version of the agent, and go back if it is bad",
             description: [
-                "Installs FILE, or the file at an http or https URL, beside the running program and restarts the agent with it, on trial. It is accepted once \
+                "Installs FILE, or the file at an http, https or oci URL, beside the running program and restarts the agent with it, on trial. It is accepted once \
                  the sync loop runs, the runtime answers, all containers that ran before still run, and the cluster and \
                  the URL of manifests answer if they did before. Otherwise, and after a crash, a hang, a power cut or \
                  three starts without a verdict, the former version runs again.",

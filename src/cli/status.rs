@@ -68,6 +68,7 @@ fn text(status: &NodeStatus, now: i64) -> String {
     for source in &status.sources {
         let seen = if source.ready { format!("{} pods", source.pods) } else { "not read yet".to_owned() };
         lines.push(format!("  {}: {seen}", source.name));
+        lines.extend(Some(&source.agent).filter(|agent| !agent.is_empty()).map(|agent| format!("    agent: {agent}")));
         lines.extend(source.errors.iter().map(|error| format!("    {error}")));
     }
     if status.sources.is_empty() {
@@ -345,6 +346,7 @@ mod tests {
                 name: "file:/etc/kubernetes/manifests".to_owned(),
                 pods: 2,
                 ready: true,
+                agent: String::new(),
                 errors: vec!["web.yaml: spec.containers[0].image: required".to_owned()],
                 path: "/m".to_owned(),
             }],

@@ -12,12 +12,12 @@ use serde_json::Value;
 use super::command_table::{Config, Upgrade};
 use super::local_api::{RequestFailure, change, change_within, escaped, get};
 use super::outputs::TopOutput;
-use super::validate::configuration;
 use super::{failed, misused, print};
 use crate::control::server::NodeStatus;
 use crate::kubelet::agent_update::{
     AgentUpdates, Before, Place, Record, Slot, Subject, Trial, UPGRADE_KEY, foreign_program, is_newer,
 };
+use crate::kubelet::image_archives::FileDelta;
 use crate::platform::config;
 use crate::platform::host::{clock, file};
 use crate::protocol::ed25519::{EXPECTED_PUBLIC_KEY, PublicKey, plain_signature};
@@ -38,7 +38,9 @@ pub(super) fn run(command: &Upgrade) -> ExitCode {
     let done = match command.program.as_str() {
         "status" => return status(command),
         "rollback" => roll_back(command),
-        url if url.starts_with("https://") || url.starts_with("http://") => upgrade_from(command, url),
+        url if ["https://", "http://", "oci://"].iter().any(|scheme| url.starts_with(scheme)) => {
+            upgrade_from(command, url)
+        }
         path => upgrade(command, Path::new(path)),
     };
     done.map_or_else(|line| failed(&line), |line| print(&format!("{line}\n")))
@@ -99,8 +101,9 @@ fn upgrade(command: &Upgrade, path: &Path) -> Result<String, String> {
         file::read_all(path, Place::Program.limit()).map_err(|error| format!("{}: {error}", path.display()))?;
     let refused = |line: String| format!("{}: {line}", path.display());
     verify(command, path, &program)?;
-    foreign_program(&program).map_or(Ok(()), Err).map_err(refused)?;
     let updates = AgentUpdates::new(&command.root_dir);
+    let program = rebuilt(&updates, program).map_err(refused)?;
+    foreign_program(&program).map_or(Ok(()), Err).map_err(refused)?;
     let at_slots = |error: io::Error| format!("{}: {error}", updates.path(Place::Program, "").display());
     // Makes room first: a small disk may not have it for a third program.
     if let Ok(record) = updates.record() {
@@ -119,6 +122,17 @@ fn upgrade(command: &Upgrade, path: &Path) -> Result<String, String> {
     let line = arm(&updates, &command.local_socket, &query, subject, within)?;
     let installed = "the installed program stays; a package with a newer version replaces this upgrade";
     if command.wait { wait(&updates, within) } else { Ok(format!("{line}\n{installed}")) }
+}
+
+/// The program that a delta makes of the one that runs; other files stay what they are.
+fn rebuilt(updates: &AgentUpdates, file: Vec<u8>) -> Result<Vec<u8>, String> {
+    let Some(delta) = FileDelta::read(&file) else { return Ok(file) };
+    let current = updates.record().map_err(|error| error.to_string())?.current;
+    let old = match current {
+        Some(current) => updates.read(Place::Program, &current.digest),
+        None => fs::read("/proc/self/exe"),
+    };
+    delta?.rebuild(&old.map_err(|error| format!("the program that runs: {error}"))?)
 }
 
 /// Puts the subject on trial: by the running agent, which knows its pods, or by the next start.
@@ -224,7 +238,7 @@ pub(super) fn configure(command: &Config) -> ExitCode {
 fn apply(command: &Config) -> Result<String, String> {
     let shown = command.file.display();
     let text = fs::read(&command.file).map_err(|error| format!("{shown}: {error}"))?;
-    check(&text).map_err(|line| format!("{shown}: {line}"))?;
+    config::check_configuration_text(&text).map_err(|line| format!("{shown}: {line}"))?;
     let updates = AgentUpdates::new(&command.root_dir);
     let digest = updates.store(Place::Config, &text).map_err(|error| format!("{shown}: {error}"))?;
     let within = command.within.0;
@@ -233,12 +247,4 @@ fn apply(command: &Config) -> Result<String, String> {
     let answer = change(&command.local_socket, "POST", &format!("/agent?{query}"), &[]);
     let line = answer.map(|answer| result_line(&answer)).map_err(|refused| refused.line())?;
     if command.wait { wait(&updates, within) } else { Ok(line) }
-}
-
-/// Checks a KubeletConfiguration as `coracle validate` does.
-fn check(text: &[u8]) -> Result<(), String> {
-    let document = configuration(text).ok_or("expected a KubeletConfiguration")??;
-    let node_name = config::host_node_name().unwrap_or_else(|_| "localhost".to_owned());
-    let (mistakes, _) = config::check_configuration(document, node_name);
-    if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("; ")) }
 }

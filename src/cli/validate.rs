@@ -13,7 +13,7 @@ use super::print;
 use crate::control::pod_sources::static_pod::{ManifestObject, Object, Origin, read_manifest};
 use crate::platform::config;
 use crate::state::pods::SourceName;
-use crate::types::api::{Pod, yaml};
+use crate::types::api::Pod;
 use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Validate) -> ExitCode {
@@ -46,12 +46,13 @@ struct Report {
 impl Report {
     /// Adds the lines for one file.
     fn check(&mut self, file: &str, text: io::Result<Vec<u8>>) {
-        let origin = Origin { source: SourceName::File, path: file, node_name: &self.node_name.clone(), seen: "" };
+        // Those of a URL may hold everything.
+        let origin = Origin { source: SourceName::Http, path: file, node_name: &self.node_name.clone(), seen: "" };
         let text = match text {
             Ok(text) => text,
             Err(error) => return self.refuse(file, &error.to_string()),
         };
-        if let Some(document) = configuration(&text) {
+        if let Some(document) = config::configuration(&text) {
             return self.check_configuration(file, document);
         }
         match read_manifest(&text, &origin) {
@@ -99,6 +100,11 @@ impl Report {
                 let pods: Vec<String> = workload.pods.iter().map(|pod| self.name_of(pod)).collect();
                 self.accept(file, &place, name, &pods);
             }
+            Ok(Object::Agent(agent)) => {
+                let warning = "kind Agent: only the signed manifests of --manifest-url have it";
+                self.line(file, &format!("warning: {place}{warning}"));
+                self.accept(file, &place, format!("version {} of the agent", agent.version), &[]);
+            }
             Err(error) => {
                 for line in error.lines() {
                     self.refuse(file, &format!("{place}{line}"));
@@ -133,20 +139,6 @@ impl Report {
     }
 }
 
-/// The document of a KubeletConfiguration; `None` if the text is something else.
-pub(super) fn configuration(text: &[u8]) -> Option<Result<Value, String>> {
-    let documents = yaml::parse(text).ok()?;
-    let is_one =
-        |document: &yaml::Document| document.value.get("kind").and_then(Value::as_str) == Some("KubeletConfiguration");
-    if !documents.iter().any(is_one) {
-        return None;
-    }
-    Some(match <[yaml::Document; 1]>::try_from(documents) {
-        Ok([document]) => document.strict().map_err(|error| error.to_string()),
-        Err(documents) => Err(format!("expected one KubeletConfiguration, found {} documents", documents.len())),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +157,15 @@ mod tests {
     #[test]
     fn valid_manifest_is_reported_with_its_pod() {
         assert_eq!(report(&[WEB]), ("a: ok (pod default/web)\n".to_owned(), false));
+    }
+
+    #[test]
+    fn version_of_the_agent_is_checked() {
+        let agent = "apiVersion: coracle.dev/v1\nkind: Agent\nspec: {version: 0.9.1, url: 'https://f/c'}\n";
+        let (text, refused) = report(&[agent]);
+        assert!(!refused && text.contains("warning: kind Agent: only the signed manifests"), "{text}");
+        assert!(text.contains("ok (version 0.9.1 of the agent)"), "{text}");
+        assert!(report(&[&agent.replace("0.9.1", "''")]).1);
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Agent {
         if let Some(cluster) = &cluster {
             runtime.pods.set_cluster(&cluster.client);
         }
-        let sources = PodSources::open(&config, proxies)?;
+        let sources = PodSources::open(&config, proxies, runtime.pods.pull_budget())?;
         let stopped_pods = config.root_dir.join("coracle/stopped-pods.json");
         let stopped = {
             let file = stopped_pods.clone();

@@ -1,12 +1,17 @@
 //! The pod sources other than the API server: manifests, a URL, and pods put on the node.
 
+use std::rc::Rc;
+
 use async_channel::{Receiver, Sender};
 
 use super::StartError;
 use super::handles::Handles;
 use crate::control::pod_sources::local_pods::{self, LocalPodRequest, LocalPods};
 use crate::control::pod_sources::static_file;
-use crate::control::pod_sources::url_pods::{self, Trust, UrlPods};
+use crate::control::pod_sources::url_pods::{self, ManifestPlace, Trust, UrlPods};
+use crate::kubelet::image_credentials::NodeCredentials;
+use crate::kubelet::image_transfer::{ArtifactFetch, LinkBudget};
+use crate::kubelet::images::{ARTIFACT_SCHEME, Artifacts};
 use crate::platform::config::Config;
 use crate::platform::host::file;
 use crate::platform::net::{Dialer, ProxySettings, Url};
@@ -24,10 +29,11 @@ pub(super) struct PodSources {
 }
 
 impl PodSources {
-    pub(super) fn open(config: &Config, proxies: ProxySettings) -> Result<Self, StartError> {
-        let url = url_pods(config).map_err(StartError::Settings)?;
+    pub(super) fn open(config: &Config, proxies: ProxySettings, budget: Rc<LinkBudget>) -> Result<Self, StartError> {
+        let dialer = Dialer::of_server(proxies);
+        let url = url_pods(config, &dialer, budget).map_err(StartError::Settings)?;
         let (local, requests) = LocalPods::new();
-        Ok(Self { url, dialer: Dialer::of_server(proxies), local, requests })
+        Ok(Self { url, dialer, local, requests })
     }
 
     /// The enabled sources, with the API server if `in_cluster`.
@@ -42,7 +48,10 @@ impl PodSources {
         let (config, inbox) = (&handles.config, &handles.inbox);
         let mut tasks = Vec::new();
         tasks.extend(file_source(config, inbox.clone()));
-        tasks.extend(self.url.map(|pods| rt::spawn(url_pods::run(pods, self.dialer, inbox.clone()))));
+        tasks.extend(self.url.map(|pods| {
+            let status_inputs = Rc::clone(&handles.status_inputs);
+            rt::spawn(url_pods::run(pods, self.dialer, inbox.clone(), status_inputs))
+        }));
         let directory = config.root_dir.join("coracle/pods");
         tasks.push(rt::spawn(local_pods::run(directory, config.node.name.clone(), self.requests, inbox.clone())));
         tasks
@@ -56,11 +65,29 @@ fn file_source(config: &Config, inbox: Sender<SyncEvent>) -> Option<rt::Task<()>
     Some(rt::spawn(static_file::run(path, node_name, frequency, static_file::boot_over(), inbox)))
 }
 
+/// Fetches artifacts, with the parts in `directory`, which is below the agent's.
+pub(super) fn artifacts(config: &Config, directory: &str, dialer: &Dialer, budget: Rc<LinkBudget>) -> Artifacts {
+    let (directory, hosts) = (config.root_dir.join(directory), config.images.fetch.hosts_directory.clone());
+    Artifacts {
+        fetch: ArtifactFetch::new(directory, hosts, dialer.proxies(), budget),
+        credentials: NodeCredentials::of(config),
+    }
+}
+
 /// The URL source, if one is configured. The error is one line that names the invalid setting.
-fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
+fn url_pods(config: &Config, dialer: &Dialer, budget: Rc<LinkBudget>) -> Result<Option<UrlPods>, String> {
     let Some(source) = &config.static_pods.url else { return Ok(None) };
-    let url = Url::parse(&source.url)
-        .ok_or_else(|| format!("staticPodURL: {:?} is no URL", without_credentials(&source.url)))?;
+    let place = match source.url.strip_prefix(ARTIFACT_SCHEME) {
+        Some(artifact) => {
+            let artifacts = artifacts(config, "coracle/pods-from-registry", dialer, budget);
+            let artifacts = Artifacts { fetch: artifacts.fetch.for_manifests(), ..artifacts };
+            ManifestPlace::Registry(artifact.to_owned(), Box::new(artifacts))
+        }
+        None => ManifestPlace::Server(
+            Url::parse(&source.url)
+                .ok_or_else(|| format!("staticPodURL: {:?} is no URL", without_credentials(&source.url)))?,
+        ),
+    };
     let key = match &source.public_key {
         Some(path) => {
             let text = file::read_all(path, 1 << 16);
@@ -78,7 +105,7 @@ fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
         takes_plain: source.plain_signatures,
     };
     Ok(Some(UrlPods {
-        url,
+        place,
         configured: source.url.clone(),
         headers: source.headers.clone(),
         every: source.every,

@@ -10,7 +10,8 @@ use super::drain::Background;
 use super::handles::Handles;
 use super::open::Agent;
 use super::servers::Servers;
-use crate::control::local_api::{AgentControl, NodeLocalApi, NodeStats, RemoteUpgrades};
+use super::sources::artifacts;
+use crate::control::local_api::{AgentControl, NodeLocalApi, NodeStats, ProgramFetch, RemoteUpgrades};
 use crate::control::server::{LocalApi, Pulse};
 use crate::control::sync_loop::LoopEnd;
 use crate::kubelet::agent_update::UPGRADE_KEY;
@@ -126,14 +127,19 @@ impl Agent {
     }
 
     fn remote_upgrades(&self, control: &Rc<AgentControl>) -> RemoteUpgrades {
-        let config = &self.handles.config;
+        let (config, dialer) = (&self.handles.config, &self.sources.dialer);
         let key = config.static_pods.url.as_ref().and_then(|url| url.public_key.clone());
         RemoteUpgrades {
             control: Rc::clone(control),
-            dialer: self.sources.dialer.clone(),
-            budget: self.runtime.pods.pull_budget(),
-            key: key.unwrap_or_else(|| UPGRADE_KEY.into()),
+            fetch: ProgramFetch {
+                dialer: dialer.clone(),
+                budget: self.runtime.pods.pull_budget(),
+                artifacts: artifacts(config, "coracle/agent/oci", dialer, self.runtime.pods.pull_budget()),
+                key: key.unwrap_or_else(|| UPGRADE_KEY.into()),
+                root_dir: config.root_dir.clone(),
+            },
             node_name: config.node.name.clone(),
+            followed: RefCell::default(),
         }
     }
 

@@ -41,5 +41,14 @@ fn annotated_program_that_cannot_run_is_fetched_once_and_reported() {
     joined.api.wait(NODE, "the report of the former trial", |node| {
         node["metadata"]["annotations"]["coracle.dev/upgrade-status"] == *why
     });
-    assert!(!joined.node.log().contains("failed to fetch upgrade"), "{}", joined.node.log());
+    assert!(!joined.node.log().contains("failed to fetch update"), "{}", joined.node.log());
+    // A configuration is another wish.
+    fs::write(served.join("config"), "maxPods: 7\n").unwrap();
+    fs::write(served.join("config.sig"), key_and_signature(&served.join("config")).1).unwrap();
+    let url = url.replace("/coracle", "/config");
+    joined.api.patch(NODE, &json!({"metadata": {"annotations": {"coracle.dev/config": url}}}));
+    let why = format!("{url} rejected: expected a KubeletConfiguration; the former one runs");
+    joined.api.wait(NODE, "the report of the configuration", |node| {
+        node["metadata"]["annotations"]["coracle.dev/upgrade-status"] == *why
+    });
 }

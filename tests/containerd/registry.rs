@@ -27,7 +27,7 @@ pub(crate) struct Registry {
 pub(crate) const USER: &str = "carrier";
 pub(crate) const PASSWORD: &str = "coracle-on-the-teifi";
 /// The login as written by `htpasswd -B`.
-const HTPASSWD: &str = "carrier:$2y$05$uVbDP//VB3zVFvhtLZSPBecnCZwKdVBAu/jYg1pi5R/X/B8Aqmxxe\n";
+pub(crate) const HTPASSWD: &str = "carrier:$2y$05$uVbDP//VB3zVFvhtLZSPBecnCZwKdVBAu/jYg1pi5R/X/B8Aqmxxe\n";
 
 impl Registry {
     pub(crate) fn start(node: &Node) -> Self {

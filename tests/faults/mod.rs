@@ -18,6 +18,7 @@ mod network;
 pub(crate) mod node;
 mod pod_resources;
 mod probes;
+mod registry_sources;
 mod resizes;
 mod runtime;
 mod shutdown;

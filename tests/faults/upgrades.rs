@@ -21,9 +21,9 @@ use crate::containerd::node::settings;
 use crate::wait::{wait, wait_for};
 
 /// A node whose agent is restarted after each exit.
-struct Board {
+pub(super) struct Board {
     supervisor: Child,
-    node: Node,
+    pub(super) node: Node,
     /// The containers and the sandbox of the pod.
     before: Vec<String>,
 }
@@ -34,7 +34,7 @@ impl Board {
     }
 
     /// With further flags of the agent, for the node's folder.
-    fn with(flags: impl FnOnce(&Path) -> Vec<String>) -> Self {
+    pub(super) fn with(flags: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let node = Node::new();
         let flags = flags(node.folder());
         node.apply(&Manifest::new("web").container("main", "one"));
@@ -54,7 +54,7 @@ impl Board {
         Self { supervisor, node, before }
     }
 
-    fn agent(&self) -> PathBuf {
+    pub(super) fn agent(&self) -> PathBuf {
         self.node.folder().join("pods/coracle/agent")
     }
 
@@ -96,7 +96,7 @@ impl Board {
             .is_ok_and(|_| answer.starts_with("HTTP/1.1 200 "))
     }
 
-    fn record(&self) -> Value {
+    pub(super) fn record(&self) -> Value {
         let text = fs::read_to_string(self.agent().join("record.json")).unwrap_or_default();
         text.split_once('\n').and_then(|(_, json)| serde_json::from_str(json).ok()).unwrap_or_default()
     }
@@ -114,13 +114,13 @@ impl Board {
 
     /// The agent answers, and has restarted nothing.
     #[track_caller]
-    fn check_pods(&self) {
+    pub(super) fn check_pods(&self) {
         self.node.wait_until_ready("web");
         assert_eq!(self.node.seen("web").ids(), self.before);
     }
 
     /// The result of a command line on this node: its exit code, and what it printed.
-    fn run(&self, line: &[&str]) -> (i32, String) {
+    pub(super) fn run(&self, line: &[&str]) -> (i32, String) {
         let folder = self.node.folder();
         let mut command = Command::new(CORACLE);
         command.args(line).arg("--local-socket").arg(folder.join("coracle.sock"));
@@ -130,7 +130,7 @@ impl Board {
     }
 
     /// A program beside this one: the agent with another digest.
-    fn other_program(&self, mark: &str) -> PathBuf {
+    pub(super) fn other_program(&self, mark: &str) -> PathBuf {
         let path = self.node.folder().join(format!("coracle-{mark}"));
         fs::copy(CORACLE, &path).unwrap();
         fs::File::options().append(true).open(&path).unwrap().write_all(mark.as_bytes()).unwrap();
@@ -183,6 +183,31 @@ fn signed_program_is_tried_accepted_and_rolled_back() {
     assert_eq!((code, &*text), (0, "the agent restarts as the installed program\n"));
     wait_for("the installed program", || board.record()["current"].is_null());
     board.check_pods();
+}
+
+#[test]
+fn delta_against_the_running_program_is_verified_rebuilt_and_tried() {
+    let board = Board::new();
+    let folder = board.node.folder();
+    let program = board.other_program("n");
+    let delta = folder.join("n.delta");
+    let [old, new, target] = [Path::new(CORACLE), &program, &delta].map(|path| path.to_str().unwrap());
+    let made = Command::new(CORACLE).args(["images", "delta", old, new, "-o", target]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    assert!(fs::metadata(&delta).unwrap().len() < 100_000);
+    let (key, signature) = key_and_signature(&delta);
+    fs::write(folder.join("key"), key).unwrap();
+    fs::write(folder.join("n.delta.sig"), signature).unwrap();
+    let key = folder.join("key");
+    let line = ["upgrade", target, "--public-key", key.to_str().unwrap(), "--within", "2s", "--wait"];
+    let (code, text) = board.run(&line);
+    assert!(code == 0 && text.contains(" accepted\n"), "{text}");
+    let digest: String = Sha256::digest(fs::read(&program).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(board.record()["current"]["digest"], *digest);
+    board.check_pods();
+    // By now another program runs.
+    let (code, text) = board.run(&line);
+    assert!(code == 1 && text.contains("it is a delta for another program"), "{text}");
 }
 
 #[test]
@@ -290,11 +315,16 @@ fn bad_configuration_is_undone_and_a_good_one_stays() {
 
 /// Serves byte ranges of the files, and closes the connection of every fortieth request without an answer. Returns its URL.
 pub(crate) fn file_server(folder: PathBuf) -> String {
+    serve_files(folder, |number| number % 40 == 39)
+}
+
+/// `is_cut` tells which requests get no answer.
+fn serve_files(folder: PathBuf, is_cut: fn(usize) -> bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for (number, stream) in listener.incoming().flatten().enumerate() {
-            if number % 40 != 39 {
+            if !is_cut(number) {
                 let _ = serve(stream, &folder);
             }
         }
@@ -361,6 +391,142 @@ fn program_at_a_url_is_fetched_in_parts_verified_and_tried() {
     let (_, code, text) = fetch();
     assert!(code == 0 && text.ends_with("accepted\n"), "{text}");
     board.check_pods();
+}
+
+/// Serves `manifest` with its signature as the board's manifests.
+fn publish(served: &Path, manifest: &str) {
+    let unfinished = served.join("new");
+    fs::write(&unfinished, manifest).unwrap();
+    fs::write(served.join("board.yaml.sig"), key_and_signature(&unfinished).1).unwrap();
+    fs::rename(unfinished, served.join("board.yaml")).unwrap();
+}
+
+#[test]
+fn signed_manifests_name_the_version_of_the_agent() {
+    let mut server = String::new();
+    let board = Board::with(|folder| {
+        fs::write(folder.join("key"), key_and_signature(Path::new(CORACLE)).0).unwrap();
+        let served = folder.join("served");
+        fs::create_dir(&served).unwrap();
+        publish(&served, "apiVersion: v1\nkind: PodList\nitems: []\n");
+        // The agent waits half a minute after an interruption.
+        server = serve_files(served, |_| false);
+        let url =
+            ["--manifest-url", &format!("{server}/board.yaml"), "--http-check-frequency", "1s"].map(str::to_owned);
+        let key = ["--manifest-public-key".to_owned(), folder.join("key").display().to_string()];
+        [&url[..], &key, &["--manifest-plain-signatures".to_owned()]].concat()
+    });
+    let served = board.node.folder().join("served");
+    let digest =
+        |program: &[u8]| -> String { Sha256::digest(program).iter().map(|byte| format!("{byte:02x}")).collect() };
+    let ask = |name: &str, digest: &str| {
+        let sha256: Vec<String> =
+            ["amd64", "arm64", "arm", "386", "riscv64"].iter().map(|arch| format!("{arch}: {digest}")).collect();
+        let spec = format!(
+            "{{version: {}, url: '{server}/{name}', withinSeconds: 2, sha256: {{{}}}}}",
+            env!("CARGO_PKG_VERSION"),
+            sha256.join(", ")
+        );
+        publish(&served, &format!("apiVersion: coracle.dev/v1\nkind: Agent\nspec: {spec}\n"));
+    };
+    let wait_for_end = |part: &str| {
+        wait_for(part, || {
+            board
+                .node
+                .ask(&["status"])
+                .is_some_and(|text| text.lines().any(|line| line.starts_with("    agent: ") && line.contains(part)))
+        });
+        board.check_pods();
+        let (code, text) = board.run(&["upgrade", "status"]);
+        assert!(code == 0 && text.contains(part), "{text}");
+    };
+    let program = fs::read(board.other_program("d")).unwrap();
+    fs::write(served.join("program"), &program).unwrap();
+    ask("program", &"a".repeat(64));
+    wait_for_end(" rejected: its sha256 is not aaaa");
+    fs::write(served.join("header"), &program[..64]).unwrap();
+    ask("header", &digest(&program[..64]));
+    wait_for_end(" rejected: it cannot be executed");
+    ask("program", &digest(&program));
+    wait_for_end(" accepted");
+    assert_eq!(board.record()["current"]["digest"], *digest(&program));
+    // The document is in the stored response, and a program that was rolled back is not tried again.
+    let asked = board.record()["asked"].clone();
+    board.run(&["upgrade", "rollback"]);
+    wait_for("the installed program", || board.record()["current"].is_null());
+    board.kill_agent();
+    board.check_pods();
+    std::thread::sleep(Duration::from_secs(2));
+    let record = board.record();
+    assert!(record["current"].is_null() && record["trial"].is_null() && record["asked"] == asked, "{record}");
+}
+
+#[test]
+fn signed_manifests_configure_the_agent_and_what_cuts_the_board_off_is_undone() {
+    let board = Board::with(|folder| {
+        fs::write(folder.join("key"), key_and_signature(Path::new(CORACLE)).0).unwrap();
+        let served = folder.join("served");
+        fs::create_dir(&served).unwrap();
+        publish(&served, "apiVersion: v1\nkind: PodList\nitems: []\n");
+        let url = format!("staticPodURL: {}/board.yaml\nhttpCheckFrequency: 1s\n", file_server(served));
+        fs::File::options().append(true).open(folder.join("config.yaml")).unwrap().write_all(url.as_bytes()).unwrap();
+        let key = ["--manifest-public-key".to_owned(), folder.join("key").display().to_string()];
+        [&key[..], &["--manifest-plain-signatures".to_owned()]].concat()
+    });
+    let file = board.node.folder().join("config.yaml");
+    let served = board.node.folder().join("served");
+    let ask = |config: &str, part: &str| {
+        let text: String = config.lines().map(|line| format!("    {line}\n")).collect();
+        let spec = format!("spec:\n  withinSeconds: 2\n  config: |\n{text}");
+        publish(&served, &format!("apiVersion: coracle.dev/v1\nkind: Agent\n{spec}"));
+        wait_for(part, || {
+            let text = board.node.ask(&["status"]).unwrap_or_default();
+            text.lines().any(|line| line.starts_with("    agent: ") && line.contains(part))
+        });
+        board.check_pods();
+    };
+    let former = fs::read_to_string(&file).unwrap();
+    let good = format!("{former}maxPods: 7\n");
+    ask(&good, " accepted");
+    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+    let port = good.split("staticPodURL: ").nth(1).unwrap().lines().next().unwrap();
+    ask(&good.replace(port, "http://127.0.59.1:9/x"), "rejected: the URL of manifests does not answer");
+    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+    ask(&former.replace("healthzPort: 0", "healthzPort: none"), "rejected: healthzPort: ");
+    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+}
+
+#[test]
+fn configuration_of_the_runtime_is_tried_and_undone_also_without_its_judge() {
+    let board = Board::new();
+    let folder = board.node.folder();
+    let (file, wanted) = (folder.join("runtime.toml"), folder.join("wanted.toml"));
+    fs::write(&file, "former").unwrap();
+    // Does not start with "bad", and kills what has started it with "kill".
+    let restart = format!("f={}; if grep -q kill $f; then kill -9 $PPID; fi; ! grep -q bad $f", file.display());
+    let apply = |text: &str| {
+        fs::write(&wanted, text).unwrap();
+        let [file, wanted] = [&file, &wanted].map(|path| path.to_str().unwrap());
+        let line = ["runtime-config", "containerd", "--apply", wanted, "--file", file, "--within", "5s"];
+        let mut command = Command::new(CORACLE);
+        command.args(line).args(["--restart-command", &restart]).arg("--root-dir").arg(folder.join("pods"));
+        let output = command.arg("--local-socket").arg(folder.join("coracle.sock")).output().unwrap();
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.code(), text, fs::read_to_string(file).unwrap())
+    };
+    let (code, text, content) = apply("good");
+    assert_eq!((code, &*content), (Some(0), "good"), "{text}");
+    let (code, text, content) = apply("bad");
+    assert!(text.contains("rejected: ") && text.contains("the former one is back"), "{text}");
+    assert_eq!((code, &*content), (Some(1), "good"));
+    let (code, _, content) = apply("kill");
+    assert_eq!((code, &*content), (None, "kill"));
+    board.kill_agent();
+    wait_for("the former configuration", || fs::read_to_string(&file).unwrap() == "good");
+    board.check_pods();
+    assert!(board.node.log().contains("rejected: its trial has ended without a verdict; the former one is back"));
+    let (code, text, content) = apply("better");
+    assert_eq!((code, &*content), (Some(0), "better"), "{text}");
 }
 
 /// The candidate alternates, and the agent is killed at another moment of each trial.

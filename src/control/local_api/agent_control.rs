@@ -1,6 +1,7 @@
 //! Updates of the agent by the running agent: puts them on trial, judges the trial that it is, and tells the end.
 
 use std::cell::RefCell;
+use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,14 +13,15 @@ use crate::control::pod_sources::merge::SourceView;
 use crate::control::server::{AgentRequest, AnswerFuture, SyncHealth};
 use crate::kubelet::agent_update::{
     AgentUpdates, Before, Judge, NodeNow, Place, Record, RunBefore, SLOT_VARIABLE, SeenRun, Slot, Subject, TrialEnd,
-    Verdict, end_alarm, fault,
+    Verdict, Wanted, end_alarm, fault,
 };
 use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
 use crate::platform::host::clock;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
-use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, SourceName, SyncEvent};
+use crate::protocol::sha256::sha256;
+use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, SourceName, SourceProblem, SyncEvent};
 use crate::types::api::{EventKind, Pod, Reason, RestartPolicy};
 use crate::types::error::ErrorChain;
 
@@ -69,7 +71,7 @@ impl AgentControl {
         })
     }
 
-    /// `asked`: the URL that the cluster asked for.
+    /// `asked`: the key of what the cluster or the manifests asked for.
     pub(super) async fn arm(
         &self,
         place: Place,
@@ -79,6 +81,7 @@ impl AgentControl {
         asked: Option<String>,
     ) -> Result<String, String> {
         let (updates, before, file) = (self.updates(), self.before(within), self.config_file.clone());
+        let wanted = if version.is_some() { Wanted::Program } else { Wanted::Config };
         rt::blocking(move || {
             let stored = updates.path(place, &digest);
             updates.read(place, &digest).map_err(|error| format!("{}: {error}", stored.display()))?;
@@ -89,13 +92,21 @@ impl AgentControl {
             let name = subject.name();
             let written = updates.change(|record| {
                 let armed = record.arm(subject, within, before);
-                record.asked = asked.unwrap_or(std::mem::take(&mut record.asked));
+                if let Some(key) = asked {
+                    *record.asked(wanted) = key;
+                }
                 armed
             });
             written.map_err(|error| format!("{}: {error}", updates.record_path().display()))??;
             Ok(format!("the agent restarts with {name} on trial"))
         })
         .await
+    }
+
+    /// Whether the agent's file has the content with this digest.
+    pub(super) async fn has_config(&self, digest: &str) -> bool {
+        let (file, digest) = (self.config_file.clone(), digest.to_owned());
+        rt::blocking(move || file.is_some_and(|file| fs::read(file).is_ok_and(|text| sha256(&text) == digest))).await
     }
 
     pub(super) fn updates(&self) -> AgentUpdates {
@@ -278,7 +289,7 @@ fn config_subject(updates: &AgentUpdates, file: Option<PathBuf>, candidate: Stri
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::path::absolute(&path).map_err(failed)?,
         Err(error) => return Err(failed(error)),
     };
-    let former = match std::fs::read(&path) {
+    let former = match fs::read(&path) {
         Ok(content) => Some(updates.store(Place::Config, &content).map_err(failed)?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
@@ -304,5 +315,6 @@ fn may_end(pod: &Pod, container: &str) -> bool {
 }
 
 fn has_url(view: &SourceView) -> bool {
-    view.name == SourceName::Http && view.ready && view.problems.is_empty()
+    let is_answer = |problem: &SourceProblem| problem.what.starts_with("warning: ");
+    view.name == SourceName::Http && view.ready && view.problems.iter().all(is_answer)
 }

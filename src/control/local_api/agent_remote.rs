@@ -1,6 +1,9 @@
-//! Upgrades of the agent from a URL: asked for by `coracle upgrade URL`, or by an annotation of the node.
+//! Updates of the agent and of its configuration from elsewhere: asked for by `coracle upgrade URL`, annotations of the
+//! node, or the document in the signed manifests of a URL.
 
-use std::path::PathBuf;
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,87 +11,84 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::agent_control::AgentControl;
+use super::agent_fetch::{Obstacle, ProgramFetch};
 use crate::control::server::{AgentRequest, AnswerFuture};
-use crate::kubelet::agent_update::{Place, Record, foreign_program, is_newer};
-use crate::kubelet::image_transfer::{FileFetch, LinkBudget, fetch_small};
+use crate::kubelet::agent_update::{ConfigWish, Place, Record, Wanted, Wish, foreign_program};
+use crate::kubelet::image_archives::FileDelta;
 use crate::platform::apiserver::{Client, Patch, Rank, Request};
+use crate::platform::config::check_configuration_text;
 use crate::platform::host::{clock, file, program};
-use crate::platform::net::{Dialer, Url};
 use crate::platform::rt;
-use crate::protocol::ed25519::{EXPECTED_PUBLIC_KEY, PublicKey, plain_signature};
 use crate::protocol::sha256::sha256;
-use crate::types::architecture::ARCHITECTURE;
 use crate::types::error::ErrorChain;
 use crate::types::text::without_credentials;
 use crate::types::time::Backoff;
 
 pub(crate) struct RemoteUpgrades {
     pub(crate) control: Rc<AgentControl>,
-    pub(crate) dialer: Dialer,
-    pub(crate) budget: Rc<LinkBudget>,
-    /// File with the key that must have signed every program.
-    pub(crate) key: PathBuf,
+    pub(crate) fetch: ProgramFetch,
     pub(crate) node_name: String,
+    /// What became of the document of the manifests, as one line; empty without one.
+    pub(crate) followed: RefCell<String>,
 }
 
 /// How the last trial ended, as one line.
 const UPGRADE_STATUS_ANNOTATION: &str = "coracle.dev/upgrade-status";
 /// Condition of the node: the last trial was accepted.
 const UPGRADE_CONDITION: &str = "AgentUpgraded";
-/// The limit of a trial that an annotation asks for.
-const REMOTE_TRIAL_LIMIT: Duration = Duration::from_secs(300);
 /// How long a new program may take to print its version.
 const REMOTE_VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// First and longest wait after a failed fetch or report.
 const REMOTE_WAITS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(3600));
-const MAX_REMOTE_KEY_BYTES: u64 = 64 << 10;
-const MAX_REMOTE_PROGRAM_BYTES: u64 = 64 << 20;
-
-/// Why an upgrade did not begin, as one line.
-enum Obstacle {
-    /// It is tried again.
-    Passing(String),
-    /// The file is not accepted, whenever it is fetched.
-    Final(String),
-    /// The program runs already.
-    Present(String),
-}
+const MAX_RUNNING_PROGRAM_BYTES: u64 = 256 << 20;
 
 impl RemoteUpgrades {
     pub(super) fn request(self: &Rc<Self>, request: AgentRequest) -> AnswerFuture<String> {
         let AgentRequest::Url { url, within, allow_downgrade } = request else { return self.control.request(request) };
         let remote = Rc::clone(self);
         Box::pin(async move {
-            let armed = remote.upgrade(&url, within, allow_downgrade, None).await;
-            let line = armed.map_err(|obstacle| match obstacle {
-                Obstacle::Passing(line) | Obstacle::Final(line) | Obstacle::Present(line) => {
-                    format!("{}: {line}", without_credentials(&url))
-                }
-            })?;
+            let wish = Wish { within, allow_downgrade, ..Wish::of_url(&url) };
+            let armed = remote.upgrade(&wish, false).await;
+            let line = armed.map_err(|obstacle| format!("{}: {}", without_credentials(&url), obstacle.line()))?;
             let _ = remote.control.restart.try_send(());
             Ok(line)
         })
     }
 
-    /// Follows the annotation of the node, and reports there how the last trial ended.
+    /// Follows the document of the manifests, else the annotations of the node, and reports how the last trial ended.
     pub(crate) async fn run(self: Rc<Self>) {
-        let Some(client) = &self.control.cluster else { return };
         let inputs = &self.control.status_inputs;
         let mut waits = Backoff::new(REMOTE_WAITS.0, REMOTE_WAITS.1);
         let mut reported = None;
         loop {
             let seen = (inputs.wanted_upgrade_changed.changes(), self.control.changed.changes());
-            let wanted = inputs.wanted_upgrade();
-            let record = self.record(&wanted).await;
-            let last = record.as_ref().and_then(|record| record.last.as_ref());
-            let status = last.map(|last| (last.is_accepted, last.line(), last.time.clone()));
+            let (wish, config) = self.wishes();
+            let record = self.record(wish.is_some() || config.is_some()).await;
             let mut is_late = false;
-            if status.is_some() && status != reported {
-                is_late = !self.report(client, status.as_ref()).await;
-                reported = if is_late { None } else { status };
+            if let (Some(client), Some(last)) =
+                (&self.control.cluster, record.as_ref().and_then(|one| one.last.as_ref()))
+            {
+                let status = Some((last.is_accepted, last.line(), last.time.clone()));
+                if status != reported {
+                    is_late = !self.report(client, status.as_ref()).await;
+                    reported = if is_late { None } else { status };
+                }
             }
-            if !wanted.is_empty() && record.is_some_and(|record| record.trial.is_none() && record.asked != wanted) {
-                is_late |= self.follow(&wanted).await;
+            if let Some(record) = &record {
+                if wish.is_some() || config.is_some() {
+                    self.show(record.line().unwrap_or_else(|| "nothing to do".to_owned()));
+                }
+                let open = wish.as_ref().filter(|wish| wish.is_open(record));
+                let open_config = config.as_ref().filter(|config| config.is_open(record));
+                match self.follow_all(open, open_config).await {
+                    // The record has changed.
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(line) => {
+                        self.show(line + "; tried again");
+                        is_late = true;
+                    }
+                }
             }
             let changed = rt::either(inputs.wanted_upgrade_changed.beyond(seen.0), self.control.changed.beyond(seen.1));
             if is_late {
@@ -100,108 +100,155 @@ impl RemoteUpgrades {
         }
     }
 
+    /// What the manifests ask for, or else the cluster.
+    fn wishes(&self) -> (Option<Wish>, Option<ConfigWish>) {
+        let inputs = &self.control.status_inputs;
+        let Some(document) = inputs.wanted_agent() else {
+            self.followed.take();
+            let url = |url: String| Some(url).filter(|url| !url.is_empty());
+            let wish = url(inputs.wanted_upgrade()).map(|url| Wish::of_url(&url));
+            return (wish, url(inputs.wanted_config()).map(ConfigWish::Url));
+        };
+        let wish = Wish::of_document(&document).unwrap_or_else(|line| {
+            self.followed.replace(line);
+            None
+        });
+        (wish, ConfigWish::of_document(&document))
+    }
+
+    /// Whether something has begun or was refused for good. An error is tried again, and does not keep the configuration
+    /// from being tried.
+    async fn follow_all(&self, wish: Option<&Wish>, config: Option<&ConfigWish>) -> Result<bool, String> {
+        let mut late = None;
+        if let Some(wish) = wish {
+            match self.follow(wish).await {
+                Ok(()) => return Ok(true),
+                Err(line) => late = Some(format!("{}: {line}", wish.name())),
+            }
+        }
+        if let Some(config) = config {
+            let begun = self.configure(config).await;
+            let (key, name) = (config.key(), config.name());
+            match self.conclude(Wanted::Config, key, name.clone(), begun).await {
+                Ok(()) => return Ok(true),
+                Err(line) => late = Some(format!("{name}: {line}")),
+            }
+        }
+        late.map_or(Ok(false), Err)
+    }
+
+    /// Shows the line if the manifests ask for a version.
+    fn show(&self, line: String) {
+        if self.control.status_inputs.wanted_agent().is_some() {
+            self.followed.replace(line);
+        }
+    }
+
     /// `None` if there is nothing to report and to do, or the record cannot be read.
-    async fn record(&self, wanted: &str) -> Option<Record> {
+    async fn record(&self, is_needed: bool) -> Option<Record> {
         let updates = self.control.updates();
         // On a node without updates, the disk is not asked.
-        if wanted.is_empty() && !updates.record_path().exists() {
+        if !is_needed && !updates.record_path().exists() {
             return None;
         }
         rt::blocking(move || updates.record()).await.ok()
     }
 
-    /// Upgrades as the annotation asks. True if it has to be tried again.
-    async fn follow(&self, url: &str) -> bool {
-        match self.upgrade(url, REMOTE_TRIAL_LIMIT, false, Some(url.to_owned())).await {
-            Ok(line) => {
-                log!(info, "upgrade requested by the node's annotation", url = without_credentials(url), result = line);
-                let _ = self.control.restart.try_send(());
-                false
-            }
-            Err(Obstacle::Passing(line)) => {
-                log!(warn, "failed to fetch upgrade, retrying", url = without_credentials(url), error = line);
-                true
-            }
-            Err(Obstacle::Present(_)) => {
-                let (updates, url) = (self.control.updates(), url.to_owned());
-                rt::blocking(move || updates.change(|record| record.asked = url)).await.is_err()
-            }
-            Err(Obstacle::Final(line)) => {
-                let (updates, url, now) = (self.control.updates(), url.to_owned(), clock::timestamp().to_string());
-                let shown = without_credentials(&url);
-                let refused = rt::blocking(move || {
-                    updates.change(|record| record.refuse(&url, &shown, &line, &now))?;
-                    updates.record()
-                });
-                match refused.await {
-                    Ok(record) => {
-                        self.control.announce(&record).await;
-                        false
-                    }
-                    Err(error) => {
-                        log!(warn, "failed to write the record of updates", error = ErrorChain(&error));
-                        true
-                    }
-                }
-            }
-        }
+    async fn follow(&self, wish: &Wish) -> Result<(), String> {
+        let begun = self.upgrade(wish, true).await;
+        self.conclude(Wanted::Program, wish.key.clone(), wish.name(), begun).await
     }
 
-    /// Fetches and verifies the program, and puts it on trial.
-    async fn upgrade(
+    /// Restarts into a trial that has begun, or notes that the wish was tried. An error is tried again.
+    async fn conclude(
         &self,
-        url: &str,
-        within: Duration,
-        allow_downgrade: bool,
-        asked: Option<String>,
-    ) -> Result<String, Obstacle> {
-        let text = url.replace("{arch}", ARCHITECTURE);
-        let at = Url::parse(&text).ok_or_else(|| Obstacle::Final("expected an http or https URL".to_owned()))?;
-        let (key, signature) = self.signature(&at).await.map_err(Obstacle::Passing)?;
-        // A part belongs to its signature, so that none of another file is continued.
-        let part = self.control.root_dir.join("coracle/agent/fetch").join(sha256(&signature));
-        let (dialer, budget) = (self.dialer.clone(), Rc::clone(&self.budget));
-        let fetch = FileFetch { dialer, budget, part, limit: MAX_REMOTE_PROGRAM_BYTES };
-        fetch.forget_others().await;
-        let program = fetch.run(&at).await.map_err(Obstacle::Passing)?;
-        fetch.forget().await;
-        if !key.has_signed(&program, &signature) {
-            return Err(Obstacle::Final("it is not signed by this node's key".to_owned()));
+        wanted: Wanted,
+        key: String,
+        name: String,
+        begun: Result<String, Obstacle>,
+    ) -> Result<(), String> {
+        let obstacle = match begun {
+            Ok(line) => {
+                log!(info, "update requested", wanted = name, result = line);
+                let _ = self.control.restart.try_send(());
+                return Ok(());
+            }
+            Err(obstacle) => obstacle,
+        };
+        let (updates, now) = (self.control.updates(), clock::timestamp().to_string());
+        let written = match obstacle {
+            Obstacle::Passing(line) => {
+                log!(warn, "failed to fetch update, retrying", wanted = name, error = line);
+                return Err(line);
+            }
+            Obstacle::Present(_) => rt::blocking(move || updates.change(|record| *record.asked(wanted) = key)).await,
+            Obstacle::Final(line) => {
+                rt::blocking(move || updates.change(|record| record.refuse(wanted, &key, &name, &line, &now))).await
+            }
+        };
+        if let Err(error) = written {
+            log!(warn, "failed to write the record of updates", error = ErrorChain(&error));
+            return Err(ErrorChain(&error).to_string());
         }
+        if let Some(record) = self.record(true).await {
+            self.control.line.replace(record.line());
+            self.control.announce(&record).await;
+        }
+        Ok(())
+    }
+
+    /// Checks the wanted configuration, and puts it on trial.
+    async fn configure(&self, config: &ConfigWish) -> Result<String, Obstacle> {
+        let text = match config {
+            ConfigWish::Text(text, _) => text.clone().into_bytes(),
+            ConfigWish::Url(url) => self.fetch.file(&Wish::of_url(url), Wanted::Config).await?,
+        };
+        check_configuration_text(&text).map_err(Obstacle::Final)?;
+        let updates = self.control.updates();
+        let stored = rt::blocking(move || updates.store(Place::Config, &text)).await;
+        let digest = stored.map_err(|error| Obstacle::Passing(error.to_string()))?;
+        let is_present = self.control.has_config(&digest).await;
+        if is_present {
+            return Err(Obstacle::Present("it is the present one".to_owned()));
+        }
+        let armed = self.control.arm(Place::Config, digest, None, config.within(), Some(config.key())).await;
+        armed.map_err(Obstacle::Final)
+    }
+
+    /// Fetches and verifies the program, and puts it on trial. `is_noted`: the record keeps the key of the wish.
+    async fn upgrade(&self, wish: &Wish, is_noted: bool) -> Result<String, Obstacle> {
+        let record = self.record(true).await.unwrap_or_default();
+        let current = record.current.map(|current| current.digest);
+        let running = env!("CARGO_PKG_VERSION");
+        let digest = match &current {
+            None if wish.digest.is_some() => {
+                rt::blocking(|| running_program().ok().map(|program| sha256(&program))).await
+            }
+            digest => digest.clone(),
+        };
+        if wish.is_met_by(running, || digest) {
+            return Err(Obstacle::Present("it runs already".to_owned()));
+        }
+        let program = self.fetch.file(wish, Wanted::Program).await?;
+        let rebuilt = rt::slow(move || match FileDelta::read(&program) {
+            Some(delta) => delta?.rebuild(&running_program().map_err(|error| error.to_string())?),
+            None => Ok(program),
+        });
+        let program = rebuilt.await.map_err(Obstacle::Final)?;
         foreign_program(&program).map_or(Ok(()), |line| Err(Obstacle::Final(line)))?;
         let updates = self.control.updates();
         let stored = rt::blocking(move || {
             let digest = updates.store(Place::Program, &program)?;
-            Ok::<_, std::io::Error>((updates.path(Place::Program, &digest), digest))
+            Ok::<_, io::Error>((updates.path(Place::Program, &digest), digest))
         });
         let (path, digest) = stored.await.map_err(|error| Obstacle::Passing(error.to_string()))?;
-        let record = self.record(url).await.unwrap_or_default();
-        if record.current.is_some_and(|current| current.digest == digest) {
+        if current.as_ref() == Some(&digest) {
             return Err(Obstacle::Present("it runs already".to_owned()));
         }
         let version = version_of(path).await.map_err(Obstacle::Final)?;
-        let running = env!("CARGO_PKG_VERSION");
-        if is_newer(running, &version) && !allow_downgrade {
-            return Err(Obstacle::Final(format!("version {version} is older than {running}, which runs")));
-        }
-        self.control.arm(Place::Program, digest, Some(version), within, asked).await.map_err(Obstacle::Final)
-    }
-
-    /// The key of this node, and the signature beside the program: one that is missing costs no program.
-    async fn signature(&self, at: &Url) -> Result<(PublicKey, Vec<u8>), String> {
-        let (path, shown) = (self.key.clone(), self.key.display().to_string());
-        let key = rt::blocking(move || file::read_all(&path, MAX_REMOTE_KEY_BYTES)).await;
-        let key = key.map_err(|error| format!("{shown}: {error}"))?;
-        let key = PublicKey::parse(&key).ok_or_else(|| format!("{shown}: {EXPECTED_PUBLIC_KEY}"))?;
-        let mut place = at.clone();
-        place.target = match at.target.split_once('?') {
-            Some((path, query)) => format!("{path}.sig?{query}"),
-            None => format!("{}.sig", at.target),
-        };
-        let response = fetch_small(&self.dialer, &place, MAX_REMOTE_KEY_BYTES).await;
-        let response = response.map_err(|line| format!("signature: {line}"))?;
-        let signature = plain_signature(&response).ok_or("signature: expected 64 bytes, raw or in base64")?;
-        Ok((key, signature))
+        wish.refusal(&version, running).map_or(Ok(()), |line| Err(Obstacle::Final(line)))?;
+        let asked = is_noted.then(|| wish.key.clone());
+        self.control.arm(Place::Program, digest, Some(version), wish.within, asked).await.map_err(Obstacle::Final)
     }
 
     /// Writes the annotation and the condition. False if that failed.
@@ -234,4 +281,9 @@ async fn version_of(path: PathBuf) -> Result<String, String> {
     let version: Option<Value> = serde_json::from_slice(&output.stdout).ok();
     let version = version.and_then(|value| Some(value.get("version")?.as_str()?.to_owned()));
     version.filter(|_| output.status.success()).ok_or_else(|| "it does not print its version".to_owned())
+}
+
+/// The program that runs.
+fn running_program() -> io::Result<Vec<u8>> {
+    file::read_all(Path::new("/proc/self/exe"), MAX_RUNNING_PROGRAM_BYTES)
 }

@@ -4,6 +4,7 @@
 //! observations to [`Followers`]. What changes pods goes to the sync loop as an event.
 
 mod agent_control;
+mod agent_fetch;
 mod agent_metrics;
 mod agent_remote;
 mod board_metrics;
@@ -18,6 +19,7 @@ mod sync_status;
 mod views;
 
 pub(crate) use agent_control::AgentControl;
+pub(crate) use agent_fetch::ProgramFetch;
 pub(crate) use agent_remote::RemoteUpgrades;
 pub(crate) use log_followers::Followers;
 pub(crate) use node_local_api::NodeLocalApi;

@@ -99,7 +99,7 @@ impl LocalApi for NodeLocalApi {
                 message: runtime.message.clone(),
             },
             conditions: self.conditions(),
-            sources: records.sources.views().map(|view| source_status(view, &self.config)).collect(),
+            sources: records.sources.views().map(|view| self.source_status(view)).collect(),
             pods: u64::try_from(records.sources.pods().count()).unwrap_or(u64::MAX),
             versions: self.views.versions.read().views().map(version_status).collect(),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
@@ -272,6 +272,19 @@ impl NodeLocalApi {
         pressures.conditions().map(condition_status).chain(of_board).collect()
     }
 
+    fn source_status(&self, view: SourceView) -> SourceStatus {
+        let path = self.config.static_pods.path.as_deref().filter(|_| view.name == SourceName::File);
+        let agent = (view.name == SourceName::Http).then(|| self.agent.followed.borrow().clone());
+        SourceStatus {
+            name: view.name.as_str().to_owned(),
+            path: path.map(|path| path.display().to_string()).unwrap_or_default(),
+            pods: u64::try_from(view.pods).unwrap_or(u64::MAX),
+            ready: view.ready,
+            agent: agent.unwrap_or_default(),
+            errors: view.problems.iter().map(ToString::to_string).collect(),
+        }
+    }
+
     fn archives_status(&self) -> ArchivesStatus {
         let archives = self.figures.runtime.images.archives();
         let file = |ArchiveView { file, stamp, state, images, message }| ArchiveStatus {
@@ -436,16 +449,5 @@ fn board_status(condition: &BoardCondition) -> ConditionStatus {
         last_transition_time: condition.since.to_string(),
         reason: condition.problem.reason(condition.holds).as_str().to_owned(),
         message: condition.message.clone(),
-    }
-}
-
-fn source_status(view: SourceView, config: &Config) -> SourceStatus {
-    let path = config.static_pods.path.as_deref().filter(|_| view.name == SourceName::File);
-    SourceStatus {
-        name: view.name.as_str().to_owned(),
-        path: path.map(|path| path.display().to_string()).unwrap_or_default(),
-        pods: u64::try_from(view.pods).unwrap_or(u64::MAX),
-        ready: view.ready,
-        errors: view.problems.iter().map(ToString::to_string).collect(),
     }
 }

@@ -1,5 +1,6 @@
 //! Parses manifests: static pods, with the uid, name and annotations that a kubelet assigns, workloads that stand for
-//! such pods, the ConfigMaps and Secrets that they use, and Services, by whose names they find each other. Pure.
+//! such pods, the ConfigMaps and Secrets that they use, Services, by whose names they find each other, and the document
+//! that names the version of the agent. Pure.
 //!
 //! A file may hold several documents, and `List` and `PodList` objects. Objects are independent: an invalid one does
 //! not affect the others. Text that is not valid YAML invalidates the whole file, because the next document cannot be
@@ -20,13 +21,13 @@ use super::field_names;
 use crate::state::objects::ConfigObject;
 use crate::state::pods::SourceName;
 use crate::types::api::validation::{
-    FieldError, validate_config_map, validate_secret, validate_service, validate_static_pod,
+    FieldError, validate_agent, validate_config_map, validate_secret, validate_service, validate_static_pod,
 };
 use crate::types::api::yaml::{self, DuplicateKey, ParseError};
 use crate::types::api::{
-    CLUSTER_SERVICE_FIELDS, CPU, ConfigMap, Decode, DecodeError, MEMORY, ObjectMeta, Pod, PodPhase, PodStatus, PodUid,
-    QosClass, Quantity, Secret, Service, TaintEffect, Toleration, TolerationOperator, annotations, decode_leniently,
-    defaults, encode, qos_class,
+    AgentDocument, AgentSpec, CLUSTER_SERVICE_FIELDS, CPU, ConfigMap, Decode, DecodeError, MEMORY, ObjectMeta, Pod,
+    PodPhase, PodStatus, PodUid, QosClass, Quantity, Secret, Service, TaintEffect, Toleration, TolerationOperator,
+    annotations, decode_leniently, defaults, encode, qos_class,
 };
 
 /// The file and node of a manifest, which are part of its pods' identity.
@@ -51,6 +52,7 @@ pub(crate) struct ManifestObject {
 
 #[derive(Debug)]
 pub(crate) enum Object {
+    Agent(Box<AgentSpec>),
     Config(ConfigObject),
     Pod(Box<Pod>),
     Workload(Box<WorkloadPods>),
@@ -58,6 +60,8 @@ pub(crate) enum Object {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// The document that names the version of the agent.
+    Agent,
     /// A ConfigMap, a Secret, a Service or a PersistentVolumeClaim.
     Config,
     /// A kind of the API that manifests do not support.
@@ -163,6 +167,11 @@ fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>)
         Some(_) => return ManifestObject::wrong(position, "kind", "expected the name of a kind, such as Pod"),
     };
     let kind = match name.as_str() {
+        "Agent" if origin.source != SourceName::Http => {
+            let error = ObjectError::Field { path: "", problem: ONLY_FROM_A_URL.to_owned() };
+            return ManifestObject { position, kind: Kind::Agent, object: Err(error), warnings: Vec::new() };
+        }
+        "Agent" => Kind::Agent,
         "ConfigMap" | "PersistentVolumeClaim" | "Secret" | "Service" => Kind::Config,
         "Pod" => Kind::Pod,
         _ if WorkloadKind::from_word(&name).is_some() => Kind::Pod,
@@ -176,6 +185,7 @@ fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>)
     }
     let mut warnings = Vec::new();
     let object = match name.as_str() {
+        "Agent" => read_agent(object, &mut warnings),
         "ConfigMap" => read_config_map(object, &mut warnings),
         "PersistentVolumeClaim" => volume_claim::read_claim(object, &mut warnings),
         "Secret" => read_secret(object, &mut warnings),
@@ -186,6 +196,15 @@ fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>)
         },
     };
     ManifestObject { position, kind, object, warnings }
+}
+
+const ONLY_FROM_A_URL: &str =
+    "kind Agent: only the signed manifests of --manifest-url have it; here use coracle upgrade FILE";
+
+fn read_agent(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<Object, ObjectError> {
+    let (document, errors): (AgentDocument, _) = read(object, warnings)?;
+    valid(errors, validate_agent(&document))?;
+    Ok(Object::Agent(Box::new(document.spec)))
 }
 
 fn read_pod(
@@ -371,7 +390,7 @@ pub fn check_manifest(text: &[u8]) {
         match object.object {
             Ok(Object::Pod(pod)) => drop(encode(&*pod).to_string()),
             Ok(Object::Workload(workload)) => workload.pods.iter().for_each(|pod| drop(encode(pod).to_string())),
-            Ok(Object::Config(_)) | Err(_) => {}
+            Ok(Object::Agent(_) | Object::Config(_)) | Err(_) => {}
         }
     }
 }

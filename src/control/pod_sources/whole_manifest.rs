@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::merge::same_content;
 use super::static_pod::{Object, Origin, WorkloadPods, read_manifest};
 use crate::state::objects::SourceObject;
-use crate::types::api::{Pod, Time};
+use crate::types::api::{AgentSpec, Pod, Time};
 
 /// The contents of an accepted manifest.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,7 @@ pub(super) struct WholeManifest {
     /// Namespaces and names of its pods and workloads, as the manifest has them.
     pub(super) names: Vec<(String, String)>,
     pub(super) objects: Vec<SourceObject>,
+    pub(super) agent: Option<Arc<AgentSpec>>,
     /// One line each.
     pub(super) warnings: Vec<String>,
 }
@@ -29,6 +30,11 @@ impl WholeManifest {
             problems.extend(object.problem());
             manifest.warnings.extend(object.warning_lines());
             match object.object {
+                Ok(Object::Agent(agent)) => {
+                    if manifest.agent.replace(Arc::new(*agent)).is_some() {
+                        problems.push("kind Agent: more than one".to_owned());
+                    }
+                }
                 Ok(Object::Pod(pod)) => {
                     let suffix = format!("-{}", origin.node_name.to_lowercase());
                     let name = pod.metadata.name.strip_suffix(&suffix).unwrap_or(&pod.metadata.name).to_owned();

@@ -110,6 +110,8 @@ record! {
         pub(crate) pods: u64,
         /// The source has reported at least once.
         pub(crate) ready: bool,
+        /// What became of the version of the agent that the source asks for; empty if it asks for none.
+        pub(crate) agent: String,
         /// Current errors of the source; each names its file.
         pub(crate) errors: Vec<String>,
     }

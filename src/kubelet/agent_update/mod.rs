@@ -17,9 +17,11 @@ mod launch;
 mod record;
 mod slots;
 mod verdict;
+mod wish;
 
 pub(crate) use elf::foreign_program;
 pub(crate) use launch::{SLOT_VARIABLE, end_alarm, launch, restart};
-pub(crate) use record::{Record, Slot, Subject, Trial, TrialEnd, is_newer};
+pub(crate) use record::{Record, Slot, Subject, Trial, TrialEnd, Wanted, is_newer};
 pub(crate) use slots::{AgentUpdates, Place};
 pub(crate) use verdict::{Before, Judge, NodeNow, RunBefore, SeenRun, Verdict, fault};
+pub(crate) use wish::{ConfigWish, Wish};

@@ -26,10 +26,19 @@ pub(crate) struct Record {
     /// The version of the installed program when `current` was tried.
     pub(crate) installed: String,
     pub(crate) trial: Option<Trial>,
-    /// The URL of the last upgrade that the cluster asked for.
+    /// The key of the last program that the cluster or the manifests asked for.
     pub(crate) asked: String,
+    /// The key of the last such configuration.
+    pub(crate) asked_config: String,
     /// The last trial.
     pub(crate) last: Option<TrialEnd>,
+}
+
+/// What the cluster or the manifests may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Config,
+    Program,
 }
 
 /// A program below the state directory.
@@ -153,9 +162,17 @@ impl Record {
         Ok(())
     }
 
-    /// The URL that the cluster asks for gives no trial.
-    pub(crate) fn refuse(&mut self, url: &str, shown: &str, reason: &str, now: &str) {
-        url.clone_into(&mut self.asked);
+    /// The key of what was asked for last.
+    pub(crate) fn asked(&mut self, wanted: Wanted) -> &mut String {
+        match wanted {
+            Wanted::Config => &mut self.asked_config,
+            Wanted::Program => &mut self.asked,
+        }
+    }
+
+    /// What the cluster or the manifests ask for gives no trial.
+    pub(crate) fn refuse(&mut self, wanted: Wanted, key: &str, shown: &str, reason: &str, now: &str) {
+        key.clone_into(self.asked(wanted));
         let (subject, reason) = (shown.to_owned(), reason.to_owned());
         self.last = Some(TrialEnd { subject, is_accepted: false, reason, time: now.to_owned(), is_announced: false });
     }
@@ -240,7 +257,8 @@ impl Record {
         });
         json!({
             "format": 1, "current": self.current.as_ref().map(slot), "previous": self.previous.as_ref().map(slot),
-            "installed": self.installed, "asked": self.asked, "trial": trial, "last": last,
+            "installed": self.installed, "asked": self.asked, "askedConfig": self.asked_config, "trial": trial,
+            "last": last,
         })
     }
 
@@ -265,8 +283,16 @@ impl Record {
                 is_announced: last.get("announced")?.as_bool()?,
             })
         });
-        let (installed, asked) = (text(value, "installed")?, text(value, "asked").unwrap_or_default());
-        Some(Self { current: slot("current")?, previous: slot("previous")?, installed, asked, trial, last })
+        let asked = |key| text(value, key).unwrap_or_default();
+        Some(Self {
+            current: slot("current")?,
+            previous: slot("previous")?,
+            installed: text(value, "installed")?,
+            asked: asked("asked"),
+            asked_config: asked("askedConfig"),
+            trial,
+            last,
+        })
     }
 }
 

@@ -77,18 +77,31 @@ impl FileFetch {
         rt::blocking(move || fs::metadata(part).is_ok_and(|found| found.len() > 0)).await
     }
 
-    /// Removes the part, which was found to be wrong, or is no longer needed.
+    /// Removes the part, which was found to be wrong. False if this was done before: on a line that always breaks, each
+    /// file is a continued one, and a wrong one would be fetched for ever.
+    pub(crate) async fn begin_again(&self) -> bool {
+        let (part, mark) = (self.part.clone(), self.mark());
+        let begin = move || fs::File::create_new(mark).is_ok() && fs::remove_file(part).is_ok();
+        rt::blocking(begin).await
+    }
+
+    /// A file beside the part: it was begun again.
+    fn mark(&self) -> PathBuf {
+        self.part.with_extension("again")
+    }
+
+    /// Removes the part, which is no longer needed.
     pub(crate) async fn forget(&self) {
-        let part = self.part.clone();
-        let _ = rt::blocking(move || fs::remove_file(part)).await;
+        let files = [self.part.clone(), self.mark()];
+        rt::blocking(move || files.into_iter().for_each(|file| drop(fs::remove_file(file)))).await;
     }
 
     /// Removes the parts of other files in its folder.
     pub(crate) async fn forget_others(&self) {
-        let part = self.part.clone();
+        let (part, mark) = (self.part.clone(), self.mark());
         let forget = move || {
             let folder = part.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
-            for entry in folder.filter(|entry| entry.path() != part) {
+            for entry in folder.filter(|entry| entry.path() != part && entry.path() != mark) {
                 let _ = fs::remove_file(entry.path());
             }
         };

@@ -149,7 +149,7 @@ fn objects(pod: &Pod) -> Objects {
     let read = read_manifest(&std::fs::read(path).unwrap(), &origin).unwrap().into_iter();
     let configs = read.filter_map(|object| match object.object {
         Ok(Object::Config(config)) => Some(config),
-        Ok(Object::Pod(_) | Object::Workload(_)) | Err(_) => None,
+        Ok(Object::Agent(_) | Object::Pod(_) | Object::Workload(_)) | Err(_) => None,
     });
     let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let configs: Vec<SourceObject> =

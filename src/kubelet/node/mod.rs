@@ -36,7 +36,7 @@ pub(crate) use profile::NodeProfile;
 pub(crate) use registration::NodeRegistration;
 pub(crate) use runtime_health::RuntimeHealth;
 pub(crate) use status::NodeObservation;
-pub(crate) use status_inputs::{StatusInputs, UPGRADE_ANNOTATION};
+pub(crate) use status_inputs::StatusInputs;
 
 /// The settings and facts of the node that sandbox and container configuration needs, as plain values.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,8 @@ use super::lease_task;
 use super::node_images::shown_images;
 use super::node_object::{NodeObjectState, NodeStep, Outcome};
 
-use super::{NodeInfo, NodeObservation, NodeProfile, StatusInputs, UPGRADE_ANNOTATION};
+use super::status_inputs::{CONFIG_ANNOTATION, UPGRADE_ANNOTATION};
+use super::{NodeInfo, NodeObservation, NodeProfile, StatusInputs};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, Requester, reflect};
 use crate::platform::config::Reporting;
 use crate::platform::cri::ImageService;
@@ -100,8 +101,9 @@ impl NodeRegistration {
                 self.status_inputs.set_node_read();
             }
             self.status_inputs.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
-            let wanted = own.server().and_then(|node| node.metadata.annotations.get(UPGRADE_ANNOTATION));
-            self.status_inputs.set_wanted_upgrade(wanted.map_or("", String::as_str));
+            let wanted =
+                |name| own.server().and_then(|node| node.metadata.annotations.get(name)).map_or("", String::as_str);
+            self.status_inputs.set_wanted(wanted(UPGRADE_ANNOTATION), wanted(CONFIG_ANNOTATION));
             match step {
                 NodeStep::Wait(until) => {
                     if let Some(change) = self.wait(&changes, seen, until).await {

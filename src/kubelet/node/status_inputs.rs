@@ -1,16 +1,20 @@
 //! Shared inputs of the node status; tasks wait for changes here.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::{BoardHealth, BoardMoment, RuntimeHealth};
 use crate::platform::rpc::Signal;
 use crate::state::pods::{NodeEvent, PressureCondition, RuntimeState};
-use crate::types::api::{NodeAddress, ResourceList};
+use crate::types::api::{AgentSpec, NodeAddress, ResourceList};
 use crate::types::board::BoardReadings;
 
 /// URL of the program that this node is to run. `{arch}` in it stands for the architecture.
 pub(crate) const UPGRADE_ANNOTATION: &str = "coracle.dev/upgrade";
+
+/// URL of the configuration that this node is to have.
+pub(crate) const CONFIG_ANNOTATION: &str = "coracle.dev/config";
 
 /// Written by the sync loop, read by the tasks that report to the API server.
 #[derive(Debug, Default)]
@@ -42,6 +46,11 @@ pub(crate) struct StatusInputs {
     pub(crate) uid_changed: Signal,
     /// The annotation [`UPGRADE_ANNOTATION`] of the Node object.
     wanted_upgrade: RefCell<String>,
+    /// The annotation [`CONFIG_ANNOTATION`].
+    wanted_config: RefCell<String>,
+    /// The version of the agent that the manifests of the URL ask for.
+    wanted_agent: RefCell<Option<Arc<AgentSpec>>>,
+    /// Notified when one of the three has changed.
     pub(crate) wanted_upgrade_changed: Signal,
     /// Notified on every change of the node status.
     pub(super) changed: Signal,
@@ -154,14 +163,33 @@ impl StatusInputs {
         }
     }
 
-    pub(super) fn set_wanted_upgrade(&self, url: &str) {
-        if *self.wanted_upgrade.borrow() != url {
-            url.clone_into(&mut self.wanted_upgrade.borrow_mut());
+    /// What the annotations ask for; empty for those that are not there.
+    pub(super) fn set_wanted(&self, upgrade: &str, config: &str) {
+        for (url, wanted) in [(upgrade, &self.wanted_upgrade), (config, &self.wanted_config)] {
+            if *wanted.borrow() != url {
+                url.clone_into(&mut wanted.borrow_mut());
+                self.wanted_upgrade_changed.notify();
+            }
+        }
+    }
+
+    /// The URL of the configuration that this node is to have; empty if the cluster asks for none.
+    pub(crate) fn wanted_config(&self) -> String {
+        self.wanted_config.borrow().clone()
+    }
+
+    pub(crate) fn set_wanted_agent(&self, agent: Option<Arc<AgentSpec>>) {
+        if *self.wanted_agent.borrow() != agent {
+            self.wanted_agent.replace(agent);
             self.wanted_upgrade_changed.notify();
         }
     }
 
-    /// The URL of the program that this node is to run; empty if nothing asks for one.
+    pub(crate) fn wanted_agent(&self) -> Option<Arc<AgentSpec>> {
+        self.wanted_agent.borrow().clone()
+    }
+
+    /// The URL of the program that this node is to run; empty if the cluster asks for none.
     pub(crate) fn wanted_upgrade(&self) -> String {
         self.wanted_upgrade.borrow().clone()
     }

@@ -12,9 +12,9 @@ flags! {
         "file-check-frequency": field("fileCheckFrequency")
             => flag(DURATION, "interval at which manifests are read even without a change").default("20s");
         "manifest-url": field("staticPodURL")
-            => flag(Value::Text("URL"), "a manifest at an HTTP or HTTPS URL")
+            => flag(Value::Text("URL"), "a manifest at an HTTP, HTTPS or OCI URL")
                 .manual(
-                    "A manifest at an HTTP or HTTPS URL: a Pod, a PodList or several documents, with their \
+                    "A manifest at an HTTP or HTTPS URL, or in a registry (oci://REGISTRY/NAME:TAG): a Pod, a PodList or several documents, with their \
                      ConfigMaps and Secrets.\n\
                      Either all of it is used or none.\n\
                      After an error the pods keep running, and the error is shown once in the log and by\n\

@@ -81,7 +81,7 @@ pub(crate) use tracing::{TraceEndpoint, TracingSettings};
 use serde_json::Value;
 
 use crate::types::api::leave_out;
-use crate::types::api::yaml::ParseError;
+use crate::types::api::yaml::{self, ParseError};
 
 /// What the command line requests.
 #[derive(Debug)]
@@ -164,6 +164,28 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
         *path = std::path::absolute(&*path).map_err(|source| Error::Read { path: path.clone(), source })?;
     }
     Ok(Request::Run(Box::new(config), warnings))
+}
+
+/// The document of a KubeletConfiguration; `None` if the text is something else.
+pub(crate) fn configuration(text: &[u8]) -> Option<Result<Value, String>> {
+    let documents = yaml::parse(text).ok()?;
+    let is_one =
+        |document: &yaml::Document| document.value.get("kind").and_then(Value::as_str) == Some("KubeletConfiguration");
+    if !documents.iter().any(is_one) {
+        return None;
+    }
+    Some(match <[yaml::Document; 1]>::try_from(documents) {
+        Ok([document]) => document.strict().map_err(|error| error.to_string()),
+        Err(documents) => Err(format!("expected one KubeletConfiguration, found {} documents", documents.len())),
+    })
+}
+
+/// Whether the text is a KubeletConfiguration without mistakes. The error is one line.
+pub(crate) fn check_configuration_text(text: &[u8]) -> Result<(), String> {
+    let document = configuration(text).ok_or("expected a KubeletConfiguration")??;
+    let node_name = host_node_name().unwrap_or_else(|_| "localhost".to_owned());
+    let (mistakes, _) = check_configuration(document, node_name);
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("; ")) }
 }
 
 /// Every mistake in a KubeletConfiguration, and the fields that have no effect.

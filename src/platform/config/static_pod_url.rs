@@ -46,17 +46,25 @@ pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<Option<Pod
         };
     };
     let lower = url.to_ascii_lowercase();
-    let rest = lower.strip_prefix("https://").or(lower.strip_prefix("http://"));
+    let is_in_registry = lower.starts_with("oci://");
+    let schemes = ["https://", "http://", "oci://"];
+    let rest = schemes.iter().find_map(|scheme| lower.strip_prefix(scheme));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
     if host.is_empty() || host.contains('@') {
         let shown = without_credentials(url);
-        let fault = format!("expected http://HOST/PATH or https://HOST/PATH, without a user, found {shown:?}");
+        let fault = format!(
+            "expected http://HOST/PATH, https://HOST/PATH or oci://REGISTRY/NAME:TAG, without a user, found {shown:?}"
+        );
         return Err(conflict(URL, fault));
     }
     let mut headers = Vec::new();
     for (name, values) in fields.at(STATIC_POD_URL_HEADER_FIELD).and_then(Value::as_object).into_iter().flatten() {
         let values = values.as_array().into_iter().flatten().filter_map(Value::as_str);
         headers.extend(values.map(|value| (name.clone(), value.to_owned())));
+    }
+    if is_in_registry && (!headers.is_empty() || flags.manifest_url_ca_file.is_some()) {
+        let fault = "headers and --manifest-url-ca-file are for http and https: for oci use hosts.toml";
+        return Err(conflict(URL, fault.to_owned()));
     }
     if let Some((name, _)) = headers.iter().find(|(name, value)| !is_header(name, value)) {
         return Err(conflict(

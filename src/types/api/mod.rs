@@ -7,6 +7,7 @@
 mod object;
 
 mod affinity;
+mod agent_document;
 mod bytes;
 mod config_objects;
 mod container;
@@ -54,6 +55,7 @@ pub mod yaml;
 mod yaml_out;
 
 pub use affinity::*;
+pub use agent_document::*;
 pub use bytes::Bytes;
 pub use config_objects::*;
 pub use container::*;

@@ -456,6 +456,8 @@ impl Reading {
                 workload.claims.into_iter().for_each(|claim| self.add_config(claim, old, time));
             }
             Ok(Object::Config(config)) => self.add_config(config, old, time),
+            // Refused before.
+            Ok(Object::Agent(_)) => {}
             Err(_) => {
                 self.broken_pods |= object.kind.may_be_pod();
                 self.broken_objects |= object.kind.may_be_config();

@@ -11,7 +11,7 @@ pub(crate) fn pods_of(text: &str) -> Vec<Pod> {
     let pods = objects.into_iter().flat_map(|object| match object.object.unwrap() {
         Object::Pod(pod) => vec![*pod],
         Object::Workload(workload) => workload.pods,
-        Object::Config(_) => Vec::new(),
+        Object::Agent(_) | Object::Config(_) => Vec::new(),
     });
     pods.collect()
 }

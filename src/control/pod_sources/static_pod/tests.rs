@@ -40,6 +40,7 @@ fn check(text: &str, expected: &[&str]) {
     let found: Vec<String> = objects
         .iter()
         .map(|object| match &object.object {
+            Ok(Object::Agent(agent)) => agent.version.clone(),
             Ok(Object::Config(config)) => config.key.to_string(),
             Ok(Object::Pod(pod)) => pod.metadata.name.clone(),
             Ok(Object::Workload(workload)) => workload.name.clone(),
@@ -47,6 +48,33 @@ fn check(text: &str, expected: &[&str]) {
         })
         .collect();
     assert_eq!(found, expected, "{text}");
+}
+
+#[test]
+fn version_of_the_agent_is_for_the_manifests_of_a_url() {
+    let agent = "apiVersion: coracle.dev/v1\nkind: Agent\nspec: {version: 0.9.1, url: 'https://f/c'}\n";
+    check(agent, &[ONLY_FROM_A_URL]);
+    let of_url = Origin { source: SourceName::Http, ..ORIGIN };
+    let read = |text: &str| {
+        let object = read_manifest(text.as_bytes(), &of_url).unwrap().remove(0);
+        let warnings: Vec<String> = object.warning_lines().collect();
+        (object.problem().unwrap_or_default(), warnings)
+    };
+    assert_eq!(read(agent), (String::new(), Vec::new()));
+    let digest = "a".repeat(64);
+    for (from, to, problem) in [
+        ("0.9.1", "''", "spec.version: required"),
+        ("https:", "ftp:", "spec.url: \"ftp://f/c\": must be an http, https or oci URL"),
+        ("coracle.dev/v1", "v1", "apiVersion: expected \"coracle.dev/v1\", found \"v1\""),
+        ("f/c'", "f/c', sha256: {amd64: A}", "must be 64 hexadecimal digits in lower case"),
+        ("f/c'", &format!("f/c', sha256: {{x86_64: {digest}}}"), "spec.sha256.x86_64: must be one of 386, amd64, arm"),
+        ("f/c'", "f/c', withinSeconds: 0", "spec.withinSeconds: 0: must be between 1 and 86400"),
+    ] {
+        let found = read(&agent.replace(from, to)).0;
+        assert!(found.contains(problem), "{found}");
+    }
+    let (problem, warnings) = read(&agent.replace("f/c'", "f/c', windows: x"));
+    assert_eq!((&*problem, &*warnings), ("", &["spec.windows: unknown field, ignored".to_owned()][..]));
 }
 
 #[test]
@@ -319,7 +347,7 @@ fn config_maps_and_secrets_are_read_and_validated() {
         .into_iter()
         .filter_map(|object| match object.object.unwrap() {
             Object::Config(config) => Some(config),
-            Object::Pod(_) | Object::Workload(_) => None,
+            Object::Agent(_) | Object::Pod(_) | Object::Workload(_) => None,
         })
         .collect();
     let files = |config: &ConfigObject| -> Vec<(String, Vec<u8>)> {

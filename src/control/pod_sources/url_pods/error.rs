@@ -10,6 +10,8 @@ use crate::platform::net::GetError;
 
 #[derive(Debug)]
 pub(super) enum FetchError {
+    /// Of a registry, as one line.
+    Artifact(String),
     /// The CA bundle cannot be used.
     Authorities {
         path: PathBuf,
@@ -50,6 +52,8 @@ pub(super) enum ResponseError {
     /// One line.
     Manifest(String),
     Signature(SignatureError),
+    /// It names a version of the agent, and no key is configured.
+    UnsignedAgent,
 }
 
 impl fmt::Display for ResponseError {
@@ -58,6 +62,9 @@ impl fmt::Display for ResponseError {
             Self::Empty => f.write_str("there is nothing in it; to remove its pods, give a PodList without items"),
             Self::Manifest(problems) => f.write_str(problems),
             Self::Signature(error) => error.fmt(f),
+            Self::UnsignedAgent => f.write_str(
+                "kind Agent: only from signed manifests (--manifest-public-key), or with coracle upgrade FILE",
+            ),
         }
     }
 }
@@ -67,6 +74,7 @@ impl Error for ResponseError {}
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Artifact(line) => f.write_str(line),
             Self::Authorities { path, .. } => path.display().fmt(f),
             Self::Get(_) => f.write_str("cannot be fetched"),
             Self::Html => f.write_str("expected a manifest, found a page in HTML: is something else in between?"),
@@ -95,7 +103,7 @@ impl Error for FetchError {
             Self::Keep { source, .. } | Self::ReadAuthorities { source, .. } => Some(source),
             Self::Signature { source, .. } => Some(&**source),
             Self::Tls(error) => error.source(),
-            Self::Html | Self::Status { .. } | Self::TooLong { .. } | Self::Uncounted => None,
+            Self::Artifact(_) | Self::Html | Self::Status { .. } | Self::TooLong { .. } | Self::Uncounted => None,
         }
     }
 }

@@ -9,11 +9,13 @@
 //! A response is accepted or rejected as a whole. On any failure (unreachable server, truncated or invalid response,
 //! bad signature) the running pods stay, the failure is reported once, and polls become less frequent.
 
+mod bundle;
 mod error;
 mod signature;
 mod url_state;
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ use async_channel::Sender;
 use self::error::FetchError;
 pub(crate) use self::signature::Trust;
 use self::url_state::{ResponseVerdict, SignedManifest, UrlState, decode, encode};
+use crate::kubelet::images::Artifacts;
+use crate::kubelet::node::StatusInputs;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
 use crate::platform::net::{
@@ -36,9 +40,15 @@ use crate::types::error::ErrorChain;
 use crate::types::text::without_credentials;
 use crate::types::time::{Backoff, jitter};
 
+pub(crate) enum ManifestPlace {
+    Server(Url),
+    /// The name of an artifact in a registry.
+    Registry(String, Box<Artifacts>),
+}
+
 /// The URL of the manifests, and how it is requested and verified.
 pub(crate) struct UrlPods {
-    pub(crate) url: Url,
+    pub(crate) place: ManifestPlace,
     /// The URL as configured, which is part of the pods' identity. It may contain credentials.
     pub(crate) configured: String,
     /// Names and values.
@@ -57,12 +67,12 @@ pub(crate) struct UrlPods {
 }
 
 /// Sends the stored pods to `inbox` at once, and the pods at the URL whenever they change, until the inbox is closed.
-pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>) {
+pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>, status_inputs: Rc<StatusInputs>) {
     let url_state = UrlState::new(&source.configured, source.node_name.clone(), source.trust.clone());
     let longest = MAX_URL_POLL_DELAY.max(source.every);
     let backoff = Backoff::new(source.every, longest);
     let validators = Validators::default();
-    let mut running = UrlSource { source, dialer, inbox, url_state, validators, backoff };
+    let mut running = UrlSource { source, dialer, inbox, status_inputs, url_state, validators, backoff };
     running.load().await;
     if running.send_pods().await.is_err() {
         return;
@@ -90,6 +100,8 @@ struct UrlSource {
     source: UrlPods,
     dialer: Dialer,
     inbox: Sender<SyncEvent>,
+    /// Takes the version of the agent that the manifest asks for.
+    status_inputs: Rc<StatusInputs>,
     url_state: UrlState,
     validators: Validators,
     backoff: Backoff,
@@ -215,12 +227,28 @@ impl UrlSource {
     }
 
     async fn send_pods(&self) -> Result<(), Closed> {
+        self.status_inputs.set_wanted_agent(self.url_state.agent());
         self.inbox.send(SyncEvent::Sources(self.url_state.update())).await.map_err(|_| Closed)
     }
 
     async fn fetch(&self) -> Result<FetchedManifest, FetchError> {
-        let tls = self.tls().await?;
-        let url = &self.source.url;
+        match &self.source.place {
+            ManifestPlace::Server(url) => self.fetch_from_server(url).await,
+            ManifestPlace::Registry(artifact, artifacts) => self.fetch_from_registry(artifact, artifacts).await,
+        }
+    }
+
+    /// The tag is resolved each time; a layer that is here is not fetched again.
+    async fn fetch_from_registry(&self, artifact: &str, artifacts: &Artifacts) -> Result<FetchedManifest, FetchError> {
+        let choose = if self.source.trust.is_some() { bundle::signed_manifests } else { bundle::manifests };
+        let files = artifacts.files(artifact, choose).await.map_err(FetchError::Artifact)?;
+        let mut contents = files.into_iter().map(|file| file.content);
+        let (manifest, signature) = (contents.next().unwrap_or_default(), contents.next());
+        Ok(FetchedManifest::New(SignedManifest { manifest, signature }, Validators::default()))
+    }
+
+    async fn fetch_from_server(&self, url: &Url) -> Result<FetchedManifest, FetchError> {
+        let tls = self.tls(url).await?;
         let answer =
             self.get(url, self.headers(self.url_state.has_accepted()), tls.clone(), MAX_URL_MANIFEST_BYTES).await?;
         if answer.status == 304 && self.url_state.has_accepted() {
@@ -265,8 +293,8 @@ impl UrlSource {
     }
 
     /// Checks the server's certificate. Reads the CA bundle each time, because it may be replaced.
-    async fn tls(&self) -> Result<FetchTls, FetchError> {
-        if self.source.url.scheme == UriScheme::Http {
+    async fn tls(&self, url: &Url) -> Result<FetchTls, FetchError> {
+        if url.scheme == UriScheme::Http {
             // Only a redirect leads to HTTPS, and the redirect itself was not verified.
             let config = tls_config(Arc::new(AnyCertificate)).map_err(FetchError::Tls)?;
             return Ok(FetchTls { config, name: None, trusted: Vec::new() });

@@ -108,7 +108,7 @@ impl Disk {
     fn source(&self, port: u16) -> UrlPods {
         let shown = format!("http://127.0.0.1:{port}/board.yaml");
         UrlPods {
-            url: Url::parse(&shown).unwrap(),
+            place: ManifestPlace::Server(Url::parse(&shown).unwrap()),
             configured: shown,
             headers: vec![("X-Board".to_owned(), "7".to_owned())],
             every: Duration::from_millis(20),
@@ -132,7 +132,7 @@ impl Drop for Disk {
 fn with_source<T>(source: UrlPods, test: impl AsyncFnOnce(&mut Told) -> T) -> T {
     let (inbox, updates) = async_channel::bounded(64);
     rt::block_on(async {
-        let _task = rt::spawn(run(source, Dialer::new(), inbox));
+        let _task = rt::spawn(run(source, Dialer::new(), inbox, Rc::default()));
         test(&mut Told(updates)).await
     })
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
+use super::bundle;
 use super::error::ResponseError;
 use super::signature::{HighestSerial, Trust};
 use crate::control::pod_sources::static_pod::Origin;
 use crate::control::pod_sources::whole_manifest::WholeManifest;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
-use crate::types::api::{Bytes, Pod, Time};
+use crate::types::api::{AgentSpec, Bytes, Pod, Time};
 use crate::types::text::without_credentials;
 
 /// A manifest as received, with its signature if one is required.
@@ -74,6 +75,11 @@ impl UrlState {
         self.accepted.is_some()
     }
 
+    /// The version of the agent that the accepted manifest asks for.
+    pub(super) fn agent(&self) -> Option<Arc<AgentSpec>> {
+        self.manifest.agent.clone()
+    }
+
     /// Accepts or rejects a response as a whole.
     pub(super) fn take(
         &mut self,
@@ -97,7 +103,11 @@ impl UrlState {
             return Err(ResponseError::Empty);
         }
         let origin = Origin { source: SourceName::Http, path: &self.url, node_name: &self.node_name, seen };
-        let manifest = WholeManifest::read(manifest, &origin, &self.shown, now).map_err(ResponseError::Manifest)?;
+        let text = bundle::text(manifest).map_err(ResponseError::Manifest)?;
+        let manifest = WholeManifest::read(&text, &origin, &self.shown, now).map_err(ResponseError::Manifest)?;
+        if manifest.agent.is_some() && self.trust.is_none() {
+            return Err(ResponseError::UnsignedAgent);
+        }
         self.manifest = manifest.keeping(&self.manifest);
         self.highest = highest;
         self.accepted = Some(digest);
@@ -289,6 +299,27 @@ mod tests {
         let mut forged = encode(URL, &signed(WEB));
         *forged.last_mut().unwrap() ^= 1;
         assert_eq!(take(&mut url_state, &decode(URL, &forged).unwrap()), Err(NOT_THIS.to_owned()));
+    }
+
+    #[test]
+    fn version_of_the_agent_is_taken_from_signed_manifests_only_and_once() {
+        let agent = "apiVersion: coracle.dev/v1\nkind: Agent\nspec: {version: 0.9.1, url: 'https://f/c'}\n";
+        let with_agent = format!("{WEB}---\n{agent}");
+        let why = take(&mut url_state(None), &response(&with_agent)).unwrap_err();
+        assert!(why.starts_with("kind Agent: only from signed manifests"), "{why}");
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let mut url_state =
+            url_state(PublicKey::parse(Bytes(pair.public_key().as_ref().to_vec()).to_base64().as_bytes()));
+        let mut take_signed = |text: &str| {
+            let signature = Some(pair.sign(text.as_bytes()).as_ref().to_vec());
+            let taken = take(&mut url_state, &SignedManifest { signature, ..response(text) });
+            (taken, url_state.agent().map(|agent| agent.version.clone()))
+        };
+        let version = Some("0.9.1".to_owned());
+        assert_eq!(take_signed(&with_agent), (Ok(ResponseVerdict::New), version.clone()));
+        let twice = format!("{with_agent}---\n{agent}");
+        assert_eq!(take_signed(&twice), (Err("kind Agent: more than one".to_owned()), version));
+        assert_eq!(take_signed(WEB), (Ok(ResponseVerdict::New), None));
     }
 
     #[test]

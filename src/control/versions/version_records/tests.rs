@@ -42,7 +42,7 @@ fn pod(path: &str, image: &str) -> SourcePod {
     let objects = read_manifest(text.as_bytes(), &origin).unwrap();
     match objects.into_iter().next().unwrap().object.unwrap() {
         Object::Pod(pod) => SourcePod { pod: Arc::from(pod), origin: Arc::from(path) },
-        Object::Config(_) | Object::Workload(_) => unreachable!("it is a pod"),
+        Object::Agent(_) | Object::Config(_) | Object::Workload(_) => unreachable!("it is a pod"),
     }
 }
 

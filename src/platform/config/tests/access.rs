@@ -139,11 +139,15 @@ fn invalid_urls_are_refused() {
     for (line, message) in [
         (
             &["--manifest-url=ftp://h/x"][..],
-            "staticPodURL: expected http://HOST/PATH or https://HOST/PATH, without a user, found \"ftp://h/x\"",
+            "staticPodURL: expected http://HOST/PATH, https://HOST/PATH or oci://REGISTRY/NAME:TAG, without a user, found \"ftp://h/x\"",
         ),
         (
             &["--manifest-url=http://user:secret@h/x"],
-            "staticPodURL: expected http://HOST/PATH or https://HOST/PATH, without a user, found \"http://h/x\"",
+            "staticPodURL: expected http://HOST/PATH, https://HOST/PATH or oci://REGISTRY/NAME:TAG, without a user, found \"http://h/x\"",
+        ),
+        (
+            &["--manifest-url=oci://r/x:1", "--manifest-url-header=X-A:1"],
+            "staticPodURL: headers and --manifest-url-ca-file are for http and https: for oci use hosts.toml",
         ),
         (&["--manifest-public-key=/k"], "--manifest-public-key: requires staticPodURL or --manifest-url"),
         (&["--manifest-url-header=x"], "--manifest-url-header: expected NAME:VALUE,..., found \"x\""),

@@ -1,9 +1,10 @@
-//! Validation of pods, ConfigMaps, Secrets, Services and claims, field by field. Pure.
+//! Validation of pods, ConfigMaps, Secrets, Services, claims and the document of the agent, field by field. Pure.
 //!
 //! The rules are those of `ValidatePodCreate` (`pkg/apis/core/validation/validation.go`) as far as they concern a node:
 //! fields that only a scheduler reads (pod affinity, topology spread) are not checked, and neither is what decoding
 //! already refuses (unknown words, two sources of a volume). Every check takes at most O(n log n).
 
+mod agent;
 mod config_objects;
 mod containers;
 mod dns;
@@ -34,7 +35,7 @@ pub use static_pod::{log_directory_fault, static_pod_api_references};
 
 use self::faults::Faults;
 use super::decode::Path;
-use super::{ConfigMap, Pod, Secret, Service, VolumeClaim};
+use super::{AgentDocument, ConfigMap, Pod, Secret, Service, VolumeClaim};
 
 /// Validates a pod that has its name, its namespace and its defaults. Returns at most [`FAULT_LIMIT`] errors.
 pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
@@ -80,6 +81,13 @@ pub fn validate_volume_claim(claim: &VolumeClaim) -> Vec<FieldError> {
 pub fn validate_service(service: &Service) -> Vec<FieldError> {
     let mut faults = Faults::default();
     services::check_service(service, &mut faults);
+    faults.into_list()
+}
+
+/// Validates the document that names the version of the agent.
+pub fn validate_agent(document: &AgentDocument) -> Vec<FieldError> {
+    let mut faults = Faults::default();
+    agent::check_agent(document, &mut faults);
     faults.into_list()
 }
 
