@@ -52,6 +52,8 @@ _coracle_value() {
             "validate -f" | "validate --filename" | \
             "doctor --local-socket" | \
             "runtime-config --shim" | \
+            "runtime-config --apply" | \
+            "runtime-config --file" | \
             "runtime-config --local-socket" | \
             "upgrade --signature" | \
             "upgrade --public-key" | \
@@ -120,6 +122,8 @@ _coracle_value() {
             "runtime-config --runtime-version" | \
             "runtime-config --pause-image" | \
             "runtime-config --crun" | \
+            "runtime-config --restart-command" | \
+            "runtime-config --within" | \
             "upgrade --within" | \
             "config --within" | \
             "join --token" | \
@@ -153,6 +157,7 @@ _coracle_value() {
             " --root-dir" | \
             " --local-path-dir" | \
             "runtime-config --cni-bin-dir" | \
+            "runtime-config --root-dir" | \
             "upgrade --root-dir" | \
             "config --root-dir" | \
             "page-token --root-dir" | \
@@ -361,7 +366,7 @@ _coracle() {
                 words='-o --output --first-start --local-socket -h --help'
                 ;;
             runtime-config)
-                words='--unit --runtime-version --cgroup-driver --pause-image --cni-bin-dir --crun --shim --local-socket -h --help'
+                words='--unit --runtime-version --cgroup-driver --pause-image --cni-bin-dir --crun --shim --apply --file --restart-command --within --root-dir --local-socket -h --help'
                 [[ $current == -* || $place -ne 0 ]] || words='containerd crio'
                 ;;
             upgrade)

@@ -236,6 +236,11 @@ _coracle() {
                     '--cni-bin-dir[directory of the network plugins]:directory:_files -/' \
                     '--crun[version of /usr/bin/crun]:version|none:' \
                     '--shim[shim of containerd in place of its own]:program:_files' \
+                    '--apply[configuration to try]:file:_files' \
+                    '--file[configuration that --apply replaces]:file:_files' \
+                    '--restart-command[shell command that restarts the runtime]:command:' \
+                    '--within[how long the runtime may take until the trial has to be good]:duration:' \
+                    '--root-dir[directory of the state of the agent]:directory:_files -/' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
@@ -352,7 +357,7 @@ _coracle() {
     flags=(
         '--pod-manifest-path[manifests, a directory or one file]:path:_files'
         '--file-check-frequency[interval at which manifests are read even without a change]:duration:'
-        '--manifest-url[a manifest at an HTTP or HTTPS URL]:url:'
+        '--manifest-url[a manifest at an HTTP, HTTPS or OCI URL]:url:'
         '*--manifest-url-header[headers of requests for --manifest-url]:name\:value,...:'
         '--manifest-url-ca-file[CA certificates for --manifest-url]:file:_files'
         '--manifest-public-key[Ed25519 public key that verifies the manifest of --manifest-url]:file:_files'

@@ -32,6 +32,7 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
     for warning in &warnings.0 {
         log!(warn, warning);
     }
+    undo_runtime_trial(&config.root_dir);
     record_panics(&config.root_dir);
     // Memory limits of pods are less strict with swap.
     if let Some(swap) = Procfs::host().swap_area().filter(|_| config.process.fail_swap_on) {
@@ -43,6 +44,18 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
         Err(error) => return failed(&format!("--lock-file: {error}")),
     };
     node_agent::run(*config)
+}
+
+/// Restores the runtime's configuration if nothing has judged the last one.
+fn undo_runtime_trial(root_dir: &Path) {
+    match agent_update::RuntimeTrial::abandoned(root_dir) {
+        None => {}
+        Some(Ok(trial)) => {
+            let result = trial.undo("its trial has ended without a verdict");
+            log!(warn, "configuration of the runtime", result = result);
+        }
+        Some(Err(error)) => log!(warn, "failed to read the trial of the runtime's configuration", error = error),
+    }
 }
 
 /// Whether the agent would only print its help or version.

@@ -10,6 +10,7 @@ use crate::platform::config::nearest;
 
 /// A parsed command line.
 #[derive(Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub(super) enum ParsedCommand {
     /// The flags of the agent, which have their own parser.
     Agent,

@@ -51,13 +51,17 @@ macro_rules! with_machine_commands {
         }
         command RuntimeConfig "runtime-config" {
             brief: "RUNTIME",
-            usage: "containerd|crio [--unit]",
+            usage: "containerd|crio [--unit | --apply FILE]",
             summary: "print a configuration of the runtime for a board with little memory",
             description: [
                 "Prints a configuration of containerd (1.6 and newer) or CRI-O for this board, with which the runtime \
                  takes less memory: plugins that no kubelet uses are off, pods can share shims, crun is used where it is \
                  1.8 or newer. With --unit it prints the drop-in of the unit, which makes Go collect its garbage \
-                 earlier. Each says in its first lines where it belongs. Writes nothing.",
+                 earlier. Each says in its first lines where it belongs.",
+                "With --apply FILE it puts such a configuration in place of the runtime's file and restarts the runtime, on \
+                 trial. The configuration is accepted once the runtime answers and all containers that ran before still \
+                 run. Otherwise, and after a crash or a power cut at the next start of the agent, the former file is \
+                 restored and the runtime restarted.",
                 "Version, pause image, network and cgroup driver are those of the running runtime and of the agent; the \
                  options print it for another board. The agent needs --runtime-profile=lean.",
             ],
@@ -73,11 +77,23 @@ macro_rules! with_machine_commands {
                 cni_bin_dir: Option<PathBuf> => flag(Value::Directory, "directory of the network plugins");
                 crun: Option<String> => flag(Value::Text("VERSION|none"), "version of /usr/bin/crun");
                 shim: Option<PathBuf> => flag(Value::File("PROGRAM"), "shim of containerd in place of its own");
+                apply: Option<PathBuf> => flag(Value::File("FILE"), "configuration to try");
+                file: Option<PathBuf>
+                    => flag(Value::File("FILE"), "configuration that --apply replaces")
+                    .default("/etc/containerd/config.toml or /etc/crio/crio.conf.d/90-coracle-lean.conf");
+                restart_command: Option<String>
+                    => flag(Value::Text("COMMAND"), "shell command that restarts the runtime")
+                    .default("that of systemd or OpenRC");
+                within: Age = "Age(Duration::from_secs(60))"
+                    => flag(Value::Text("DURATION"), "how long the runtime may take until the trial has to be good")
+                    .default("1m");
+                ROOT_DIR;
                 LOCAL_SOCKET;
             }
             examples: [
                 "coracle runtime-config containerd >config.toml",
                 "coracle runtime-config containerd --unit >coracle-lean.conf",
+                "coracle runtime-config containerd --apply config.toml",
                 "coracle runtime-config containerd --runtime-version 2.1 --cgroup-driver systemd --crun none",
             ],
         }

@@ -16,11 +16,16 @@ use crate::protocol::grpc;
 /// For all questions together.
 const RUNTIME_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The options come first, then what the running runtime says, then its program and the settings of the agent.
-pub(super) fn read(command: &RuntimeConfig) -> Board {
+/// The settings of the running agent, or else of its service.
+pub(super) fn agent_config(command: &RuntimeConfig) -> Box<Config> {
     let running = agent_settings::running(&command.local_socket);
     let flags = running.map_or_else(|| agent_settings::of_service(Path::new("/")), |(_, flags)| flags);
-    let config = settings(&flags).map(|(config, _)| config).unwrap_or_default();
+    settings(&flags).map(|(config, _)| config).unwrap_or_default()
+}
+
+/// The options come first, then what the running runtime says, then its program and the settings of the agent.
+pub(super) fn read(command: &RuntimeConfig) -> Board {
+    let config = agent_config(command);
     let mut board = Board {
         version: None,
         driver: config.cgroups.driver,

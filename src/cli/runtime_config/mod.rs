@@ -1,11 +1,13 @@
 //! `coracle runtime-config`: a configuration of the container runtime for boards with little memory.
 //!
 //! ```text
+//!   apply.rs                         a file on trial
 //!   board_reader.rs                  reads the facts of this machine
 //!   board.rs                         the facts                        pure
 //!   containerd.rs  crio.rs  unit.rs  the files                        pure
 //! ```
 
+mod apply;
 mod board;
 mod board_reader;
 mod containerd;
@@ -19,6 +21,9 @@ use super::outputs::RuntimeName;
 use super::{failed, print};
 
 pub(super) fn run(command: &RuntimeConfig) -> ExitCode {
+    if let Some(file) = &command.apply {
+        return apply::apply(command, file).map_or_else(|line| failed(&line), |line| print(&format!("{line}\n")));
+    }
     if command.unit {
         return print(&unit::drop_in(command.runtime));
     }

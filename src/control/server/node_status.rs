@@ -276,7 +276,7 @@ mod tests {
             "conditions": [
                 {"type": "Ready", "status": "True", "lastTransitionTime": "t", "reason": "r", "message": "m"},
             ],
-            "sources": [{"name": "n", "path": "p", "pods": 1, "ready": true, "errors": ["e"]}],
+            "sources": [{"name": "n", "path": "p", "pods": 1, "ready": true, "agent": "a", "errors": ["e"]}],
             "pods": 3, "podCounts": {"running": 1, "failing": 2, "waiting": 3, "done": 4, "stopped": 5},
             "versions": [{"pod": "p", "state": "held", "message": "m", "earlier": 1}],
             "pulls": [{"image": "i", "pod": "p", "begun": true, "seconds": 1, "bytes": [2, u64::MAX]}],

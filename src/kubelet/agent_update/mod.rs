@@ -4,6 +4,7 @@
 //! ROOT_DIR/coracle/agent/record.json             what runs, what is on trial
 //! ROOT_DIR/coracle/agent/slots/SHA256/coracle    a program
 //! ROOT_DIR/coracle/agent/config/SHA256           a configuration
+//! ROOT_DIR/coracle/agent/runtime/                a trial of the runtime's configuration
 //! ```
 //!
 //! The installed program is never written. It reads the record at its start and executes a slot in its place
@@ -15,6 +16,7 @@ pub(crate) const UPGRADE_KEY: &str = "/etc/coracle/upgrade.pub";
 mod elf;
 mod launch;
 mod record;
+mod runtime_trial;
 mod slots;
 mod verdict;
 mod wish;
@@ -22,6 +24,7 @@ mod wish;
 pub(crate) use elf::foreign_program;
 pub(crate) use launch::{SLOT_VARIABLE, end_alarm, launch, restart};
 pub(crate) use record::{Record, Slot, Subject, Trial, TrialEnd, Wanted, is_newer};
+pub(crate) use runtime_trial::RuntimeTrial;
 pub(crate) use slots::{AgentUpdates, Place};
-pub(crate) use verdict::{Before, Judge, NodeNow, RunBefore, SeenRun, Verdict, fault};
+pub(crate) use verdict::{Before, Fault, Judge, NodeNow, RunBefore, SeenRun, Verdict, fault};
 pub(crate) use wish::{ConfigWish, Wish};
