@@ -240,7 +240,7 @@ fn refuse_workloads(update: &mut SourceUpdate) {
                 format!("{kind} {namespace}/{name}: a cluster has its own controllers: create it there")
             }
             // The API server takes no mirror pod with a claim.
-            None if has_claim(&source.pod) => {
+            None if source.pod.is_static() && has_claim(&source.pod) => {
                 format!("pod {namespace}/{name}: static pods may not reference persistentvolumeclaims of a cluster")
             }
             None => return true,

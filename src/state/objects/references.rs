@@ -17,7 +17,8 @@ pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
             add(ObjectKind::ConfigMap, &source.name);
         } else if let VolumeSource::Secret(source) = &volume.source {
             add(ObjectKind::Secret, &source.secret_name);
-        } else if let VolumeSource::PersistentVolumeClaim(source) = &volume.source {
+        } else if let (VolumeSource::PersistentVolumeClaim(source), true) = (&volume.source, pod.is_static()) {
+            // A claim of the cluster is read with its volume.
             add(ObjectKind::VolumeClaim, &source.claim_name);
         } else if let VolumeSource::Csi(source) = &volume.source {
             if let Some(secret) = &source.node_publish_secret_ref {

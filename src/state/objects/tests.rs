@@ -91,6 +91,21 @@ fn immutable_object_stays_until_removed() {
 }
 
 #[test]
+fn claim_of_a_cluster_is_read_with_its_volume_only() {
+    let mut pod: Pod = decode(json!({
+        "metadata": {"name": "p", "namespace": "ns"},
+        "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
+    }))
+    .unwrap()
+    .value;
+    let is_own = |topic: &Topic| matches!(topic, Topic::Object(key) if key.kind == ObjectKind::VolumeClaim);
+    let topics = Topic::of(&pod);
+    assert!(topics.iter().any(|topic| matches!(topic, Topic::Claim { .. })) && !topics.iter().any(is_own));
+    pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "file".to_owned());
+    assert!(Topic::of(&pod).iter().any(is_own));
+}
+
+#[test]
 fn every_reference_is_found() {
     let pod = json!({"metadata": {"namespace": "ns", "name": "p"}, "spec": {
         "imagePullSecrets": [{"name": "s0"}],
