@@ -9,7 +9,8 @@ const PODS_THERE: u64 = 4;
 /// Bytes of a pod's large field as text. etcd takes 1.5 MiB of an object.
 const LARGE: usize = 1400 << 10;
 
-/// What a pod of this shape takes once the agent is at rest, and at most per pod, in KiB.
+/// What a pod of this shape takes once the agent is at rest, and at most per pod, in KiB. One pod comes after the other: how
+/// much of their work overlaps depends on the machine.
 fn measure(shape: &str, large: &dyn Fn() -> Value) -> (u64, u64) {
     let mut joined = Joined::new();
     // glibc would keep freed memory in the arena of each thread, and more of it the busier the machine is.
@@ -27,10 +28,8 @@ fn measure(shape: &str, large: &dyn Fn() -> Value) -> (u64, u64) {
         let parent = if parent == "container" { &mut object["spec"]["containers"][0] } else { &mut object[parent] };
         parent[key] = large();
         joined.api.create(&object);
-    }
-    for number in 0..PODS_THERE {
         let path = format!("/api/v1/namespaces/default/pods/p{number}");
-        joined.api.wait(&path, "the agent to report the pod", |pod| pod["status"]["startTime"].is_string());
+        joined.api.wait(&path, "the pod to run", |pod| pod["status"]["phase"] == "Running");
     }
     // Work that the pods' arrival has begun.
     joined.node.wait_until_at_rest();
