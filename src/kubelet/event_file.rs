@@ -118,9 +118,11 @@ fn boot_time() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Instant;
 
     use super::*;
+    use crate::platform::rt::TestFolder;
     use crate::state::pods::{NewEvent, NodeEvent, SendOutcome};
     use crate::types::api::{EventKind, Reason, Time};
 
@@ -137,26 +139,9 @@ mod tests {
         }
     }
 
-    /// A directory of its own, removed when dropped.
-    struct Root(PathBuf);
-
-    impl Root {
-        fn new(name: &str) -> Self {
-            let root = std::env::temp_dir().join(format!("coracle-event-file-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&root).unwrap();
-            Self(root)
-        }
-    }
-
-    impl Drop for Root {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
-
     /// How many unsent events the file has; `None` if there is no file.
-    fn stored(root: &Root) -> Option<usize> {
-        let StoredFile::Whole(text) = durable::read(&root.0.join(EVENTS_FILE), 1 << 20).unwrap() else { return None };
+    fn stored(root: &Path) -> Option<usize> {
+        let StoredFile::Whole(text) = durable::read(&root.join(EVENTS_FILE), 1 << 20).unwrap() else { return None };
         let mut ring = EventRing::with_queue(1);
         ring.restore(&text, Instant::now()).unwrap();
         Some(ring.unsent_count())
@@ -164,13 +149,12 @@ mod tests {
 
     #[test]
     fn events_that_wait_are_written_more_and_more_rarely_and_removed_once_sent() {
-        let root = Root::new("waits");
+        let root = TestFolder::new("events-wait");
         let path = root.0.clone();
         let seen = rt::simulate(1, |_| async move {
             let (ring, noted) = (Rc::new(RefCell::new(EventRing::with_queue(1))), Rc::<Signal>::default());
             let file = EventFile::open(path.clone(), Rc::clone(&ring), Rc::clone(&noted)).await;
             let task = rt::spawn(Rc::new(file).run());
-            let root = Root(path);
             let mut seen = Vec::new();
             for (wait, message) in
                 [(3600, None), (1, Some("sent")), (119, Some("a")), (2, Some("b")), (200, None), (60, None)]
@@ -184,13 +168,12 @@ mod tests {
                     send_all(&ring);
                 }
                 rt::sleep(Duration::from_millis(10)).await;
-                seen.push(stored(&root));
+                seen.push(stored(&path));
             }
             send_all(&ring);
             rt::sleep(Duration::from_secs(700)).await;
-            seen.push(stored(&root));
+            seen.push(stored(&path));
             drop(task);
-            std::mem::forget(root);
             seen
         });
         assert_eq!(seen, Ok(vec![None, None, None, Some(1), Some(1), Some(2), None]));
@@ -198,7 +181,7 @@ mod tests {
 
     #[test]
     fn next_agent_has_the_events_of_the_former_one() {
-        let root = Root::new("next");
+        let root = TestFolder::new("events-next");
         let path = root.0.clone();
         let shown = rt::simulate(1, |_| async move {
             let open = |ring: &Rc<RefCell<EventRing>>| EventFile::open(path.clone(), Rc::clone(ring), Rc::default());
@@ -216,7 +199,7 @@ mod tests {
 
     #[test]
     fn damaged_file_is_ignored_and_replaced() {
-        let root = Root::new("damaged");
+        let root = TestFolder::new("events-damaged");
         let file = root.0.join(EVENTS_FILE);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, "[half").unwrap();
@@ -229,6 +212,6 @@ mod tests {
             opened.write_all().await;
             before
         });
-        assert_eq!((shown, stored(&root)), (Ok(0), Some(1)));
+        assert_eq!((shown, stored(&root.0)), (Ok(0), Some(1)));
     }
 }

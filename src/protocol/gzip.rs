@@ -1,8 +1,12 @@
-//! Compresses texts into gzip (RFC 1952), with the fixed codes of deflate (RFC 1951, section 3.2.6). Pure.
+//! Compresses texts into gzip (RFC 1952), with the fixed codes of deflate (RFC 1951, section 3.2.6), and decompresses what
+//! others send. Pure.
 //!
 //! Metrics shrink to a fifth. Codes made for each text would save a further seventh, for 30 KB more of program.
 
+use std::io::Read;
+
 use flate2::Crc;
+use flate2::bufread::MultiGzDecoder;
 
 /// The member: deflate, no name, no time, system unknown.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
@@ -44,6 +48,18 @@ pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
     bits.out.extend_from_slice(&crc.sum().to_le_bytes());
     bits.out.extend_from_slice(&crc.amount().to_le_bytes());
     bits.out
+}
+
+/// The content; an error of one line if the bytes are damaged or the content has more than `limit` bytes.
+pub(crate) fn inflate(bytes: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+    let mut content = Vec::new();
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let read = MultiGzDecoder::new(bytes).take(most).read_to_end(&mut content);
+    read.map_err(|error| format!("gzip: {error}"))?;
+    match content.len() > limit {
+        true => Err(format!("more than {limit} bytes")),
+        false => Ok(content),
+    }
 }
 
 /// Bits in the order of deflate: the lowest bit of a byte comes first.
@@ -161,20 +177,12 @@ impl Matches<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
-
     use super::*;
-
-    fn gunzip(packed: &[u8]) -> Vec<u8> {
-        let mut text = Vec::new();
-        flate2::read::GzDecoder::new(packed).read_to_end(&mut text).unwrap();
-        text
-    }
 
     #[track_caller]
     fn check(text: &[u8]) -> usize {
         let packed = gzip(text);
-        assert!(gunzip(&packed) == text, "{} bytes", text.len());
+        assert!(inflate(&packed, text.len()).unwrap() == text, "{} bytes", text.len());
         packed.len()
     }
 
@@ -214,5 +222,17 @@ mod tests {
         let metrics = include_bytes!("../../tests/data/upstream-1.36/figures/metrics-cadvisor.txt");
         let packed = check(metrics);
         assert!(packed * 5 < metrics.len(), "{packed} of {}", metrics.len());
+    }
+
+    #[test]
+    fn truncated_damaged_or_long_content_is_an_error() {
+        let packed = gzip(&b"pods ".repeat(1000));
+        assert_eq!(inflate(&packed, 4999).unwrap_err(), "more than 4999 bytes");
+        assert!(inflate(&packed[..packed.len() - 1], 5000).is_err());
+        assert!(inflate(b"{}", 5000).is_err());
+        let mut damaged = packed;
+        let checksum = damaged.len() - 8;
+        damaged[checksum] ^= 1;
+        assert!(inflate(&damaged, 5000).is_err());
     }
 }

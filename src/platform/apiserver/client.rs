@@ -11,7 +11,6 @@ use super::ApiError;
 use super::connections::Connections;
 use super::exchange::{Exchange, Link, Ongoing};
 use super::gate::{Gate, GatePass};
-use super::gzip;
 use super::history::{self, History};
 use super::request::Request;
 use super::retry;
@@ -20,6 +19,7 @@ use super::transport::Transport;
 use crate::platform::net::Dialer;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
+use crate::protocol::gzip;
 use crate::types::api::{Decode, ObjectText, decode};
 use crate::types::metrics::{self, Count, Timed};
 
@@ -133,7 +133,12 @@ impl Client {
         let (head, content) = response?;
         self.transport().overload.record_response_time(rt::elapsed(begun));
         self.note(request, head.status, begun);
-        let content = if head.is_gzip { gzip::inflate(&content, MAX_API_RESPONSE_BYTES)? } else { content };
+        let content = match head.is_gzip {
+            true => {
+                gzip::inflate(&content, MAX_API_RESPONSE_BYTES).map_err(|error| ApiError::Malformed(error.into()))?
+            }
+            false => content,
+        };
         match head.is_success() {
             true => Ok(ApiResponse { content }),
             false => Err(self.refused(head.error(&content), &ongoing.link)),

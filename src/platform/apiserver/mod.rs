@@ -13,7 +13,6 @@ mod exec_credential;
 mod exec_plugin;
 mod gate;
 mod gate_waiters;
-mod gzip;
 mod history;
 mod kubeconfig;
 mod reconnect;

@@ -1,17 +1,15 @@
 //! Manifests in the layers of an OCI artifact: one file, or a gzipped tar of files, as Flux makes it. Pure.
 
 use std::borrow::Cow;
-use std::io::Read;
-
-use flate2::bufread::MultiGzDecoder;
 
 use crate::kubelet::image_archives::artifact::{self, ArtifactFile};
 use crate::kubelet::image_archives::manifest::Descriptor;
+use crate::protocol::gzip;
 
 /// Longest text of a bundle.
 const MAX_BUNDLE_TEXT_BYTES: usize = 1 << 20;
 /// Longest tar of a bundle.
-const MAX_BUNDLE_BYTES: u64 = 8 << 20;
+const MAX_BUNDLE_BYTES: usize = 8 << 20;
 const BUNDLE_BLOCK_BYTES: usize = 512;
 const MAX_BUNDLE_LAYER_BYTES: u64 = 1 << 20;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -44,12 +42,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if !bytes.starts_with(&GZIP_MAGIC) {
         return Ok(Cow::Borrowed(bytes));
     }
-    let mut tar = Vec::new();
-    let read = MultiGzDecoder::new(bytes).take(MAX_BUNDLE_BYTES + 1).read_to_end(&mut tar);
-    read.map_err(|error| format!("gzip: {error}"))?;
-    if u64::try_from(tar.len()).unwrap_or(u64::MAX) > MAX_BUNDLE_BYTES {
-        return Err(format!("the bundle has more than {MAX_BUNDLE_BYTES} bytes"));
-    }
+    let tar = gzip::inflate(bytes, MAX_BUNDLE_BYTES).map_err(|error| format!("the bundle: {error}"))?;
     let mut files = bundle_files(&tar).ok_or("the bundle is no gzipped tar, or is cut short")?;
     files.sort();
     let mut text = Vec::new();
@@ -160,6 +153,6 @@ mod tests {
         assert!(text(&gzip(&vec![0; 9 << 20])).unwrap_err().contains("more than 8388608 bytes"));
         let long = small_tar(&[("a.yaml", &"x".repeat(2 << 20))]).unwrap();
         assert!(text(&gzip(&long)).unwrap_err().contains("manifests have more than"));
-        assert!(text(b"\x1f\x8b").unwrap_err().starts_with("gzip: "));
+        assert!(text(b"\x1f\x8b").unwrap_err().starts_with("the bundle: gzip: "));
     }
 }
