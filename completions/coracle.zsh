@@ -285,6 +285,7 @@ _coracle() {
                     '*--discovery-token-ca-cert-hash[digest of the public key of the cluster CA; may be given again]:sha256\:digest:' \
                     '--discovery-token-unsafe-skip-ca-verification[trust every server that knows the token]' \
                     '--node-name[name of the node]:name:' \
+                    '--name-template[name of the node from its board, as edge-{serial}]:template:' \
                     '--no-start[write all files and do not start the service]' \
                     '--timeout[how long to retry while the server cannot be reached]:duration:' \
                     '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
@@ -385,6 +386,7 @@ _coracle() {
         '--eviction-soft-grace-period[grace periods of --eviction-soft]:signal=duration,...:'
         '--evict-static-pods[also evict static pods without a critical priority]'
         '--hostname-override[name of the node]:name:'
+        '--name-template[name of the node from its board, as edge-{serial}]:template:'
         '--node-ip[addresses of the node]:ip[,ip]:'
         '--register-node=-[create the Node object if the cluster has none]::bool:(true false)'
         '--register-with-taints[taints of a Node object that is created]:key=value\:effect,...:'

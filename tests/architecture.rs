@@ -32,6 +32,8 @@ const ARROWS: &[(&str, &str)] = &[
     // Pressure files share one format, and procfs knows the cgroup of a process.
     ("cgroups", "host"),
     ("cgroups", "rt"),
+    // The name of a node may come from its board.
+    ("config", "host"),
     ("config", "rt"),
     ("container_manager", "node"),
     ("cri", "rpc"),

@@ -12,7 +12,8 @@ use super::{failed, help, misused, print};
 use crate::control::server::{record_panics, systemd};
 use crate::kubelet::agent_update;
 use crate::node_agent;
-use crate::platform::config::{self, Config, Request};
+use crate::platform::config::{self, Config, KeptIdentity, Request};
+use crate::platform::host::board_identity;
 use crate::platform::host::procfs::Procfs;
 use crate::types::error::ErrorChain;
 use crate::types::log;
@@ -43,7 +44,25 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
         Ok(lock) => lock,
         Err(error) => return failed(&format!("--lock-file: {error}")),
     };
+    keep_identity(&config);
     node_agent::run(*config)
+}
+
+/// Keeps the name that a template gave the node, and the board's serial number. Only `coracle replace` makes the state
+/// of another board that of this one.
+fn keep_identity(config: &Config) {
+    let serial = board_identity::serial(Path::new("/"));
+    let kept = KeptIdentity::read(&config.root_dir);
+    if let Some(serial) = serial.as_deref().filter(|serial| kept.is_of_other_board(serial)) {
+        log!(warn, "state directory is of another board", board = kept.serial, this = serial);
+    }
+    let kept = kept.with(&config.node.name, config.node.template.as_ref(), serial);
+    if kept == KeptIdentity::default() {
+        return;
+    }
+    if let Err(error) = kept.keep(&config.root_dir) {
+        log!(warn, "failed to keep the name of the node", error = ErrorChain(&error));
+    }
 }
 
 /// Restores the runtime's configuration if nothing has judged the last one.

@@ -31,6 +31,7 @@ macro_rules! commands {
         use super::selector::Selector;
         use super::wait::WaitedState;
         use crate::kubelet::certificates::discovery::Pin;
+        use crate::platform::config::NameTemplate;
 
         #[derive(Debug, PartialEq, FromArgs)]
         #[argh(subcommand)]

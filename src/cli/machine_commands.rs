@@ -221,6 +221,8 @@ macro_rules! with_machine_commands {
                     );
                 discovery_token_unsafe_skip_ca_verification: bool => switch("trust every server that knows the token");
                 node_name: Option<String> => flag(Value::Text("NAME"), "name of the node").default("the host name");
+                name_template: Option<NameTemplate>
+                    => flag(Value::Text("TEMPLATE"), "name of the node from its board, as edge-{serial}");
                 no_start: bool => switch("write all files and do not start the service");
                 timeout: Age = "Age(Duration::from_secs(60))"
                     => flag(Value::Text("DURATION"), "how long to retry while the server cannot be reached")

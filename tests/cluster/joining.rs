@@ -306,6 +306,30 @@ fn invalid_token_or_configuration_is_reported_and_writes_nothing() {
 }
 
 #[test]
+fn name_from_a_template_is_kept_for_the_next_join() {
+    let fleet = Fleet::new();
+    let (server, pin) = (fleet.api.address().to_string(), fleet.pin());
+    let join = |template: &str| {
+        let line = ["join", &server, "--token", TOKEN, "--discovery-token-ca-cert-hash", &pin];
+        fleet.run(&[&line[..], &["--no-start", "--timeout", "1s", "--name-template", template]].concat())
+    };
+    let said = join("edge-{mac:none0}");
+    let line = "coracle: join: name template \"edge-{mac:none0}\": {mac:none0}: no such network interface";
+    assert!(said.code == 2 && said.error.starts_with(line), "{}", said.error);
+    assert_eq!(fleet.written(), Vec::<String>::new());
+
+    let named = |said: &Said| {
+        assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
+        let flags = fs::read_to_string(fleet.path("pods/coracle-flags.env")).unwrap();
+        flags.split("--hostname-override=").nth(1).unwrap().trim_end_matches(['"', '\n']).to_owned()
+    };
+    let name = named(&join("first-{hostname}"));
+    assert!(name.starts_with("first-"), "{name}");
+    fleet.run(&["leave", "--no-restart"]);
+    assert_eq!(named(&join("second-{hostname}")), name);
+}
+
+#[test]
 fn name_of_a_live_node_is_refused() {
     let fleet = Fleet::new();
     let ready = json!([{ "type": "Ready", "status": "True" }]);

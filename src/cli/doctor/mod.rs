@@ -26,7 +26,8 @@ use std::process::ExitCode;
 use super::command_table::Doctor;
 use super::outputs::TopOutput;
 use super::{DEGRADED, DOWN, colours, failed, print, print_painted};
-use crate::platform::config::{self, Config, Request};
+use crate::platform::config::{self, Config, KeptIdentity, Request};
+use crate::platform::host::board_identity;
 use crate::types::error::ErrorChain;
 
 use finding::Finding;
@@ -107,6 +108,8 @@ fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> 
     findings.push(node::clock(&clock));
     findings.extend(machine_reader::disks(config, &runtime.endpoint).iter().map(node::disk));
     findings.extend(board::check(machine_reader::board(root, config), &machine_reader::board_times()));
+    let serial = board_identity::serial(root);
+    findings.extend(node::identity(&KeptIdentity::read(&config.root_dir), serial.as_deref()));
     findings.push(node::watchdog(&machine_reader::watchdog(root, config)));
     findings.extend(machine_reader::ports(root, config, agent).iter().map(node::port));
     let certificates = machine_reader::certificates(config);

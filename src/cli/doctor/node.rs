@@ -3,6 +3,7 @@
 use super::facts::{CertificateFacts, ClockFacts, DiskFacts, PortFacts, WatchdogFacts};
 use super::finding::Finding;
 use crate::cli::status::si_bytes;
+use crate::platform::config::KeptIdentity;
 use crate::types::api::Time;
 
 /// Seconds that a clock may be behind the latest time seen, as by a correction.
@@ -62,6 +63,18 @@ pub(super) fn disk(disk: &DiskFacts) -> Finding {
         );
     }
     Finding::ok("disk", text)
+}
+
+/// `None`: the state directory does not know its board, or the board has no serial number.
+pub(super) fn identity(kept: &KeptIdentity, serial: Option<&str>) -> Option<Finding> {
+    let serial = serial.filter(|_| !kept.serial.is_empty())?;
+    if kept.is_of_other_board(serial) {
+        let text = format!("the state directory is of the board {}, this board is {serial}", kept.serial);
+        let advice = "of a copied image: remove the other board's state (docs/install.md#one-image-for-many-boards); of a \
+                      card that was moved here: remove coracle/node.json in the state directory";
+        return Some(Finding::warning("identity", text, advice));
+    }
+    Some(Finding::ok("identity", format!("the state directory is of this board, {serial}")))
 }
 
 pub(super) fn watchdog(watchdog: &WatchdogFacts) -> Finding {
@@ -165,6 +178,14 @@ mod tests {
             let facts = ClockFacts { now: NOW, has_rtc: true, time_service, is_synchronised, ..ClockFacts::default() };
             expect(&clock(&facts), verdict, words);
         }
+    }
+
+    #[test]
+    fn state_of_another_board_is_warned_of() {
+        let of = |serial: &str| KeptIdentity { serial: serial.to_owned(), ..KeptIdentity::default() };
+        expect(&identity(&of("S1"), Some("S2")).unwrap(), Verdict::Warning, "of the board S1, this board is S2");
+        expect(&identity(&of("S1"), Some("S1")).unwrap(), Verdict::Ok, "of this board, S1");
+        assert!(identity(&of(""), Some("S1")).is_none() && identity(&of("S1"), None).is_none());
     }
 
     #[test]

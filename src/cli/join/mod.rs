@@ -16,7 +16,8 @@ use super::layout::Layout;
 use super::service::{self, Service};
 use super::{failed, misused, print};
 use crate::kubelet::certificates::kubeconfig_of_token;
-use crate::platform::config;
+use crate::platform::config::{self, KEPT_IDENTITY, KeptIdentity, NameTemplate};
+use crate::platform::host::board_identity;
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
@@ -43,11 +44,12 @@ fn question(command: &Join) -> Result<DiscoveryQuery, String> {
                     --discovery-token-unsafe-skip-ca-verification, found neither"
             .to_owned());
     }
-    let name = match &command.node_name {
-        Some(name) => config::given_node_name(name).ok_or_else(|| {
+    let name = match (&command.node_name, &command.name_template) {
+        (Some(_), Some(_)) => return Err("expected --node-name or --name-template, found both".to_owned()),
+        (Some(name), None) => config::given_node_name(name).ok_or_else(|| {
             format!("--node-name: expected a DNS name of letters, digits, '-' and '.', found {name:?}")
         })?,
-        None => config::host_node_name().map_err(|error| format!("read the host name: {error}"))?,
+        (None, template) => name_of_board(template.as_ref(), &command.root_dir)?,
     };
     Ok(DiscoveryQuery {
         server: server(&command.server),
@@ -56,6 +58,17 @@ fn question(command: &Join) -> Result<DiscoveryQuery, String> {
         node_name: name,
         patience: command.timeout.duration(),
     })
+}
+
+/// The name that the agent will have; a template's name is kept from now on.
+fn name_of_board(template: Option<&NameTemplate>, root_dir: &Path) -> Result<String, String> {
+    let named = config::default_node_name(template, root_dir);
+    let (name, template) = named.map_err(|error| ErrorChain(&error).to_string())?;
+    if template.is_some() {
+        let kept = KeptIdentity::read(root_dir).with(&name, template.as_ref(), board_identity::serial(Path::new("/")));
+        kept.keep(root_dir).map_err(|error| format!("write {}: {error}", root_dir.join(KEPT_IDENTITY).display()))?;
+    }
+    Ok(name)
 }
 
 /// Accepts `host`, `host:port` or a URL; the default port is kubeadm's 6443.
@@ -81,7 +94,8 @@ fn join(command: &Join, question: &DiscoveryQuery, layout: &Layout) -> Result<()
     if let Some(proxy) = &cluster.proxy {
         print_line(&format!("reached through {proxy}: set the proxy for the service too (docs/joining-a-cluster.md)"));
     }
-    let name = command.node_name.as_ref().map(|_| question.node_name.as_str());
+    let is_named = command.node_name.is_some() || command.name_template.is_some();
+    let name = Some(question.node_name.as_str()).filter(|_| is_named);
     for path in write(&cluster, question, layout, name)? {
         print_line(&format!("written: {}", path.display()));
     }

@@ -12,6 +12,7 @@ use super::device_rules::{DeviceRule, device_rules};
 use super::fields::{Fields, MIN_DAY_BUDGET_BYTES};
 use super::file::{one, read_bytes};
 use super::image_fetch::{self, FetchSettings, time_windows};
+use super::name_template::NameTemplate;
 use super::schema::CORACLE_FILE;
 use crate::types::api::yaml;
 use crate::types::time_windows::TimeWindow;
@@ -19,6 +20,8 @@ use crate::types::time_windows::TimeWindow;
 /// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CoracleFile {
+    /// `nameTemplate`
+    pub(crate) name_template: Option<NameTemplate>,
     pub(crate) sync: SyncSettings,
     pub(crate) images: FetchSettings,
     pub(crate) devices: Vec<DeviceRule>,
@@ -82,7 +85,14 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let sync = settings(&document).map_err(refused)?;
     let images = image_fetch::read(&document).map_err(refused)?;
     let devices = device_rules(&document).map_err(refused)?;
-    Ok(CoracleFile { sync, images, devices })
+    let name_template = name_template(&document).map_err(refused)?;
+    Ok(CoracleFile { name_template, sync, images, devices })
+}
+
+fn name_template(document: &Value) -> Result<Option<NameTemplate>, Problem> {
+    let text = document.get("nameTemplate").and_then(Value::as_str);
+    let template = text.map(str::parse).transpose();
+    template.map_err(|fault| Problem { path: "nameTemplate".to_owned(), fault })
 }
 
 fn settings(document: &Value) -> Result<SyncSettings, Problem> {
@@ -205,6 +215,15 @@ mod tests {
         let devices: Vec<&str> = devices.collect();
         assert_eq!(read_text(&devices.join("\n")).devices[0].paths, ["/dev/video*"]);
         assert_eq!(read_text("# nothing\n"), CoracleFile::default());
+        assert_eq!(read_text("nameTemplate: edge-{serial}").name_template, "edge-{serial}".parse().ok());
+    }
+
+    #[test]
+    fn bad_name_template_names_the_field() {
+        let error = name_template(&json!({"nameTemplate": "edge"})).unwrap_err().to_string();
+        assert!(error.starts_with("nameTemplate: expected {serial}"), "{error}");
+        let error = settings(&json!({"nameTemplate": 7})).unwrap_err().to_string();
+        assert!(error.starts_with("nameTemplate: expected"), "{error}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::identity::{self, Identity};
 use super::images::{self, ImageSettings};
 use super::logs::{self, LogSettings};
 use super::managers::{self, Managers};
+use super::name_template::NameTemplate;
 use super::offline::{self, OfflineSettings};
 use super::pods::{self, PodSettings};
 use super::process::{self, ProcessSettings};
@@ -67,8 +68,10 @@ pub(crate) struct Config {
 /// The node's name, addresses and labels: `--hostname-override`, `--node-ip` and `--node-labels`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeIdentity {
-    /// The host's name in lower case, or what `--hostname-override` says.
+    /// The host's name in lower case, or what `--hostname-override` or a template says.
     pub(crate) name: String,
+    /// The template that has given the name.
+    pub(crate) template: Option<NameTemplate>,
     /// As given; empty means: the address of the default route's interface.
     pub(crate) ips: Vec<IpAddr>,
     /// Labels of the node, beside those that every node has.
@@ -108,7 +111,7 @@ impl Default for Config {
 
 /// That of local-path-provisioner.
 const DEFAULT_CLAIMS_DIR: &str = "/opt/local-path-provisioner";
-const DEFAULT_ROOT_DIR: &str = "/var/lib/kubelet";
+pub(super) const DEFAULT_ROOT_DIR: &str = "/var/lib/kubelet";
 
 impl Config {
     /// Combines the checked `fields` of files and flags with the settings that exist only as flags.
@@ -128,7 +131,12 @@ impl Config {
         Ok(Self {
             process: process::read(fields, flags),
             health: health::read(fields, flags),
-            node: NodeIdentity { name: node_name, ips: flags.node_ips.clone(), labels: flags.node_labels.clone() },
+            node: NodeIdentity {
+                name: node_name,
+                template: None,
+                ips: flags.node_ips.clone(),
+                labels: flags.node_labels.clone(),
+            },
             cluster,
             identity,
             offline: offline::read(flags, &root_dir),

@@ -181,6 +181,25 @@ flags! {
     "Node and network" {
         "hostname-override": own(Kind::Text, set_hostname_override)
             => flag(Value::Text("NAME"), "name of the node").default("the host name");
+        "name-template": own(Kind::Text, set_name_template)
+            => flag(Value::Text("TEMPLATE"), "name of the node from its board, as edge-{serial}")
+                .manual(
+                    "Name of the node from facts of its board, such as\n\
+                     .Li edge-{serial} ,\n\
+                     for many boards with one image:\n\
+                     .Li {serial} ,\n\
+                     .Li {mac} ,\n\
+                     .Li {mac:eth0} ,\n\
+                     .Li {model}\n\
+                     and\n\
+                     .Li {hostname} .\n\
+                     The name is decided once and kept in\n\
+                     .Pa coracle/node.json\n\
+                     in the root directory.\n\
+                     .Fl \\-hostname-override\n\
+                     precedes it.\n",
+                )
+                .reference("name of the node from its board; see [one image for many boards](install.md#one-image-for-many-boards)");
         "node-ip": own(Kind::List(&Kind::Ip), set_node_ips)
             => flag(Value::Text("IP[,IP]"), "addresses of the node")
                 .default("those of the default route's interface");

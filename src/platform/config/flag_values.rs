@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::check::Ineffective;
+use super::name_template::NameTemplate;
 use super::runtime_profile::RuntimeProfile;
 use crate::types::api::Map as Labels;
 
@@ -19,6 +20,7 @@ pub(super) struct FlagValues {
     pub(super) config_dir: Option<PathBuf>,
     pub(super) coracle_config: Option<PathBuf>,
     pub(super) hostname_override: Option<String>,
+    pub(super) name_template: Option<NameTemplate>,
     pub(super) node_ips: Vec<IpAddr>,
     pub(super) node_labels: Labels<String>,
     pub(super) page_address: Option<IpAddr>,

@@ -149,6 +149,11 @@ impl FlagValues {
         Ok(())
     }
 
+    pub(super) fn set_name_template(&mut self, text: &str) -> Result<(), String> {
+        self.name_template = Some(text.parse()?);
+        Ok(())
+    }
+
     pub(super) fn add_url_headers(&mut self, text: &str) -> Result<(), String> {
         static_pod_url::add_headers(&mut self.fields, text)
     }

@@ -27,8 +27,10 @@ mod health;
 mod identity;
 mod image_fetch;
 mod images;
+mod kept_identity;
 mod logs;
 mod managers;
+mod name_template;
 mod node_labels;
 mod node_name;
 mod offline;
@@ -48,10 +50,11 @@ mod tracing;
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use check::Problem;
 use coracle_file::CoracleFile;
+use flag_values::FlagValues;
 
 pub(crate) use cgroups::{CgroupDriver, MemoryQos, SwapBehavior};
 pub(crate) use configz::ConfiguredFields;
@@ -69,7 +72,9 @@ pub(crate) use flags::is_flag;
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
 pub(crate) use images::{CredentialsVerification, ImageGc};
+pub(crate) use kept_identity::{KEPT_IDENTITY, KeptIdentity};
 pub(crate) use managers::{CpuOptions, TopologyManager, TopologyPolicy};
+pub(crate) use name_template::NameTemplate;
 pub(crate) use process::{KernelParameters, LOCAL_SOCKET};
 pub(crate) use reporting::Reporting;
 pub(crate) use reserved::EnforcedLimits;
@@ -112,13 +117,13 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;
-    let CoracleFile { sync, images, devices } = coracle_file::read(given.coracle_config.as_deref())?;
+    let CoracleFile { name_template, sync, images, devices } = coracle_file::read(given.coracle_config.as_deref())?;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
         let wanted = "requires --kubeconfig, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
     }
     let gates = FeatureGates::read(&fields::Fields(&fields), &mut warnings.0).map_err(Error::Conflict)?;
-    let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
+    let (node_name, name_template) = node_name(&given, name_template, &mut warnings)?;
     let mut config = Config::new(&given, &fields, node_name).map_err(Error::Conflict)?;
     let has_tokens = |provider: &CredentialProvider| provider.token.is_some();
     if providers.iter().any(has_tokens) && !gates.is_on(Gate::KubeletServiceAccountTokenForCredentialProviders) {
@@ -138,6 +143,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
         config.pods.reduce_restart_periods(&fields::Fields(&fields));
     }
     config.gates = gates;
+    config.node.template = name_template;
     config.cluster.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
     config.cluster.sync = sync;
     config.images.fetch = images;
@@ -207,14 +213,14 @@ pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Ve
     let Value::Object(fields) = document else { return (mistakes, warnings) };
     warnings.extend(check::ineffective(&fields).warnings());
     let gates = FeatureGates::read(&fields::Fields(&fields), &mut warnings).map(drop);
-    let settings = Config::new(&flag_values::FlagValues::default(), &fields, node_name).map(drop);
+    let settings = Config::new(&FlagValues::default(), &fields, node_name).map(drop);
     mistakes.extend([gates, settings].into_iter().filter_map(Result::err).map(|problem| problem.to_string()));
     (mistakes, warnings)
 }
 
 const MOST_MISTAKES: usize = 50;
 
-fn credential_providers(flags: &flag_values::FlagValues) -> Result<Vec<CredentialProvider>, Error> {
+fn credential_providers(flags: &FlagValues) -> Result<Vec<CredentialProvider>, Error> {
     match (&flags.credential_provider_config, &flags.credential_provider_bin_dir) {
         (Some(path), Some(_)) => credential_providers::read(path),
         (None, None) => Ok(Vec::new()),
@@ -226,18 +232,41 @@ fn credential_providers(flags: &flag_values::FlagValues) -> Result<Vec<Credentia
     }
 }
 
-fn node_name(given: Option<&str>, warnings: &mut Warnings) -> Result<String, Error> {
-    if let Some(given) = given.filter(|given| !given.is_empty()) {
+/// The node's name, and the template that has given it.
+fn node_name(
+    given: &FlagValues,
+    from_file: Option<NameTemplate>,
+    warnings: &mut Warnings,
+) -> Result<(String, Option<NameTemplate>), Error> {
+    if let Some(given) = given.hostname_override.as_deref().filter(|given| !given.is_empty()) {
         let wanted = "expected a DNS name of letters, digits, '-' and '.'";
         let name = node_name::from_override(given);
-        return name.ok_or_else(|| Error::Flag(format!("--hostname-override: {wanted}, found {given:?}")));
+        let name = name.ok_or_else(|| Error::Flag(format!("--hostname-override: {wanted}, found {given:?}")));
+        return Ok((name?, None));
+    }
+    if let Some(template) = given.name_template.clone().or(from_file) {
+        let root_dir = given.root_dir.as_deref().unwrap_or(Path::new(effective::DEFAULT_ROOT_DIR));
+        let name = kept_identity::name_from(&template, root_dir, &mut warnings.0)?;
+        return Ok((name, Some(template)));
     }
     let hostname = hostname().map_err(Error::Hostname)?;
     let name = node_name::from_host(&hostname);
     if name != hostname.trim().to_lowercase() {
         warnings.0.push(format!("the host name {hostname:?} cannot name a node: it is {name} here"));
     }
-    Ok(name)
+    Ok((name, None))
+}
+
+/// The node's name without `--hostname-override`, and the template that gives it: `given`, or that of the default
+/// `coracle.yaml`.
+pub(crate) fn default_node_name(
+    given: Option<&NameTemplate>,
+    root_dir: &Path,
+) -> Result<(String, Option<NameTemplate>), Error> {
+    let from_file = if given.is_none() { coracle_file::read(None)?.name_template } else { None };
+    let flags =
+        FlagValues { name_template: given.cloned(), root_dir: Some(root_dir.to_owned()), ..FlagValues::default() };
+    node_name(&flags, from_file, &mut Warnings::default())
 }
 
 /// The node name for `--hostname-override`; `None` if it is invalid.

@@ -21,7 +21,7 @@ pub(super) fn from_host(hostname: &str) -> String {
 }
 
 /// An RFC 1123 subdomain, as required for node names.
-fn is_subdomain(name: &str) -> bool {
+pub(super) fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 

@@ -1,6 +1,7 @@
 //! The machine: procfs, files, mounts, processes, clocks.
 
 pub(crate) mod board;
+pub(crate) mod board_identity;
 pub(crate) mod boot_timer;
 pub(crate) mod changed_file;
 pub(crate) mod clock;
