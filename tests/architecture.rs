@@ -79,6 +79,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("net", "rt"),
     ("node_shutdown", "pod_table"),
     ("node_shutdown", "pod_workers"),
+    // A shutdown waits for applications that hold their pods.
+    ("node_shutdown", "versions"),
     ("plugin_manager", "host"),
     ("plugin_manager", "rpc"),
     ("plugin_manager", "rt"),
@@ -115,6 +117,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("tracing", "rt"),
     ("versions", "pod_sources"),
     ("versions", "pod_table"),
+    ("versions", "pod_workers"),
     ("volumes", "csi"),
     ("volumes", "node"),
 ];

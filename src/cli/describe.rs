@@ -15,7 +15,7 @@ use super::{failed, print};
 use crate::control::pod_sources::static_pod::owning_workload;
 use crate::control::server::{NodeStatus, PodEntry, VersionStatus};
 use crate::platform::host::clock;
-use crate::types::api::annotations::NEXT_VERSION;
+use crate::types::api::annotations::{NEXT_VERSION, UPDATE_HELD};
 use crate::types::api::{
     Container, ContainerState, ContainerStatus, Event, Map, Pod, QosClass, Quantity, Time, Volume, encode, qos_class,
 };
@@ -108,6 +108,9 @@ fn head(page: &mut Page, pod: &Pod, entry: &PodEntry, versions: &VersionStatus, 
     }
     if let Some(next) = pod.annotation(NEXT_VERSION) {
         page.field(0, "Next Version", next);
+    }
+    if let Some(held) = pod.annotation(UPDATE_HELD) {
+        page.field(0, "Update Held", held);
     }
     if versions.earlier > 0 {
         page.field(0, "Earlier Versions", versions.earlier.to_string());

@@ -17,7 +17,7 @@ use super::table::table;
 use super::{colours, failed, print, print_painted};
 use crate::control::server::{NodeProblem, PodEntry};
 use crate::platform::host::clock;
-use crate::types::api::annotations::NEXT_VERSION;
+use crate::types::api::annotations::{NEXT_VERSION, UPDATE_HELD};
 use crate::types::api::{Pod, decode, to_yaml};
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
@@ -162,6 +162,10 @@ fn cells(entries: Vec<PodEntry>, wide: bool, now: i64) -> (Vec<Vec<String>>, Vec
         let PodRow { ready, status, restarts, age } = PodRow::of(&pod, now);
         let status = match pod.annotation(NEXT_VERSION) {
             Some(next) => format!("{status} (next version: {})", next.split(" (").next().unwrap_or_default()),
+            None => status,
+        };
+        let status = match pod.annotation(UPDATE_HELD) {
+            Some(held) => format!("{status} ({})", held.split(": ").next().unwrap_or_default()),
             None => status,
         };
         if let Some(problem) = entry.problem {

@@ -79,6 +79,10 @@ fn text(status: &NodeStatus, now: i64) -> String {
         lines.push("Versions:".to_owned());
         lines.extend(versions().map(|one| format!("  {}: {}: {}", one.pod, one.state, one.message)));
     }
+    if !status.held_pods.is_empty() {
+        lines.push("Held pods:".to_owned());
+        lines.extend(status.held_pods.iter().map(|line| format!("  {line}")));
+    }
     lines.extend(status.pull_budget.as_ref().map(|budget| format!("Images:   {}", pull_budget(budget))));
     if !status.pulls.is_empty() {
         lines.push("Pulls:".to_owned());
@@ -352,6 +356,7 @@ mod tests {
             }],
             pods: 2,
             versions: Vec::new(),
+            held_pods: Vec::new(),
             pull_budget: None,
             pulls: Vec::new(),
             image_archives: ArchivesStatus::default(),

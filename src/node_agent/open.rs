@@ -17,7 +17,7 @@ use crate::control::local_api::{Followers, RecentErrors};
 use crate::control::pod_sources::merge::Sources;
 use crate::control::server::{LocalServer, SyncHealth, Watchdog, readers_group};
 use crate::control::sync_loop::{self, SyncLoop, read_stopped_pods};
-use crate::control::versions::Versions;
+use crate::control::versions::{Versions, read_held_since};
 use crate::kubelet::event_file::EventFile;
 use crate::kubelet::node::NodeProfile;
 use crate::platform::config::Config;
@@ -80,6 +80,11 @@ impl Agent {
         let expected = Sources::new(&sources.names(&config, cluster.is_some())).with_stopped_pods(stopped);
         let directory = config.root_dir.join("coracle/versions");
         let versions = rt::blocking(move || Versions::open(directory)).await;
+        let held_pods = config.root_dir.join("coracle/held-pods.json");
+        let held_since = {
+            let file = held_pods.clone();
+            rt::blocking(move || read_held_since(&file)).await
+        };
         let (status_inputs, certificates) = (Rc::default(), Rc::default());
         let (errors, followers) = (RecentErrors::default(), Followers::default());
         let events = Rc::new(RefCell::new(cluster.as_ref().map_or_else(EventRing::default, Cluster::event_ring)));
@@ -100,6 +105,7 @@ impl Agent {
             sources: expected,
             stopped_pods,
             versions,
+            held_since: (held_pods, held_since),
             errors: handles.errors.clone(),
             followers: handles.followers.clone(),
             health: handles.health.clone(),

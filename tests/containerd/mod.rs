@@ -45,6 +45,7 @@ mod status_page;
 mod stops;
 mod support;
 mod tls_server;
+mod update_locks;
 mod updates;
 mod versions;
 mod volumes;

@@ -24,7 +24,7 @@ fn version(pods: &Pods) -> Option<String> {
     pods.get("web")?.json()["metadata"]["labels"]["version"].as_str().map(str::to_owned)
 }
 
-fn wait_for_version(node: &Node, wanted: &str) {
+pub(super) fn wait_for_version(node: &Node, wanted: &str) {
     node.wait_until(&format!("version {wanted} is ready"), |pods| {
         version(pods).as_deref() == Some(wanted) && pods.has("web", |pod| pod.is_ready())
     });

@@ -15,7 +15,7 @@ use super::pressure_check::{Memory, PressureCheck};
 use crate::control::eviction::{Candidate, Starved};
 use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange, PodTable};
 use crate::control::pod_workers::{State, Worker};
-use crate::control::versions::PodVersions;
+use crate::control::versions::{PodVersions, UpdateLocks};
 use crate::kubelet::admission::{Rejection, check_pressure};
 use crate::kubelet::status::PodFailure;
 use crate::platform::config::Eviction;
@@ -113,7 +113,7 @@ impl EvictionManager {
         pod.is_spared(self.settings.static_pods)
     }
 
-    pub(crate) fn round(&mut self, pods: &PodTable, versions: &PodVersions, now: Instant) {
+    pub(crate) fn round(&mut self, pods: &PodTable, versions: &PodVersions, locks: &UpdateLocks, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
             self.check_requested = true;
@@ -129,16 +129,17 @@ impl EvictionManager {
         }
         if self.check_requested && !self.is_busy() && self.is_on() && pods.can_work() {
             self.check_requested = false;
-            self.begin(pods, versions);
+            self.begin(pods, versions, locks);
         }
     }
 
-    fn begin(&mut self, pods: &PodTable, versions: &PodVersions) {
+    fn begin(&mut self, pods: &PodTable, versions: &PodVersions, locks: &UpdateLocks) {
         let check = PressureCheck {
             settings: Rc::clone(&self.settings),
             memory: Rc::clone(&self.memory),
             runtime: Rc::clone(pods.runtime()),
             candidates: self.candidates(pods),
+            held: locks.checks(pods),
             has_dead: has_dead(pods),
             // A source that is not ready may have a pod for any image.
             pods: pods.all_sources_ready().then(|| versions.pods_with_images(pods)),
@@ -263,9 +264,10 @@ mod tests {
             assert_eq!(metrics::labels_of(Count::Evictions), ["memory.available"]);
             assert_eq!(manager.next_due(), Some(now + CLEANUP));
             node.pods.apply(effects, now);
-            manager.round(&node.pods, &versions, now);
+            let locks = UpdateLocks::without_state(node.inbox.clone());
+            manager.round(&node.pods, &versions, &locks, now);
             assert!(!manager.is_settled());
-            manager.round(&node.pods, &versions, now + CLEANUP);
+            manager.round(&node.pods, &versions, &locks, now + CLEANUP);
             assert!(manager.is_settled());
         });
     }

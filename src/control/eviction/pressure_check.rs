@@ -10,12 +10,14 @@ use crate::control::eviction::{
     Candidate, FilesystemPaths, Layout, Measure, MeasuredPod, Observations, PodUsage, Starved, ThresholdState,
     is_close, is_resolved, node_was_low, rank,
 };
+use crate::control::versions::HeldCheck;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::platform::cgroups::CgroupName;
 use crate::platform::config::{Eviction, Threshold};
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, PodEviction, PressureObservation};
-use crate::types::api::{EventKind, Pod, Reason};
+use crate::types::api::{EventKind, Pod, PodUid, Reason};
+use crate::types::sorted::SortedSet;
 
 /// The grace period of immediate evictions.
 pub(super) const IMMEDIATE_EVICTION_GRACE: Duration = Duration::from_secs(1);
@@ -41,6 +43,8 @@ pub(super) struct PressureCheck {
     pub(super) memory: Rc<RefCell<Memory>>,
     pub(super) runtime: Rc<PodRuntime>,
     pub(super) candidates: Vec<Candidate>,
+    /// Whether applications hold their pods.
+    pub(super) held: Vec<(PodUid, HeldCheck)>,
     /// Dead containers of ended pods exist.
     pub(super) has_dead: bool,
     /// The pods of all sources; `None` while a source is not ready.
@@ -48,7 +52,7 @@ pub(super) struct PressureCheck {
 }
 
 impl PressureCheck {
-    pub(super) async fn run(self) -> PressureObservation {
+    pub(super) async fn run(mut self) -> PressureObservation {
         let (seen, layout) = observe(&self.runtime).await;
         let thresholds = layout.thresholds(&self.settings.thresholds);
         let now = rt::now();
@@ -72,7 +76,13 @@ impl PressureCheck {
         if self.free_images_until_resolved(first, layout, &thresholds, now).await || look.wants_dead {
             return look;
         }
-        look.evictions.extend(self.pod_to_evict(first, layout, &verdict.starved, &seen).await);
+        let mut held = SortedSet::new();
+        for (uid, check) in std::mem::take(&mut self.held) {
+            if check.await {
+                held.insert(uid);
+            }
+        }
+        look.evictions.extend(self.pod_to_evict(first, layout, &verdict.starved, (&seen, &held)).await);
         look
     }
 
@@ -114,7 +124,7 @@ impl PressureCheck {
         first: &Threshold,
         layout: Layout,
         starved: &[Threshold],
-        observations: &Observations,
+        (observations, held): (&Observations, &SortedSet<PodUid>),
     ) -> Option<PodEviction> {
         let (measure, parts) = (measure(&self.runtime), layout.parts(first.signal));
         let resource = Starved::of(first.signal);
@@ -137,6 +147,7 @@ impl PressureCheck {
         let mut pods: Vec<MeasuredPod<'_>> =
             measured.map(|(candidate, usage)| MeasuredPod { pod: &candidate.pod, usage: usage.as_ref() }).collect();
         rank(&mut pods, resource, parts);
+        put_last(&mut pods, held, first.is_hard());
         let gone = pods.first()?;
         Some(PodEviction {
             uid: gone.pod.metadata.uid.clone(),
@@ -146,6 +157,12 @@ impl PressureCheck {
             is_disruption: true,
         })
     }
+}
+
+/// Pods that their applications hold are evicted last, and not for a soft threshold: only a hard one cannot wait.
+fn put_last(pods: &mut Vec<MeasuredPod<'_>>, held: &SortedSet<PodUid>, is_hard: bool) {
+    pods.retain(|pod| is_hard || !held.contains(&pod.pod.metadata.uid));
+    pods.sort_by_key(|pod| held.contains(&pod.pod.metadata.uid));
 }
 
 /// Measures the pods one after the other, each until the end of its share of [`MEASURING`]. A pod with a huge tree leaves
@@ -191,6 +208,19 @@ mod tests {
 
     use super::*;
     use crate::state::pods::ObservedPod;
+
+    #[test]
+    fn held_pods_are_evicted_last_and_only_for_a_hard_threshold() {
+        let candidates = candidates();
+        let held: SortedSet<PodUid> = ["a", "c"].map(PodUid::from).into_iter().collect();
+        let order = |is_hard| {
+            let measured = candidates.iter().map(|candidate| MeasuredPod { pod: &candidate.pod, usage: None });
+            let mut pods: Vec<_> = measured.collect();
+            put_last(&mut pods, &held, is_hard);
+            pods.iter().map(|pod| pod.pod.metadata.uid.to_string()).collect::<String>()
+        };
+        assert_eq!((order(true).as_str(), order(false).as_str()), ("bdeac", "bde"));
+    }
 
     fn candidates() -> Vec<Candidate> {
         let of = |uid: &str| {

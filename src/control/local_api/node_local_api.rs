@@ -45,7 +45,7 @@ use crate::state::pods::{
     ContainerState, EventRing, HostIps, ObservedPod, PodAnswer, PodChange, PodDirs, PressureCondition, SourceName,
     SyncEvent,
 };
-use crate::types::api::annotations::NEXT_VERSION;
+use crate::types::api::annotations::{NEXT_VERSION, UPDATE_HELD};
 use crate::types::api::{self, Event, Pod, PodUid, Time};
 use crate::types::sorted::{SortedMap, SortedSet};
 
@@ -102,6 +102,7 @@ impl LocalApi for NodeLocalApi {
             sources: records.sources.views().map(|view| self.source_status(view)).collect(),
             pods: u64::try_from(records.sources.pods().count()).unwrap_or(u64::MAX),
             versions: self.views.versions.read().views().map(version_status).collect(),
+            held_pods: self.views.held.read().lines().collect(),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
             pull_budget: pull_budget(&self.pull_budget),
             image_archives: self.archives_status(),
@@ -318,6 +319,9 @@ impl NodeLocalApi {
         pod.status = status.clone();
         if let Some(next) = self.views.next_versions.read().line(uid, rt::now()) {
             pod.metadata.annotations.insert(NEXT_VERSION, next);
+        }
+        if let Some(held) = self.views.held.read().line(uid) {
+            pod.metadata.annotations.insert(UPDATE_HELD, held);
         }
         let problem = match health {
             PodHealth::Failing(problem) => Some(problem),

@@ -10,6 +10,7 @@ use super::logind::follow;
 use super::progress::{DuePhase, Progress};
 use crate::control::pod_table::{Effect, EndCause, EndPod, NodeStatusChange, PodTable};
 use crate::control::pod_workers::{State, Worker};
+use crate::control::versions::{Decision, UpdateLocks};
 use crate::kubelet::admission::Rejection;
 use crate::kubelet::status::PodFailure;
 use crate::platform::config::ShutdownPhase;
@@ -24,8 +25,18 @@ const NODE_SHUTDOWN_REJECTION: &str = "Pod was rejected as the node is shutting 
 pub(crate) struct NodeShutdown {
     progress: Progress,
     inhibitor: Inhibitor,
+    /// Pods that wait for their applications, and until when they may.
+    waiting: Vec<WaitingEnd>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     follower: Option<rt::Task<()>>,
+}
+
+/// The end of a pod that waits for its application.
+struct WaitingEnd {
+    uid: PodUid,
+    /// The pod's own grace period ends with its phase then.
+    latest: Instant,
+    phase_end: Instant,
 }
 
 impl NodeShutdown {
@@ -34,11 +45,11 @@ impl NodeShutdown {
         let (progress, inhibitor) = (Progress::new(phases), Inhibitor::default());
         let time = progress.whole_time();
         let follower = (!phases.is_empty()).then(|| rt::spawn(follow(time, inhibitor.clone(), inbox)));
-        Self { progress, inhibitor, follower }
+        Self { progress, inhibitor, waiting: Vec::new(), follower }
     }
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.progress.due()
+        self.progress.due().into_iter().chain(self.waiting.iter().map(|end| end.latest)).min()
     }
 
     /// The shutdown starts or is cancelled.
@@ -47,6 +58,7 @@ impl NodeShutdown {
         if !is_news {
             return Vec::new();
         }
+        self.waiting.clear();
         let what = if shuts_down { "shutdown event" } else { "shutdown cancellation" };
         let message = format!("Shutdown manager detected {what}");
         vec![
@@ -71,24 +83,41 @@ impl NodeShutdown {
     }
 
     /// Ends the pods of the phases that have started. Runs before the work.
-    pub(crate) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(crate) fn round(&mut self, locks: &mut UpdateLocks, pods: &PodTable, now: Instant) -> Vec<Effect> {
         if self.next_due().is_none() {
             return Vec::new();
         }
         let left = running_pods(pods.workers().iter());
-        self.end_phases(&left, now)
+        let ends = self.end_phases(&left, now);
+        for EndPod { uid, grace, .. } in ends {
+            let own = pods
+                .syncing(&uid)
+                .and_then(|worker| worker.pod.as_ref())
+                .map_or(grace, |pod| pod.spec.termination_grace());
+            let latest = now + grace.saturating_sub(own);
+            self.waiting.push(WaitingEnd { uid, latest, phase_end: now + grace });
+        }
+        let mut ends = Vec::new();
+        self.waiting.retain(|end| {
+            let waits = end.latest > now && !locks.permits(&end.uid, Decision::Shutdown, pods, now);
+            if !waits {
+                ends.push((end.uid.clone(), end.phase_end.saturating_duration_since(now)));
+            }
+            waits
+        });
+        ends.into_iter().map(|(uid, grace)| Effect::End(end(uid, grace))).collect()
     }
 
-    fn end_phases(&mut self, running: &[(PodUid, i32)], now: Instant) -> Vec<Effect> {
+    fn end_phases(&mut self, running: &[(PodUid, i32)], now: Instant) -> Vec<EndPod> {
         let priorities: Vec<i32> = running.iter().map(|(_, priority)| *priority).collect();
-        let mut effects = Vec::new();
+        let mut ends = Vec::new();
         while let Some(DuePhase { phase, grace }) = self.progress.next(&priorities, now) {
             let of_phase = running.iter().filter(|(_, priority)| self.progress.phase_of(*priority) == phase);
-            let ends: Vec<Effect> = of_phase.map(|(uid, _)| Effect::End(end(uid.clone(), grace))).collect();
-            log!(info, "ending pods for the shutdown", pods = ends.len(), seconds = grace.as_secs());
-            effects.extend(ends);
+            let of_phase: Vec<EndPod> = of_phase.map(|(uid, _)| end(uid.clone(), grace)).collect();
+            log!(info, "ending pods for the shutdown", pods = of_phase.len(), seconds = grace.as_secs());
+            ends.extend(of_phase);
         }
-        effects
+        ends
     }
 
     /// Releases the inhibitor, so that the machine can shut down. Runs after the work, when new statuses are being
@@ -119,13 +148,16 @@ fn end(uid: PodUid, grace: Duration) -> EndPod {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::pod_table::testing::{pod, with_node};
+    use crate::types::api::annotations::HOLD;
 
     fn shutdown(phases: &[(i32, u64)]) -> NodeShutdown {
         let phases: Vec<ShutdownPhase> = phases
             .iter()
             .map(|(priority, grace)| ShutdownPhase { priority: *priority, grace: Duration::from_secs(*grace) })
             .collect();
-        NodeShutdown { progress: Progress::new(&phases), inhibitor: Inhibitor::default(), follower: None }
+        let (progress, inhibitor) = (Progress::new(&phases), Inhibitor::default());
+        NodeShutdown { progress, inhibitor, waiting: Vec::new(), follower: None }
     }
 
     #[test]
@@ -135,9 +167,27 @@ mod tests {
         assert_eq!(shutdown.end_phases(&left, now), []);
         shutdown.on_node_shuts_down(true, now);
         let low = end("low".into(), Duration::from_secs(20));
-        assert_eq!(shutdown.end_phases(&left, now), [Effect::End(low)]);
+        assert_eq!(shutdown.end_phases(&left, now), [low]);
         let high = end("high".into(), Duration::from_secs(10));
-        assert_eq!(shutdown.end_phases(&left[1..], now), [Effect::End(high)]);
+        assert_eq!(shutdown.end_phases(&left[1..], now), [high]);
+    }
+
+    #[test]
+    fn held_pod_ends_when_its_grace_just_fits_into_the_phase() {
+        with_node(|mut node| {
+            let (mut shutdown, now) = (shutdown(&[(0, 20)]), rt::now());
+            let mut locks = UpdateLocks::without_state(node.inbox.clone());
+            let mut held = Pod::clone(&pod("held"));
+            held.metadata.annotations.insert(HOLD, "true".to_owned());
+            held.spec.termination_grace_period_seconds = Some(5);
+            node.pods.apply([Effect::Update(Arc::new(held)), Effect::Update(pod("other"))], now);
+            shutdown.on_node_shuts_down(true, now);
+            let ends = |uid: &str, seconds| [Effect::End(end(uid.into(), Duration::from_secs(seconds)))];
+            assert_eq!(shutdown.round(&mut locks, &node.pods, now), ends("other", 20));
+            let latest = now + Duration::from_secs(15);
+            assert_eq!(shutdown.next_due(), Some(latest));
+            assert_eq!(shutdown.round(&mut locks, &node.pods, latest), ends("held", 5));
+        });
     }
 
     #[test]

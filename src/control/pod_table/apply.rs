@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::PodTable;
 use crate::control::pod_table::{Effect, EndCause, EndPod};
 use crate::kubelet::allocation::PodResourceInfo;
+use crate::kubelet::status::OwnCondition;
 use crate::platform::host::clock;
 use crate::types::api::{Pod, PodUid};
 
@@ -20,6 +21,7 @@ impl PodTable {
         debug_assert_eq!(self.broken_by(&effect), None, "{effect:?}");
         match effect {
             Effect::Admit { uid, after } => self.admit(uid, after),
+            Effect::Condition { uid, kind, condition } => self.set_condition(uid, kind, condition),
             Effect::Delete(pod) => self.delete(&pod),
             Effect::End(end) => self.end(end, now),
             Effect::EndOrphan(pod) => {
@@ -62,6 +64,16 @@ impl PodTable {
 
     pub(crate) fn mark_status(&mut self, uid: PodUid) {
         self.dirty.insert(uid);
+    }
+
+    fn set_condition(&mut self, uid: PodUid, kind: &'static str, condition: Option<OwnCondition>) {
+        let mut conditions = self.own_conditions.remove(&uid).unwrap_or_default();
+        conditions.retain(|known| known.kind != kind);
+        conditions.extend(condition);
+        if !conditions.is_empty() {
+            self.own_conditions.insert(uid.clone(), conditions);
+        }
+        self.mark_status(uid);
     }
 
     fn admit(&mut self, uid: PodUid, after: Vec<PodUid>) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kubelet::allocation::PodResourceInfo;
-use crate::kubelet::status::PodFailure;
+use crate::kubelet::status::{OwnCondition, PodFailure};
 use crate::state::pods::{NodeError, NodeEvent, ObservedPod, PodEvent, PressureCondition, RestartRequest};
 use crate::types::api::{Pod, PodUid, ResourceList};
 
@@ -17,6 +17,12 @@ pub(crate) enum Effect {
     Admit {
         uid: PodUid,
         after: Vec<PodUid>,
+    },
+    /// Sets a condition of the pod that upstream does not have; `None` removes it.
+    Condition {
+        uid: PodUid,
+        kind: &'static str,
+        condition: Option<OwnCondition>,
     },
     /// The API server deleted the pod, or the pod had already ended when its source added it.
     Delete(Arc<Pod>),

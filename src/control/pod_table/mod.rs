@@ -33,7 +33,7 @@ use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::{LogLimits, LogManager};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::probes::Probes;
-use crate::kubelet::status::PodFailure;
+use crate::kubelet::status::{OwnCondition, PodFailure};
 use crate::platform::config::{Config, Gate};
 use crate::state::objects::Objects;
 use crate::state::pods::{EventRing, NodeError, ObservedCache, SyncEvent};
@@ -63,6 +63,8 @@ pub(crate) struct PodTable {
     reports: NodeReports,
     /// Why the node ended pods that their source still has.
     failed: SortedMap<PodUid, PodFailure>,
+    /// Conditions that upstream does not have.
+    own_conditions: SortedMap<PodUid, Vec<OwnCondition>>,
     /// Pods that have a place on the node.
     admitted: SortedSet<PodUid>,
     /// Pods whose status is recomputed in this round.
@@ -118,6 +120,7 @@ impl PodTable {
             runtime,
             reports: NodeReports::default(),
             failed: SortedMap::new(),
+            own_conditions: SortedMap::new(),
             admitted: SortedSet::new(),
             dirty: SortedSet::new(),
             shows_device_health: config.gates.is_on(Gate::ResourceHealthStatus),

@@ -53,6 +53,7 @@ impl PodTable {
             devices: &self.shown_devices(devices),
             replaced: self.workers.replaced(uid),
             shows_sandbox: self.shows_sandbox,
+            own_conditions: self.own_conditions.get(uid).map(Vec::as_slice).unwrap_or_default(),
         });
         let status = self.last_status(worker, pod, status);
         count_terminations(records.statuses.status(uid).map_or(&pod.status, |known| known), &status);

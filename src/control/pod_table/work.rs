@@ -117,6 +117,7 @@ impl PodTable {
         drop(records);
         self.dirty.remove(uid);
         self.failed.remove(uid);
+        self.own_conditions.remove(uid);
         self.admitted.remove(uid);
         self.allocations.allocated.remove(uid);
         self.allocations.actuated.remove(uid);

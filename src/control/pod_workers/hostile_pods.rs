@@ -159,6 +159,7 @@ fn report(pod: &Pod, observed: &ObservedPod) {
         let now = Time::from_unix_nanos(second * 1_000_000_000);
         let status = pod_status(&StatusInput {
             shows_sandbox: true,
+            own_conditions: &[],
             devices: &[],
             replaced: &[],
             pod,

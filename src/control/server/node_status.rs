@@ -41,6 +41,8 @@ record! {
         pub(crate) pod_counts: PodCounts,
         /// Versions of the node's own pods.
         pub(crate) versions: Vec<VersionStatus>,
+        /// The pods that keep the node from stopping them, and the decisions that wait.
+        pub(crate) held_pods: Vec<String>,
         /// Queued and running pulls, in the order in which they were requested.
         pub(crate) pulls: Vec<PullStatus>,
         /// Absent without windows and budgets of images.

@@ -36,6 +36,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::HostsWritten
         | SyncEvent::VersionRequest(_)
         | SyncEvent::NextVersionPulled { .. }
+        | SyncEvent::UpdateLockTried(..)
         | SyncEvent::VersionsKept(_)
         | SyncEvent::CpusMoved(_)
         | SyncEvent::NodeShutsDown(_) => Activity::Happened,

@@ -9,6 +9,7 @@ use crate::control::pod_workers::State;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::devices;
 use crate::control::sync_loop::node_reads::NodeReads;
+use crate::control::versions::{Decision, UpdateLocks};
 use crate::kubelet::admission::{Admission, Rejection};
 use crate::kubelet::devices::{Devices, InsufficientDevices};
 use crate::kubelet::resource_managers::{PodAllocation, Provider, unexpected};
@@ -41,11 +42,13 @@ pub(super) struct PodAdmission {
     devices: Rc<Devices>,
     /// `None` without a cluster.
     reads: Option<NodeReads>,
+    /// Pods that wait until the node may stop the pods that they preempt.
+    waiting: Vec<PodUid>,
 }
 
 impl PodAdmission {
     pub(super) fn new(admission: Admission, devices: Rc<Devices>) -> Self {
-        Self { admission, devices, reads: None }
+        Self { admission, devices, reads: None, waiting: Vec::new() }
     }
 
     pub(super) fn set_node_reads(&mut self, reads: NodeReads) {
@@ -62,17 +65,29 @@ impl PodAdmission {
         self.reads.as_mut().map(|reads| reads.on_read(now)).unwrap_or_default()
     }
 
-    /// Admits or rejects a pod whose worker has not started it, or has it wait for the labels that the node has now.
+    /// The pods to decide about again, as their decision waits for other pods.
+    pub(super) fn take_waiting(&mut self) -> Vec<PodUid> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Admits or rejects a pod whose worker has not started it, or has it wait: for the labels that the node has now, or
+    /// for the applications of the pods that it preempts.
     pub(super) fn on_new_pod(
         &mut self,
         pod: &Pod,
         pods: &PodTable,
         cpus: &mut CpuAssignment,
+        locks: &mut UpdateLocks,
         gates: Gates,
         (labels, now): (Labels, Instant),
     ) -> Vec<Effect> {
         let uid = &pod.metadata.uid;
         match self.verdict(pod, pods, cpus, gates) {
+            Ok((_, victims)) if !locks.permit_all(&victims, Decision::Preemption, pods, now) => {
+                self.devices.release(uid);
+                self.waiting.push(uid.clone());
+                vec![Effect::Hold(uid.clone())]
+            }
             Ok((own, victims)) => {
                 cpus.allocate(uid, own);
                 admit(uid, victims)

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use crate::control::pod_table::Effect;
 use crate::control::sync_loop::activity::doing;
-use crate::control::sync_loop::admission::Labels;
 use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
 use crate::state::pods::{NodeFields, RuntimeState, StoppedPods, SyncEvent, WorkDone, WorkResult};
@@ -57,6 +56,7 @@ impl SyncLoop {
             SyncEvent::NextVersionPulled { uid, pulled } => {
                 parts.next_versions.on_pulled(&uid, pulled, &mut parts.versions, now)
             }
+            SyncEvent::UpdateLockTried(uid, tried) => parts.locks.on_tried(&uid, tried, now),
             SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, now),
             SyncEvent::CpusMoved(placed) => return parts.cpus.on_cpus_moved(placed),
             SyncEvent::NodeShutsDown(shuts_down) => return self.on_node_shuts_down(shuts_down, now),
@@ -96,11 +96,7 @@ impl SyncLoop {
     /// Decides about the pods that waited for the labels that the node has now.
     fn on_node_read(&mut self, now: Instant) {
         for uid in self.parts.admission.on_node_read(now) {
-            let undecided = self.pods.syncing(&uid).filter(|_| !self.pods.is_admitted(&uid));
-            let Some(pod) = undecided.and_then(|worker| worker.pod.clone()) else { continue };
-            self.admit(&pod, Labels::Final, now);
-            let source = self.pods.source_pod(&uid);
-            source.into_iter().for_each(|pod| self.parts.resizes.on_added(&pod, &self.pods, now));
+            self.admit_undecided(&uid, now);
         }
     }
 

@@ -39,7 +39,7 @@ use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_table::{PodInputs, PodTable};
 use crate::control::pod_workers::{self, PodWorkers};
 use crate::control::server::SyncHealth;
-use crate::control::versions::Versions;
+use crate::control::versions::{HeldSince, Versions};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
@@ -102,6 +102,8 @@ pub(crate) struct Dependencies {
     /// File of the stopped pods.
     pub(crate) stopped_pods: PathBuf,
     pub(crate) versions: Versions,
+    /// Since when pods are held, and its file.
+    pub(crate) held_since: (PathBuf, HeldSince),
     pub(crate) errors: RecentErrors,
     pub(crate) followers: Followers,
     pub(crate) health: SyncHealth,
@@ -113,8 +115,8 @@ pub(crate) struct Dependencies {
 impl SyncLoop {
     pub(crate) fn new(config: &Config, dependencies: Dependencies) -> Self {
         let Dependencies { runtime, groups, managers, devices, csi, dra, .. } = dependencies;
-        let Dependencies { sources, stopped_pods, versions, errors, followers, health, sender, inbox, .. } =
-            dependencies;
+        let Dependencies { sources, stopped_pods, versions, held_since, errors, followers, .. } = dependencies;
+        let Dependencies { health, sender, inbox, .. } = dependencies;
         let (objects, observed) = (Owned::default(), Owned::default());
         let host_names = Owned::new(HostNames::new(&runtime.node.cluster_domain));
         let views = WorkViews {
@@ -135,7 +137,8 @@ impl SyncLoop {
         let backoff = pod_workers::RestartBackoff::new(config.pods.max_container_restart_period);
         let workers = PodWorkers::new(of_workers, backoff.starting_at(config.pods.first_container_restart_period));
         let of_pods = PodInputs { sources, observed, objects: views.objects.clone() };
-        let of_parts = PartInputs { managers, devices, csi, dra, stopped_pods, versions, objects, host_names, views };
+        let of_parts =
+            PartInputs { managers, devices, csi, dra, stopped_pods, versions, held_since, objects, host_names, views };
         let parts = Parts::new(config, &runtime, groups, of_parts, &sender);
         Self {
             pods: PodTable::new(config, runtime, workers, of_pods, sender.clone()),
@@ -176,6 +179,7 @@ impl SyncLoop {
             objects: self.parts.objects.view(),
             versions: self.parts.versions.view(),
             next_versions: self.parts.next_versions.view(),
+            held: self.parts.locks.view(),
             pressures: self.parts.eviction.pressures(),
             leftovers: self.parts.orphans.leftovers(),
             unreported: self.parts.status_manager.unreported(),
@@ -241,7 +245,7 @@ impl SyncLoop {
 
     fn versions_due(&self, works: bool) -> Option<Instant> {
         let pull = self.parts.next_versions.next_due().filter(|_| works);
-        self.parts.versions.next_due().into_iter().chain(pull).min()
+        self.parts.versions.next_due().into_iter().chain(pull).chain(self.parts.locks.next_due()).min()
     }
 
     /// The next event, or `None` if a part is due, and whether the loop had to wait. Fails when all senders are gone.

@@ -23,7 +23,7 @@ use crate::control::sync_loop::orphans::Orphans;
 use crate::control::sync_loop::pending_resizes::PendingResizes;
 use crate::control::sync_loop::pod_stops::PodStops;
 use crate::control::sync_loop::readmissions::Readmissions;
-use crate::control::versions::{NextVersions, PodVersions, Versions};
+use crate::control::versions::{HeldSince, NextVersions, PodVersions, UpdateLocks, Versions};
 use crate::kubelet::admission::Admission;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
@@ -49,6 +49,7 @@ pub(super) struct Parts {
     pub(super) eviction: EvictionManager,
     pub(super) hosts_files: HostsFiles,
     pub(super) image_garbage: ImageGarbage,
+    pub(super) locks: UpdateLocks,
     pub(super) next_versions: NextVersions,
     pub(super) objects: ObjectWatch,
     pub(super) oom: OomWatcher,
@@ -71,6 +72,7 @@ pub(super) struct PartInputs {
     pub(super) dra: Rc<DraManager>,
     pub(super) stopped_pods: PathBuf,
     pub(super) versions: Versions,
+    pub(super) held_since: (PathBuf, HeldSince),
     pub(super) objects: Owned<Objects>,
     pub(super) host_names: Owned<HostNames>,
     pub(super) views: WorkViews,
@@ -84,7 +86,8 @@ impl Parts {
         inputs: PartInputs,
         inbox: &Sender<SyncEvent>,
     ) -> Self {
-        let PartInputs { managers, devices, csi, dra, stopped_pods, versions, objects, host_names, views } = inputs;
+        let PartInputs { managers, devices, csi, dra, stopped_pods, versions, .. } = inputs;
+        let PartInputs { held_since, objects, host_names, views, .. } = inputs;
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
             admission: PodAdmission::new(admission, Rc::clone(&devices)),
@@ -97,6 +100,7 @@ impl Parts {
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
             hosts_files: HostsFiles::new(host_names, views.objects.clone(), inbox.clone()),
             image_garbage: ImageGarbage::default(),
+            locks: UpdateLocks::new(held_since, config.update_lock_limit, views.objects.clone(), inbox.clone()),
             next_versions: NextVersions::new(views.objects, inbox.clone()),
             objects: ObjectWatch::new(objects, Rc::clone(&csi)),
             oom: OomWatcher::new(groups, inbox),

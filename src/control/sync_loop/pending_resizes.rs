@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::{Resizing, Worker};
 use crate::control::sync_loop::admission::{PodAdmission, preempt};
+use crate::control::versions::may_be_held;
 use crate::kubelet::admission::Rejection;
 use crate::kubelet::allocation::{PodResourceInfo, ResizeTerms, infeasible, resize_message};
 use crate::kubelet::kuberuntime::PodIndex;
@@ -235,7 +236,16 @@ fn decide(
     if raises(allocated, wanted) {
         gate(wanted)?;
     }
-    admission.check_resize(allocated, wanted, pods)
+    let victims = admission.check_resize(allocated, wanted, pods)?;
+    let pod = |uid: &PodUid| pods.worker(uid).and_then(|worker| worker.pod.as_ref());
+    match victims.iter().filter_map(pod).find(|pod| may_be_held(pod)) {
+        // A resize can wait for room, and so needs no look at the lock.
+        Some(held) => {
+            let message = format!("the pods to preempt include {}, which may hold an update lock", held.full_name());
+            Err(Rejection { reason: Reason::DEFERRED, message })
+        }
+        None => Ok(victims),
+    }
 }
 
 /// Whether a request or a limit of the pod would grow.

@@ -5,6 +5,7 @@ use std::time::Instant;
 use crate::control::pod_workers::State;
 use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::parts::Parts;
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::platform::host::clock;
 use crate::platform::rt::{self, TurnWork};
@@ -17,13 +18,14 @@ impl SyncLoop {
     /// Starts the next work of all pods, and updates the statuses.
     pub(super) async fn round(&mut self, now: Instant) {
         self.health.begin(Activity::Versions);
-        let effects = self.parts.next_versions.round(&mut self.parts.versions, &self.pods, now);
+        let Parts { next_versions, versions, locks, .. } = &mut self.parts;
+        let effects = next_versions.round(versions, locks, &self.pods, now);
         self.apply(effects, now);
         self.health.begin(Activity::Deadlines);
         let effects = self.parts.deadlines.round(&self.pods, now);
         self.pods.apply(effects, now);
         self.health.begin(Activity::Shutdown);
-        let effects = self.parts.shutdown.round(&self.pods, now);
+        let effects = self.parts.shutdown.round(&mut self.parts.locks, &self.pods, now);
         self.pods.apply(effects, now);
         self.health.begin(Activity::Volumes);
         let effects = self.parts.objects.round(&self.pods, now);
@@ -33,6 +35,7 @@ impl SyncLoop {
         if self.pods.can_work() {
             self.health.begin(Activity::Readmissions);
             self.readmit(now);
+            self.admit_waiting(now);
             self.start_work(now).await;
             self.health.begin(Activity::CpuAssignment);
             self.parts.cgroups.round(&self.pods);
@@ -47,13 +50,16 @@ impl SyncLoop {
         if self.parts.eviction.is_settled() {
             self.parts.storage_limits.round(&self.pods, &self.parts.eviction);
         }
-        self.parts.eviction.round(&self.pods, &self.parts.versions, now);
+        self.parts.eviction.round(&self.pods, &self.parts.versions, &self.parts.locks, now);
         self.health.begin(Activity::Statuses);
         // After all parts whose effects mark pods, so that a round generates one status for each of them.
         self.refresh_statuses(now).await;
         self.health.begin(Activity::Versions);
-        let effects = self.parts.versions.round(&self.pods, now);
+        let effects = self.parts.versions.round(&mut self.parts.locks, &self.pods, now);
         self.apply(effects, now);
+        // After all parts that ask.
+        let effects = self.parts.locks.round(&self.pods, now);
+        self.pods.apply(effects, now);
         self.parts.hosts_files.round(&self.pods, now);
         self.health.begin(Activity::Reporting);
         self.parts.status_manager.round(now);

@@ -12,7 +12,7 @@ use crate::control::sync_loop::admission::{Gates, Labels, in_order_of_admission}
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::state::objects::{ObjectKey, ObjectKind, references};
 use crate::state::pods::{PodEvent, SourceName, SourceProblem, SourceUpdate};
-use crate::types::api::{EventKind, ObjectMeta, OwnerReference, Pod, Reason, VolumeSource};
+use crate::types::api::{EventKind, ObjectMeta, OwnerReference, Pod, PodUid, Reason, VolumeSource};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
@@ -162,8 +162,24 @@ impl SyncLoop {
     pub(super) fn admit(&mut self, pod: &Pod, labels: Labels, now: Instant) {
         let (pods, parts) = (&self.pods, &mut self.parts);
         let gates = Gates { eviction: parts.eviction.admits(pod, pods), shutdown: parts.shutdown.admits() };
-        let effects = parts.admission.on_new_pod(pod, pods, &mut parts.cpus, gates, (labels, now));
+        let effects = parts.admission.on_new_pod(pod, pods, &mut parts.cpus, &mut parts.locks, gates, (labels, now));
         self.pods.apply(effects, now);
+    }
+
+    /// Decides again about the pods that wait for the applications of pods that they preempt.
+    pub(super) fn admit_waiting(&mut self, now: Instant) {
+        for uid in self.parts.admission.take_waiting() {
+            self.admit_undecided(&uid, now);
+        }
+    }
+
+    /// Decides about a pod whose decision has waited.
+    pub(super) fn admit_undecided(&mut self, uid: &PodUid, now: Instant) {
+        let undecided = self.pods.syncing(uid).filter(|_| !self.pods.is_admitted(uid));
+        let Some(pod) = undecided.and_then(|worker| worker.pod.clone()) else { return };
+        self.admit(&pod, Labels::Final, now);
+        let source = self.pods.source_pod(uid);
+        source.into_iter().for_each(|pod| self.parts.resizes.on_added(&pod, &self.pods, now));
     }
 
     /// Admits rejected static pods again whose reason is gone.

@@ -27,6 +27,10 @@ pub(super) struct NextVersionPull {
     pub(super) is_held: bool,
     /// Other pods of the same owner are replaced first.
     pub(super) waits_for_turn: bool,
+    /// The present version, or the manifest of the next one, may have the node wait.
+    pub(super) may_be_held: bool,
+    /// The images are there: the next version waits until the node may stop the present one.
+    pub(super) is_pulled: bool,
     /// Why the last attempt failed, or what it waits for.
     pub(super) failure: Option<String>,
     /// When the next attempt is due; `None` while one is under way.
@@ -53,6 +57,7 @@ impl NextVersionPulls {
         let mut line = match (&under_way, pull.retry) {
             (Some(one), _) if one.begun.is_none() => "waiting for its turn".to_owned(),
             (Some(one), _) => under_way_line(one, now),
+            (None, None) if pull.is_pulled => "waiting for the update lock".to_owned(),
             (None, Some(_)) if pull.is_held => "waiting".to_owned(),
             (None, Some(retry)) => format!("pulling again in {}s", retry.saturating_duration_since(now).as_secs()),
             (None, None) => "pulling".to_owned(),

@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use super::held_pods::{has_lock, is_on_hold};
 use super::next_version_pulls::{NextVersionPull, NextVersionPulls};
 use super::pod_versions::PodVersions;
+use super::update_locks::UpdateLocks;
 use super::version_records::Versions;
 use crate::control::pod_table::{Effect, PodTable};
 use crate::kubelet::node::StatusInputs;
@@ -63,7 +65,13 @@ impl NextVersions {
 
     /// Starts the pulls that are due, cancels those that are no longer needed, and takes the versions that need not
     /// wait.
-    pub(crate) fn round(&mut self, versions: &mut PodVersions, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(crate) fn round(
+        &mut self,
+        versions: &mut PodVersions,
+        locks: &mut UpdateLocks,
+        pods: &PodTable,
+        now: Instant,
+    ) -> Vec<Effect> {
         if self.pulls.read().pulls.is_empty() && versions.read().nexts().next().is_none() {
             return Vec::new();
         }
@@ -77,9 +85,11 @@ impl NextVersions {
                 Some(_) | None => nexts.push((present.clone(), Arc::clone(next))),
             }
         }
+        ready.extend(self.released(locks, pods, now));
         for uid in &ready {
             versions.take_next(uid);
         }
+        nexts.retain(|(_, next)| !ready.contains(&next.metadata.uid));
         let is_next = |uid: &PodUid| nexts.iter().any(|(_, next)| next.metadata.uid == *uid);
         self.tasks.retain(|uid, _| is_next(uid));
         self.pulls.write().pulls.retain(|uid, _| is_next(uid));
@@ -90,6 +100,26 @@ impl NextVersions {
             }
         }
         ready.first().map(|_| Effect::Reconcile).into_iter().collect()
+    }
+
+    /// The next versions whose images are there, and whose present versions the node may stop now.
+    fn released(&mut self, locks: &mut UpdateLocks, pods: &PodTable, now: Instant) -> Vec<PodUid> {
+        let inputs = pods.status_inputs();
+        let mut released = Vec::new();
+        for (uid, pull) in &mut self.pulls.write().pulls {
+            if !pull.is_pulled {
+                continue;
+            }
+            if !locks.permits_update(&pull.present, &pull.pod, pods, now) {
+                continue;
+            }
+            match check_mains(&pull.pod, &inputs) {
+                Ok(()) => released.push(uid.clone()),
+                // The board lost its mains while the version waited.
+                Err(_) => (pull.is_pulled, pull.retry) = (false, Some(now)),
+            }
+        }
+        released
     }
 
     /// What the next version of a pod of several waits for before its turn. Pods that are not ready come first.
@@ -108,6 +138,8 @@ impl NextVersions {
     fn pull(&mut self, pods: &PodTable, present: PodUid, next: Arc<Pod>, waits_for: Option<String>, now: Instant) {
         let runtime = Rc::clone(pods.runtime());
         let uid = next.metadata.uid.clone();
+        let may_be_held = is_on_hold(&next)
+            || pods.worker(&present).and_then(|worker| worker.pod.as_ref()).is_some_and(|pod| has_lock(pod));
         let mut all = self.pulls.write();
         let all = &mut *all;
         let pull = all.pulls.entry(uid.clone()).or_insert_with(|| {
@@ -121,9 +153,12 @@ impl NextVersions {
                 is_held: false,
                 failure: None,
                 waits_for_turn: false,
+                may_be_held,
+                is_pulled: false,
                 retry: Some(now),
             }
         });
+        pull.may_be_held = may_be_held;
         if waits_for.is_some() && pull.retry.is_some() {
             (pull.waits_for_turn, pull.is_held, pull.failure) = (true, true, waits_for);
             pull.retry = Some(now + TURN_CHECK_INTERVAL);
@@ -166,6 +201,11 @@ impl NextVersions {
         let Err(waiting) = pulled else {
             let took = go_duration(now.saturating_duration_since(pull.begun));
             log!(info, "pulled the images of the next version", pod = pull.pod.full_name(), took = took);
+            if pull.may_be_held {
+                // The round that follows asks.
+                (pull.is_pulled, pull.is_held, pull.failure) = (true, false, None);
+                return Vec::new();
+            }
             all.pulls.remove(uid);
             versions.take_next(uid);
             return vec![Effect::Reconcile];
@@ -210,18 +250,21 @@ async fn with_mains(
     board: &StatusInputs,
     pulls: impl Future<Output = Result<(), Waiting>>,
 ) -> Result<(), Waiting> {
+    check_mains(next, board)?;
+    pulls.await?;
+    check_mains(next, board)
+}
+
+fn check_mains(next: &Pod, board: &StatusInputs) -> Result<(), Waiting> {
     let needs_mains = next.annotation(NEEDS_MAINS).and_then(yes_or_no) == Some(true);
-    let check = || match needs_mains && board.board.borrow().readings().is_on_battery() {
+    match needs_mains && board.board.borrow().readings().is_on_battery() {
         true => Err(Waiting {
             reason: Reason::ON_BATTERY,
             message: "the board runs on its battery".to_owned(),
             until: Some(rt::now() + MAINS_RETRY_DELAY),
         }),
         false => Ok(()),
-    };
-    check()?;
-    pulls.await?;
-    check()
+    }
 }
 
 fn is_ready(status: &PodStatus) -> bool {

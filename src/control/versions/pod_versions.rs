@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use super::held_pods::Decision;
 use super::record::{RecordAction, TrialResult, TrialState};
+use super::update_locks::UpdateLocks;
 use super::version_records::{self, Versions};
 use crate::control::pod_table::{Effect, PodTable};
 use crate::platform::host::clock;
@@ -100,22 +102,24 @@ impl PodVersions {
     }
 
     /// Accepts ready versions, rejects versions that were not ready in time, and writes the changes.
-    pub(crate) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
-        let effects = self.judge(pods, now);
+    pub(crate) fn round(&mut self, locks: &mut UpdateLocks, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        let effects = self.judge(locks, pods, now);
         self.write(now);
         effects
     }
 
-    fn judge(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    fn judge(&mut self, locks: &mut UpdateLocks, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let records = pods.records();
-        let verdicts = self.versions.write().judge(pods.can_work(), now, |uid| {
+        let may_stop = |uid: &PodUid| locks.permits(records.running_uid(uid), Decision::Rollback, pods, now);
+        let state = |uid: &PodUid| {
             let status = records.statuses.status(records.running_uid(uid));
             let pod = records.sources.pods().map(|source| &source.pod).find(|pod| pod.metadata.uid == *uid);
             match (status, pod) {
                 (Some(status), Some(pod)) => doing(pod, status, clock::now()),
                 (Some(_) | None, _) => TrialState::NotReady,
             }
-        });
+        };
+        let verdicts = self.versions.write().judge(pods.can_work(), now, state, may_stop);
         let has_gone_back = verdicts.iter().any(|(_, verdict)| matches!(verdict, TrialResult::Rejected(_)));
         let verdicts = verdicts.into_iter().map(|(uid, verdict)| (records.running_uid(&uid).clone(), verdict));
         let mut effects: Vec<Effect> = verdicts.flat_map(|(uid, verdict)| judged(&uid, verdict)).collect();

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::error::RequestError;
+use super::held_pods::{has_lock, is_on_hold};
 use crate::control::pod_sources::merge::same_content;
 use crate::types::api::annotations::{
     KEEP_VERSIONS, NEEDS_MAINS, ONE_AT_A_TIME, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no,
@@ -54,6 +55,8 @@ struct Trial {
     deadline: Option<Instant>,
     /// When a settling version is looked at again.
     settles: Option<Instant>,
+    /// The version is rejected once the node may stop the pod.
+    is_lost: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +131,8 @@ impl Record {
         let runs = self.runs().or(self.accepted.last());
         let Some(runs) = runs.filter(|_| !is_held && !is_tried) else { return false };
         let is_kept = self.accepted.last().is_some_and(|present| present.metadata.uid == *uid);
-        runs.metadata.uid != *uid && !is_kept && pulls_first(runs, pod)
+        let may_be_held = has_lock(runs) || is_on_hold(pod);
+        runs.metadata.uid != *uid && (may_be_held || !is_kept && pulls_first(runs, pod))
     }
 
     /// The next version, whose images are being pulled.
@@ -171,12 +175,14 @@ impl Record {
             Some(trial) if trial.uid == uid => {
                 trial.is_met = true;
                 trial.starts += u64::from(!self.is_stopped);
-                if trial.starts > MOST_STARTS {
+                trial.is_lost = trial.starts > MOST_STARTS && has_lock(pod);
+                if trial.starts > MOST_STARTS && !has_lock(pod) {
                     self.go_back(HoldReason::Rejected);
                 }
             }
             Some(_) | None if gate(pod).is_some() => {
-                self.trial = Some(Trial { uid, starts: 1, is_met: true, deadline: None, settles: None });
+                self.trial =
+                    Some(Trial { uid, starts: 1, is_met: true, deadline: None, settles: None, is_lost: false });
             }
             Some(_) | None => self.accept(),
         }
@@ -222,14 +228,27 @@ impl Record {
 
     /// When the trial ends, or a settling version may have settled.
     pub(super) fn due(&self) -> Option<Instant> {
-        let trial = self.trial.as_ref()?;
+        let trial = self.trial.as_ref().filter(|trial| !trial.is_lost)?;
         trial.deadline.into_iter().chain(trial.settles).min()
     }
 
-    /// The verdict, if the trial has ended.
-    pub(super) fn judge(&mut self, state: TrialState, now: Instant) -> Option<TrialResult> {
+    /// The verdict, if the trial has ended. A rejected version runs until the node `may_stop` it.
+    pub(super) fn judge(
+        &mut self,
+        state: TrialState,
+        may_stop: &mut dyn FnMut() -> bool,
+        now: Instant,
+    ) -> Option<TrialResult> {
         let trial = self.trial.as_mut().filter(|_| !self.is_stopped)?;
-        let is_over = trial.deadline.is_some_and(|deadline| deadline <= now);
+        let is_over = trial.is_lost || trial.deadline.is_some_and(|deadline| deadline <= now);
+        trial.is_lost = match state {
+            TrialState::Failed => !may_stop(),
+            TrialState::NotReady => is_over && !may_stop(),
+            TrialState::Ready | TrialState::Settling(_) => false,
+        };
+        if trial.is_lost {
+            return None;
+        }
         trial.settles = match state {
             TrialState::Settling(left) if !is_over => Some(now + left),
             _ => None,
@@ -386,7 +405,7 @@ impl Record {
         let trial = value.get("trial").and_then(|trial| {
             let starts = trial.get("starts").and_then(Value::as_u64)?;
             let uid = PodUid::from(text(trial, "uid")?);
-            Some(Trial { uid, starts, is_met: false, deadline: None, settles: None })
+            Some(Trial { uid, starts, is_met: false, deadline: None, settles: None, is_lost: false })
         });
         let hold = value.get("hold").and_then(|hold| {
             let offered = || text(hold, "offered").map(PodUid::from);

@@ -182,17 +182,19 @@ impl Versions {
         });
     }
 
-    /// Judges the trials. `works`: pods can be worked on, so their deadlines start.
+    /// Judges the trials. `works`: pods can be worked on, so their deadlines start. A rejected version runs until the
+    /// node `may_stop` it.
     pub(crate) fn judge(
         &mut self,
         works: bool,
         now: Instant,
         doing: impl Fn(&PodUid) -> TrialState,
+        mut may_stop: impl FnMut(&PodUid) -> bool,
     ) -> Vec<(PodUid, TrialResult)> {
         let mut verdicts = Vec::new();
         for (key, entry) in &mut self.records {
             let Some(uid) = entry.record.on_trial(works, now).cloned() else { continue };
-            if let Some(verdict) = entry.record.judge(doing(&uid), now) {
+            if let Some(verdict) = entry.record.judge(doing(&uid), &mut || may_stop(&uid), now) {
                 self.dirty.insert(key.clone());
                 verdicts.push((uid, verdict));
             }

@@ -16,7 +16,7 @@ use crate::types::api::{PodStatus, PodUid};
 use crate::types::sorted::SortedMap;
 
 pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
-pub(crate) use generate::{PodFailure, Resize, ResizeProgress, StatusInput, pod_status};
+pub(crate) use generate::{OwnCondition, PodFailure, Resize, ResizeProgress, StatusInput, pod_status};
 pub(crate) use log_source::{LogUnavailable, NoLog, run_to_read};
 pub(crate) use patch::status_patch;
 pub(crate) use problem::{PodHealth, PodProblem, PodSituation, pod_health};

@@ -22,10 +22,12 @@ mod sub_path;
 mod teardown;
 #[cfg(test)]
 mod tests;
+mod update_lock;
 mod volume_uses;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::kubelet::csi::{
     Csi, CsiError, CsiVolume, FsGroupPending, Phase, PodTerminating, SetUpError, UnattachedVolume,
@@ -36,7 +38,7 @@ use crate::platform::host::directories;
 use crate::platform::host::selinux;
 use crate::platform::rt;
 use crate::state::objects::Objects;
-use crate::state::pods::PodDirs;
+use crate::state::pods::{PodDirs, UpdateLock};
 use crate::types::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 use error::Problem;
@@ -45,6 +47,9 @@ use plan::{Files, Plan, PlannedVolume, Source};
 
 pub(crate) use error::{EnvFileError, Error};
 pub(crate) use teardown::{find_pods, remove, tear_down};
+
+/// How long the file system of an update lock may take.
+const UPDATE_LOCK_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Inputs of the set-up.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +120,26 @@ pub(crate) fn set_up(
         let groups = plan.groups;
         let places = plan.volumes.into_iter().map(|planned| planned.name).zip(places).collect();
         Ok(PodVolumes { uid, prepared: places, subpaths, stale_errors: kept, groups })
+    }
+}
+
+/// Takes the update lock on the file at `path` in a volume of a running pod, unless the application holds it. An error is
+/// one line.
+pub(crate) fn take_update_lock(
+    pod: &Pod,
+    volume: &str,
+    path: &str,
+    inputs: SetUpInputs<'_>,
+) -> impl Future<Output = Result<UpdateLock, String>> + use<> {
+    let root = plan::writable_directory(pod, volume, inputs);
+    let (uid, name, path) = (pod.metadata.uid.clone(), [volume, "/", path].concat(), PathBuf::from(path));
+    async move {
+        let Some(root) = root else { return Err(format!("{name}: the pod has no such volume that it can write")) };
+        let taken = rt::inquire_for(uid.as_str(), move || update_lock::take(&root, &path));
+        match rt::deadline(UPDATE_LOCK_DEADLINE, taken).await {
+            Ok(taken) => taken.map_err(|error| format!("{name}: {error}")),
+            Err(_) => Err(format!("{name}: the file system does not answer")),
+        }
     }
 }
 

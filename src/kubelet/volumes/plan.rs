@@ -229,6 +229,25 @@ fn bound_volumes<'a>(
     })
 }
 
+/// The directory on the host of a volume that the pod can write; `None` if it has no such volume.
+pub(super) fn writable_directory(pod: &Pod, name: &str, inputs: SetUpInputs<'_>) -> Option<PathBuf> {
+    let volume = pod.spec.volumes.iter().find(|volume| volume.name == name)?;
+    let has_files = matches!(
+        volume.source,
+        VolumeSource::ConfigMap(_)
+            | VolumeSource::DownwardApi(_)
+            | VolumeSource::Projected(_)
+            | VolumeSource::Secret(_)
+            | VolumeSource::Image(_)
+    );
+    if has_files {
+        return None;
+    }
+    let source = source(pod, volume, &VolumeUses::of(&pod.spec), &PodFiles::new(pod, inputs), inputs).ok()?;
+    let planned = PlannedVolume { name: name.to_owned(), source };
+    planned.host_path().filter(|_| !planned.is_device() && !planned.read_only())
+}
+
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
 /// may be large.
 pub(super) fn of_drivers(pod: &Pod, inputs: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<Csi> {

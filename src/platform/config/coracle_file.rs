@@ -25,6 +25,7 @@ pub(crate) struct CoracleFile {
     pub(crate) sync: SyncSettings,
     pub(crate) images: FetchSettings,
     pub(crate) devices: Vec<DeviceRule>,
+    pub(crate) update_lock_limit: Option<Duration>,
 }
 
 /// When to communicate with the API server, and how much data that may use.
@@ -86,7 +87,8 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let images = image_fetch::read(&document).map_err(refused)?;
     let devices = device_rules(&document).map_err(refused)?;
     let name_template = name_template(&document).map_err(refused)?;
-    Ok(CoracleFile { name_template, sync, images, devices })
+    let update_lock_limit = document.as_object().and_then(|document| Fields(document).duration("updates.lockLimit"));
+    Ok(CoracleFile { name_template, sync, images, devices, update_lock_limit })
 }
 
 fn name_template(document: &Value) -> Result<Option<NameTemplate>, Problem> {

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -26,6 +27,7 @@ use super::pods::{self, PodSettings};
 use super::process::{self, ProcessSettings};
 use super::reserved::{self, Reservations};
 use super::runtime::{self, RuntimeSettings};
+use super::schema::MAX_UPDATE_LOCK_LIMIT;
 use super::shutdown::{self, ShutdownPhase};
 use super::static_pods::{self, StaticPods};
 use super::tracing::{self, TracingSettings};
@@ -58,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) shutdown_phases: Vec<ShutdownPhase>,
     /// `devices` of Coracle's own file: what containers may have without a plugin.
     pub(crate) devices: Vec<DeviceRule>,
+    /// How long a pod may keep the node from stopping it at most: `updates.lockLimit`.
+    pub(crate) update_lock_limit: Duration,
     pub(crate) gates: FeatureGates,
     /// `None`: off.
     pub(crate) tracing: Option<TracingSettings>,
@@ -102,6 +106,7 @@ impl Default for Config {
             eviction: Eviction::default(),
             shutdown_phases: Vec::new(),
             devices: Vec::new(),
+            update_lock_limit: MAX_UPDATE_LOCK_LIMIT,
             gates: FeatureGates::default(),
             tracing: None,
             configured: ConfiguredFields::default(),
@@ -152,6 +157,7 @@ impl Config {
             managers,
             shutdown_phases: shutdown::read(fields)?,
             devices: Vec::new(),
+            update_lock_limit: MAX_UPDATE_LOCK_LIMIT,
             gates: FeatureGates::default(),
             tracing: tracing::read(fields)?,
             configured: ConfiguredFields::default(),

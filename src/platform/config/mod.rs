@@ -117,7 +117,8 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;
-    let CoracleFile { name_template, sync, images, devices } = coracle_file::read(given.coracle_config.as_deref())?;
+    let file = coracle_file::read(given.coracle_config.as_deref())?;
+    let CoracleFile { name_template, sync, images, devices, update_lock_limit } = file;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
         let wanted = "requires --kubeconfig, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
@@ -148,6 +149,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.cluster.sync = sync;
     config.images.fetch = images;
     config.devices = devices;
+    config.update_lock_limit = update_lock_limit.unwrap_or(config.update_lock_limit);
     config.configured = ConfiguredFields::new(&fields, std::mem::take(&mut given.flags));
     for provider in &config.images.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.

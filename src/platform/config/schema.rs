@@ -106,7 +106,10 @@ pub(super) const CORACLE_FILE: &[Field] = &[
     used("sync", Kind::Object(SYNC)),
     used("images", Kind::Object(IMAGE_FETCH)),
     used("devices", Kind::List(&Kind::Object(DEVICE_RULE))),
+    used("updates", Kind::Object(&[used("lockLimit", Kind::Duration(Duration::ZERO, MAX_UPDATE_LOCK_LIMIT))])),
 ];
+/// As the largest limit of a pod.
+pub(super) const MAX_UPDATE_LOCK_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 const DEVICE_RULE: &[Field] = &[
     used("resource", Kind::Text),

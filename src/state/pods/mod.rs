@@ -22,6 +22,7 @@ mod source_update;
 mod status_report;
 mod stopped_pods;
 mod sync_event;
+mod update_lock;
 pub(crate) mod volume_paths;
 mod waiting_reason;
 
@@ -52,5 +53,6 @@ pub(crate) use stopped_pods::StoppedPods;
 pub(crate) use sync_event::{
     CpuMoveResult, NodeFields, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult,
 };
+pub(crate) use update_lock::UpdateLock;
 pub(crate) use volume_paths::{VolumeDir, volume_dirs};
 pub(crate) use waiting_reason::{MAX_WAITING_MESSAGE_BYTES, Waiting};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::state::pods::{
     MirrorDone, NodeEvent, ObservationTicket, ObservedPod, OomKill, PodEvent, PodEviction, PressureObservation,
-    ProbeResult, ReportDone, RestartRequest, SourceUpdate, StopRequest, StoppedPods, VersionActionRequest, Waiting,
+    ProbeResult, ReportDone, RestartRequest, SourceUpdate, StopRequest, StoppedPods, UpdateLock, VersionActionRequest,
+    Waiting,
 };
 use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, Pod, PodUid, Reason, ResourceList, Taint};
 
@@ -76,6 +77,8 @@ pub(crate) enum SyncEvent {
     VersionRequest(VersionActionRequest),
     /// The images of a pod's next version were pulled, or a pull failed.
     NextVersionPulled { uid: PodUid, pulled: Result<(), Waiting> },
+    /// The node tried to take the update lock of a pod; a failure is one line.
+    UpdateLockTried(PodUid, Result<UpdateLock, String>),
     /// The versions of pods were stored; a failure is one line.
     VersionsKept(Option<String>),
     /// A node shutdown has begun (true) or was cancelled (false).

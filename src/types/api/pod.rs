@@ -328,6 +328,14 @@ pub mod annotations {
     pub const ONE_AT_A_TIME: &str = "coracle.dev/one-at-a-time";
     /// Of a pod that the node shows: what its next version waits for.
     pub const NEXT_VERSION: &str = "coracle.dev/next-version";
+    /// `VOLUME/PATH`: the application holds a lock (flock) on this file while it must not be stopped.
+    pub const UPDATE_LOCK: &str = "coracle.dev/update-lock";
+    /// `true`: the node does not stop the pod by its own decision.
+    pub const HOLD: &str = "coracle.dev/hold";
+    /// How long a decision waits for [`UPDATE_LOCK`] and [`HOLD`] at most.
+    pub const UPDATE_LOCK_LIMIT: &str = "coracle.dev/update-lock-limit";
+    /// Of a pod that the node shows: who holds it, and what waits for that.
+    pub const UPDATE_HELD: &str = "coracle.dev/update-held";
     /// Conditions on the devices that the pod's containers get, by resource: `{example.com/camera: {model: imx219}}`.
     pub const DEVICE_SELECTORS: &str = "coracle.dev/device-selectors";
     /// In the runtime's container annotations: the devices allocated to the container, and their options.
@@ -335,7 +343,7 @@ pub mod annotations {
     /// In the runtime's annotations of a static pod's sandbox and containers: the hash of the spec that they run.
     pub const SPEC_HASH: &str = "coracle.dev/spec-hash";
 
-    /// Parses [`READY_WITHIN`]: `90s`, `5m` or `1h`, up to a day.
+    /// Parses [`READY_WITHIN`] and [`UPDATE_LOCK_LIMIT`]: `90s`, `5m` or `1h`, up to a day.
     pub fn ready_within(text: &str) -> Option<std::time::Duration> {
         let (number, seconds) = [("s", 1), ("m", 60), ("h", 3600)]
             .into_iter()
@@ -346,7 +354,14 @@ pub mod annotations {
         (1..=86_400).contains(&seconds).then(|| std::time::Duration::from_secs(seconds))
     }
 
-    /// Parses [`NEEDS_MAINS`], [`ONE_AT_A_TIME`], [`PULL_FIRST`] and [`URGENT`].
+    /// Parses [`UPDATE_LOCK`]: the volume, and the path in it.
+    pub fn update_lock(text: &str) -> Option<(&str, &str)> {
+        let (volume, path) = text.split_once('/')?;
+        let is_inside = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        (!volume.is_empty() && is_inside).then_some((volume, path))
+    }
+
+    /// Parses [`HOLD`], [`NEEDS_MAINS`], [`ONE_AT_A_TIME`], [`PULL_FIRST`] and [`URGENT`].
     pub fn yes_or_no(text: &str) -> Option<bool> {
         match text {
             "true" => Some(true),

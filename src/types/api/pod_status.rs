@@ -106,4 +106,6 @@ pub mod conditions {
     pub const POD_RESIZE_PENDING: &str = "PodResizePending";
     pub const POD_SCHEDULED: &str = "PodScheduled";
     pub const READY: &str = "Ready";
+    /// Of this program: a decision of the node waits for the application.
+    pub const UPDATE_HELD: &str = "coracle.dev/UpdateHeld";
 }

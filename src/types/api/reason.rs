@@ -185,6 +185,9 @@ reasons! {
     TOKEN_EXPIRED = "TokenExpired";
     UNHEALTHY = "Unhealthy";
     UPDATE_ACCEPTED = "UpdateAccepted";
+    UPDATE_HELD = "UpdateHeld";
+    UPDATE_LOCK_EXPIRED = "UpdateLockExpired";
+    UPDATE_LOCK_UNUSABLE = "UpdateLockUnusable";
     UPDATE_REJECTED = "UpdateRejected";
     UPDATE_WAITS = "UpdateWaits";
     VOLUME_RESIZE_FAILED = "VolumeResizeFailed";

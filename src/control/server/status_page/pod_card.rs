@@ -4,12 +4,12 @@
 //! the states of containers the reason, exit code and times are shown. Messages are shown only if Coracle or a registry
 //! wrote them: others are or quote what a container, its hook or the end of its log says, or its command.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::control::server::PodEntry;
 use crate::kubelet::status::PodProblem;
 use crate::types::api::Reason;
-use crate::types::api::annotations::NEXT_VERSION;
+use crate::types::api::annotations::{NEXT_VERSION, UPDATE_HELD};
 
 /// The pod with only these fields.
 pub(super) fn shown(entry: PodEntry) -> PodEntry {
@@ -18,11 +18,12 @@ pub(super) fn shown(entry: PodEntry) -> PodEntry {
     let problem = problem.map(|problem| PodProblem { detail: String::new(), ..problem });
     let mut part = |name: &str| pod.get_mut(name).map(Value::take).unwrap_or_default();
     let (mut metadata, mut spec, mut status) = (part("metadata"), part("spec"), part("status"));
-    let next =
-        metadata.get_mut("annotations").and_then(|annotations| annotations.get_mut(NEXT_VERSION)).map(Value::take);
+    // The agent's own.
+    let annotations = metadata.get_mut("annotations").map(Value::take).unwrap_or_default();
+    let annotations = pick(annotations, &[NEXT_VERSION, UPDATE_HELD]);
     metadata = pick(metadata, &METADATA);
-    if let (Some(next), Value::Object(metadata)) = (next, &mut metadata) {
-        metadata.insert("annotations".to_owned(), json!({ NEXT_VERSION: next }));
+    if let (Value::Object(metadata), Some(false)) = (&mut metadata, annotations.as_object().map(Map::is_empty)) {
+        metadata.insert("annotations".to_owned(), annotations);
     }
     let mut shown_spec = pick(spec.clone(), &SPEC);
     for containers in ["containers", "initContainers"] {
@@ -86,6 +87,8 @@ fn hide_messages(statuses: Option<&mut Value>) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn of(pod: Value) -> Value {

@@ -52,6 +52,11 @@ fn updated(mut node: Node, annotations: &serde_json::Value) -> (Node, PodVersion
     (node, versions, nexts)
 }
 
+/// As none of the pods has an annotation, it has no state.
+fn locks(node: &Node) -> UpdateLocks {
+    UpdateLocks::without_state(node.inbox.clone())
+}
+
 fn runs(node: &Node, versions: &PodVersions) -> String {
     let records = node.pods.records();
     let source = records.sources.pods().next();
@@ -68,13 +73,16 @@ fn next_version_is_taken_once_its_images_are_there() {
     with_node(|node| {
         let (node, mut versions, mut nexts) = updated(node, &serde_json::json!({}));
         let now = rt::now();
-        assert_eq!(nexts.round(&mut versions, &node.pods, now), []);
+        assert_eq!(nexts.round(&mut versions, &mut locks(&node), &node.pods, now), []);
         assert_eq!((runs(&node, &versions).as_str(), nexts.tasks.len()), (FIRST, 1));
         assert_eq!(line(&nexts).as_deref(), Some("pulling (0s so far, attempt 1)"));
         assert_eq!(nexts.next_due(), None);
         let effects = nexts.on_pulled(&SECOND.into(), Ok(()), &mut versions, now);
         assert_eq!((effects, runs(&node, &versions).as_str(), line(&nexts)), (vec![Effect::Reconcile], SECOND, None));
-        assert_eq!((nexts.round(&mut versions, &node.pods, now), nexts.tasks.len()), (Vec::new(), 0));
+        assert_eq!(
+            (nexts.round(&mut versions, &mut locks(&node), &node.pods, now), nexts.tasks.len()),
+            (Vec::new(), 0)
+        );
     });
 }
 
@@ -83,7 +91,7 @@ fn held_pull_of_a_next_version_is_no_failure() {
     with_node(|node| {
         let (node, mut versions, mut nexts) = updated(node, &serde_json::json!({}));
         let now = rt::now();
-        nexts.round(&mut versions, &node.pods, now);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
         let until = Some(now + Duration::from_secs(60));
         let held = Err(Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, "Pull of image waits: x") });
         assert_eq!(nexts.on_pulled(&SECOND.into(), held, &mut versions, now), [], "no warning");
@@ -98,7 +106,7 @@ fn failed_pull_keeps_the_present_version_and_is_repeated() {
     with_node(|node| {
         let (node, mut versions, mut nexts) = updated(node, &serde_json::json!({}));
         let now = rt::now();
-        nexts.round(&mut versions, &node.pods, now);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
         let failed = |until| Err(Waiting { until, ..Waiting::new(Reason::ERR_IMAGE_PULL, "no route") });
         let later = now + Duration::from_secs(10);
         let effects = nexts.on_pulled(&SECOND.into(), failed(Some(later)), &mut versions, now);
@@ -109,15 +117,15 @@ fn failed_pull_keeps_the_present_version_and_is_repeated() {
             line(&nexts).as_deref(),
             Some("pulling again in 10s (0s so far, attempt 1): ErrImagePull: no route")
         );
-        nexts.round(&mut versions, &node.pods, now);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
         assert!(nexts.tasks.is_empty(), "the back-off lasts");
-        nexts.round(&mut versions, &node.pods, later);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, later);
         assert_eq!(nexts.tasks.len(), 1);
         let effects = nexts.on_pulled(&SECOND.into(), failed(None), &mut versions, later);
         assert_eq!(effects, [], "one event for each next version");
         // New Secrets may be what it lacked.
         nexts.retry(later);
-        nexts.round(&mut versions, &node.pods, later);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, later);
         assert_eq!(nexts.tasks.len(), 1);
     });
 }
@@ -127,15 +135,15 @@ fn newer_version_replaces_the_one_being_pulled_and_a_removed_pod_cancels() {
     with_node(|node| {
         let (mut node, mut versions, mut nexts) = updated(node, &serde_json::json!({}));
         let now = rt::now();
-        nexts.round(&mut versions, &node.pods, now);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
         offer(&mut node, &mut versions, THIRD, &serde_json::json!({}));
-        nexts.round(&mut versions, &node.pods, now);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
         assert_eq!(nexts.tasks.keys().map(PodUid::as_str).collect::<Vec<_>>(), [THIRD]);
         // The event of the pull that was cancelled comes late.
         assert_eq!(nexts.on_pulled(&SECOND.into(), Ok(()), &mut versions, now), []);
         assert_eq!(runs(&node, &versions), FIRST);
         let mut versions = PodVersions::new(Versions::default(), node.inbox.clone());
-        nexts.round(&mut versions, &node.pods, now);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
         assert_eq!((nexts.tasks.len(), line(&nexts)), (0, None));
     });
 }
@@ -148,7 +156,7 @@ fn full_disk_gives_the_present_version_up_only_if_no_version_is_kept() {
         with_node(move |node| {
             let (node, mut versions, mut nexts) = updated(node, &annotations);
             let now = rt::now();
-            nexts.round(&mut versions, &node.pods, now);
+            nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
             let full = Waiting::new(Reason::ERR_IMAGE_PULL, "write /x: no space left on device");
             nexts.on_pulled(&SECOND.into(), Err(full), &mut versions, now);
             assert_eq!(runs(&node, &versions), expected);
@@ -184,7 +192,7 @@ fn version_that_needs_the_mains_waits_on_battery() {
     with_node(|node| {
         let (node, mut versions, mut nexts) = updated(node, &serde_json::json!({"coracle.dev/needs-mains": "true"}));
         let now = rt::now();
-        nexts.round(&mut versions, &node.pods, now);
+        nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
         let attempt = |needs: bool, is_online: bool, pulls: fn(&StatusInputs)| {
             let board = StatusInputs::default();
             power(&board, is_online);

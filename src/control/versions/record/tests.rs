@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::types::api::Container;
-use crate::types::api::annotations::CONFIG_SEEN;
+use crate::types::api::annotations::{CONFIG_SEEN, HOLD, UPDATE_LOCK};
 
 const START: Duration = Duration::from_secs(1000);
 
@@ -49,9 +49,13 @@ fn after(pods: &[&Arc<Pod>], now: Instant) -> Record {
     for pod in pods {
         record.offer(pod);
         record.on_trial(true, now);
-        record.judge(TrialState::Ready, now);
+        judge(&mut record, TrialState::Ready, now);
     }
     record
+}
+
+fn judge(record: &mut Record, state: TrialState, now: Instant) -> Option<TrialResult> {
+    record.judge(state, &mut || true, now)
 }
 
 #[test]
@@ -86,8 +90,8 @@ fn version_ready_in_time_is_kept_and_a_late_one_is_rejected() {
     record.on_trial(true, now);
     let end = now + Duration::from_secs(60);
     assert_eq!(record.due(), Some(end));
-    assert_eq!(record.judge(TrialState::NotReady, end - Duration::from_millis(1)), None);
-    let verdict = record.judge(TrialState::NotReady, end);
+    assert_eq!(judge(&mut record, TrialState::NotReady, end - Duration::from_millis(1)), None);
+    let verdict = judge(&mut record, TrialState::NotReady, end);
     assert_eq!(verdict, Some(TrialResult::Rejected("it was not ready within 60s".to_owned())));
     assert_eq!((runs(&record), record.due(), kept(&record).as_slice()), ("2", None, &["1", "2"][..]));
     assert_eq!((record.state().unwrap().0, record.holds_up_others()), ("rejected", Some("rejected this version")));
@@ -96,7 +100,7 @@ fn version_ready_in_time_is_kept_and_a_late_one_is_rejected() {
 
     assert!(record.offer(&gated("4")));
     assert_eq!(runs(&record), "4");
-    assert!(record.judge(TrialState::Failed, now).is_some());
+    assert!(judge(&mut record, TrialState::Failed, now).is_some());
     assert_eq!(runs(&record), "2");
     // The former manifest is the version that runs.
     assert!(record.offer(&gated("2")));
@@ -110,16 +114,16 @@ fn version_without_readiness_probe_has_to_settle() {
     let mut record = after(&[&gated("1")], now);
     record.offer(&gated("2"));
     record.on_trial(true, now);
-    assert_eq!(record.judge(settling(10), now), None);
+    assert_eq!(judge(&mut record, settling(10), now), None);
     assert_eq!(record.due(), Some(now + Duration::from_secs(10)));
     // A container restarts: it settles again.
-    assert_eq!(record.judge(TrialState::NotReady, now + Duration::from_secs(5)), None);
+    assert_eq!(judge(&mut record, TrialState::NotReady, now + Duration::from_secs(5)), None);
     assert_eq!(record.due(), Some(now + Duration::from_secs(60)));
     let end = now + Duration::from_secs(60);
-    assert_eq!(record.judge(settling(10), end - Duration::from_secs(1)), None);
+    assert_eq!(judge(&mut record, settling(10), end - Duration::from_secs(1)), None);
     assert_eq!(record.due(), Some(end));
     // It ran until the end of the trial.
-    assert_eq!(record.judge(settling(9), end), Some(TrialResult::Accepted));
+    assert_eq!(judge(&mut record, settling(9), end), Some(TrialResult::Accepted));
 }
 
 #[test]
@@ -242,7 +246,7 @@ fn trial_begins_when_the_images_of_the_next_version_are_there() {
     // A still newer version waits while the trial continues; its verdict leaves the newer one waiting.
     record.propose(&with_image("3", None));
     assert_eq!((runs(&record), next(&record)), ("2", Some("3")));
-    assert!(record.judge(TrialState::Failed, now).is_some());
+    assert!(judge(&mut record, TrialState::Failed, now).is_some());
     assert_eq!((runs(&record), next(&record)), ("1", Some("3")));
     record.propose(&with_image("4", None));
     assert_eq!((runs(&record), next(&record)), ("1", Some("4")));
@@ -334,12 +338,57 @@ fn stop_pauses_a_trial_and_the_start_gives_it_its_whole_time() {
     record.set_stopped(true);
     for state in [TrialState::NotReady, TrialState::Failed, TrialState::Ready] {
         assert!(is_on_trial(&mut record, later(600)));
-        assert_eq!(record.judge(state, later(600)), None, "{state:?}");
+        assert_eq!(judge(&mut record, state, later(600)), None, "{state:?}");
     }
     assert_eq!(record.due(), None);
     record.set_stopped(false);
     assert!(is_on_trial(&mut record, later(600)));
-    assert_eq!(record.judge(TrialState::NotReady, later(659)), None);
-    assert!(matches!(record.judge(TrialState::NotReady, later(660)), Some(TrialResult::Rejected(_))));
+    assert_eq!(judge(&mut record, TrialState::NotReady, later(659)), None);
+    assert!(matches!(judge(&mut record, TrialState::NotReady, later(660)), Some(TrialResult::Rejected(_))));
     assert_eq!(runs(&record), "1");
+}
+
+#[test]
+fn rejected_version_runs_until_the_node_may_stop_it() {
+    for state in [TrialState::NotReady, TrialState::Failed] {
+        let now = Instant::now();
+        let end = now + Duration::from_secs(60);
+        let mut record = after(&[&plain("1")], now);
+        record.offer(&gated("2"));
+        record.on_trial(true, now);
+        assert_eq!(record.judge(state, &mut || false, end), None);
+        // The update lock wakes the loop.
+        assert_eq!((runs(&record), record.due()), ("2", None));
+        assert!(record.judge(state, &mut || true, end).is_some());
+        assert_eq!(runs(&record), "1");
+    }
+}
+
+#[test]
+fn version_that_becomes_ready_while_it_is_held_is_accepted() {
+    let now = Instant::now();
+    let mut record = after(&[&plain("1")], now);
+    record.offer(&gated("2"));
+    record.on_trial(true, now);
+    assert_eq!(record.judge(TrialState::NotReady, &mut || false, now + Duration::from_secs(60)), None);
+    let end = now + Duration::from_secs(90);
+    assert_eq!(record.judge(TrialState::Ready, &mut || panic!("nothing stops"), end), Some(TrialResult::Accepted));
+}
+
+#[test]
+fn present_version_that_may_be_held_is_not_replaced_at_once() {
+    let annotated = |uid: &str, name: &'static str, value: &str| {
+        let mut pod = Pod::clone(&plain(uid));
+        pod.metadata.annotations.insert(name, value.to_owned());
+        Arc::new(pod)
+    };
+    // Without images there is nothing to pull first.
+    let (locked, held) = (annotated("1", UPDATE_LOCK, "state/lock"), annotated("2", HOLD, "true"));
+    for (present, next) in [(locked, plain("2")), (plain("1"), held)] {
+        let mut record = after(&[&present], Instant::now());
+        record.propose(&next);
+        assert_eq!(runs(&record), "1");
+        assert!(record.take_next(&"2".into()));
+        assert_eq!(runs(&record), "2");
+    }
 }

@@ -75,7 +75,7 @@ fn runs(versions: &mut Versions, pods: &[SourcePod]) -> Vec<String> {
 }
 
 fn reject(versions: &mut Versions) {
-    let verdicts = versions.judge(true, Instant::now(), |_| TrialState::Failed);
+    let verdicts = versions.judge(true, Instant::now(), |_| TrialState::Failed, |_| true);
     assert!(matches!(verdicts.as_slice(), [(_, TrialResult::Rejected(_))]), "{verdicts:?}");
 }
 
@@ -217,7 +217,7 @@ fn trial_of_a_stopped_pod_begins_when_the_pod_is_started() {
         versions.apply(&mut update(std::slice::from_ref(&changed), true), |_| false, |_| true);
         versions.take_next(&changed.pod.metadata.uid);
         for time in [now, long_after] {
-            assert_eq!(versions.judge(true, time, |_| TrialState::NotReady), []);
+            assert_eq!(versions.judge(true, time, |_| TrialState::NotReady, |_| true), []);
         }
         assert!(
             versions.records.values().all(|entry| entry.record.state().is_some_and(|(word, _)| word == "on trial"))
@@ -227,8 +227,8 @@ fn trial_of_a_stopped_pod_begins_when_the_pod_is_started() {
     let mut versions = disk.open();
     versions.apply(&mut update(std::slice::from_ref(&changed), true), |_| false, |_| true);
     versions.set_stopped(|_| false);
-    assert_eq!(versions.judge(true, now, |_| TrialState::NotReady), []);
-    let verdicts = versions.judge(true, long_after, |_| TrialState::NotReady);
+    assert_eq!(versions.judge(true, now, |_| TrialState::NotReady, |_| true), []);
+    let verdicts = versions.judge(true, long_after, |_| TrialState::NotReady, |_| true);
     assert!(matches!(&*verdicts, [(_, TrialResult::Rejected(_))]), "{verdicts:?}");
 }
 

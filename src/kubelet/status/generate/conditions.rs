@@ -10,7 +10,7 @@ use crate::types::api::{
     RestartRuleAction, Time, conditions,
 };
 
-use super::{PodFailure, Resize, ResizeProgress, StatusesByName, restarts_all};
+use super::{OwnCondition, PodFailure, Resize, ResizeProgress, StatusesByName, restarts_all};
 use crate::types::sorted::SortedMap;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,7 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) resize: Resize<'a>,
     pub(super) failed: Option<&'a PodFailure>,
     pub(super) shows_sandbox: bool,
+    pub(super) own: &'a [OwnCondition],
 }
 
 /// All conditions in upstream's order: those of other controllers unchanged, then the kubelet's own.
@@ -53,7 +54,23 @@ pub(super) fn conditions(inputs: &ConditionInputs<'_>) -> Vec<PodCondition> {
         all.push(verdict.into_condition(kind, inputs));
     }
     all.extend(restarting(inputs).map(|verdict| verdict.into_condition(conditions::ALL_CONTAINERS_RESTARTING, inputs)));
+    all.extend(inputs.own.iter().map(|own| own.to_condition(inputs)));
     all
+}
+
+impl OwnCondition {
+    fn to_condition(&self, inputs: &ConditionInputs<'_>) -> PodCondition {
+        let before = find(&inputs.previous.conditions, self.kind).filter(|before| before.status == self.status);
+        PodCondition {
+            kind: Cow::Borrowed(self.kind),
+            status: self.status,
+            last_probe_time: None,
+            last_transition_time: before.and_then(|before| before.last_transition_time).or(Some(inputs.now)),
+            observed_generation: inputs.pod.metadata.generation,
+            reason: self.reason.clone(),
+            message: self.message.clone(),
+        }
+    }
 }
 
 /// `AllContainersRestarting`: true from the exit that triggers the restart until that container is removed. `None` if
@@ -118,6 +135,7 @@ pub(in crate::kubelet::status) fn is_own(kind: &str) -> bool {
         conditions::POD_RESIZE_PENDING,
         conditions::POD_RESIZE_IN_PROGRESS,
         conditions::ALL_CONTAINERS_RESTARTING,
+        conditions::UPDATE_HELD,
     ]
     .contains(&kind)
 }
@@ -149,16 +167,7 @@ impl ConditionResult {
 
     fn into_condition(self, kind: &'static str, inputs: &ConditionInputs<'_>) -> PodCondition {
         let status = if self.holds { ConditionStatus::True } else { ConditionStatus::False };
-        let before = find(&inputs.previous.conditions, kind).filter(|before| before.status == status);
-        PodCondition {
-            kind: Cow::Borrowed(kind),
-            status,
-            last_probe_time: None,
-            last_transition_time: before.and_then(|before| before.last_transition_time).or(Some(inputs.now)),
-            observed_generation: inputs.pod.metadata.generation,
-            reason: self.reason,
-            message: self.message,
-        }
+        OwnCondition { kind, status, reason: self.reason, message: self.message }.to_condition(inputs)
     }
 }
 

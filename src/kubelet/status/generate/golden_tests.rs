@@ -111,6 +111,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
         pod.status.phase = if last { recording.shown } else { PodPhase::Pending };
         let status = pod_status(&StatusInput {
             shows_sandbox: true,
+            own_conditions: &[],
             devices: &[],
             replaced: &[],
             pod,

@@ -18,7 +18,8 @@ use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::probes::ContainerProbeState;
 use crate::state::pods::{AllocatedDevices, MAX_WAITING_MESSAGE_BYTES, ObservedPod, Waiting};
 use crate::types::api::{
-    self, AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase, PodStatus, Reason, Time,
+    self, AfterExit, ConditionStatus, Container, ContainerState, ContainerStatus, Pod, PodPhase, PodStatus, Reason,
+    Time,
 };
 use crate::types::sorted::SortedMap;
 use crate::types::text;
@@ -61,6 +62,17 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) replaced: &'a [String],
     /// Shows the condition `PodReadyToStartContainers`.
     pub(crate) shows_sandbox: bool,
+    /// Conditions that upstream does not have.
+    pub(crate) own_conditions: &'a [OwnCondition],
+}
+
+/// A condition of the pod that upstream does not have, and that no other part of its status tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnCondition {
+    pub(crate) kind: &'static str,
+    pub(crate) status: ConditionStatus,
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
 }
 
 /// A pending or running resize.
@@ -123,6 +135,7 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         resize: input.resize,
         failed: input.failed,
         shows_sandbox: input.shows_sandbox,
+        own: input.own_conditions,
     };
     let mut conditions = conditions::conditions(&facts);
     let messages = conditions.iter_mut().map(|condition| &mut condition.message);
@@ -238,7 +251,7 @@ impl StatusInput<'_> {
     /// All containers of the pod are being restarted, or were when its status was last generated.
     fn is_restarting_all(&self, previous: &PodStatus) -> bool {
         let condition = conditions::find(&previous.conditions, api::conditions::ALL_CONTAINERS_RESTARTING);
-        condition.is_some_and(|condition| condition.status == api::ConditionStatus::True)
+        condition.is_some_and(|condition| condition.status == ConditionStatus::True)
             || restarts_all(self.pod, self.observed)
     }
 

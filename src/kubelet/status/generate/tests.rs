@@ -89,6 +89,7 @@ impl Life {
             devices: &[],
             replaced: &self.replaced,
             shows_sandbox: self.shows_sandbox,
+            own_conditions: &[],
             pod: &self.pod,
             observed: &observed,
             previous: self.status.as_ref(),
@@ -526,6 +527,7 @@ fn termination_messages_share_their_size_and_split_no_character() {
     let nothing = SortedMap::new();
     let status = pod_status(&StatusInput {
         shows_sandbox: true,
+        own_conditions: &[],
         devices: &[],
         replaced: &[],
         pod: &life.pod,
@@ -756,6 +758,7 @@ fn resize_conditions_last_until_the_resize_is_done() {
     let conditions_of = |resize| {
         let status = pod_status(&StatusInput {
             shows_sandbox: true,
+            own_conditions: &[],
             devices: &[],
             replaced: &[],
             pod: &pod,
@@ -800,6 +803,7 @@ fn running_container_shows_what_the_runtime_has_until_it_is_resized() {
     let shown = |progress, actuated| {
         let status = pod_status(&StatusInput {
             shows_sandbox: true,
+            own_conditions: &[],
             devices: &[],
             replaced: &[],
             pod: &pod,

@@ -51,6 +51,7 @@ pub fn validate_static_pod(pod: &Pod) -> Vec<FieldError> {
     let mut faults = validate_pod(pod);
     let mut more = Faults::default();
     static_pod::check_log_directory(&pod.metadata, &mut more);
+    static_pod::check_update_lock(pod, &mut more);
     faults.extend(more.into_list());
     faults.extend(static_pod_api_references(pod));
     faults

@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::faults::{Faults, FieldError};
+use crate::types::api::annotations::{UPDATE_LOCK, update_lock};
 use crate::types::api::decode::Path;
 use crate::types::api::{ObjectMeta, Pod, ProjectionSource, VolumeSource};
 
@@ -40,6 +41,15 @@ pub fn log_directory_fault(meta: &ObjectMeta) -> Option<String> {
         let directory = format!("the log directory {namespace}_NAME_UID of pod {name:?}");
         format!("too long: {directory} has {length} bytes, and a file name may have {NAME_MAX}")
     })
+}
+
+/// The volume of an update lock.
+pub(super) fn check_update_lock(pod: &Pod, faults: &mut Faults) {
+    let Some((volume, _)) = pod.annotation(UPDATE_LOCK).and_then(update_lock) else { return };
+    if pod.spec.volumes.iter().all(|known| known.name != volume) {
+        let path = Path::Root.key("metadata");
+        faults.other(&path.key("annotations").key(UPDATE_LOCK), format_args!("the pod has no volume {volume:?}"));
+    }
 }
 
 pub(super) fn check_log_directory(meta: &ObjectMeta, faults: &mut Faults) {

@@ -10,6 +10,28 @@ fn check_references(spec: Value, wanted: &[impl AsRef<str>]) {
 }
 
 #[test]
+fn update_lock_is_a_path_in_a_volume_of_the_pod() {
+    let check = |annotations: Value, wanted: &[&str]| {
+        let spec = json!({"volumes": [{"name": "state", "emptyDir": {}}]});
+        let pod = pod(json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": spec}));
+        assert_eq!(messages(&validate_static_pod(&pod)), wanted);
+    };
+    let lock = "coracle.dev/update-lock";
+    check(json!({lock: "state/a/b.lock", "coracle.dev/update-lock-limit": "30m", "coracle.dev/hold": "true"}), &[]);
+    check(
+        json!({lock: "data/lock"}),
+        &[r#"metadata.annotations["coracle.dev/update-lock"]: the pod has no volume "data""#],
+    );
+    let path = "must be a volume of the pod and a path in it, as state/update.lock";
+    for wrong in ["state", "state/", "/lock", "state/../x", "state/./x", "state//x"] {
+        let wanted = format!(r#"metadata.annotations["coracle.dev/update-lock"]: {wrong:?}: {path}"#);
+        check(json!({lock: wrong}), &[&wanted]);
+    }
+    let wanted = r#"metadata.annotations["coracle.dev/hold"]: "yes": must be "true" or "false""#;
+    check(json!({"coracle.dev/hold": "yes"}), &[wanted]);
+}
+
+#[test]
 fn static_pods_refer_to_no_api_objects() {
     let volumes = [
         (json!({"azureFile": {"secretName": "s", "shareName": "t"}}), "azureFile", "secrets"),
