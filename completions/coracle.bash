@@ -11,6 +11,7 @@ _coracle_value() {
             " --image-credential-provider-config" | \
             " --resolv-conf" | \
             " --kubeconfig" | \
+            " --join-file" | \
             " --bootstrap-kubeconfig" | \
             " --offline-key-file" | \
             " --tls-cert-file" | \
@@ -60,7 +61,8 @@ _coracle_value() {
             "upgrade --local-socket" | \
             "config --local-socket" | \
             "support -o" | "support --output" | \
-            "support --local-socket")
+            "support --local-socket" | \
+            "replace --local-socket")
             value=files ;;
         " --file-check-frequency" | \
             " --manifest-url" | \
@@ -166,7 +168,10 @@ _coracle_value() {
             "join --kubernetes-dir" | \
             "join --root-dir" | \
             "leave --kubernetes-dir" | \
-            "leave --root-dir")
+            "leave --root-dir" | \
+            "replace --from" | \
+            "replace --kubernetes-dir" | \
+            "replace --root-dir")
             value=directories ;;
         " --cloud-provider")
             value='external' ;;
@@ -392,6 +397,9 @@ _coracle() {
             leave)
                 words='--delete-node --no-restart --kubernetes-dir --root-dir -h --help'
                 ;;
+            replace)
+                words='--from --force --no-start --local-socket --kubernetes-dir --root-dir -h --help'
+                ;;
             completion)
                 words='-h --help'
                 [[ $current == -* || $place -ne 0 ]] || words='bash zsh fish'
@@ -401,11 +409,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
+                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help'
                 ;;
             *)
-                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --name-template --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-path-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
+                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --name-template --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --join-file --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-path-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help'
                 ;;
         esac
     fi

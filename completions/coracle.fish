@@ -20,7 +20,7 @@ function __coracle_images
     coracle images 2>/dev/null | string match -rv '^(IMAGE|No|<none>) ' | string replace -r ' .*' ''
 end
 
-set -l commands status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help
+set -l commands status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -56,6 +56,7 @@ complete -c coracle -n __fish_use_subcommand -a support -d 'write an archive abo
 complete -c coracle -n __fish_use_subcommand -a page-token -d 'make a token for the controls of the status page'
 complete -c coracle -n __fish_use_subcommand -a join -d 'make this machine a node of a cluster'
 complete -c coracle -n __fish_use_subcommand -a leave -d 'remove this machine from its cluster'
+complete -c coracle -n __fish_use_subcommand -a replace -d 'take the role of a board that is gone'
 complete -c coracle -n __fish_use_subcommand -a completion -d 'print a completion script for bash, zsh or fish'
 complete -c coracle -n __fish_use_subcommand -a version -d 'print the version'
 complete -c coracle -n __fish_use_subcommand -a help -d 'print this help or the help of a command'
@@ -68,9 +69,9 @@ complete -c coracle -n '__fish_seen_subcommand_from cp' -F -a '(__coracle_pods)'
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -a 'containerd crio'
 complete -c coracle -n '__fish_seen_subcommand_from config' -a 'apply'
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
-complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config upgrade config support' -l local-socket -r -F -d 'socket of the agent'
+complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config upgrade config support replace' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s A -l all-namespaces -d 'pods of all namespaces, also without this'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml name jsonpath=' -d 'output format; wide adds address, uid and manifest, json and yaml are a v1.PodList'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s l -l selector -x -d 'only pods with these labels, as app=web'
@@ -125,7 +126,7 @@ complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l apply -r 
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l file -r -F -d 'configuration that --apply replaces'
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l restart-command -x -d 'shell command that restarts the runtime'
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -l within -x -d 'how long the runtime may take until the trial has to be good'
-complete -c coracle -n '__fish_seen_subcommand_from runtime-config upgrade config page-token join leave' -l root-dir -x -a '(__fish_complete_directories)' -d 'directory of the state of the agent'
+complete -c coracle -n '__fish_seen_subcommand_from runtime-config upgrade config page-token join leave replace' -l root-dir -x -a '(__fish_complete_directories)' -d 'directory of the state of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from upgrade' -l signature -r -F -d 'signature of the program'
 complete -c coracle -n '__fish_seen_subcommand_from upgrade' -l public-key -r -F -d 'Ed25519 public key, in PEM or base64'
 complete -c coracle -n '__fish_seen_subcommand_from upgrade' -l unsigned -d 'take a program without a signature'
@@ -142,10 +143,13 @@ complete -c coracle -n '__fish_seen_subcommand_from join' -l discovery-token-uns
 complete -c coracle -n '__fish_seen_subcommand_from join' -l node-name -x -d 'name of the node'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l name-template -x -d 'name of the node from its board, as edge-{serial}'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l no-start -d 'write all files and do not start the service'
-complete -c coracle -n '__fish_seen_subcommand_from join' -l timeout -x -d 'how long to retry while the server cannot be reached'
-complete -c coracle -n '__fish_seen_subcommand_from join leave' -l kubernetes-dir -x -a '(__fish_complete_directories)' -d 'directory of kubeconfigs and the cluster CA'
+complete -c coracle -n '__fish_seen_subcommand_from join' -l timeout -x -d 'how long to retry while the server cannot be reached; 0 for ever'
+complete -c coracle -n '__fish_seen_subcommand_from join leave replace' -l kubernetes-dir -x -a '(__fish_complete_directories)' -d 'directory of kubeconfigs and the cluster CA'
 complete -c coracle -n '__fish_seen_subcommand_from leave' -l delete-node -d 'also delete the Node object'
 complete -c coracle -n '__fish_seen_subcommand_from leave' -l no-restart -d 'do not restart the agent'
+complete -c coracle -n '__fish_seen_subcommand_from replace' -l from -x -a '(__fish_complete_directories)' -d 'root directory of the old board\'s card, or of a copy of it'
+complete -c coracle -n '__fish_seen_subcommand_from replace' -l force -d 'do not ask the cluster whether the old board is alive'
+complete -c coracle -n '__fish_seen_subcommand_from replace' -l no-start -d 'do not start the service'
 complete -c coracle -n '__fish_seen_subcommand_from import delta' -F
 complete -c coracle -n '__fish_seen_subcommand_from remove rm' -a '(__coracle_images)'
 
@@ -191,6 +195,7 @@ complete -c coracle -n $agent -l cluster-domain -x -d 'DNS domain of the cluster
 complete -c coracle -n $agent -l leave-kernel-parameters -d 'do not set vm.overcommit_memory, kernel.panic and the like'
 complete -c coracle -n $agent -l resolv-conf -r -F -d 'resolver settings that pods inherit'
 complete -c coracle -n $agent -l kubeconfig -r -F -d 'credentials of the node; needed to run pods of the cluster'
+complete -c coracle -n $agent -l join-file -r -F -d 'names a cluster that this machine joins; empty for none'
 complete -c coracle -n $agent -l bootstrap-kubeconfig -r -F -d 'credentials for the first certificate request'
 complete -c coracle -n $agent -l rotate-certificates -d 'renew the client certificate of the node before it expires'
 complete -c coracle -n $agent -l cert-dir -x -a '(__fish_complete_directories)' -d 'directory of certificates and keys'

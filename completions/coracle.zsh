@@ -287,7 +287,7 @@ _coracle() {
                     '--node-name[name of the node]:name:' \
                     '--name-template[name of the node from its board, as edge-{serial}]:template:' \
                     '--no-start[write all files and do not start the service]' \
-                    '--timeout[how long to retry while the server cannot be reached]:duration:' \
+                    '--timeout[how long to retry while the server cannot be reached; 0 for ever]:duration:' \
                     '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -296,6 +296,16 @@ _coracle() {
                 _arguments -s '2:: :' \
                     '--delete-node[also delete the Node object]' \
                     '--no-restart[do not restart the agent]' \
+                    '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
+                    '--root-dir[directory of the state of the agent]:directory:_files -/' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            replace)
+                _arguments -s '2:node:' \
+                    '--from[root directory of the old board'\''s card, or of a copy of it]:directory:_files -/' \
+                    '--force[do not ask the cluster whether the old board is alive]' \
+                    '--no-start[do not start the service]' \
+                    '--local-socket[socket of the agent]:path:_files' \
                     '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -310,7 +320,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave completion version help)' \
+                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -351,6 +361,7 @@ _coracle() {
         'page-token:make a token for the controls of the status page'
         'join:make this machine a node of a cluster'
         'leave:remove this machine from its cluster'
+        'replace:take the role of a board that is gone'
         'completion:print a completion script for bash, zsh or fish'
         'version:print the version'
         'help:print this help or the help of a command'
@@ -397,6 +408,7 @@ _coracle() {
         '--leave-kernel-parameters[do not set vm.overcommit_memory, kernel.panic and the like]'
         '--resolv-conf[resolver settings that pods inherit]:path:_files'
         '--kubeconfig[credentials of the node; needed to run pods of the cluster]:path:_files'
+        '--join-file[names a cluster that this machine joins; empty for none]:file:_files'
         '--bootstrap-kubeconfig[credentials for the first certificate request]:path:_files'
         '--rotate-certificates[renew the client certificate of the node before it expires]'
         '--cert-dir[directory of certificates and keys]:directory:_files -/'

@@ -48,6 +48,9 @@ const ARROWS: &[(&str, &str)] = &[
     ("dra", "devices"),
     // ResourceSlices are removed once the node has registered.
     ("dra", "node"),
+    // Joining verifies a cluster, and leaves the stored objects of the former one.
+    ("enrolment", "certificates"),
+    ("enrolment", "offline"),
     ("eviction", "pod_table"),
     ("eviction", "pod_workers"),
     // The images of versions that may run again are not removed.

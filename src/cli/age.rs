@@ -27,3 +27,15 @@ impl FromStr for Age {
         parse_duration(word).filter(|age| !age.is_zero()).map(Self).ok_or("expected a duration as 90s or 2h")
     }
 }
+/// How long to try; zero: for ever, as kubectl takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Patience(pub(super) Option<Duration>);
+
+impl FromStr for Patience {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, &'static str> {
+        let duration = parse_duration(word).ok_or("expected a duration as 90s or 2h, or 0 for no limit")?;
+        Ok(Self(Some(duration).filter(|duration| !duration.is_zero())))
+    }
+}

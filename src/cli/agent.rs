@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::layout::ROOT_DIR;
+use super::cluster_flags::{root_dir, with_cluster_flags};
 use super::{failed, help, misused, print};
 use crate::control::server::{record_panics, systemd};
 use crate::kubelet::agent_update;
@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
     if !is_question(arguments) {
         agent_update::launch(&root_dir(arguments), env!("CARGO_PKG_VERSION"), &super::complain);
     }
-    let (config, warnings) = match config::load(arguments) {
+    let (config, warnings) = match config::load(&with_cluster_flags(arguments)) {
         Ok(Request::Help) => return print(&help::text()),
         Ok(Request::Version) => return print(&help::version(is_kubelet)),
         Ok(Request::Run(config, warnings)) => (config, warnings),
@@ -82,19 +82,6 @@ fn is_question(arguments: &[String]) -> bool {
     arguments.iter().any(|argument| matches!(argument.as_str(), "-h" | "--help" | "--version"))
 }
 
-/// The value of the last `--root-dir`, whatever the other flags are.
-fn root_dir(arguments: &[String]) -> PathBuf {
-    let mut found = ROOT_DIR;
-    let mut rest = arguments.iter().map(String::as_str);
-    while let Some(argument) = rest.next() {
-        let (name, value) = argument.split_once('=').map_or((argument, None), |(name, value)| (name, Some(value)));
-        if name == "--root-dir" || name == "--root_dir" {
-            found = value.or_else(|| rest.next()).unwrap_or(found);
-        }
-    }
-    PathBuf::from(found)
-}
-
 /// Waits for the lock, which is released when the process ends.
 fn hold(path: &Path) -> io::Result<Flock<File>> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
@@ -112,23 +99,5 @@ fn hold(path: &Path) -> io::Result<Flock<File>> {
 fn protect_from_oom(config: &Config) {
     if let Err(error) = fs::write("/proc/self/oom_score_adj", config.process.oom_score_adj.to_string()) {
         log!(warn, "failed to set oom_score_adj", wanted = config.process.oom_score_adj, error = ErrorChain(&error));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn root_dir_is_found_among_flags_of_another_version() {
-        for (line, expected) in [
-            ("", ROOT_DIR),
-            ("--new-flag x --root-dir /a --v=2", "/a"),
-            ("--root-dir=/a --root_dir /b", "/b"),
-            ("--root-dir", ROOT_DIR),
-        ] {
-            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(root_dir(&arguments), Path::new(expected), "{line}");
-        }
     }
 }

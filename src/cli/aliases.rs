@@ -140,7 +140,7 @@ fn of_verb(verb: &str) -> Option<Alias> {
         "compose" | "create" | "play" | "run" | "runp" => {
             Alias::Hint("a pod runs from a manifest: coracle apply -f FILE, or put FILE into the manifest directory")
         }
-        "edit" | "patch" | "set" | "replace" => Alias::Hint(
+        "edit" | "patch" | "set" => Alias::Hint(
             "edit the manifest: a changed file in the manifest directory takes effect, or coracle apply -f FILE",
         ),
         "pause" | "unpause" => Alias::Hint("coracle stop POD ends a pod until coracle start POD"),

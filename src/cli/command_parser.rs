@@ -21,8 +21,8 @@ macro_rules! commands {
 
         use argh::FromArgs;
 
-        use super::age::Age;
-        use super::layout::{KUBERNETES_DIR, ROOT_DIR};
+        use super::age::{Age, Patience};
+        use crate::kubelet::enrolment::{KUBERNETES_DIR, ROOT_DIR};
         use super::local_api::default_socket;
         use super::outputs::{
             CgroupDriverName, ImagesOutput, PodsOutput, RuntimeName, Shell, StatusOutput, TopOutput, VersionOutput,

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::command_table::Leave;
-use super::layout::Layout;
 use super::service::{self, Service};
 use super::{failed, print};
-use crate::kubelet::certificates::{Store, node_of_kubeconfig};
+use crate::kubelet::certificates::{ReenrolmentPaths, Store, node_of_kubeconfig};
+use crate::kubelet::enrolment::Layout;
 use crate::platform::apiserver::{Access, ExecCredentials, Request, SingleRequests};
 use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
@@ -90,6 +90,9 @@ fn remove_files(layout: &Layout, report: &mut Report) {
             Err(error) => report.failed(&ErrorChain(&error).to_string()),
         }
     }
+    let reenrolment = ReenrolmentPaths::new(&layout.root_dir);
+    report.remove(&reenrolment.kubeconfig());
+    report.remove(&reenrolment.key());
     for name in ["kubelet.crt", "kubelet.key"] {
         report.remove(&layout.pki().join(name));
     }

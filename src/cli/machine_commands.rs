@@ -224,8 +224,8 @@ macro_rules! with_machine_commands {
                 name_template: Option<NameTemplate>
                     => flag(Value::Text("TEMPLATE"), "name of the node from its board, as edge-{serial}");
                 no_start: bool => switch("write all files and do not start the service");
-                timeout: Age = "Age(Duration::from_secs(60))"
-                    => flag(Value::Text("DURATION"), "how long to retry while the server cannot be reached")
+                timeout: Patience = "Patience(Some(Duration::from_secs(60)))"
+                    => flag(Value::Text("DURATION"), "how long to retry while the server cannot be reached; 0 for ever")
                     .default("1m");
                 KUBERNETES_DIR;
                 ROOT_DIR;
@@ -250,6 +250,31 @@ macro_rules! with_machine_commands {
                 ROOT_DIR;
             }
             examples: ["coracle leave --delete-node"],
+        }
+        command Replace "replace" {
+            brief: "NODE",
+            usage: "NODE [--from DIRECTORY] [--force] [--no-start]",
+            summary: "take the role of a board that is gone",
+            description: [
+                "Makes this board the node that another board was: its name, manifests, settings, credentials and the \
+                 volumes of its claims. With --from they are copied from the card of the old board or a copy of it. \
+                 Without it, the card itself has been moved to this board.",
+            ],
+            arguments { (positional) old: String => [("node", Completes::Nothing)]; }
+            flags {
+                from: Option<PathBuf>
+                    => flag(Value::Directory, "root directory of the old board's card, or of a copy of it");
+                force: bool => switch("do not ask the cluster whether the old board is alive")
+                    .manual(
+                        "Do not ask the cluster whether the old board is alive.\n\
+                         Two boards with one name take each other's pods and certificates away.\n",
+                    );
+                no_start: bool => switch("do not start the service");
+                LOCAL_SOCKET;
+                KUBERNETES_DIR;
+                ROOT_DIR;
+            }
+            examples: ["coracle replace edge-7 --from /mnt/card"],
         }
         command Completion "completion" {
             brief: "SHELL",

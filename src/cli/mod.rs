@@ -8,6 +8,7 @@ mod agent;
 mod aliases;
 mod apply;
 mod claims;
+mod cluster_flags;
 mod colours;
 #[macro_use]
 mod command_parser;
@@ -30,7 +31,6 @@ mod images;
 mod import_archives;
 mod join;
 mod json_path;
-mod layout;
 mod leave;
 mod local_api;
 mod logs;
@@ -43,6 +43,7 @@ mod pod_row;
 mod pods;
 mod ports;
 mod problem_lines;
+mod replace;
 mod restart;
 mod runtime_config;
 mod selector;
@@ -96,6 +97,7 @@ pub fn main() -> ExitCode {
             Command::ListDevices(command) => devices::run(&command),
             Command::ListImages(command) => images::run(&command),
             Command::Join(command) => join::run(&command),
+            Command::Replace(command) => replace::run(&command),
             Command::Leave(command) => leave::run(&command),
             Command::Logs(command) => logs::run(&command),
             Command::PageToken(command) => page_token::run(&command),

@@ -53,6 +53,7 @@ fn text(status: &NodeStatus, now: i64) -> String {
     ];
     lines
         .extend(status.problems.iter().flat_map(|problem| problem_lines(problem, now)).map(|line| format!("  {line}")));
+    lines.extend(status.join.as_ref().map(|line| format!("Join:     {line}")));
     lines.extend(status.upgrade.as_ref().map(|upgrade| format!("Upgrade:  {upgrade}")));
     lines.extend([
         format!("Watchdog: {}", watchdog(&status.watchdog)),
@@ -357,6 +358,7 @@ mod tests {
             pods: 2,
             versions: Vec::new(),
             held_pods: Vec::new(),
+            join: None,
             pull_budget: None,
             pulls: Vec::new(),
             image_archives: ArchivesStatus::default(),

@@ -8,6 +8,7 @@ pub(crate) mod container_manager;
 pub mod csi;
 pub mod devices;
 pub(crate) mod dra;
+pub(crate) mod enrolment;
 pub(crate) mod event_file;
 pub mod image_archives;
 pub mod image_credentials;

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use super::handles::Handles;
 use crate::control::cluster::{EventSender, SyncScheduler};
 use crate::control::pod_sources::api::ApiSource;
-use crate::kubelet::certificates::{self, ClientCertificate, CredentialPaths, Names, Store};
+use crate::kubelet::certificates::{
+    self, ClientCertificate, CredentialPaths, Names, Reenrolment, ReenrolmentPaths, Store,
+};
 use crate::kubelet::node::{NodeProfile, NodeRegistration};
 use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
 use crate::platform::apiserver::{Client, Gate};
@@ -67,13 +69,26 @@ impl Cluster {
             store: self.store.clone(),
             inbox: handles.inbox.clone(),
         };
+        let reenrolment = reenrolment(&handles.config, &self.client);
         let certificate = client_certificate(handles, self.client, self.dialer);
         let mut tasks = vec![rt::spawn(self.scheduler.run())];
         tasks.extend(registration.start());
         tasks.push(rt::spawn(api_source.run()));
         tasks.push(rt::spawn(certificates::keep_client_certificate(certificate)));
+        tasks.extend(reenrolment.map(|reenrolment| rt::spawn(reenrolment.run())));
         tasks
     }
+}
+
+/// `None` if the cluster has nothing for it.
+fn reenrolment(config: &Config, client: &Client) -> Option<Reenrolment> {
+    Some(Reenrolment {
+        client: client.clone(),
+        node_name: config.node.name.clone(),
+        secret: config.identity.reenrolment.clone()?,
+        paths: ReenrolmentPaths::new(&config.root_dir),
+        kubeconfig: config.cluster.kubeconfig.clone()?,
+    })
 }
 
 fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> ClientCertificate {
@@ -84,6 +99,7 @@ fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> Clie
             kubeconfig: config.cluster.kubeconfig.clone().unwrap_or_default(),
             bootstrap_kubeconfig: config.identity.bootstrap_kubeconfig.clone(),
             store: Store::new(config.identity.cert_dir.clone(), "kubelet-client"),
+            reenrolment: config.identity.reenrolment.as_ref().map(|_| ReenrolmentPaths::new(&config.root_dir)),
         },
         rotates: config.identity.rotate_certificates,
         client,

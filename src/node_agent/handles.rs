@@ -8,6 +8,7 @@ use async_channel::Sender;
 use crate::control::local_api::{Followers, RecentErrors};
 use crate::control::server::SyncHealth;
 use crate::kubelet::certificates::CertificateStatuses;
+use crate::kubelet::enrolment::JoinLine;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::config::Config;
 use crate::platform::rpc::Signal;
@@ -26,4 +27,6 @@ pub(super) struct Handles {
     pub(super) followers: Followers,
     pub(super) status_inputs: Rc<StatusInputs>,
     pub(super) certificates: Rc<CertificateStatuses>,
+    /// Of the file that names a cluster to join.
+    pub(super) join_line: Rc<JoinLine>,
 }

@@ -85,13 +85,23 @@ impl Agent {
             let file = held_pods.clone();
             rt::blocking(move || read_held_since(&file)).await
         };
-        let (status_inputs, certificates) = (Rc::default(), Rc::default());
+        let (status_inputs, certificates, join_line) = (Rc::default(), Rc::default(), Rc::default());
         let (errors, followers) = (RecentErrors::default(), Followers::default());
         let events = Rc::new(RefCell::new(cluster.as_ref().map_or_else(EventRing::default, Cluster::event_ring)));
         let noted_events: Rc<Signal> = Rc::default();
         let event_file = EventFile::open(config.root_dir.clone(), Rc::clone(&events), Rc::clone(&noted_events)).await;
-        let handles =
-            Handles { config, inbox, health, events, noted_events, errors, followers, status_inputs, certificates };
+        let handles = Handles {
+            config,
+            inbox,
+            health,
+            events,
+            noted_events,
+            errors,
+            followers,
+            status_inputs,
+            certificates,
+            join_line,
+        };
         let (turn, turns) = async_channel::bounded(1);
         let watchdog = Watchdog::start(&handles.config, handles.health.pulse(), handles.inbox.clone(), turn);
         let plugins = Plugins::open(&handles, cluster.as_ref(), &managers).await;

@@ -15,6 +15,7 @@ use crate::control::local_api::{AgentControl, NodeLocalApi, NodeStats, ProgramFe
 use crate::control::server::{LocalApi, Pulse};
 use crate::control::sync_loop::LoopEnd;
 use crate::kubelet::agent_update::UPGRADE_KEY;
+use crate::kubelet::enrolment::JoinTask;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::{AddressWatch, BoardWatch, keep_iptables_chains};
 use crate::kubelet::stats::{self, Stats};
@@ -33,6 +34,7 @@ pub(super) struct SpawnedAgent {
 impl Agent {
     pub(super) fn spawn(self) -> SpawnedAgent {
         let (sender, restart) = async_channel::bounded(1);
+        let join = join_task(&self.handles, sender.clone());
         let control = Rc::new(self.agent_control(sender));
         let remote = Rc::new(self.remote_upgrades(&control));
         let api = self.local_api(&remote);
@@ -60,6 +62,7 @@ impl Agent {
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
         tasks.push(rt::spawn(control.run()));
         tasks.push(rt::spawn(remote.run()));
+        tasks.extend(join.map(|join| rt::spawn(join.run())));
         tasks.push(rt::spawn(Rc::clone(&event_file).run()));
         if let Some(settings) = &handles.config.tracing {
             tasks.push(rt::spawn(Exporter::start(settings, &handles.config.node.name).run()));
@@ -101,6 +104,7 @@ impl Agent {
             store: self.cluster.as_ref().map(|cluster| cluster.store.clone()),
             exchanges: self.cluster.as_ref().map(|cluster| cluster.scheduler.clone()),
             certificates: Rc::clone(&handles.certificates),
+            join: Rc::clone(&handles.join_line),
             figures: Rc::new(self.node_stats()),
             devices: Rc::clone(&self.plugins.devices),
             local_pods: self.sources.local.clone(),
@@ -163,6 +167,18 @@ impl Agent {
             status_inputs: Rc::clone(&handles.status_inputs),
         }
     }
+}
+
+/// `None` without a file that names a cluster to join.
+fn join_task(handles: &Handles, restart: Sender<()>) -> Option<JoinTask> {
+    let config = &handles.config;
+    Some(JoinTask {
+        file: config.identity.join_file.clone()?,
+        root_dir: config.root_dir.clone(),
+        kubeconfig: config.cluster.kubeconfig.clone(),
+        line: Rc::clone(&handles.join_line),
+        restart,
+    })
 }
 
 fn address_watch(handles: &Handles, runtime: &PodRuntime) -> AddressWatch {

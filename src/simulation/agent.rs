@@ -61,6 +61,7 @@ impl Node {
             ("--kubeconfig", path("kubeconfig")),
             ("--cert-dir", path("pods/pki")),
             ("--image-archives", path("archives")),
+            ("--join-file", String::new()),
         ];
         let arguments = arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
         let arguments: Vec<String> = std::iter::once("--leave-kernel-parameters".to_owned()).chain(arguments).collect();

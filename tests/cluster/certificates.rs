@@ -4,18 +4,22 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+use serde_json::{Value, json};
 
-use super::joined::{Joined, LEASE};
+use super::joined::{Joined, LEASE, NODE};
 use super::node::{Manifest, NODE_NAME, Node};
 use crate::fake_api::certificates::Validity;
 use crate::fake_api::identity::Identity;
 use crate::fake_api::kubeconfig::Credentials;
 use crate::fake_api::{FakeApi, Options};
-use crate::wait::wait;
+use crate::wait::{wait, wait_for};
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
+const REENROLMENT_TOKEN: &str = "token-of-the-account";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const ROTATES: &str = "runtimeRequestTimeout: 1s\nimageGCHighThresholdPercent: 100\nevictionHard: {}\nrotateCertificates: true\n\
                        nodeLeaseDurationSeconds: 4\n";
@@ -251,6 +255,84 @@ fn pods_survive_an_expired_certificate_and_new_credentials_are_picked_up() {
     newcomer.wait_until_renewed();
     assert_eq!(newcomer.requests()[0]["spec"]["username"], "system:bootstrap:abcdef");
     assert!(newcomer.0.node.seen("own").is_exactly(&[("main", 0)]));
+}
+
+/// A node with a certificate of `validity`, in a cluster that is prepared for its re-enrolment.
+fn prepared(validity: Validity) -> Newcomer {
+    let newcomer = Newcomer::approved();
+    newcomer.give_certificate(validity);
+    let account = "system:serviceaccount:kube-system:coracle-reenrolment";
+    newcomer.0.api.add_token(REENROLMENT_TOKEN, &Identity::new(account, &["system:serviceaccounts"]));
+    newcomer.0.api.create(&json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": { "name": "coracle-reenrolment", "namespace": "kube-system" },
+        "data": { "token": STANDARD.encode(REENROLMENT_TOKEN) },
+    }));
+    let settings = "reenrolment: {secret: kube-system/coracle-reenrolment}\n";
+    fs::write(newcomer.path("coracle.yaml"), settings).unwrap();
+    newcomer
+}
+
+impl Newcomer {
+    fn start_prepared(&mut self) {
+        let settings = self.path("coracle.yaml").display().to_string();
+        self.start_with(&["--coracle-config", &settings]);
+    }
+}
+
+#[test]
+fn certificate_that_expired_while_away_is_renewed_with_the_reenrolment_key() {
+    let mut newcomer = prepared(around_now(hours(1), hours(99)));
+    newcomer.0.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
+    newcomer.start_prepared();
+    let annotation = |newcomer: &Newcomer| {
+        let node = newcomer.0.api.get(NODE).unwrap_or_default();
+        node["metadata"]["annotations"]["coracle.dev/reenrolment-key"].as_str().map(str::to_owned)
+    };
+    let folder = newcomer.path("pods/coracle/reenrolment");
+    wait_for("the token and the key", || folder.join("kubeconfig").exists() && annotation(&newcomer).is_some());
+    for file in ["kubeconfig", "key.pem"] {
+        assert_eq!(fs::metadata(folder.join(file)).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
+    }
+    newcomer.0.node.kill_agent();
+
+    // The board was away for a year.
+    fs::remove_dir_all(newcomer.path("pods/pki")).unwrap();
+    newcomer.give_certificate(around_now(hours(9000), hours(-1)));
+    newcomer.start_prepared();
+    // The first request is refused: it is made with the expired certificate.
+    let request = wait(|| newcomer.requests().pop().ok_or_else(|| "no request for a certificate".to_owned()));
+    let name = name_of(&request);
+    assert_eq!(request["spec"]["username"], "system:serviceaccount:kube-system:coracle-reenrolment");
+    let shown =
+        newcomer.wait_until_shown("what is awaited", |shown| shown["message"].as_str().unwrap().contains(&name));
+    assert_eq!(shown["state"], "Expired");
+    let bytes = |text: &Value| STANDARD.decode(text.as_str().unwrap()).unwrap();
+    let signed = bytes(&request["metadata"]["annotations"]["coracle.dev/reenrolment-signature"]);
+    let public = STANDARD.decode(annotation(&newcomer).unwrap()).unwrap();
+    // The last 65 bytes of a P-256 SubjectPublicKeyInfo are the point.
+    let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &public[public.len() - 65..]);
+    assert!(public.verify(&bytes(&request["spec"]["request"]), &signed).is_ok());
+    newcomer.0.node.wait_until_ready("own");
+
+    newcomer.0.api.approve(&name);
+    newcomer.wait_until_shown("a valid certificate", |shown| shown["state"] == "Good" && shown["message"] == "");
+    newcomer.0.node.wait_until_ready("own");
+    assert!(newcomer.0.node.seen("own").is_exactly(&[("main", 0)]));
+    let log = newcomer.0.node.log();
+    assert!(!log.contains(REENROLMENT_TOKEN) && !log.contains("PRIVATE KEY"));
+}
+
+#[test]
+fn cluster_without_reenrolment_changes_nothing() {
+    let mut newcomer = Newcomer::approved();
+    newcomer.give_certificate(around_now(hours(1), hours(99)));
+    fs::write(newcomer.path("coracle.yaml"), "reenrolment: {secret: kube-system/coracle-reenrolment}\n").unwrap();
+    newcomer.start_prepared();
+    newcomer.wait_until_renewed();
+    wait_for("the reason in the log", || newcomer.0.node.log().contains("re-enrolment not prepared"));
+    assert!(!newcomer.path("pods/coracle/reenrolment/kubeconfig").exists());
+    assert_eq!((newcomer.shown()["state"].as_str(), newcomer.shown()["message"].as_str()), (Some("Good"), Some("")));
 }
 
 #[test]

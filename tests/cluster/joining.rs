@@ -19,24 +19,25 @@ use crate::fake_api::certificates::Authority;
 use crate::fake_api::identity::Identity;
 use crate::fake_api::world::Network;
 use crate::fake_api::{FakeApi, Options};
+use crate::wait::wait_for;
 
-const TOKEN: &str = "abcdef.0123456789abcdef";
+pub(super) const TOKEN: &str = "abcdef.0123456789abcdef";
 const INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 
 /// A cluster that accepts joins, and a machine.
-struct Fleet {
-    api: FakeApi,
-    node: Node,
+pub(super) struct Fleet {
+    pub(super) api: FakeApi,
+    pub(super) node: Node,
 }
 
-struct Said {
-    code: i32,
+pub(super) struct Said {
+    pub(super) code: i32,
     out: String,
     error: String,
 }
 
 impl Fleet {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::named(|port| format!("https://127.0.0.1:{port}"))
     }
 
@@ -77,11 +78,11 @@ impl Fleet {
         }));
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.node.folder().join(name)
     }
 
-    fn pin(&self) -> String {
+    pub(super) fn pin(&self) -> String {
         pin(&self.api.authority_pem())
     }
 
@@ -94,7 +95,7 @@ impl Fleet {
         )
     }
 
-    fn run(&self, line: &[&str]) -> Said {
+    pub(super) fn run(&self, line: &[&str]) -> Said {
         self.run_with(line, &[])
     }
 
@@ -108,7 +109,7 @@ impl Fleet {
     }
 
     /// Every file in the directories that joining writes to.
-    fn written(&self) -> Vec<String> {
+    pub(super) fn written(&self) -> Vec<String> {
         let mut found = Vec::new();
         for folder in ["etc", "etc/pki", "pods", "pods/pki"] {
             let Ok(entries) = fs::read_dir(self.path(folder)) else { continue };
@@ -327,6 +328,86 @@ fn name_from_a_template_is_kept_for_the_next_join() {
     assert!(name.starts_with("first-"), "{name}");
     fleet.run(&["leave", "--no-restart"]);
     assert_eq!(named(&join("second-{hostname}")), name);
+}
+
+#[test]
+fn join_without_time_limit_waits_for_the_line() {
+    let fleet = Fleet::new();
+    fleet.api.set_network(Network::Refused);
+    let said = fleet.path("said");
+    let (server, pin) = (fleet.api.address().to_string(), fleet.pin());
+    let mut join = Command::new(env!("CARGO_BIN_EXE_coracle"))
+        .args(["join", &server, "--token", TOKEN, "--discovery-token-ca-cert-hash", &pin])
+        .args(["--no-start", "--timeout", "0", "--node-name", NODE_NAME])
+        .arg("--kubernetes-dir")
+        .arg(fleet.path("etc"))
+        .arg("--root-dir")
+        .arg(fleet.path("pods"))
+        .stdout(fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    wait_for("the reason", || fs::read_to_string(&said).unwrap().contains("waiting: connect to the API server"));
+    fleet.api.set_network(Network::Open);
+    assert!(join.wait().unwrap().success());
+    assert_eq!(fleet.written().len(), 4);
+}
+
+#[test]
+fn new_board_takes_the_role_of_one_that_is_gone() {
+    let mut fleet = Fleet::new();
+    assert_eq!(fleet.join_with(TOKEN, &fleet.pin(), &[]).code, 0);
+    fleet.start();
+    fleet.api.wait(LEASE, "the lease", |lease| lease["spec"]["holderIdentity"] == NODE_NAME);
+    let socket = fleet.path("coracle.sock").display().to_string();
+    let card = fleet.path("card");
+    let source = card.display().to_string();
+    let replace = |fleet: &Fleet, more: &[&str]| {
+        fleet.run(&[&["replace", "--no-start", "--local-socket", &socket][..], more].concat())
+    };
+    let from = ["--from", &source];
+    fleet.node.kill_agent();
+    fs::create_dir_all(fleet.path("pods/coracle/pods")).unwrap();
+    fs::write(fleet.path("pods/coracle/pods/marker"), "kept").unwrap();
+
+    // The card of the old board is in a reader, and the new board has nothing.
+    for part in ["etc", "pods"] {
+        let on_card = card.join(fleet.path(part).strip_prefix("/").unwrap());
+        fs::create_dir_all(on_card.parent().unwrap()).unwrap();
+        fs::rename(fleet.path(part), on_card).unwrap();
+    }
+    let nothing_is_written = |fleet: &Fleet| {
+        let written: Vec<String> = fleet.written();
+        assert!(written.iter().all(|file| !file.contains("kubelet")), "{written:?}");
+    };
+    for (name, line) in [
+        ("node-b", "expected the state of node-b, found that of node-a"),
+        (NODE_NAME, "node node-a is alive: it renewed its lease at "),
+    ] {
+        let said = replace(&fleet, &[&[name][..], &from].concat());
+        assert!(said.code == 1 && said.error.contains(line), "{}", said.error);
+        nothing_is_written(&fleet);
+    }
+    let said = replace(&fleet, &["node-a", "--from", "/nowhere"]);
+    assert!(said.code == 1 && said.error.contains("expected the root directory of a board"), "{}", said.error);
+
+    fleet.api.patch(LEASE, &json!({ "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } }));
+    let said = replace(&fleet, &[&[NODE_NAME][..], &from].concat());
+    assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
+    assert_eq!(fs::read_to_string(fleet.path("pods/coracle/pods/marker")).unwrap(), "kept");
+    assert_eq!(mode(&fs::canonicalize(fleet.path("pods/pki/kubelet-client-current.pem")).unwrap()), 0o600);
+    let again = replace(&fleet, &[&[NODE_NAME][..], &from].concat());
+    assert!(again.code == 1 && again.error.contains("this machine is a node of a cluster"), "{}", again.error);
+    fleet.start();
+    fleet.api.wait(LEASE, "the lease", |lease| {
+        !lease["spec"]["renewTime"].as_str().unwrap_or_default().starts_with("2026-01-01")
+    });
+    let running = replace(&fleet, &[NODE_NAME]);
+    assert!(running.code == 1 && running.error.contains("the agent runs on this machine"), "{}", running.error);
+
+    // A card that was moved to another board has everything but that board's serial number.
+    fleet.node.kill_agent();
+    assert_eq!(replace(&fleet, &[NODE_NAME]).out, "this board is node-a\n");
+    assert!(replace(&fleet, &["node-b"]).error.contains("expected the state of node-b, found that of node-a"));
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod forward_proxy;
 mod golden;
 mod histories;
 mod inside;
+mod join_file;
 mod joined;
 mod joining;
 mod large_pods;

@@ -29,9 +29,11 @@ pub(crate) fn authorize(world: &World, request: &Attributes<'_>) -> Result<(), A
     }
     let Some(target) = request.target else { return authorize_path(request) };
     let decision = match identity.node_name() {
+        Some(_) if is_reenrolment_token(target, request.verb) => Ok(()),
         Some(node) => authorize_node(world, node, target, request),
         _ if is_public(target, request.verb) => Ok(()),
         None if identity.is_in("system:bootstrappers") => for_bootstrap(target, request.verb),
+        None if identity.user == REENROLMENT_ACCOUNT => for_reenrolment(target, request.verb),
         None => Err(String::new()),
     };
     let Err(reason) = decision else { return Ok(()) };
@@ -81,6 +83,20 @@ fn for_bootstrap(target: &Target, verb: &str) -> Decision {
     let asks = is_request && target.subresource.is_empty() && ["create", "get", "list", "watch"].contains(&verb);
     let may = reads || asks;
     if may { Ok(()) } else { Err(String::new()) }
+}
+
+/// The rules of examples/reenrolment/reenrolment.yaml.
+const REENROLMENT_ACCOUNT: &str = "system:serviceaccount:kube-system:coracle-reenrolment";
+
+fn for_reenrolment(target: &Target, verb: &str) -> Decision {
+    let is_request = target.resource.is("certificates.k8s.io", "certificatesigningrequests");
+    let asks = is_request && target.subresource.is_empty() && ["create", "get", "list", "watch"].contains(&verb);
+    if asks { Ok(()) } else { Err(String::new()) }
+}
+
+fn is_reenrolment_token(target: &Target, verb: &str) -> bool {
+    let is_token = (&*target.namespace, &*target.name) == ("kube-system", "coracle-reenrolment");
+    verb == "get" && target.resource.is("", "secrets") && is_token
 }
 
 /// The requested name; for a list, the name in its field selector.

@@ -128,6 +128,29 @@ impl Cluster {
         })
     }
 
+    /// Signs approved requests, as a controller does, with certificates of this validity. Approves none.
+    pub(crate) fn sign_approved(&self, validity: Validity) {
+        let requests = self.get(&["certificatesigningrequests"]);
+        for request in requests["items"].as_array().unwrap().clone() {
+            let conditions = request["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+            if request["status"]["certificate"].is_null() && conditions.iter().any(|one| one["type"] == "Approved") {
+                self.sign(request, validity);
+            }
+        }
+    }
+
+    fn sign(&self, mut request: Value, validity: Validity) {
+        let name = request["metadata"]["name"].as_str().unwrap().to_owned();
+        let text = STANDARD.decode(request["spec"]["request"].as_str().unwrap()).unwrap();
+        let asked = der::certificate_request(&from_pem(std::str::from_utf8(&text).unwrap()).unwrap()).unwrap();
+        let usages: Vec<&str> =
+            request["spec"]["usages"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let certificate = self.plane.authority.sign(&asked, &usages, validity).unwrap();
+        request["status"]["certificate"] = json!(STANDARD.encode(certificate));
+        let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}/status");
+        self.kubectl_with(&["replace", "--raw", &path, "--filename", "-"], &request.to_string());
+    }
+
     fn sign_requests(&self) {
         let requests = self.get(&["certificatesigningrequests"]);
         for mut request in requests["items"].as_array().unwrap().clone() {
@@ -137,14 +160,7 @@ impl Cluster {
             let name = request["metadata"]["name"].as_str().unwrap().to_owned();
             self.kubectl(&["certificate", "approve", &name]);
             request = self.get(&["certificatesigningrequest", &name]);
-            let text = STANDARD.decode(request["spec"]["request"].as_str().unwrap()).unwrap();
-            let asked = der::certificate_request(&from_pem(std::str::from_utf8(&text).unwrap()).unwrap()).unwrap();
-            let usages: Vec<&str> =
-                request["spec"]["usages"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-            let certificate = self.plane.authority.sign(&asked, &usages, Validity::a_day(Timestamp::now())).unwrap();
-            request["status"]["certificate"] = json!(STANDARD.encode(certificate));
-            let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}/status");
-            self.kubectl_with(&["replace", "--raw", &path, "--filename", "-"], &request.to_string());
+            self.sign(request, Validity::a_day(Timestamp::now()));
         }
     }
 }

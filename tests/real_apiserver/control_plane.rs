@@ -239,6 +239,13 @@ impl ControlPlane {
         command
     }
 
+    /// Another program that uses kubectl as administrator.
+    pub(crate) fn command(&self, node: &Node, program: &str) -> Command {
+        let mut command = node.enclosure().command(program);
+        command.env("HOME", &self.folder).env("KUBECONFIG", self.folder.join("admin.conf"));
+        command
+    }
+
     /// Runs kubectl as administrator and returns its output, even after a failure.
     pub(crate) fn try_kubectl(&self, node: &Node, arguments: &[&str]) -> Output {
         self.kubectl_command(node, &self.folder.join("admin.conf"), arguments).output().unwrap()

@@ -1,9 +1,15 @@
 //! Joining, and the permissions of the node.
 
 use std::fs;
+use std::path::Path;
 
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::certificates::Validity;
 use super::cluster::{Cluster, TOKEN, condition, mode};
-use super::control_plane::{ADDRESS, Assets};
+use super::control_plane::{ADDRESS, Assets, base64};
+use super::identity::Identity;
 use super::node::{NODE_NAME, find_program};
 
 #[test]
@@ -104,4 +110,107 @@ fn restarted_agent_keeps_its_node_object_and_certificate() {
     assert!(taints.iter().any(|taint| taint["key"] == "example.com/hot"), "{taints:?}");
     assert_eq!(cluster.get(&["certificatesigningrequests"])["items"].as_array().unwrap().len(), 1);
     cluster.assert_that_nothing_was_forbidden();
+}
+
+/// A script of the examples, with kubectl as administrator.
+fn script(cluster: &Cluster, assets: &Path, name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/reenrolment").join(name);
+    let mut command = cluster.plane.command(&cluster.node, "/bin/sh");
+    let programs = format!("{}:{}", assets.display(), std::env::var("PATH").unwrap());
+    let output = command.arg(path).env("PATH", programs).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn board_whose_certificate_expired_while_away_comes_back_and_stolen_one_does_not() {
+    let test = "board_whose_certificate_expired_while_away_comes_back_and_stolen_one_does_not";
+    let Some(assets) = Assets::find(test, &[]) else { return };
+    let programs = assets.program("kubectl").parent().unwrap().to_owned();
+    let mut cluster = Cluster::new(assets);
+    let example = |name: &str| format!("{}/examples/reenrolment/{name}", env!("CARGO_MANIFEST_DIR"));
+    cluster.kubectl(&["apply", "-f", &example("reenrolment.yaml")]);
+    if !cluster.plane.has_controllers() {
+        // A controller would put the token into the Secret.
+        let create = ["--namespace=kube-system", "create", "token", "coracle-reenrolment", "--duration=24h"];
+        let token = cluster.kubectl(&create);
+        let patch = json!({"data": {"token": base64(token.trim())}}).to_string();
+        cluster.kubectl(&[
+            "--namespace=kube-system",
+            "patch",
+            "secret",
+            "coracle-reenrolment",
+            "--type=merge",
+            "-p",
+            &patch,
+        ]);
+    }
+    let folder = cluster.node.folder().to_owned();
+    let settings = folder.join("coracle.yaml");
+    fs::write(&settings, "reenrolment: {secret: kube-system/coracle-reenrolment}\n").unwrap();
+    cluster.node.add_arguments(&["--coracle-config", settings.to_str().unwrap()]);
+    cluster.node.start_agent();
+    cluster.wait_until_ready();
+    let kubeconfig = folder.join("pods/coracle/reenrolment/kubeconfig");
+    cluster.wait("the node to have key and token", || {
+        let node = cluster.get(&["node", NODE_NAME]);
+        let key = node["metadata"]["annotations"]["coracle.dev/reenrolment-key"].as_str()?;
+        (!key.is_empty() && kubeconfig.exists()).then_some(())
+    });
+    assert_eq!(script(&cluster, &programs, "approve.sh"), "");
+
+    // The token of the join has ended, and the board is away until its certificate has expired.
+    cluster.node.kill_agent();
+    cluster.kubectl(&["--namespace=kube-system", "delete", "secret", "bootstrap-token-abcdef"]);
+    let identity = Identity::new(&format!("system:node:{NODE_NAME}"), &["system:nodes"]);
+    let now = Timestamp::now();
+    let expired = cluster.plane.authority.issue_client(&identity, Validity::expired(now));
+    let pair = folder.join("pods/pki/kubelet-client-current.pem");
+    fs::write(fs::canonicalize(&pair).unwrap(), expired.certificate_pem() + &expired.key_pem()).unwrap();
+    cluster.node.start_agent();
+    let account = "system:serviceaccount:kube-system:coracle-reenrolment";
+    let request = cluster.wait("a request of the account", || {
+        let requests = cluster.get(&["certificatesigningrequests"]);
+        let requests = requests["items"].as_array().unwrap();
+        requests.iter().find(|request| request["spec"]["username"] == account).cloned()
+    });
+    let name = request["metadata"]["name"].as_str().unwrap();
+
+    // A request of the same account with a forged signature, or for another node, is not approved.
+    for (forged, change) in [("forged", "c2lnbmF0dXJl"), ("unsigned", "")] {
+        let mut other = request.clone();
+        other["metadata"] = json!({"name": forged, "annotations": {"coracle.dev/reenrolment-signature": change}});
+        other.as_object_mut().unwrap().remove("status");
+        cluster.kubectl_with(&["--kubeconfig", kubeconfig.to_str().unwrap(), "create", "-f", "-"], &other.to_string());
+    }
+    let said = script(&cluster, &programs, "approve.sh");
+    assert_eq!(said, format!("approved {name} for node {NODE_NAME}\n"));
+    cluster.sign_approved(Validity::a_day(now));
+    let lease = || cluster.get(&["--namespace=kube-node-lease", "lease", NODE_NAME])["spec"]["renewTime"].clone();
+    let before = lease();
+    cluster.wait("the lease to be renewed", || (lease() != before).then_some(()));
+    let node = cluster.get(&["node", NODE_NAME]);
+    assert_eq!(condition(&node, "Ready")["status"], "True");
+
+    // One step shuts a stolen board out, whose certificate is still valid.
+    cluster.kubectl(&["apply", "-f", &example("stolen-boards.yaml")]);
+    let listed = json!({"data": {NODE_NAME: "stolen"}}).to_string();
+    let patch =
+        ["--namespace=kube-system", "patch", "configmap", "coracle-stolen-boards", "--type=merge", "-p", &listed];
+    cluster.kubectl(&patch);
+    let refused = cluster.wait("the policy to be in force", || {
+        let done = cluster.kubectl_of_node(&["annotate", "--overwrite", "node", NODE_NAME, "example.com/a=b"]);
+        let error = String::from_utf8_lossy(&done.stderr).into_owned();
+        error.contains("coracle-stolen-boards").then_some(error)
+    });
+    cluster.kubectl(&["delete", "node", NODE_NAME]);
+    assert!(refused.contains("this board is listed"), "{refused}");
+    cluster.node.kill_agent();
+    cluster.node.start_agent();
+    cluster.wait("the registration to be refused", || {
+        cluster.node.agent_log().contains("this board is listed in the ConfigMap").then_some(())
+    });
+    assert!(cluster.try_get(&["node", NODE_NAME]).is_none());
+    assert_eq!(script(&cluster, &programs, "approve.sh"), "");
 }

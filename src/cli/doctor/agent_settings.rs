@@ -6,6 +6,8 @@ use std::path::Path;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
+use crate::cli::cluster_flags::variable;
+
 /// The running agent's pid and flags.
 pub(in crate::cli) fn running(local_socket: &Path) -> Option<(u32, Vec<String>)> {
     let peer = getsockopt(&UnixStream::connect(local_socket).ok()?, PeerCredentials).ok()?.pid();
@@ -29,12 +31,6 @@ pub(in crate::cli) fn of_service(root: &Path) -> Vec<String> {
         flags.extend(variable(text, name).split_whitespace().map(str::to_owned));
     }
     flags
-}
-
-/// The value of a variable in shell syntax, without quotes; empty if it is not set.
-fn variable(text: &str, name: &str) -> String {
-    let mut values = text.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
-    values.next_back().unwrap_or_default().replace(['"', '\''], "")
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod runtime_reader;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::cluster_flags::with_cluster_flags;
 use super::command_table::Doctor;
 use super::outputs::TopOutput;
 use super::{DEGRADED, DOWN, colours, failed, print, print_painted};
@@ -119,7 +120,7 @@ fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> 
 
 /// The configuration that these flags of the agent result in, and its warnings. The error is one line.
 pub(super) fn settings(flags: &[String]) -> Result<(Box<Config>, Vec<String>), String> {
-    match config::load(flags) {
+    match config::load(&with_cluster_flags(flags)) {
         Ok(Request::Run(config, warnings)) => Ok((config, warnings.0)),
         Ok(Request::Help | Request::Version) => Err("expected flags of the agent".to_owned()),
         Err(error) => Err(ErrorChain(&error).to_string()),

@@ -71,7 +71,7 @@ pub(super) fn identity(kept: &KeptIdentity, serial: Option<&str>) -> Option<Find
     if kept.is_of_other_board(serial) {
         let text = format!("the state directory is of the board {}, this board is {serial}", kept.serial);
         let advice = "of a copied image: remove the other board's state (docs/install.md#one-image-for-many-boards); of a \
-                      card that was moved here: remove coracle/node.json in the state directory";
+                      card that was moved here: coracle replace NODE";
         return Some(Finding::warning("identity", text, advice));
     }
     Some(Finding::ok("identity", format!("the state directory is of this board, {serial}")))

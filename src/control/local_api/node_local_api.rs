@@ -30,6 +30,7 @@ use crate::control::server::{
 use crate::control::versions::VersionView;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
 use crate::kubelet::devices::{DeviceRecord, Devices};
+use crate::kubelet::enrolment::JoinLine;
 use crate::kubelet::image_archives::ArchiveView;
 use crate::kubelet::image_transfer::LinkBudget;
 use crate::kubelet::images::{PullUnderWay, PullsUnderWay};
@@ -67,6 +68,7 @@ pub(crate) struct NodeLocalApi {
     pub(crate) store: Option<OfflineStore>,
     pub(crate) exchanges: Option<SyncScheduler>,
     pub(crate) certificates: Rc<CertificateStatuses>,
+    pub(crate) join: Rc<JoinLine>,
     pub(crate) figures: Rc<NodeStats>,
     pub(crate) devices: Rc<Devices>,
     pub(crate) local_pods: LocalPods,
@@ -87,6 +89,7 @@ impl LocalApi for NodeLocalApi {
             uptime_seconds: rt::elapsed(self.started).as_secs(),
             healthy: self.health.stalled(rt::now()).is_none(),
             upgrade: self.agent.control.line.borrow().clone(),
+            join: self.join.borrow().clone(),
             watchdog: self.watchdog.status(),
             last_stall: self.watchdog.last_stall(),
             last_panic: self.watchdog.last_panic(),

@@ -135,6 +135,10 @@ impl Problems {
                 "pods run on; check the network and the server",
             );
         }
+        if let Some(fault) = &status.join {
+            let advice = "the agent tries again; see docs/joining-a-cluster.md";
+            self.add(Severity::Warning, "join", fault.clone(), advice);
+        }
         for certificate in &status.certificates {
             let subject = format!("{} certificate", certificate.name);
             let advice = "see docs/certificates.md";

@@ -26,6 +26,9 @@ record! {
         /// An update of the agent that is on trial, or how the last one ended; absent without updates.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub(crate) upgrade: Option<String>,
+        /// Why this machine has not joined the cluster of its join file yet; absent without such a file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) join: Option<String>,
         pub(crate) watchdog: WatchdogStatus,
         /// The most recent stall, of this process or an earlier one.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -259,7 +262,7 @@ mod tests {
         });
         let status = json!({
             "version": "v", "node": "n", "addresses": ["a"], "processors": 1, "uptimeSeconds": 2, "healthy": true,
-            "health": "degraded", "problems": [problem],
+            "health": "degraded", "problems": [problem], "join": "j",
             "watchdog": {
                 "serviceManagerSeconds": 1,
                 "device": {"path": "p", "armed": true, "timeoutSeconds": 1, "resetTheBoard": true},

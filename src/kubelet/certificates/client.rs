@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
-use super::csr::IssuedCertificate;
+use super::csr::{Endorsement, IssuedCertificate};
 use super::csr_attempt::{AttemptError, request_with_any};
 use super::events::CertificateEvents;
 use super::inspect::{CredentialPaths, CredentialsMark, StoredCredentials, StoredPair};
 use super::next_step::{CredentialState, OwnCertificate, OwnCredentials, Step};
 use super::pkcs10::Names;
+use super::reenrolment_key::ReenrolmentPaths;
 use super::rotation::{Credentials, HeldCertificate, KnownTime, NextRotation, Seconds};
 use super::signing_request::Purpose;
 use super::store::StoreError;
@@ -154,6 +155,7 @@ impl ClientCertificateManager {
         CredentialState {
             credentials: own,
             has_bootstrap: stored.has_bootstrap,
+            has_reenrolment: stored.has_reenrolment,
             rotates: self.settings.rotates,
             is_stranger: self.is_stranger,
         }
@@ -190,13 +192,32 @@ impl ClientCertificateManager {
         present: KnownTime,
     ) -> Result<(IssuedCertificate, Credentials), AttemptError> {
         let settings = &self.settings;
-        let client_with = |with: &Credentials| match (with, &settings.paths.bootstrap_kubeconfig) {
-            (Credentials::Bootstrap, Some(path)) => settings.client.beside(path.clone(), settings.dialer.clone()),
-            _ => settings.client.clone(),
+        let reenrolment = settings.paths.reenrolment.clone();
+        let client_with = |with: &Credentials| {
+            let other = match with {
+                Credentials::Bootstrap => settings.paths.bootstrap_kubeconfig.clone(),
+                Credentials::Reenrolment => reenrolment.as_ref().map(ReenrolmentPaths::kubeconfig),
+                Credentials::Own => None,
+            };
+            match other {
+                Some(path) => settings.client.beside(path, settings.dialer.clone()),
+                None => settings.client.clone(),
+            }
         };
         let clients: Vec<Client> = credentials.iter().map(client_with).collect();
         let store = &settings.paths.store;
-        let (issued, number) = request_with_any(store, Purpose::Client, &settings.names, &clients, present).await?;
+        let awaits = |request: &str| self.events.awaits(request);
+        let endorsement = match reenrolment.clone().filter(|_| credentials.contains(&Credentials::Reenrolment)) {
+            Some(paths) => rt::blocking(move || paths.read_key()).await.unwrap_or_else(|error| {
+                log!(warn, "re-enrolment key cannot be used", error = error);
+                None
+            }),
+            None => None,
+        };
+        let endorsement = endorsement.map(|key| Endorsement { key, awaits: &awaits });
+        let names = &settings.names;
+        let (issued, number) =
+            request_with_any(store, Purpose::Client, names, &clients, endorsement.as_ref(), present).await?;
         Ok((issued, credentials.get(number).copied().unwrap_or(Credentials::Own)))
     }
 

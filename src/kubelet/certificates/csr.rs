@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::key::{Key, KeyError};
 use super::pair::{Pair, PairError};
 use super::pkcs10::{Names, certification_request};
+use super::reenrolment_key::{SIGNATURE_ANNOTATION, signature};
 use super::rotation::{Failure, REQUEST_WAIT};
 use super::signing_request::{Outcome, Purpose, SigningRequest};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, Requester, reflect};
@@ -20,22 +21,37 @@ pub(super) struct IssuedCertificate {
     pub(super) is_fresh: bool,
 }
 
+/// Vouches for requests of a node that the API server cannot authenticate any more.
+pub(super) struct Endorsement<'a> {
+    pub(super) key: Key,
+    /// Called with the name of the request, which waits for an approval.
+    pub(super) awaits: &'a dyn Fn(&str),
+}
+
 /// Returns a certificate for `names` and `key`. A second call with the same key finds the first request.
 pub(super) async fn request_certificate(
     client: &Client,
     purpose: Purpose,
     names: &Names,
     key: &Key,
+    endorsement: Option<&Endorsement<'_>>,
 ) -> Result<IssuedCertificate, CsrError> {
     let der = certification_request(key, names).map_err(CsrError::Key)?;
     let public_key = key.public_key().map_err(CsrError::Key)?;
-    let request = SigningRequest::new(purpose, names, &public_key, key.is_rsa(), &der);
+    let mut request = SigningRequest::new(purpose, names, &public_key, key.is_rsa(), &der);
+    if let Some(endorsement) = endorsement {
+        let signature = signature(&endorsement.key, request.pem.as_bytes()).map_err(CsrError::Key)?;
+        request.annotate(SIGNATURE_ANNOTATION, &signature);
+    }
     let is_fresh = match client.send(&Request::post(CSR_PATH, &request.object)).await {
         Ok(_) => true,
         Err(error) if error.is_already_exists() => false,
         Err(error) => return Err(CsrError::Api(error)),
     };
     log!(info, "certificate requested", signer = purpose.signer(), request = request.name, new = is_fresh);
+    if let Some(endorsement) = endorsement {
+        (endorsement.awaits)(&request.name);
+    }
     let issued = match rt::deadline(REQUEST_WAIT, issued(client, &request.name)).await {
         Ok(issued) => issued?,
         Err(rt::Elapsed) => return Err(CsrError::TimedOut { name: request.name }),

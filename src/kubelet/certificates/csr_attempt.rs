@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::csr::{CsrError, IssuedCertificate, request_certificate};
+use super::csr::{CsrError, Endorsement, IssuedCertificate, request_certificate};
 use super::pkcs10::Names;
 use super::rotation::{Failure, HeldCertificate, KnownTime, RenewalState};
 use super::signing_request::Purpose;
@@ -17,13 +17,14 @@ pub(super) async fn request_with_any(
     purpose: Purpose,
     names: &Names,
     clients: &[Client],
+    endorsement: Option<&Endorsement<'_>>,
     present: KnownTime,
 ) -> Result<(IssuedCertificate, usize), AttemptError> {
     let keeps = store.clone();
     let key = rt::blocking(move || keeps.key()).await.map_err(AttemptError::Store)?;
     let mut refused = None;
     for (number, client) in clients.iter().enumerate() {
-        let requested = request_certificate(client, purpose, names, &key).await.and_then(|issued| {
+        let requested = request_certificate(client, purpose, names, &key, endorsement).await.and_then(|issued| {
             let standing = HeldCertificate::new(&issued.pair.leaf, None).standing(present);
             let is_old = !issued.is_fresh && !matches!(standing, RenewalState::Good { .. });
             if is_old { Err(CsrError::Old) } else { Ok(issued) }

@@ -37,6 +37,12 @@ impl CertificateEvents {
         self.last_failure.clear();
     }
 
+    /// Shows that a request waits for its approval.
+    pub(super) fn awaits(&self, request: &str) {
+        let fault = Some(format!("{request} waits for its approval"));
+        self.statuses.note(self.kind, CertificateEntry { fault, ..self.statuses.entry(self.kind) });
+    }
+
     /// Reports a failed attempt and returns the back-off.
     pub(super) fn failed(&mut self, fault: &AttemptError, leaf: Option<&Certificate>, present: KnownTime) -> Duration {
         self.failures = self.failures.saturating_add(1);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::kubeconfig;
 use super::pair::Pair;
 use super::pkcs10::Names;
+use super::reenrolment_key::ReenrolmentPaths;
 use super::rotation::{HeldCertificate, KnownTime, RenewalState, Seconds};
 use super::store::{Store, StoreError};
 use crate::platform::apiserver::{Kubeconfig, Pem};
@@ -22,12 +23,15 @@ pub(crate) struct CredentialPaths {
     pub(crate) kubeconfig: PathBuf,
     pub(crate) bootstrap_kubeconfig: Option<PathBuf>,
     pub(crate) store: Store,
+    /// `None`: an expired certificate is renewed by hand, or with bootstrap credentials.
+    pub(crate) reenrolment: Option<ReenrolmentPaths>,
 }
 
 #[derive(Debug)]
 pub(super) struct StoredCredentials {
     pub(super) pair: StoredPair,
     pub(super) has_bootstrap: bool,
+    pub(super) has_reenrolment: bool,
     /// Why credentials cannot be used; one line each.
     pub(super) faults: Vec<String>,
     /// The latest time that is certainly past.
@@ -48,7 +52,7 @@ pub(super) enum StoredPair {
 pub(super) type CredentialsMark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>);
 
 /// Size limit of kubeconfigs and CA files.
-const MAX_INSPECTED_FILE_BYTES: u64 = 1 << 20;
+pub(super) const MAX_INSPECTED_FILE_BYTES: u64 = 1 << 20;
 
 impl CredentialPaths {
     /// Reads all credentials. Points the kubeconfig to the stored pair if that pair is valid, the cluster is known,
@@ -84,6 +88,7 @@ impl CredentialPaths {
                 None => StoredPair::None,
             },
             has_bootstrap: bootstrap.is_some(),
+            has_reenrolment: self.reenrolment.as_ref().is_some_and(ReenrolmentPaths::are_complete),
             faults,
             floor: floor([leaf.as_ref(), stored.as_ref().map(|pair| &pair.leaf)], authority.as_deref()),
             mark: (seen.kubeconfig, authority, leaf),
@@ -201,7 +206,7 @@ pub(super) fn floor(certificates: [Option<&Certificate>; 2], authority: Option<&
 }
 
 /// Reads the kubeconfig. A missing file is not a fault.
-fn read_kubeconfig(path: &Path, faults: &mut Vec<String>) -> Option<Kubeconfig> {
+pub(super) fn read_kubeconfig(path: &Path, faults: &mut Vec<String>) -> Option<Kubeconfig> {
     if !fs::exists(path).unwrap_or(true) {
         return None;
     }

@@ -6,6 +6,8 @@ use super::rotation::{Credentials, HeldCertificate, KnownTime, NextRotation, Ren
 pub(super) struct CredentialState {
     pub(super) credentials: OwnCredentials,
     pub(super) has_bootstrap: bool,
+    /// A request can be made with the token of the re-enrolment, and signed with its key.
+    pub(super) has_reenrolment: bool,
     /// `rotateCertificates`.
     pub(super) rotates: bool,
     /// The API server rejects this client (401), even if its certificate seems valid.
@@ -54,8 +56,12 @@ impl CredentialState {
         };
         let is_provisional = own.is_embedded || !own.is_for_node;
         match (standing, self.rotates) {
-            (RenewalState::Expired, true) => Step::Ask(credentials(Some(standing), self.has_bootstrap)),
-            (RenewalState::Expired, false) if self.has_bootstrap => Step::Ask(&[Credentials::Bootstrap]),
+            (RenewalState::Expired, true) => {
+                Step::Ask(credentials(Some(standing), self.has_bootstrap, self.has_reenrolment))
+            }
+            (RenewalState::Expired, false) if self.has_bootstrap || self.has_reenrolment => {
+                Step::Ask(credentials(None, self.has_bootstrap, self.has_reenrolment))
+            }
             (RenewalState::Expired, false) if self.is_stranger => Step::Wait,
             (RenewalState::Expired, false) => Step::Rest { until: None },
             (RenewalState::Due, true) => Step::Ask(&[Credentials::Own]),
@@ -93,7 +99,13 @@ mod tests {
     }
 
     fn situation(own: OwnCredentials) -> CredentialState {
-        CredentialState { credentials: own, has_bootstrap: true, rotates: true, is_stranger: false }
+        CredentialState {
+            credentials: own,
+            has_bootstrap: true,
+            has_reenrolment: false,
+            rotates: true,
+            is_stranger: false,
+        }
     }
 
     #[track_caller]
@@ -111,6 +123,25 @@ mod tests {
         check(situation(OwnCredentials::None), GOOD, ASK_BOOTSTRAP);
         check(CredentialState { rotates: false, ..situation(OwnCredentials::None) }, GOOD, ASK_BOOTSTRAP);
         check(CredentialState { has_bootstrap: false, ..situation(OwnCredentials::None) }, GOOD, REST);
+    }
+
+    #[test]
+    fn expired_certificate_is_renewed_with_the_token_of_the_reenrolment() {
+        let own = situation(OwnCredentials::Certificate(certificate()));
+        let own = CredentialState { has_bootstrap: false, has_reenrolment: true, ..own };
+        check(own, EXPIRED, Step::Ask(&[Credentials::Own, Credentials::Reenrolment]));
+        check(own, DUE, ASK_OWN);
+        check(CredentialState { rotates: false, ..own }, EXPIRED, Step::Ask(&[Credentials::Reenrolment]));
+        check(
+            CredentialState { is_stranger: true, ..own },
+            GOOD,
+            Step::Ask(&[Credentials::Own, Credentials::Reenrolment]),
+        );
+        // Its cluster is that of the kubeconfig.
+        check(CredentialState { credentials: OwnCredentials::None, ..own }, GOOD, REST);
+        let all = [Credentials::Own, Credentials::Bootstrap, Credentials::Reenrolment];
+        let both = CredentialState { has_bootstrap: true, ..own }.step(KnownTime { clock: EXPIRED, floor: 0 });
+        assert!(matches!(both, Step::Ask(asked) if *asked == all), "{both:?}");
     }
 
     #[test]

@@ -130,17 +130,29 @@ pub(crate) enum Credentials {
     Bootstrap,
     /// The client certificate, or whatever the kubeconfig has.
     Own,
+    /// The token for requests that the re-enrolment key signs.
+    Reenrolment,
 }
 
 /// The credentials to try, in order, until one is not rejected.
 ///
 /// A certificate that seems expired is still tried: the clock may be wrong, and only the server decides.
-pub(crate) fn credentials(own: Option<RenewalState>, has_bootstrap: bool) -> &'static [Credentials] {
-    match (own, has_bootstrap) {
-        (Some(RenewalState::Expired), true) => &[Credentials::Own, Credentials::Bootstrap],
-        (Some(_), _) => &[Credentials::Own],
-        (None, true) => &[Credentials::Bootstrap],
-        (None, false) => &[],
+/// A re-enrolment waits for an approval, so bootstrap credentials come first.
+pub(crate) fn credentials(
+    own: Option<RenewalState>,
+    has_bootstrap: bool,
+    has_reenrolment: bool,
+) -> &'static [Credentials] {
+    use Credentials::{Bootstrap, Own, Reenrolment};
+    match (own, has_bootstrap, has_reenrolment) {
+        (Some(RenewalState::Expired), true, true) => &[Own, Bootstrap, Reenrolment],
+        (Some(RenewalState::Expired), true, false) => &[Own, Bootstrap],
+        (Some(RenewalState::Expired), false, true) => &[Own, Reenrolment],
+        (Some(_), _, _) => &[Own],
+        (None, true, true) => &[Bootstrap, Reenrolment],
+        (None, true, false) => &[Bootstrap],
+        (None, false, true) => &[Reenrolment],
+        (None, false, false) => &[],
     }
 }
 

@@ -36,6 +36,8 @@ impl Purpose {
 #[derive(Debug)]
 pub(crate) struct SigningRequest {
     pub(crate) name: String,
+    /// The request in PEM, as it is in `spec.request`.
+    pub(super) pem: String,
     pub(crate) object: Value,
 }
 
@@ -45,18 +47,24 @@ impl SigningRequest {
     pub(crate) fn new(purpose: Purpose, names: &Names, public_key: &[u8], is_rsa: bool, der: &[u8]) -> Self {
         let usages = purpose.usages(is_rsa);
         let name = name(names, public_key, &usages);
-        let request = pem::encode(pem::CERTIFICATE_REQUEST, der);
+        let pem = pem::encode(pem::CERTIFICATE_REQUEST, der);
         let object = json!({
             "apiVersion": "certificates.k8s.io/v1",
             "kind": "CertificateSigningRequest",
             "metadata": {"name": name},
             "spec": {
-                "request": Bytes(request.into_bytes()).to_base64(),
+                "request": Bytes(pem.clone().into_bytes()).to_base64(),
                 "signerName": purpose.signer(),
                 "usages": usages,
             },
         });
-        Self { name, object }
+        Self { name, pem, object }
+    }
+
+    pub(super) fn annotate(&mut self, name: &str, value: &str) {
+        if let Some(metadata) = self.object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("annotations".to_owned(), json!({ name: value }));
+        }
     }
 }
 
@@ -123,7 +131,11 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
+    use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+
     use super::*;
+    use crate::kubelet::certificates::key::Key;
+    use crate::kubelet::certificates::reenrolment_key::{SIGNATURE_ANNOTATION, signature};
 
     #[test]
     fn request_has_its_signer_and_usages() {
@@ -139,6 +151,23 @@ mod tests {
             assert!(text.starts_with(b"-----BEGIN CERTIFICATE REQUEST-----\n"));
             assert_eq!(request.object["metadata"]["name"], request.name);
         }
+    }
+
+    #[test]
+    fn annotation_signs_the_bytes_of_the_request() {
+        let key = Key::generate().unwrap();
+        let mut request = SigningRequest::new(Purpose::Client, &Names::of_node("a"), b"key", false, b"der");
+        let plain = request.object.clone();
+        request.annotate(SIGNATURE_ANNOTATION, &signature(&key, request.pem.as_bytes()).unwrap());
+        let base64 = |value: &Value| Bytes::from_base64(value.as_str().unwrap()).unwrap().0;
+        let signed = base64(&request.object["metadata"]["annotations"]["coracle.dev/reenrolment-signature"]);
+        let text = base64(&request.object["spec"]["request"]);
+        // The last 65 bytes of a P-256 SubjectPublicKeyInfo are the point.
+        let public = key.public_key().unwrap();
+        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &public[public.len() - 65..]);
+        assert!(public.verify(&text, &signed).is_ok());
+        assert!(public.verify(b"other", &signed).is_err());
+        assert_eq!(plain["spec"], request.object["spec"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::fields::{Fields, MIN_DAY_BUDGET_BYTES};
 use super::file::{one, read_bytes};
 use super::image_fetch::{self, FetchSettings, time_windows};
 use super::name_template::NameTemplate;
+use super::node_name::is_subdomain;
 use super::schema::CORACLE_FILE;
 use crate::types::api::yaml;
 use crate::types::time_windows::TimeWindow;
@@ -22,10 +23,19 @@ use crate::types::time_windows::TimeWindow;
 pub(crate) struct CoracleFile {
     /// `nameTemplate`
     pub(crate) name_template: Option<NameTemplate>,
+    /// `reenrolment.secret`
+    pub(crate) reenrolment: Option<SecretName>,
     pub(crate) sync: SyncSettings,
     pub(crate) images: FetchSettings,
     pub(crate) devices: Vec<DeviceRule>,
     pub(crate) update_lock_limit: Option<Duration>,
+}
+
+/// The name of a Secret in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecretName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 /// When to communicate with the API server, and how much data that may use.
@@ -88,7 +98,21 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let devices = device_rules(&document).map_err(refused)?;
     let name_template = name_template(&document).map_err(refused)?;
     let update_lock_limit = document.as_object().and_then(|document| Fields(document).duration("updates.lockLimit"));
-    Ok(CoracleFile { name_template, sync, images, devices, update_lock_limit })
+    let reenrolment = reenrolment(&document).map_err(refused)?;
+    Ok(CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit })
+}
+
+fn reenrolment(document: &Value) -> Result<Option<SecretName>, Problem> {
+    let Some(text) = document.pointer("/reenrolment/secret").and_then(Value::as_str) else { return Ok(None) };
+    match text.split_once('/') {
+        Some((namespace, name)) if is_subdomain(namespace) && is_subdomain(name) => {
+            Ok(Some(SecretName { namespace: namespace.to_owned(), name: name.to_owned() }))
+        }
+        _ => Err(Problem {
+            path: "reenrolment.secret".to_owned(),
+            fault: format!("expected NAMESPACE/NAME, found {text:?}"),
+        }),
+    }
 }
 
 fn name_template(document: &Value) -> Result<Option<NameTemplate>, Problem> {
@@ -218,6 +242,18 @@ mod tests {
         assert_eq!(read_text(&devices.join("\n")).devices[0].paths, ["/dev/video*"]);
         assert_eq!(read_text("# nothing\n"), CoracleFile::default());
         assert_eq!(read_text("nameTemplate: edge-{serial}").name_template, "edge-{serial}".parse().ok());
+    }
+
+    #[test]
+    fn secret_of_the_reenrolment_has_a_namespace() {
+        let read = |text: &str| reenrolment(&json!({"reenrolment": {"secret": text}}));
+        let name = SecretName { namespace: "kube-system".to_owned(), name: "coracle-reenrolment".to_owned() };
+        assert_eq!(read("kube-system/coracle-reenrolment"), Ok(Some(name)));
+        assert_eq!(reenrolment(&json!({"reenrolment": {}})), Ok(None));
+        for text in ["", "a", "a/", "/a", "a/b/c", "A/b", "a/../b"] {
+            let error = read(text).unwrap_err().to_string();
+            assert_eq!(error, format!("reenrolment.secret: expected NAMESPACE/NAME, found {text:?}"));
+        }
     }
 
     #[test]

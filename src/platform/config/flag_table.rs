@@ -184,16 +184,10 @@ flags! {
         "name-template": own(Kind::Text, set_name_template)
             => flag(Value::Text("TEMPLATE"), "name of the node from its board, as edge-{serial}")
                 .manual(
-                    "Name of the node from facts of its board, such as\n\
-                     .Li edge-{serial} ,\n\
-                     for many boards with one image:\n\
-                     .Li {serial} ,\n\
-                     .Li {mac} ,\n\
-                     .Li {mac:eth0} ,\n\
-                     .Li {model}\n\
-                     and\n\
-                     .Li {hostname} .\n\
-                     The name is decided once and kept in\n\
+                    "Name of the node from its board, such as\n\
+                     .Li edge-{serial} ;\n\
+                     the other parts are {mac}, {mac:eth0}, {model} and {hostname}.\n\
+                     It is decided once and kept in\n\
                      .Pa coracle/node.json\n\
                      in the root directory.\n\
                      .Fl \\-hostname-override\n\
@@ -246,6 +240,15 @@ flags! {
                      The file may be created later.\n",
                 )
                 .reference("the node's own credentials: joins the cluster. The file may appear later");
+        "join-file": own(Kind::Text, set_join_file)
+            => flag(FILE, "names a cluster that this machine joins; empty for none")
+                .default("/etc/coracle/join.yaml, if it exists")
+                .manual(
+                    "Names a cluster and a bootstrap token. The agent joins in the background, tries until it has \
+                     joined, and then removes the file, which may appear while it runs. Empty: none. By default\n\
+                     .Pa /etc/coracle/join.yaml .\n",
+                )
+                .reference("see [a file that joins a cluster](joining-a-cluster.md#a-file-that-joins-a-cluster); empty: none");
         "bootstrap-kubeconfig": path(bootstrap_kubeconfig)
             => flag(Value::File("PATH"), "credentials for the first certificate request")
                 .manual(

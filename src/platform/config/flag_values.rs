@@ -21,6 +21,8 @@ pub(super) struct FlagValues {
     pub(super) coracle_config: Option<PathBuf>,
     pub(super) hostname_override: Option<String>,
     pub(super) name_template: Option<NameTemplate>,
+    /// `Some(None)`: no such file is read.
+    pub(super) join_file: Option<Option<PathBuf>>,
     pub(super) node_ips: Vec<IpAddr>,
     pub(super) node_labels: Labels<String>,
     pub(super) page_address: Option<IpAddr>,

@@ -149,6 +149,11 @@ impl FlagValues {
         Ok(())
     }
 
+    pub(super) fn set_join_file(&mut self, text: &str) -> Result<(), String> {
+        self.join_file = Some((!text.is_empty()).then(|| PathBuf::from(text)));
+        Ok(())
+    }
+
     pub(super) fn set_name_template(&mut self, text: &str) -> Result<(), String> {
         self.name_template = Some(text.parse()?);
         Ok(())

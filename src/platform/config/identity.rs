@@ -3,17 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use super::check::{Problem, conflict};
+use super::coracle_file::SecretName;
 use super::fields::Fields;
 use super::flag_values::FlagValues;
+use super::join_file::JOIN_FILE_PATH;
 use super::server::{self, ServerSettings};
 
 /// Credentials of the node: `rotateCertificates`, `serverTLSBootstrap`, `tlsCertFile`, `tlsPrivateKeyFile`,
-/// `authentication.x509` and the fields of [`ServerSettings`]; `--cert-dir` and `--bootstrap-kubeconfig`.
+/// `authentication.x509` and the fields of [`ServerSettings`]; `--cert-dir`, `--bootstrap-kubeconfig` and `--join-file`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) cert_dir: PathBuf,
     /// Credentials for requesting the first client certificate.
     pub(crate) bootstrap_kubeconfig: Option<PathBuf>,
+    /// The file that names a cluster to join; it may be missing.
+    pub(crate) join_file: Option<PathBuf>,
+    /// The Secret with the token for requests of nodes whose certificate has expired.
+    pub(crate) reenrolment: Option<SecretName>,
     /// Whether to renew the client certificate before it expires.
     pub(crate) rotate_certificates: bool,
     pub(crate) serving: ServingIdentity,
@@ -41,6 +47,8 @@ impl Default for Identity {
         Self {
             cert_dir: PathBuf::from("/var/lib/kubelet/pki"),
             bootstrap_kubeconfig: None,
+            join_file: Some(PathBuf::from(JOIN_FILE_PATH)),
+            reenrolment: None,
             rotate_certificates: false,
             serving: ServingIdentity::default(),
             client_ca_file: None,
@@ -61,6 +69,9 @@ pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues, root_dir: &Path) -> 
     Ok(Identity {
         cert_dir: flags.cert_dir.clone().unwrap_or_else(|| root_dir.join("pki")),
         bootstrap_kubeconfig: flags.bootstrap_kubeconfig.clone(),
+        join_file: flags.join_file.clone().unwrap_or_else(|| Some(PathBuf::from(JOIN_FILE_PATH))),
+        // Of another file.
+        reenrolment: None,
         rotate_certificates: fields.bool("rotateCertificates") == Some(true),
         serving,
         client_ca_file: path("authentication.x509.clientCAFile"),

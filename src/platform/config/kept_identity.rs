@@ -81,7 +81,8 @@ pub(crate) fn name_from(template: &NameTemplate, root_dir: &Path, warnings: &mut
         });
         return name.map_err(|fault| Error::Flag(format!("name template {fault}")));
     }
-    if kept.template != template.as_str() {
+    // Without a template, another board had the name.
+    if !kept.template.is_empty() && kept.template != template.as_str() {
         let path = root_dir.join(KEPT_IDENTITY);
         warnings.push(format!(
             "this node keeps its name {} from the name template {:?}; remove {} to name it by {:?}",
@@ -121,6 +122,18 @@ mod tests {
         assert_eq!(again, kept);
         assert!(!again.keep(&folder.0).unwrap());
         assert!(again.is_of_other_board("S2") && !again.is_of_other_board("S1"));
+    }
+
+    #[test]
+    fn name_of_a_replaced_board_needs_no_template() {
+        let folder = TestFolder::new("kept-replaced");
+        let kept = KeptIdentity { name: "edge-7".to_owned(), ..KeptIdentity::default() };
+        kept.keep(&folder.0).unwrap();
+        let mut warnings = Vec::new();
+        assert_eq!(name_from(&template("x-{hostname}"), &folder.0, &mut warnings).unwrap(), "edge-7");
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let (name, template) = crate::platform::config::default_node_name(None, &folder.0).unwrap();
+        assert_eq!((&*name, template), ("edge-7", None));
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod health;
 mod identity;
 mod image_fetch;
 mod images;
+mod join_file;
 mod kept_identity;
 mod logs;
 mod managers;
@@ -58,7 +59,7 @@ use flag_values::FlagValues;
 
 pub(crate) use cgroups::{CgroupDriver, MemoryQos, SwapBehavior};
 pub(crate) use configz::ConfiguredFields;
-pub(crate) use coracle_file::{SyncMode, SyncWindows};
+pub(crate) use coracle_file::{SecretName, SyncMode, SyncWindows};
 pub(crate) use credential_providers::{CredentialProvider, TokenAttributes, TokenCacheType};
 pub(crate) use device_rules::DeviceRule;
 pub(crate) use did_you_mean::nearest;
@@ -72,6 +73,7 @@ pub(crate) use flags::is_flag;
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
 pub(crate) use images::{CredentialsVerification, ImageGc};
+pub(crate) use join_file::JoinFile;
 pub(crate) use kept_identity::{KEPT_IDENTITY, KeptIdentity};
 pub(crate) use managers::{CpuOptions, TopologyManager, TopologyPolicy};
 pub(crate) use name_template::NameTemplate;
@@ -118,7 +120,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;
     let file = coracle_file::read(given.coracle_config.as_deref())?;
-    let CoracleFile { name_template, sync, images, devices, update_lock_limit } = file;
+    let CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit } = file;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
         let wanted = "requires --kubeconfig, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
@@ -145,6 +147,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     }
     config.gates = gates;
     config.node.template = name_template;
+    config.identity.reenrolment = reenrolment;
     config.cluster.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
     config.cluster.sync = sync;
     config.images.fetch = images;
@@ -246,8 +249,16 @@ fn node_name(
         let name = name.ok_or_else(|| Error::Flag(format!("--hostname-override: {wanted}, found {given:?}")));
         return Ok((name?, None));
     }
-    if let Some(template) = given.name_template.clone().or(from_file) {
-        let root_dir = given.root_dir.as_deref().unwrap_or(Path::new(effective::DEFAULT_ROOT_DIR));
+    let root_dir = given.root_dir.as_deref().unwrap_or(Path::new(effective::DEFAULT_ROOT_DIR));
+    let template = given.name_template.clone().or(from_file);
+    if template.is_none() {
+        // That of a replaced board, or of a template that has been removed.
+        let kept = KeptIdentity::read(root_dir).name;
+        if !kept.is_empty() {
+            return Ok((kept, None));
+        }
+    }
+    if let Some(template) = template {
         let name = kept_identity::name_from(&template, root_dir, &mut warnings.0)?;
         return Ok((name, Some(template)));
     }

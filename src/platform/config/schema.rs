@@ -103,6 +103,7 @@ pub(super) const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "
 /// The file of `--coracle-config`.
 pub(super) const CORACLE_FILE: &[Field] = &[
     used("nameTemplate", Kind::Text),
+    used("reenrolment", Kind::Object(&[used("secret", Kind::Text)])),
     used("sync", Kind::Object(SYNC)),
     used("images", Kind::Object(IMAGE_FETCH)),
     used("devices", Kind::List(&Kind::Object(DEVICE_RULE))),
@@ -110,6 +111,19 @@ pub(super) const CORACLE_FILE: &[Field] = &[
 ];
 /// As the largest limit of a pod.
 pub(super) const MAX_UPDATE_LOCK_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The file of `--join-file`.
+pub(super) const JOIN_FILE: &[Field] = &[
+    used("apiServerEndpoint", Kind::Text),
+    used("token", Kind::Text),
+    used("caCertHashes", TEXTS),
+    used("unsafeSkipCAVerification", Kind::Bool),
+    used("nodeName", Kind::Text),
+    used("nameTemplate", Kind::Text),
+    used("labels", TEXT_MAP),
+    used("taints", Kind::List(&Kind::Object(TAINT))),
+    used("kubernetesDir", Kind::Path),
+];
 
 const DEVICE_RULE: &[Field] = &[
     used("resource", Kind::Text),

@@ -43,7 +43,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
             |field, fault: String| Err(conflict(&format!("{REGISTER_WITH_TAINTS_FIELD}[{index}]{field}"), fault));
         let [key, value, effect] = ["key", "value", "effect"].map(text);
         if !is_taint(key, value, effect) {
-            return wrong("", format!("expected {EXPECTED_TAINTS}, found {}", written(given)));
+            return wrong("", format!("expected {EXPECTED_TAINTS}, found {:?}", written(given)));
         }
         if given.get("timeAdded").is_some_and(|time| !time.is_null()) {
             return wrong(".timeAdded", "expected nothing: the API server's own".to_owned());
@@ -58,9 +58,9 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
 }
 
 /// The taint as the flag spells it.
-fn written(taint: &Map<String, Value>) -> String {
+pub(super) fn written(taint: &Map<String, Value>) -> String {
     let text = |name| taint.get(name).and_then(Value::as_str).unwrap_or_default();
-    format!("{:?}", format!("{}={}:{}", text("key"), text("value"), text("effect")))
+    format!("{}={}:{}", text("key"), text("value"), text("effect"))
 }
 
 #[cfg(test)]

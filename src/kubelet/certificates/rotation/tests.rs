@@ -133,7 +133,7 @@ fn working_credentials_are_used_alone() {
         (Some(RenewalState::Expired), false, &[Own]),
         (Some(RenewalState::Expired), true, &[Own, Bootstrap]),
     ] {
-        assert_eq!(credentials(own, has_bootstrap), expected, "{own:?} {has_bootstrap}");
+        assert_eq!(credentials(own, has_bootstrap, false), expected, "{own:?} {has_bootstrap}");
     }
 }
 

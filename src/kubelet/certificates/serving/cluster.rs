@@ -79,7 +79,7 @@ impl ServingCertificateManager {
         let mut moved = pin!(moved);
         let clients = [self.client.clone()];
         let requested =
-            async { Some(request_with_any(&self.store, Purpose::Serving, &names, &clients, present).await) };
+            async { Some(request_with_any(&self.store, Purpose::Serving, &names, &clients, None, present).await) };
         let interrupted = async {
             moved.as_mut().await;
             None

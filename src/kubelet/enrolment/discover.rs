@@ -12,48 +12,52 @@ use crate::platform::apiserver::{Access, ApiError, Kubeconfig, Pem, Request, Sin
 use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
+use crate::types::time::Backoff;
 
 /// The parameters of a discovery.
 #[derive(Debug)]
-pub(super) struct DiscoveryQuery {
+pub(crate) struct DiscoveryQuery {
     /// `https://host:port`.
-    pub(super) server: String,
-    pub(super) token: BootstrapToken,
+    pub(crate) server: String,
+    pub(crate) token: BootstrapToken,
     /// Empty: any server that knows the token is trusted.
-    pub(super) pins: Vec<Pin>,
-    pub(super) node_name: String,
-    /// How long to retry while the server is unreachable or has not signed with the token yet.
-    pub(super) patience: Duration,
+    pub(crate) pins: Vec<Pin>,
+    pub(crate) node_name: String,
+    /// How long to retry while the server is unreachable or has not signed with the token yet; `None`: for ever.
+    pub(crate) patience: Option<Duration>,
 }
 
 /// The cluster's data for a new node.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     /// With the token.
-    pub(super) kubeconfig: Kubeconfig,
+    pub(crate) kubeconfig: Kubeconfig,
     /// CA certificates in PEM.
-    pub(super) authority: Vec<u8>,
+    pub(crate) authority: Vec<u8>,
     /// The nodes' KubeletConfiguration.
-    pub(super) kubelet_config: String,
+    pub(crate) kubelet_config: String,
     /// The proxy in between, if the environment names one.
-    pub(super) proxy: Option<String>,
+    pub(crate) proxy: Option<String>,
 }
 
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 const KUBELET_CONFIG: &str = "/api/v1/namespaces/kube-system/configmaps/kubelet-config";
 const DISCOVERY_RETRY_DELAY: Duration = Duration::from_secs(2);
+/// While it is retried for ever.
+const MAX_DISCOVERY_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Runs the discovery; `progress` gets a line while it waits.
-pub(super) async fn discover(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<Cluster, String> {
-    let (kubeconfig, authority) = meet(question, progress).await?;
+pub(crate) async fn discover(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<Cluster, String> {
+    let mut retries = Retries::new(question.patience, progress);
+    let (kubeconfig, authority) = meet(question, &mut retries).await?;
     let kubeconfig = Kubeconfig { token: Some(Token::Data(question.token.reveal())), ..kubeconfig };
     let client = client(&kubeconfig)?;
     let id = question.token.id();
-    let config = client.send(&Request::get(KUBELET_CONFIG)).await.and_then(|response| response.json());
-    let config = config.map_err(|error| match error.code() {
+    let refused = |error: &ApiError| match error.code() {
         Some(401) => format!("the API server does not accept token {id:?} for authentication, or it has expired"),
-        _ => format!("read the cluster's kubelet-config: {}", ErrorChain(&error)),
-    })?;
+        _ => format!("read the cluster's kubelet-config: {}", ErrorChain(error)),
+    };
+    let config = retries.get(&client, KUBELET_CONFIG, refused).await?;
     let kubelet_config = config.pointer("/data/kubelet").and_then(Value::as_str);
     let kubelet_config = kubelet_config.ok_or("the cluster's kubelet-config has no configuration in it")?.to_owned();
     check_name(&client, &question.node_name).await?;
@@ -62,10 +66,19 @@ pub(super) async fn discover(question: &DiscoveryQuery, progress: &dyn Fn(&str))
 }
 
 /// The cluster and its CA, after verification.
-async fn meet(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<(Kubeconfig, Vec<u8>), String> {
+async fn meet(question: &DiscoveryQuery, retries: &mut Retries<'_>) -> Result<(Kubeconfig, Vec<u8>), String> {
     let unknown = Kubeconfig::of_server(&question.server);
     let anybody = client(&Kubeconfig { insecure: true, ..unknown.clone() })?;
-    let text = patiently(question, progress, &anybody).await?;
+    // The cluster signs with a new token a moment after it was created.
+    let text = loop {
+        let info = retries.get(&anybody, CLUSTER_INFO, described).await?;
+        match verified_kubeconfig(&info, &question.token) {
+            Ok(kubeconfig) => break kubeconfig,
+            Err(error) => {
+                retries.wait(error.to_string(), matches!(error, ClusterInfoError::NoSuchToken { .. })).await?;
+            }
+        }
+    };
     let cluster_info =
         Kubeconfig::of_only_cluster(text.as_bytes()).map_err(|error| format!("cluster-info: {error}"))?;
     let Some(Pem::Data(bundle)) = cluster_info.authority.clone() else {
@@ -76,8 +89,7 @@ async fn meet(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<(Kub
     if !question.pins.is_empty() {
         // The first connection was not verified and may have relayed another cluster's signed answer.
         let known = client(&Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..unknown })?;
-        let again = known.send(&Request::get(CLUSTER_INFO)).await.and_then(|response| response.json());
-        let again = again.map_err(|error| ErrorChain(&error).to_string())?;
+        let again = retries.get(&known, CLUSTER_INFO, |error| ErrorChain(error).to_string()).await?;
         if again.pointer("/data/kubeconfig").and_then(Value::as_str) != Some(&text) {
             return Err("the server returned two different cluster-infos, try again".to_owned());
         }
@@ -85,31 +97,49 @@ async fn meet(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<(Kub
     Ok((kubeconfig, authority))
 }
 
-/// The verified kubeconfig in cluster-info. The cluster signs with a new token a moment after it was created.
-async fn patiently(
-    question: &DiscoveryQuery,
-    progress: &dyn Fn(&str),
-    client: &SingleRequests,
-) -> Result<String, String> {
-    let end = Instant::now() + question.patience;
-    let mut shown = String::new();
-    loop {
-        let (why, may_pass) = match client.send(&Request::get(CLUSTER_INFO)).await.and_then(|response| response.json())
-        {
-            Ok(info) => match verified_kubeconfig(&info, &question.token) {
-                Ok(kubeconfig) => return Ok(kubeconfig),
-                Err(error) => (error.to_string(), matches!(error, ClusterInfoError::NoSuchToken { .. })),
-            },
-            Err(error) => (described(&error), error.is_retryable()),
-        };
-        if !may_pass || Instant::now() + DISCOVERY_RETRY_DELAY >= end {
+/// Retries what may pass, within the patience of the whole discovery.
+struct Retries<'a> {
+    /// `None`: for ever.
+    end: Option<Instant>,
+    delays: Backoff,
+    progress: &'a dyn Fn(&str),
+    /// The last line of progress.
+    shown: String,
+}
+
+impl<'a> Retries<'a> {
+    fn new(patience: Option<Duration>, progress: &'a dyn Fn(&str)) -> Self {
+        let limit = if patience.is_some() { DISCOVERY_RETRY_DELAY } else { MAX_DISCOVERY_RETRY_DELAY };
+        let delays = Backoff::new(DISCOVERY_RETRY_DELAY, limit);
+        Self { end: patience.map(|patience| rt::now() + patience), delays, progress, shown: String::new() }
+    }
+
+    async fn get(
+        &mut self,
+        client: &SingleRequests,
+        path: &str,
+        described: impl Fn(&ApiError) -> String,
+    ) -> Result<Value, String> {
+        loop {
+            match client.send(&Request::get(path)).await.and_then(|response| response.json()) {
+                Ok(object) => return Ok(object),
+                Err(error) => self.wait(described(&error), error.is_retryable()).await?,
+            }
+        }
+    }
+
+    /// Waits before another try. Fails with `why` if it cannot pass, or not in time.
+    async fn wait(&mut self, why: String, may_pass: bool) -> Result<(), String> {
+        let delay = self.delays.next_wait();
+        if !may_pass || self.end.is_some_and(|end| rt::now() + delay >= end) {
             return Err(why);
         }
-        if shown != why {
-            progress(&format!("waiting: {why}"));
-            shown = why;
+        if self.shown != why {
+            (self.progress)(&format!("waiting: {why}"));
+            self.shown = why;
         }
-        rt::sleep(DISCOVERY_RETRY_DELAY).await;
+        rt::sleep(delay).await;
+        Ok(())
     }
 }
 

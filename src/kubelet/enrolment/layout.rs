@@ -6,55 +6,56 @@ use crate::kubelet::offline::OFFLINE;
 
 /// The two base directories.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
-    pub(super) kubernetes_dir: PathBuf,
-    pub(super) root_dir: PathBuf,
+pub(crate) struct Layout {
+    pub(crate) kubernetes_dir: PathBuf,
+    pub(crate) root_dir: PathBuf,
 }
 
-pub(super) const KUBERNETES_DIR: &str = "/etc/kubernetes";
-pub(super) const ROOT_DIR: &str = "/var/lib/kubelet";
+pub(crate) const KUBERNETES_DIR: &str = "/etc/kubernetes";
+pub(crate) const ROOT_DIR: &str = "/var/lib/kubelet";
 
 impl Layout {
     /// Kubeconfig with the node's own credentials.
-    pub(super) fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.kubernetes_dir.join("kubelet.conf")
     }
 
-    pub(super) fn bootstrap_kubeconfig(&self) -> PathBuf {
+    pub(crate) fn bootstrap_kubeconfig(&self) -> PathBuf {
         self.kubernetes_dir.join("bootstrap-kubelet.conf")
     }
 
     /// The cluster's CA certificate.
-    pub(super) fn authority(&self) -> PathBuf {
+    pub(crate) fn authority(&self) -> PathBuf {
         self.kubernetes_dir.join("pki/ca.crt")
     }
 
     /// The CA key, which exists only on control plane nodes.
-    pub(super) fn authority_key(&self) -> PathBuf {
+    pub(crate) fn authority_key(&self) -> PathBuf {
         self.kubernetes_dir.join("pki/ca.key")
     }
 
     /// The cluster's kubelet configuration.
-    pub(super) fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.root_dir.join("config.yaml")
     }
 
     /// Further flags of the systemd service.
-    pub(super) fn flags(&self) -> PathBuf {
+    pub(crate) fn flags(&self) -> PathBuf {
         self.root_dir.join("coracle-flags.env")
     }
 
     /// The stored objects of the cluster.
-    pub(super) fn offline_store(&self) -> PathBuf {
+    pub(crate) fn offline_store(&self) -> PathBuf {
         self.root_dir.join(OFFLINE)
     }
 
-    pub(super) fn pki(&self) -> PathBuf {
+    pub(crate) fn pki(&self) -> PathBuf {
         self.root_dir.join("pki")
     }
 
     /// The agent's flags for running as a node of the cluster.
-    pub(super) fn agent_flags(&self, node_name: Option<&str>) -> String {
+    /// `of_node`: flags of this node only.
+    pub(crate) fn agent_flags(&self, of_node: &[String]) -> String {
         let mut flags: Vec<String> = [
             ("bootstrap-kubeconfig", self.bootstrap_kubeconfig()),
             ("kubeconfig", self.kubeconfig()),
@@ -65,7 +66,7 @@ impl Layout {
         if self.root_dir != Path::new(ROOT_DIR) {
             flags.push(format!("--root-dir={}", self.root_dir.display()));
         }
-        flags.extend(node_name.map(|name| format!("--hostname-override={name}")));
+        flags.extend_from_slice(of_node);
         flags.join(" ")
     }
 }
@@ -79,9 +80,12 @@ mod tests {
         let layout = Layout { kubernetes_dir: KUBERNETES_DIR.into(), root_dir: ROOT_DIR.into() };
         let usual = "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
                      --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml";
-        assert_eq!(layout.agent_flags(None), usual);
-        assert_eq!(layout.agent_flags(Some("edge-7")), format!("{usual} --hostname-override=edge-7"));
+        assert_eq!(layout.agent_flags(&[]), usual);
+        assert_eq!(
+            layout.agent_flags(&["--hostname-override=edge-7".to_owned()]),
+            format!("{usual} --hostname-override=edge-7")
+        );
         let other = Layout { root_dir: "/data".into(), ..layout };
-        assert!(other.agent_flags(None).ends_with("--config=/data/config.yaml --root-dir=/data"));
+        assert!(other.agent_flags(&[]).ends_with("--config=/data/config.yaml --root-dir=/data"));
     }
 }
