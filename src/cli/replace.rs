@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::command_table::Replace;
 use super::service::{self, Service};
 use super::{failed, print};
-use crate::kubelet::certificates::node_of_kubeconfig;
+use crate::kubelet::certificates::{Store, node_of_kubeconfig};
 use crate::kubelet::enrolment::Layout;
 use crate::platform::apiserver::{Access, ExecCredentials, Request, SingleRequests};
 use crate::platform::config::{self, KEPT_IDENTITY, KeptIdentity};
@@ -61,10 +61,10 @@ fn take_moved_card(old: &str, layout: &Layout) -> Result<(), String> {
 
 /// Copies the role from `card`: the root directory of the old board's card, or of a copy.
 fn take_role(old: &str, card: &Path, layout: &Layout, force: bool) -> Result<(), String> {
-    for path in [layout.kubeconfig(), layout.pki().join("kubelet-client-current.pem")] {
-        if path.exists() {
-            return Err(format!("{} exists: this machine is a node of a cluster (coracle leave)", path.display()));
-        }
+    // The last file of a copy: without it, an interrupted copy is made again.
+    if layout.kubeconfig().exists() {
+        let path = layout.kubeconfig();
+        return Err(format!("{} exists: this machine is a node of a cluster (coracle leave)", path.display()));
     }
     let on_card =
         Layout { kubernetes_dir: below(card, &layout.kubernetes_dir), root_dir: below(card, &layout.root_dir) };
@@ -72,7 +72,10 @@ fn take_role(old: &str, card: &Path, layout: &Layout, force: bool) -> Result<(),
         return Err(format!("expected the root directory of a board, found no {}", on_card.root_dir.display()));
     }
     // The kubeconfig on the card names its certificate by a path of this machine.
-    copy(&on_card.pki(), &layout.pki())?;
+    let credentials = |layout: &Layout| Store::new(layout.pki(), "kubelet-client").files().unwrap_or_default();
+    for file in credentials(&on_card) {
+        copy(&file, &layout.pki().join(file.file_name().unwrap_or_default()))?;
+    }
     let kept = KeptIdentity::read(&on_card.root_dir);
     let name = name_on(&on_card, &kept, card);
     let checked =
@@ -81,9 +84,12 @@ fn take_role(old: &str, card: &Path, layout: &Layout, force: bool) -> Result<(),
             false => Ok(()),
         });
     if let Err(line) = checked {
-        let _ = fs::remove_dir_all(layout.pki());
+        for file in credentials(layout) {
+            let _ = fs::remove_file(file);
+        }
         return Err(line);
     }
+    copy(&on_card.pki(), &layout.pki())?;
     for part in ["/etc/coracle", "/etc/default/coracle", "/etc/conf.d/coracle", CLAIMS] {
         copy(&below(card, Path::new(part)), Path::new(part))?;
     }
@@ -93,9 +99,12 @@ fn take_role(old: &str, card: &Path, layout: &Layout, force: bool) -> Result<(),
     copy(&on_card.root_dir.join("coracle"), &own)?;
     // Programs of updates may be for another architecture.
     let _ = fs::remove_dir_all(own.join("agent"));
-    // The name comes before the credentials: with them, the copy is complete.
     keep(KeptIdentity { name: old.to_owned(), ..kept }, layout)?;
-    copy(&on_card.kubernetes_dir, &layout.kubernetes_dir)?;
+    let entries = fs::read_dir(&on_card.kubernetes_dir).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.path() != on_card.kubeconfig()) {
+        copy(&entry.path(), &layout.kubernetes_dir.join(entry.file_name()))?;
+    }
+    copy(&on_card.kubeconfig(), &layout.kubeconfig())?;
     print_line(&format!("copied the role of {old}"));
     Ok(())
 }
@@ -171,7 +180,8 @@ fn below(card: &Path, path: &Path) -> PathBuf {
 
 /// Copies a file or a tree with owners, modes and links; nothing if it does not exist.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    if !from.exists() {
+    // Of a link, which may lead to a file that is copied later.
+    if fs::symlink_metadata(from).is_err() {
         return Ok(());
     }
     let failed = |why: &str| format!("copy {} to {}: {why}", from.display(), to.display());

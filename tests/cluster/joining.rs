@@ -115,8 +115,11 @@ impl Fleet {
             let Ok(entries) = fs::read_dir(self.path(folder)) else { continue };
             let files = entries.map(|entry| entry.unwrap().path()).filter(|path| !path.is_dir());
             // The agent's own record of its pods' resources, with a cluster or without.
-            let files =
-                files.filter(|path| !path.ends_with("allocated_pods_state") && !path.ends_with("actuated_pods_state"));
+            let is_record = |path: &PathBuf| {
+                let name = path.file_name().unwrap().to_string_lossy();
+                name.starts_with("allocated_pods_state") || name.starts_with("actuated_pods_state")
+            };
+            let files = files.filter(|path| !is_record(path));
             found.extend(files.map(|path| path.strip_prefix(self.node.folder()).unwrap().display().to_string()));
         }
         found.sort();
@@ -395,6 +398,10 @@ fn new_board_takes_the_role_of_one_that_is_gone() {
     assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
     assert_eq!(fs::read_to_string(fleet.path("pods/coracle/pods/marker")).unwrap(), "kept");
     assert_eq!(mode(&fs::canonicalize(fleet.path("pods/pki/kubelet-client-current.pem")).unwrap()), 0o600);
+    // A copy that was interrupted before its last file is made again.
+    fs::remove_file(fleet.path("etc/kubelet.conf")).unwrap();
+    let said = replace(&fleet, &[&[NODE_NAME][..], &from].concat());
+    assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
     let again = replace(&fleet, &[&[NODE_NAME][..], &from].concat());
     assert!(again.code == 1 && again.error.contains("this machine is a node of a cluster"), "{}", again.error);
     fleet.start();
