@@ -284,6 +284,7 @@ mod tests {
             "sources": [{"name": "n", "path": "p", "pods": 1, "ready": true, "agent": "a", "errors": ["e"]}],
             "pods": 3, "podCounts": {"running": 1, "failing": 2, "waiting": 3, "done": 4, "stopped": 5},
             "versions": [{"pod": "p", "state": "held", "message": "m", "earlier": 1}],
+            "heldPods": ["p"],
             "pulls": [{"image": "i", "pod": "p", "begun": true, "seconds": 1, "bytes": [2, u64::MAX]}],
             "pullBudget": {"bytesToday": 1, "bytesPerDay": 2, "held": "h"},
             "imageArchives": {"directory": "d", "files": [archive], "message": "m"},
