@@ -19,6 +19,7 @@ use super::fake_api::in_process::{Following, Lines, Server};
 use super::lease::LeaseWatch;
 use super::plan::Plan;
 use super::record::{Record, Rule};
+use super::trials::Verdicts;
 use super::wanted::ASKED;
 use crate::platform::host::clock;
 use crate::platform::rpc::{End, Signal, drive};
@@ -59,6 +60,7 @@ pub(super) struct ApiServer {
     /// Requests in the current second, and when it started.
     rate: Cell<(Duration, u32)>,
     pub(super) lease: LeaseWatch,
+    pub(super) verdicts: Verdicts,
     fairness: Fairness,
     /// `--goaway-chance`, in parts per thousand.
     goaway: u32,
@@ -88,6 +90,7 @@ impl ApiServer {
             serving: RefCell::default(),
             rate: Cell::default(),
             lease: LeaseWatch::new(world, record, plan.lease),
+            verdicts: Verdicts::default(),
             fairness: Fairness::default(),
             goaway: if seed % 4 == 3 { 10 } else { 0 },
             storm: storm(plan.own_pods()),
@@ -356,6 +359,13 @@ async fn respond(link: Weak<Link>, stream: StreamId, message: Message) {
         return link.body(stream, refusal.body, true);
     }
     let reply = server.change(|server| server.answer(&message, Identity::node(NODE)));
+    let reported = message.target.split('?').next().and_then(|path| path.strip_suffix("/status"));
+    if let Some(pod) = reported.filter(|path| message.method == "PATCH" && path.contains("/pods/")) {
+        let pod = server.look(|server| server.get(pod));
+        if let Err(what) = pod.map_or(Ok(()), |pod| server.verdicts.on_report(&pod)) {
+            record.violated(Rule::JudgedOnce, what);
+        }
+    }
     let Some(now) = link.upgrade() else { return };
     if world.chance(faults.lost) {
         record.count("answers lost");

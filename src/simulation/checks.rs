@@ -9,7 +9,7 @@ use super::container_runtime::{self, revision as revision_of};
 use super::life::Node;
 use super::record::Rule;
 use super::wanted::{Pod, SECRET, Source, TOO_MUCH, WantedPods, own_path, shares, tells_secret};
-use super::{dra_driver, fake_cri};
+use super::{dra_driver, fake_cri, trials};
 use crate::platform::cri::v1;
 use crate::types::metrics;
 
@@ -138,6 +138,9 @@ impl Node {
         if restarts < u64::from(attempt) || restarts > most || shown["ready"] != true {
             let truth = format!("attempt {attempt} runs, after {starts} starts in all");
             return Err(format!("{truth}, but the API server shows {shown}"));
+        }
+        if pod.is_tried(revision) && object.as_ref().and_then(trials::verdict_of).is_none() {
+            return Err("the API server has no verdict about it".into());
         }
         if pod.traits.cpu > 0 { self.has_its_resources(pod.traits.cpu, &status, &id) } else { Ok(()) }
     }

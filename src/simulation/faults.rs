@@ -135,6 +135,7 @@ impl Node {
         self.record.count("API servers restored from a backup");
         self.api.stop();
         self.api.change(|server| server.restore(&store));
+        self.api.verdicts.forget();
         let mut wanted = self.wanted.borrow_mut();
         // A pod that came back with an earlier restore may have ended since this backup.
         let may_end = |revision: &&String| !wanted.pods.contains_key(*revision) || wanted.back.contains(*revision);

@@ -36,6 +36,7 @@ mod record;
 mod restores;
 mod runtime_checks;
 mod steps;
+mod trials;
 mod wanted;
 mod watches;
 

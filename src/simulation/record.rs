@@ -56,6 +56,8 @@ pub(super) enum Rule {
     RecordsAllocation,
     /// An idle node writes nothing, and sends only what its lease and its watches need.
     Rests,
+    /// The verdict about a pod of the cluster is told once, and only if the pod ran.
+    JudgedOnce,
     /// The lease is renewed in time, whatever pods, runtime and plugins do, unless faults may keep the agent from the API
     /// server.
     LeaseRenewed,

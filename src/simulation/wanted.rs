@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::api_server::NODE;
 use super::device_plugin::RESOURCE;
-use super::{csi_driver, dra_driver};
+use super::{csi_driver, dra_driver, trials};
 
 /// The label that distinguishes a pod's containers from those of an earlier pod with the same name.
 pub(super) const REVISION: &str = "revision";
@@ -204,11 +204,17 @@ impl Pod {
             spec["nodeName"] = json!(NODE);
             spec["serviceAccountName"] = json!("default");
         }
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": self.name, "namespace": "default", "labels": { REVISION: revision } },
-            "spec": spec,
-        })
+        let mut metadata = json!({ "name": self.name, "namespace": "default", "labels": { REVISION: revision } });
+        if self.is_tried(revision) {
+            trials::put_on_trial(&mut metadata);
+        }
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
+    }
+
+    /// Whether the node judges the pod for the API server.
+    pub(super) fn is_tried(&self, revision: &str) -> bool {
+        let Traits { own, hostile, .. } = self.traits;
+        self.source == Source::Api && !own && !hostile && trials::is_tried(revision)
     }
 
     /// The pod's path on the API server, or that of its mirror pod.

@@ -40,6 +40,7 @@ mod status;
 mod strangers;
 mod sync;
 mod tracing;
+mod trials;
 mod trust_bundles;
 mod upgrades;
 

@@ -76,12 +76,10 @@ impl PressureCheck {
         if self.free_images_until_resolved(first, layout, &thresholds, now).await || look.wants_dead {
             return look;
         }
-        let mut held = SortedSet::new();
-        for (uid, check) in std::mem::take(&mut self.held) {
-            if check.await {
-                held.insert(uid);
-            }
-        }
+        // All at once: a file system may hang.
+        let (pods, checks): (Vec<PodUid>, Vec<HeldCheck>) = std::mem::take(&mut self.held).into_iter().unzip();
+        let checked = pods.into_iter().zip(rt::all(checks).await);
+        let held = checked.filter_map(|(uid, is_held)| is_held.then_some(uid)).collect();
         look.evictions.extend(self.pod_to_evict(first, layout, &verdict.starved, (&seen, &held)).await);
         look
     }

@@ -52,6 +52,8 @@ impl SyncLoop {
         }
         self.parts.eviction.round(&self.pods, &self.parts.versions, &self.parts.locks, now);
         self.health.begin(Activity::Statuses);
+        let effects = self.parts.versions.show_trials(&self.pods);
+        self.pods.apply(effects, now);
         // After all parts whose effects mark pods, so that a round generates one status for each of them.
         self.refresh_statuses(now).await;
         self.health.begin(Activity::Versions);

@@ -3,6 +3,7 @@
 //! [`UpdateLocks`] has decisions of the node wait for applications. [`PodVersions`] owns the records of all pods ([`Versions`]) and judges versions on trial. [`NextVersions`] pulls the
 //! images of a next version while the present one runs.
 
+mod cluster_trials;
 mod error;
 mod held_pods;
 mod next_version_pulls;

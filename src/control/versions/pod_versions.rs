@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
+use super::cluster_trials::{TrialNews, TriedPod, has_gate};
 use super::held_pods::Decision;
 use super::record::{RecordAction, TrialResult, TrialState};
 use super::update_locks::UpdateLocks;
@@ -16,7 +17,7 @@ use crate::platform::rt;
 use crate::state::pods::{
     ErrorSubject, NodeError, PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest,
 };
-use crate::types::api::conditions::READY;
+use crate::types::api::conditions::{READY, TRIAL};
 use crate::types::api::{ConditionStatus, ContainerState, EventKind, Pod, PodPhase, PodStatus, PodUid, Reason, Time};
 use crate::types::error::ErrorChain;
 use crate::types::owned::{Owned, View};
@@ -103,7 +104,8 @@ impl PodVersions {
 
     /// Accepts ready versions, rejects versions that were not ready in time, and writes the changes.
     pub(crate) fn round(&mut self, locks: &mut UpdateLocks, pods: &PodTable, now: Instant) -> Vec<Effect> {
-        let effects = self.judge(locks, pods, now);
+        let mut effects = self.judge(locks, pods, now);
+        effects.extend(self.judge_cluster(pods, now));
         self.write(now);
         effects
     }
@@ -129,6 +131,27 @@ impl PodVersions {
             let _ = self.inbox.try_send(SyncEvent::Beat);
         }
         effects
+    }
+
+    /// Shows the trials of pods of the cluster. Runs before their statuses are generated.
+    pub(crate) fn show_trials(&mut self, pods: &PodTable) -> Vec<Effect> {
+        let all = pods.workers().iter().filter_map(|worker| worker.pod.as_deref());
+        let tried: Vec<&Pod> = all.filter(|pod| has_gate(pod)).collect();
+        self.versions.write().cluster.show(&tried).into_iter().map(shown).collect()
+    }
+
+    /// Judges the pods of the cluster that have a gate.
+    fn judge_cluster(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        let records = pods.records();
+        let workers = pods.workers().iter().filter_map(|worker| Some((worker, worker.pod.as_deref()?)));
+        let tried = workers.filter(|(_, pod)| has_gate(pod)).map(|(worker, pod)| {
+            let ends = !worker.wanted || pod.metadata.deletion_timestamp.is_some();
+            let status = records.statuses.status(&pod.metadata.uid).filter(|status| !ends && has_begun(status));
+            TriedPod { pod, state: status.map(|status| doing(pod, status, clock::now())) }
+        });
+        let tried: Vec<TriedPod<'_>> = tried.collect();
+        let news = self.versions.write().cluster.judge(&tried, pods.all_sources_ready(), now);
+        news.into_iter().map(shown).collect()
     }
 
     /// A user asks to switch versions, or to hold or confirm the running version.
@@ -193,6 +216,33 @@ impl PodVersions {
         self.fault = fault;
         vec![Effect::RecordError(NodeError { subject: ErrorSubject::Versions, message })]
     }
+}
+
+fn shown(news: TrialNews) -> Effect {
+    match news {
+        TrialNews::Condition(uid, condition) => Effect::Condition { uid, kind: TRIAL, condition: Some(condition) },
+        TrialNews::Verdict(uid, reason, why) => {
+            let (kind, message) = match reason == Reason::UPDATE_ACCEPTED {
+                true => (EventKind::Normal, "The version is ready".to_owned()),
+                false => {
+                    let next = "the API server decides what runs next";
+                    (EventKind::Warning, format!("The version is rejected, {why}; {next}"))
+                }
+            };
+            Effect::Record(PodEvent::of_pod(&uid, kind, reason, message))
+        }
+    }
+}
+
+/// Whether a container of the pod has run. One that was lost may never have.
+fn has_begun(status: &PodStatus) -> bool {
+    let ran = |state: &Option<ContainerState>| match state {
+        Some(ContainerState::Running(_)) => true,
+        Some(ContainerState::Terminated(exit)) => exit.reason != Reason::CONTAINER_STATUS_UNKNOWN,
+        Some(ContainerState::Waiting(_)) | None => false,
+    };
+    let mut containers = status.init_container_statuses.iter().chain(&status.container_statuses);
+    containers.any(|container| ran(&container.state) || ran(&container.last_state))
 }
 
 fn judged(uid: &PodUid, verdict: TrialResult) -> Vec<Effect> {

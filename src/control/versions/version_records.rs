@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::cluster_trials::ClusterTrials;
 use super::error::{RequestError, WriteError};
 use super::record::{Record, RecordAction, TrialResult, TrialState};
 use crate::control::pod_sources::static_pod::{is_own_uid, owning_workload};
@@ -36,6 +37,8 @@ pub(crate) struct Versions {
     in_flight: SortedSet<String>,
     /// When a failed write is retried.
     retry: Option<Instant>,
+    /// Pods of the cluster that are judged.
+    pub(super) cluster: ClusterTrials,
 }
 
 #[derive(Debug)]
@@ -95,10 +98,14 @@ impl Versions {
         });
         for entry in files {
             let name = entry.file_name().to_string_lossy().into_owned();
+            if name == CLUSTER_TRIALS {
+                versions.cluster =
+                    load(&entry.path()).map(|value| ClusterTrials::from_json(&value)).unwrap_or_default();
+            }
             if !name.ends_with(VERSION_RECORD_SUFFIX) {
                 continue;
             }
-            match load(&entry.path()) {
+            match load(&entry.path()).and_then(Record::from_json) {
                 Some(record) => drop(versions.records.insert(name, Entry { record, owner: None })),
                 None => {
                     if let Err(error) = set_aside(&entry.path()) {
@@ -204,7 +211,8 @@ impl Versions {
 
     /// When a trial ends or a failed write is retried.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.records.values().filter_map(|entry| entry.record.due()).chain(self.retry).min()
+        let trials = self.records.values().filter_map(|entry| entry.record.due());
+        trials.chain(self.cluster.due()).chain(self.retry).min()
     }
 
     /// Carries out a user's request. Returns what was done.
@@ -230,7 +238,8 @@ impl Versions {
 
     /// Every version that may run again or runs next, for its images.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.records.values().flat_map(|entry| entry.record.kept().iter().chain(entry.record.next()))
+        let own = self.records.values().flat_map(|entry| entry.record.kept().iter().chain(entry.record.next()));
+        own.chain(self.cluster.kept())
     }
 
     /// The pods with a next version: the version that runs, and the next one, whose images are to be pulled.
@@ -261,11 +270,17 @@ impl Versions {
 
     pub(crate) fn views(&self) -> impl Iterator<Item = VersionView> {
         let owned = self.records.iter().filter(|(_, entry)| entry.owner.is_some());
-        owned.map(|(key, entry)| VersionView {
+        let owned = owned.map(|(key, entry)| VersionView {
             pod: key.trim_end_matches(VERSION_RECORD_SUFFIX).replacen('_', "/", 1),
             state: entry.record.state(),
             earlier: entry.record.earlier(),
-        })
+        });
+        let of_cluster = self.cluster.states().map(|(pod, state, why)| VersionView {
+            pod: pod.to_owned(),
+            state: Some((state, why.to_owned())),
+            earlier: 0,
+        });
+        owned.chain(of_cluster)
     }
 
     /// The changes to write, in flight until [`Self::wrote`].
@@ -274,20 +289,29 @@ impl Versions {
             self.retry = None;
             self.dirty.extend(mem::take(&mut self.in_flight));
         }
+        if self.cluster.take_dirty() {
+            self.dirty.insert(CLUSTER_TRIALS.to_owned());
+        }
         if self.dirty.is_empty() {
             return Vec::new();
         }
         self.in_flight.extend(mem::take(&mut self.dirty));
         self.retry = None;
         let written = self.in_flight.iter().map(|key| {
-            let text = self.records.get(key).map(|entry| entry.record.to_json().to_string().into_bytes());
-            (self.directory.join(key), text)
+            let value = match key.as_str() {
+                CLUSTER_TRIALS => self.cluster.to_json(),
+                key => self.records.get(key).map(|entry| entry.record.to_json()),
+            };
+            (self.directory.join(key), value.map(|value| value.to_string().into_bytes()))
         });
         written.collect()
     }
 
     /// The changes in flight were written, or must be written again.
     pub(crate) fn wrote(&mut self, all: bool, now: Instant) {
+        if self.in_flight.iter().any(|key| key == CLUSTER_TRIALS) {
+            self.cluster.on_written();
+        }
         if all {
             self.in_flight.clear();
         }
@@ -308,9 +332,9 @@ pub(crate) fn write(written: &[FileChange]) -> Result<(), WriteError> {
     result
 }
 
-fn load(path: &Path) -> Option<Record> {
+fn load(path: &Path) -> Option<Value> {
     match durable::read(path, MAX_VERSION_RECORD_BYTES) {
-        Ok(StoredFile::Whole(text)) => serde_json::from_slice::<Value>(&text).ok().and_then(Record::from_json),
+        Ok(StoredFile::Whole(text)) => serde_json::from_slice(&text).ok(),
         Ok(StoredFile::Damaged | StoredFile::Nothing) | Err(_) => None,
     }
 }
@@ -324,6 +348,8 @@ fn key(pod: &Pod) -> String {
     [&*pod.metadata.namespace, "_", &*pod.metadata.name, VERSION_RECORD_SUFFIX].concat()
 }
 
+/// The file of [`ClusterTrials`].
+const CLUSTER_TRIALS: &str = "cluster-trials";
 const VERSION_RECORD_SUFFIX: &str = ".json";
 
 #[cfg(test)]

@@ -106,6 +106,8 @@ pub mod conditions {
     pub const POD_RESIZE_PENDING: &str = "PodResizePending";
     pub const POD_SCHEDULED: &str = "PodScheduled";
     pub const READY: &str = "Ready";
+    /// Of this program: the verdict of the node about the pod's version.
+    pub const TRIAL: &str = "coracle.dev/Trial";
     /// Of this program: a decision of the node waits for the application.
     pub const UPDATE_HELD: &str = "coracle.dev/UpdateHeld";
 }

@@ -163,6 +163,7 @@ reasons! {
     NODE_READY = "NodeReady";
     NODE_SCHEDULABLE = "NodeSchedulable";
     NOT_REPLACED = "NotReplaced";
+    ON_TRIAL = "OnTrial";
     STOPPED = "Stopped";
     POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk";
     PREEMPTING = "Preempting";

@@ -135,6 +135,7 @@ pub(in crate::kubelet::status) fn is_own(kind: &str) -> bool {
         conditions::POD_RESIZE_PENDING,
         conditions::POD_RESIZE_IN_PROGRESS,
         conditions::ALL_CONTAINERS_RESTARTING,
+        conditions::TRIAL,
         conditions::UPDATE_HELD,
     ]
     .contains(&kind)
