@@ -58,9 +58,12 @@ const ARROWS: &[(&str, &str)] = &[
     ("grpc", "hpack"),
     ("host", "rt"),
     ("http2", "hpack"),
+    ("image_signatures", "image_archives"),
     ("image_transfer", "image_archives"),
+    ("image_transfer", "image_signatures"),
     ("images", "image_archives"),
     ("images", "image_credentials"),
+    ("images", "image_signatures"),
     ("images", "image_transfer"),
     ("kuberuntime", "allocation"),
     // A container gets the devices of plugins and claims, and the mounts of its volumes.

@@ -12,6 +12,7 @@ pub(crate) mod enrolment;
 pub(crate) mod event_file;
 pub mod image_archives;
 pub mod image_credentials;
+pub(crate) mod image_signatures;
 pub(crate) mod image_transfer;
 pub(crate) mod images;
 pub(crate) mod kuberuntime;

@@ -1,6 +1,7 @@
 //! The container runtime: its clients, and the pods and images in it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use async_channel::Sender;
 
@@ -8,7 +9,7 @@ use crate::control::server::Streaming;
 use crate::kubelet::allocation::Allocations;
 use crate::kubelet::image_archives::{ImageArchives, Importer};
 use crate::kubelet::image_transfer::{FetchPlaces, Fetcher, LinkBudget, Peering, SharedImages};
-use crate::kubelet::images::Images;
+use crate::kubelet::images::{Images, SignatureGate, SignaturePlaces};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;
@@ -54,6 +55,7 @@ impl Runtime {
             woken,
             inbox: inbox.clone(),
         };
+        let signatures = signature_places(config, &proxies);
         let (peering, shared) = peering(config).await;
         let places = FetchPlaces {
             directory: config.root_dir.join("coracle/fetch"),
@@ -68,6 +70,8 @@ impl Runtime {
         let images = Images::new(services.images.clone(), config, inbox.clone());
         let images =
             images.with_archives(archives).with_fetcher(fetcher).with_budget(LinkBudget::open(config, cluster));
+        let gate = |places| SignatureGate::new(places, services.runtime.clone());
+        let images = images.with_signatures(signatures.map(gate));
         let pods = PodRuntime::new(services.runtime, images, settings, inbox.clone());
         let allocations = Rc::new(Allocations::open(&config.root_dir).await);
         let pods = pods.with_allocations(allocations);
@@ -77,6 +81,17 @@ impl Runtime {
     pub(super) fn streaming(&self) -> Streaming {
         Streaming { cri: self.pods.cri(), dialer: self.pods.dialer() }
     }
+}
+
+/// `None` without a signature policy.
+fn signature_places(config: &Config, proxies: &ProxySettings) -> Option<SignaturePlaces> {
+    Some(SignaturePlaces {
+        policy: config.images.fetch.signature_policy.clone()?,
+        directory: config.root_dir.join("coracle"),
+        hosts: config.images.fetch.hosts_directory.clone(),
+        endpoint: config.runtime.image_endpoint.clone(),
+        proxies: Arc::new(proxies.clone()),
+    })
 }
 
 /// The free space of the node's file system below which its pods are evicted.

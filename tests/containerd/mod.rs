@@ -40,6 +40,7 @@ mod restart;
 mod restart_rules;
 mod runtime_outage;
 mod security;
+mod signatures;
 mod start;
 mod status_page;
 mod stops;

@@ -111,6 +111,7 @@ fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> 
     findings.extend(board::check(machine_reader::board(root, config), &machine_reader::board_times()));
     let serial = board_identity::serial(root);
     findings.extend(node::identity(&KeptIdentity::read(&config.root_dir), serial.as_deref()));
+    findings.extend(machine_reader::signature_policy(config).map(node::signature_policy));
     findings.push(node::watchdog(&machine_reader::watchdog(root, config)));
     findings.extend(machine_reader::ports(root, config, agent).iter().map(node::port));
     let certificates = machine_reader::certificates(config);

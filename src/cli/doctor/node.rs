@@ -77,6 +77,15 @@ pub(super) fn identity(kept: &KeptIdentity, serial: Option<&str>) -> Option<Find
     Some(Finding::ok("identity", format!("the state directory is of this board, {serial}")))
 }
 
+/// A policy, and why it cannot be honoured.
+pub(super) fn signature_policy((path, problem): (String, Option<String>)) -> Finding {
+    let advice = "correct the policy or its keys: until then no image is taken, so no container starts";
+    match problem {
+        None => Finding::ok("signature policy", path),
+        Some(problem) => Finding::failed("signature policy", problem, advice),
+    }
+}
+
 pub(super) fn watchdog(watchdog: &WatchdogFacts) -> Finding {
     let devices: Vec<String> = watchdog
         .devices
@@ -162,6 +171,13 @@ mod tests {
         expect(&clock(&facts(NOW, None, Some(NOW + 60))), Verdict::Ok, "2027-01-15T08:00:00Z");
         let without = ClockFacts { has_rtc: false, ..facts(NOW, None, None) };
         expect(&clock(&without), Verdict::Ok, "no clock with a battery");
+    }
+
+    #[test]
+    fn signature_policy_that_cannot_be_honoured_fails() {
+        let check = |problem: Option<&str>| signature_policy(("/p.json".to_owned(), problem.map(str::to_owned)));
+        expect(&check(None), Verdict::Ok, "/p.json");
+        expect(&check(Some("/p.json: no default")), Verdict::Failed, "/p.json: no default");
     }
 
     #[test]

@@ -75,6 +75,33 @@ impl Reference {
         self.digest.as_deref().or(self.tag.as_deref()).unwrap_or(DEFAULT_TAG)
     }
 
+    /// With the registry, without tag and digest.
+    pub(crate) fn repository(&self) -> String {
+        [&self.registry, "/", &self.path].concat()
+    }
+
+    pub(crate) fn digest(&self) -> Option<&str> {
+        self.digest.as_deref()
+    }
+
+    /// `:tag`, `@digest`, or both; `None` if the name has neither.
+    pub(crate) fn suffix(&self) -> Option<String> {
+        let tag = self.tag.iter().flat_map(|tag| [":", tag]);
+        let digest = self.digest.iter().flat_map(|digest| ["@", digest]);
+        Some(tag.chain(digest).collect::<String>()).filter(|suffix| !suffix.is_empty())
+    }
+
+    /// The image of a pod: with the default tag if it has neither tag nor digest, and without a tag beside a digest.
+    pub(crate) fn in_pod(self) -> Self {
+        let tag = self.tag.or_else(|| Some(DEFAULT_TAG.to_owned())).filter(|_| self.digest.is_none());
+        Self { tag, ..self }
+    }
+
+    /// The same repository, by digest.
+    pub(crate) fn at_digest(&self, digest: &str) -> Self {
+        Self { tag: None, digest: Some(digest.to_owned()), ..self.clone() }
+    }
+
     /// The names under which the runtime's own pull stores the image with this digest.
     pub(crate) fn all_names(&self, digest: &str) -> Vec<String> {
         let Self { registry, path, tag, .. } = self;

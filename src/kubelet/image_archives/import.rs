@@ -41,6 +41,20 @@ impl Tool {
         let Self::Ctr(endpoint) = self else { return None };
         Some(ctr(endpoint, &["content", "list", "--quiet"]))
     }
+
+    /// Gives the image with the name `from` the name `to`, too.
+    pub(crate) async fn name_image(&self, from: &str, to: &str) -> Result<(), Failure> {
+        let (tool, command) = match self {
+            Self::Ctr(endpoint) => ("ctr", ctr(endpoint, &["images", "tag", "--force", from, to])),
+            Self::Skopeo => {
+                let mut command = skopeo();
+                let [from, to] = [from, to].map(|name| ["containers-storage:", name].concat());
+                command.args(["copy", "--quiet", &from, &to]);
+                ("skopeo", command)
+            }
+        };
+        check(tool, program::run(command, Vec::new(), ARCHIVE_IMPORT_TIMEOUT).await)
+    }
 }
 
 /// Importing a large archive from a slow SD card takes minutes.

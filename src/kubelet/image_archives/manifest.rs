@@ -144,7 +144,7 @@ pub(crate) fn document(bytes: &[u8]) -> Result<Value, ManifestError> {
     serde_json::from_slice(bytes).map_err(ManifestError::Json)
 }
 
-pub(super) fn descriptor(value: &Value) -> Result<Descriptor, ManifestError> {
+pub(crate) fn descriptor(value: &Value) -> Result<Descriptor, ManifestError> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let digest = Digest::parse(text("digest"))
         .ok_or_else(|| ManifestError::UnsupportedDigest(text("digest").chars().take(100).collect()))?;

@@ -59,6 +59,8 @@ pub(crate) enum FetchError {
         free: u64,
     },
     Runtime(cri::Error),
+    /// The signatures of the image are not usable.
+    Signatures(String),
     StartThread(io::Error),
     /// The thread of the last fetch has not ended.
     ThreadBusy,
@@ -92,6 +94,7 @@ impl FetchError {
             | Self::Platform(_)
             | Self::Room { .. }
             | Self::Runtime(_)
+            | Self::Signatures(_)
             | Self::StartThread(_)
             | Self::ThreadBusy
             | Self::Tls(_)
@@ -125,7 +128,7 @@ impl From<RegistryError> for FetchError {
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Artifact(problem) => f.write_str(problem),
+            Self::Artifact(problem) | Self::Signatures(problem) => f.write_str(problem),
             Self::Authorities { which, cause } => write!(f, "CA certificates {which}: {cause}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Digest { what, server } => write!(f, "{server} sent content that does not match {what}"),

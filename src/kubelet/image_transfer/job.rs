@@ -137,7 +137,7 @@ impl Job {
     }
 
     /// What the reference names, and the manifest for this machine.
-    fn manifest(&mut self) -> Result<(Descriptor, Descriptor, Document), FetchError> {
+    pub(super) fn manifest(&mut self) -> Result<(Descriptor, Descriptor, Document), FetchError> {
         fs::create_dir_all(self.layout.blobs())?;
         let top = self.resolve()?;
         let document = self.document(&top)?;
@@ -184,14 +184,14 @@ impl Job {
             }
         }
         let path = format!("manifests/{}", self.reference);
-        let bytes = self.document_from_any(&path, digest.as_ref())?;
+        let bytes = self.document_from_any(&path, digest.as_ref(), MAX_IMAGE_MANIFEST_BYTES)?;
         let found = Digest::of(&bytes);
         fs::write(self.layout.blob(&found), &bytes)?;
         Ok(described(found, &bytes))
     }
 
     /// A document that is here. A layer of any size may have been fetched under its digest before.
-    fn known_document(&self, digest: &Digest) -> Option<Vec<u8>> {
+    pub(super) fn known_document(&self, digest: &Digest) -> Option<Vec<u8>> {
         let known = read_all(&self.layout.blob(digest), MAX_IMAGE_MANIFEST_BYTES).ok();
         known.filter(|bytes| Digest::of(bytes) == *digest)
     }
@@ -203,7 +203,7 @@ impl Job {
         if self.known_document(&of.digest).is_some() {
             self.check(&path, ACCEPT)?;
         } else {
-            let bytes = self.document_from_any(&path, Some(&of.digest))?;
+            let bytes = self.document_from_any(&path, Some(&of.digest), MAX_IMAGE_MANIFEST_BYTES)?;
             fs::write(self.layout.blob(&of.digest), &bytes)?;
         }
         self.document(of)
@@ -234,8 +234,14 @@ impl Job {
         }
     }
 
-    /// A small document with this digest, if one is given.
-    fn document_from_any(&mut self, path: &str, digest: Option<&Digest>) -> Result<Vec<u8>, FetchError> {
+    /// A small document with this digest, if one is given, of at most `limit` bytes.
+    pub(super) fn document_from_any(
+        &mut self,
+        path: &str,
+        digest: Option<&Digest>,
+        limit: u64,
+    ) -> Result<Vec<u8>, FetchError> {
+        let accept = if path.starts_with("blobs/") { ACCEPT_ANY_BLOB } else { ACCEPT };
         let mut waits = Backoff::new(self.waits.0, self.waits.1);
         let mut failures = 0;
         loop {
@@ -244,8 +250,8 @@ impl Job {
                 if digest.is_none() && !server.resolves() {
                     continue;
                 }
-                let ask = ContentRequest { path, accept: ACCEPT, from: 0, most: None };
-                let answered = server.get(ask).and_then(|response| response.text(MAX_IMAGE_MANIFEST_BYTES));
+                let ask = ContentRequest { path, accept, from: 0, most: None };
+                let answered = server.get(ask).and_then(|response| response.text(limit));
                 if let Ok(bytes) = &answered {
                     // Its length was not known before.
                     self.meter.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX), true)?;

@@ -20,6 +20,7 @@ mod peering;
 mod peers;
 mod pull_budget;
 mod shared_images;
+mod signature_fetch;
 mod space;
 mod transfer_meter;
 
@@ -45,6 +46,7 @@ pub(crate) use self::link_budget::LinkBudget;
 pub(crate) use self::peering::Peering;
 pub(crate) use self::pull_budget::Hold;
 pub(crate) use self::shared_images::{SharedAnswer, SharedImages, SharedPart};
+pub(crate) use self::signature_fetch::SignatureFetch;
 use self::space::Space;
 use crate::kubelet::image_archives::image_name::reference;
 use crate::kubelet::image_archives::manifest::Descriptor;
@@ -150,10 +152,11 @@ impl Fetcher {
         Self { directory, hosts, endpoint, images, runtime, proxies, peering, pressure, busy }
     }
 
-    /// Makes the image present in the runtime; returns its id.
+    /// Makes the image present in the runtime; returns its id. `digest`: what the image's name has to stand for.
     pub(crate) async fn pull(
         &self,
         image: &str,
+        digest: Option<&str>,
         auth: Option<&AuthConfig>,
         progress: Arc<Progress>,
         passage: Passage<'_>,
@@ -170,7 +173,7 @@ impl Fetcher {
         let present = self.present(&tool).await;
         let (directory, pod, pressure) = (self.directory.clone(), passage.pod.to_owned(), self.pressure);
         let inputs = JobInputs {
-            name: name.clone(),
+            name: digest.map_or_else(|| name.clone(), |digest| name.at_digest(digest)),
             hosts: self.hosts.clone(),
             proxies: Arc::clone(&self.proxies),
             login: login(auth),

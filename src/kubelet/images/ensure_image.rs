@@ -93,6 +93,9 @@ impl<S: Service> Images<S> {
             if present.is_none() && self.archives.may_import_missing().await {
                 present = self.present(inputs).await?;
             }
+            if present.is_none() {
+                present = self.present_if_signed(inputs).await?;
+            }
             if let Some(present) = present {
                 self.record_present_image(inputs);
                 return Ok(present);
@@ -112,21 +115,27 @@ impl<S: Service> Images<S> {
         if let Some(present) = self.present_during_outage(inputs).await? {
             return Ok(present);
         }
-        let failure = {
-            let backoff = self.backoff.borrow();
-            let failure = backoff.last(&inputs.pod.metadata.uid, image, rt::now());
-            failure.filter(|failure| failure.secrets == inputs.secrets.mark()).map(|failure| failure.text.clone())
-        };
-        if let Some(failure) = failure {
-            let what = format!("Back-off pulling image {image:?}");
-            self.record_pull_event(inputs, EventKind::Normal, Reason::BACK_OFF, what.clone());
-            return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}")));
+        if let Some(failure) = self.last_failure(inputs) {
+            return Err(self.back_off(inputs, &failure));
         }
         self.may_pull(inputs)?;
         match self.pull(inputs).await {
             Err(failed) => self.present_instead(inputs, failed).await,
             Ok(pulled) => Ok(pulled),
         }
+    }
+
+    pub(super) fn back_off(&self, inputs: &PullInputs<'_>, failure: &str) -> Waiting {
+        let what = format!("Back-off pulling image {:?}", inputs.image());
+        self.record_pull_event(inputs, EventKind::Normal, Reason::BACK_OFF, what.clone());
+        Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}"))
+    }
+
+    /// The failure that the image's back-off is for.
+    pub(super) fn last_failure(&self, inputs: &PullInputs<'_>) -> Option<String> {
+        let backoff = self.backoff.borrow();
+        let failure = backoff.last(&inputs.pod.metadata.uid, inputs.image(), rt::now());
+        failure.filter(|failure| failure.secrets == inputs.secrets.mark()).map(|failure| failure.text.clone())
     }
 
     /// The waiting reason while windows and budgets allow no pull.
@@ -177,10 +186,11 @@ impl<S: Service> Images<S> {
     /// The present image, if the pod may use it without asking the registry.
     pub(super) async fn present(&self, inputs: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
         let Some(present) = self.image_status(inputs, &inputs.spec).await? else { return Ok(None) };
-        Ok(self.may_use(inputs, &present).await.then_some(present))
+        let is_usable = self.may_use(inputs, &present).await && self.is_accepted(inputs, &present).await;
+        Ok(is_usable.then_some(present))
     }
 
-    async fn may_use(&self, inputs: &PullInputs<'_>, present: &PresentImage) -> bool {
+    pub(super) async fn may_use(&self, inputs: &PullInputs<'_>, present: &PresentImage) -> bool {
         if self.verification == CredentialsVerification::Never {
             return true;
         }

@@ -8,6 +8,7 @@ mod artifacts;
 mod early_pulls;
 mod ensure_image;
 mod gc;
+mod kept_signatures;
 mod pull;
 mod pull_backoff;
 mod pull_error;
@@ -16,6 +17,7 @@ mod pull_records;
 mod pulls_under_way;
 mod registry_outages;
 mod service;
+mod signatures;
 mod verification;
 
 use std::cell::{Cell, RefCell};
@@ -40,6 +42,7 @@ use crate::types::time::TokenBucket;
 pub(crate) use artifacts::{ARTIFACT_SCHEME, Artifacts};
 pub(crate) use gc::{CollectError, images_of};
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
+pub(crate) use signatures::{SignatureGate, SignaturePlaces};
 
 use early_pulls::EarlyPulls;
 use ensure_image::PullInputs;
@@ -70,6 +73,8 @@ pub(crate) struct Images<S = ImageService> {
     /// Fetches images instead of the runtime, if configured.
     fetcher: Option<Fetcher>,
     archives: ImageArchives,
+    /// `None`: signatures are not verified.
+    signatures: Option<SignatureGate>,
     gc: ImageGc,
     image_records: RefCell<ImageRecords>,
     /// The last collection failed.
@@ -159,6 +164,7 @@ impl<S: Service> Images<S> {
             budget: Rc::new(LinkBudget::open(config, None)),
             fetcher: None,
             archives: ImageArchives::nothing().0,
+            signatures: None,
             gc: config.images.gc,
             image_records: RefCell::new(ImageRecords::new(rt::now())),
             gc_failed: Cell::new(false),
@@ -182,6 +188,11 @@ impl<S: Service> Images<S> {
     /// Fetches images with this fetcher; `None`: the runtime pulls them.
     pub(crate) fn with_fetcher(self, fetcher: Option<Fetcher>) -> Self {
         Self { fetcher, ..self }
+    }
+
+    /// Takes only images that the gate lets pass.
+    pub(crate) fn with_signatures(self, signatures: Option<SignatureGate>) -> Self {
+        Self { signatures, ..self }
     }
 
     /// Pulls within these windows and budgets.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::ensure_image::PullInputs;
 use super::pull_error::{self, FailedPull, PullError};
 use super::service::{ImageError, Service};
+use super::signatures::Verified;
 use super::{Images, PresentImage, pull_policy};
 use crate::kubelet::image_credentials::{Credential, Owner};
 use crate::kubelet::image_transfer::{FetchError, Hold, Passage};
@@ -114,8 +115,7 @@ impl<S: Service> Images<S> {
     /// credential that succeeded.
     async fn pull_with_credentials(&self, inputs: &PullInputs<'_>) -> Result<(String, Option<Credential>), PullError> {
         self.record_missing_secrets(inputs);
-        let mut credentials: Vec<Credential> = inputs.secrets.find(&inputs.repository).into_iter().cloned().collect();
-        credentials.extend(self.credentials.find(&inputs.repository, inputs.pod).await);
+        let credentials = self.all_credentials(inputs).await;
         log!(info, "pulling image", image = inputs.image(), pod = inputs.pod.full_name(), logins = credentials.len());
         if credentials.is_empty() {
             let image_ref = self.pull_once(inputs, None).await?;
@@ -151,18 +151,12 @@ impl<S: Service> Images<S> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
         let pull = async {
-            let Some(fetcher) = &self.fetcher else {
-                return self.pull_by_runtime(inputs, auth.as_ref()).await.map_err(PullError::from);
-            };
-            let progress = self.under_way.progress(inputs.image());
-            let pod = inputs.pod.metadata.uid.as_str();
-            let passage = Passage { budget: &self.budget, is_urgent: inputs.is_urgent(), pod };
-            let fetched = fetcher.pull(&inputs.spec.image, auth.as_ref(), progress, passage).await;
-            fetched.map_err(|error| match error {
-                FetchError::Held => PullError::Held,
-                // In the same form as errors of the runtime's own pull.
-                error => ImageError::Runtime(Status::new(Code::Unknown, error.to_string())).into(),
-            })
+            let verified = self.verify(inputs, auth.as_ref()).await?;
+            let image_ref = self.pull_verified(inputs, auth.as_ref(), verified.as_ref()).await?;
+            if let Some(verified) = &verified {
+                self.confirm(verified, &image_ref).await?;
+            }
+            Ok(image_ref)
         };
         let reminders = async {
             let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
@@ -180,14 +174,43 @@ impl<S: Service> Images<S> {
         rt::either(pull, reminders).await
     }
 
+    /// Fetches the image, or has the runtime pull it; a verified one by its digest.
+    async fn pull_verified(
+        &self,
+        inputs: &PullInputs<'_>,
+        auth: Option<&AuthConfig>,
+        verified: Option<&Verified>,
+    ) -> Result<String, PullError> {
+        let Some(fetcher) = &self.fetcher else {
+            let image = verified.map_or_else(|| inputs.spec.image.clone(), Verified::name_by_digest);
+            let spec = ImageSpec { image, ..inputs.spec.clone() };
+            return Ok(self.pull_by_runtime(inputs, &spec, auth).await?);
+        };
+        let digest = verified.map(Verified::digest);
+        let progress = self.under_way.progress(inputs.image());
+        let pod = inputs.pod.metadata.uid.as_str();
+        let passage = Passage { budget: &self.budget, is_urgent: inputs.is_urgent(), pod };
+        let fetched = fetcher.pull(&inputs.spec.image, digest.as_deref(), auth, progress, passage).await;
+        fetched.map_err(|error| match error {
+            FetchError::Held => PullError::Held,
+            // In the same form as errors of the runtime's own pull.
+            error => ImageError::Runtime(Status::new(Code::Unknown, error.to_string())).into(),
+        })
+    }
+
     /// The runtime tells no bytes, so an image counts with its size once it has come.
-    async fn pull_by_runtime(&self, inputs: &PullInputs<'_>, auth: Option<&AuthConfig>) -> Result<String, ImageError> {
+    async fn pull_by_runtime(
+        &self,
+        inputs: &PullInputs<'_>,
+        spec: &ImageSpec,
+        auth: Option<&AuthConfig>,
+    ) -> Result<String, ImageError> {
         if !self.budget.is_limited() {
-            return self.service.pull(&inputs.spec, auth, inputs.sandbox).await;
+            return self.service.pull(spec, auth, inputs.sandbox).await;
         }
-        let before = self.service.status(&inputs.spec).await?;
-        let image_ref = self.service.pull(&inputs.spec, auth, inputs.sandbox).await?;
-        let pulled = self.service.status(&inputs.spec).await?;
+        let before = self.service.status(spec).await?;
+        let image_ref = self.service.pull(spec, auth, inputs.sandbox).await?;
+        let pulled = self.service.status(spec).await?;
         let is_new = |image: &Image| before.as_ref().is_none_or(|before| before.id != image.id);
         if let Some(image) = pulled.filter(is_new) {
             self.budget.count(image.size).await;

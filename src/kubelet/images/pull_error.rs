@@ -5,6 +5,7 @@ use std::fmt;
 use super::PresentImage;
 use super::registry_outages;
 use super::service::ImageError;
+use crate::kubelet::image_signatures::Refusal;
 use crate::state::pods::Waiting;
 use crate::types::api::Reason;
 use crate::types::error::ErrorChain;
@@ -17,6 +18,8 @@ pub(super) enum PullError {
     Held,
     /// The image has become present in another way.
     Came(PresentImage),
+    /// The signature policy does not accept the image.
+    Refused(Refusal),
     /// `registryPullQPS` does not allow the pull now.
     Throttled,
 }
@@ -40,6 +43,7 @@ impl fmt::Display for PullError {
             Self::Failed(errors) => errors,
             Self::Held => return f.write_str("pull held"),
             Self::Came(_) => return f.write_str("the image has come in another way"),
+            Self::Refused(refusal) => return write!(f, "{}: {refusal}", Reason::SIGNATURE_VALIDATION_FAILED),
             Self::Throttled => return f.write_str("pull QPS exceeded"),
         };
         let mut texts: Vec<String> = Vec::new();

@@ -27,7 +27,7 @@ enum Pull {
 }
 
 #[derive(Default)]
-struct Script {
+pub(super) struct Script {
     present: RefCell<Vec<(String, Image)>>,
     pulls: RefCell<VecDeque<Pull>>,
     pulled: RefCell<Vec<String>>,
@@ -37,6 +37,18 @@ struct Script {
     inspect_error: Option<&'static str>,
     /// The id of an image that cannot be removed.
     unremovable: Option<&'static str>,
+}
+
+impl Script {
+    /// The runtime has the image under this name.
+    pub(super) fn add(&self, name: &str, image: Image) {
+        self.present.borrow_mut().push((name.to_owned(), image));
+    }
+
+    /// Pulls of the runtime so far.
+    pub(super) fn pulls(&self) -> usize {
+        self.pulled.borrow().len()
+    }
 }
 
 /// An error from the runtime.
@@ -101,11 +113,11 @@ impl Service for Rc<Script> {
     }
 }
 
-fn image(id: &str) -> Image {
+pub(super) fn image(id: &str) -> Image {
     Image { id: id.to_owned(), size: 7, uid: Some(1000), ..Image::default() }
 }
 
-fn images(script: &Rc<Script>, parallel: Option<u32>) -> Images<Rc<Script>> {
+pub(super) fn images(script: &Rc<Script>, parallel: Option<u32>) -> Images<Rc<Script>> {
     images_as(script, config_with(|config| config.images.max_parallel_pulls = parallel))
 }
 
@@ -129,7 +141,7 @@ fn config_with(set: impl FnOnce(&mut Config)) -> Config {
     config
 }
 
-fn pod(uid: &str) -> Pod {
+pub(super) fn pod(uid: &str) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.uid = PodUid::from(uid);
     pod.metadata.annotations = [("note", "x".to_owned())].into_iter().collect();

@@ -26,6 +26,8 @@ pub(crate) struct FetchSettings {
     pub(crate) shares: bool,
     /// Nodes that are asked before the registry, as `host:port`.
     pub(crate) peers: Vec<String>,
+    /// The policy that images have to satisfy, a `policy.json`; `None`: signatures are not verified.
+    pub(crate) signature_policy: Option<PathBuf>,
 }
 
 impl Default for FetchSettings {
@@ -38,6 +40,7 @@ impl Default for FetchSettings {
             bytes_per_second: None,
             shares: false,
             peers: Vec::new(),
+            signature_policy: None,
         }
     }
 }
@@ -55,6 +58,7 @@ pub(super) fn read(document: &Value) -> Result<FetchSettings, Problem> {
     if let Some(directory) = fields.text("images.hostsDirectory") {
         settings.hosts_directory = PathBuf::from(directory);
     }
+    settings.signature_policy = fields.text("images.signaturePolicy").map(PathBuf::from);
     settings.windows = time_windows(&fields, "images.windows")?;
     if settings.windows.is_empty() && fields.at("images.windows").is_some_and(|windows| !windows.is_null()) {
         return Err(problem("images.windows", "expected times such as \"01:00-03:00\", found none"));
@@ -136,6 +140,13 @@ mod tests {
             ..FetchSettings::default()
         };
         assert_eq!(read(&json!({"images": images})), Ok(expected));
+    }
+
+    #[test]
+    fn signature_policy_is_a_file_of_any_fetcher() {
+        let policy = |images| read(&json!({"images": images})).unwrap().signature_policy;
+        assert_eq!(policy(json!({"signaturePolicy": "/p.json"})), Some(PathBuf::from("/p.json")));
+        assert_eq!(policy(json!({})), None);
     }
 
     #[test]

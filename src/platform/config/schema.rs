@@ -140,6 +140,7 @@ const IMAGE_FETCH: &[Field] = &[
     used("bytesPerSecond", Kind::Quantity),
     used("share", Kind::Bool),
     used("peers", TEXTS),
+    used("signaturePolicy", Kind::Path),
 ];
 
 const SYNC: &[Field] = &[

@@ -152,7 +152,14 @@ impl<S: Service> Images<S> {
     }
 
     async fn unused(&self, in_use: &InUse, now: Instant) -> Result<Vec<Unused>, CollectError> {
+        let kept = match &self.signatures {
+            Some(gate) => gate.kept.files().await,
+            None => Vec::new(),
+        };
         let images = self.list().await?;
+        if let Some(gate) = self.signatures.as_ref().filter(|_| !kept.is_empty()) {
+            gate.kept.retain(kept, &images).await;
+        }
         Ok(self.image_records.borrow_mut().detect_images(&images, in_use, now))
     }
 

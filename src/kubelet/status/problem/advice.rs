@@ -74,9 +74,7 @@ pub(super) fn pull_error(text: &str) -> Option<&'static str> {
 pub(super) fn of_pull(text: &str, reason: &Reason) -> &'static str {
     match find_advice(&PULL_ADVICE, text) {
         Some(known) => known.advice,
-        None if *reason == Reason::SIGNATURE_VALIDATION_FAILED => {
-            "sign the image, or change the runtime's signature policy"
-        }
+        None if *reason == Reason::SIGNATURE_VALIDATION_FAILED => "sign the image, or change the signature policy",
         None => "check the image's name, the registry and the network",
     }
 }

@@ -1,0 +1,159 @@
+//! Fetches the manifests and the signatures of an image, without its layers.
+//!
+//! ```text
+//!   reference -> index -> manifest; for each of both: the image sha256-HEX.sig, then the bundles among the referrers
+//! ```
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::job::{Job, Progress};
+use super::job_thread::{JobInputs, fetch_on_thread};
+use super::layout::Layout;
+use super::space::{Space, make_private};
+use super::{FetchError, Passage, login};
+use crate::kubelet::image_archives::image_name::Reference;
+use crate::kubelet::image_archives::manifest::{Descriptor, Digest, MAX_IMAGE_MANIFEST_BYTES, ManifestError};
+use crate::kubelet::image_signatures::{
+    BUNDLE_TYPE, Evidence, Signature, bundle_layers, bundle_manifests, signature_layers,
+};
+use crate::platform::cri::v1::AuthConfig;
+use crate::platform::net::ProxySettings;
+use crate::platform::registry::RegistryError;
+use crate::types::sorted::SortedSet;
+
+pub(crate) struct SignatureFetch {
+    /// For the time of a fetch.
+    directory: PathBuf,
+    /// containerd's directory with a `hosts.toml` for each registry.
+    hosts: PathBuf,
+    proxies: Arc<ProxySettings>,
+    /// Fetches so far.
+    count: AtomicU64,
+}
+
+/// Whether the signatures found so far are enough.
+type EvidenceTest = Box<dyn Fn(&Evidence) -> bool + Send>;
+
+/// Of all signatures of an image.
+const MAX_SIGNATURE_BYTES: u64 = 1 << 20;
+
+impl SignatureFetch {
+    /// Removes what an earlier process has left in `directory`.
+    pub(crate) fn new(directory: PathBuf, hosts: PathBuf, proxies: Arc<ProxySettings>) -> Self {
+        // It is rarely there, and small.
+        let _ = fs::remove_dir_all(&directory);
+        Self { directory, hosts, proxies, count: AtomicU64::new(0) }
+    }
+
+    /// The image's manifests, and its signatures until they are enough.
+    pub(crate) async fn evidence(
+        &self,
+        image: &Reference,
+        auth: Option<&AuthConfig>,
+        passage: Passage<'_>,
+        is_enough: EvidenceTest,
+    ) -> Result<Evidence, FetchError> {
+        let key = self.count.fetch_add(1, Ordering::Relaxed).to_string();
+        let layout = Layout(self.directory.join(&key));
+        let (directory, pod) = (self.directory.clone(), passage.pod.to_owned());
+        let inputs = JobInputs {
+            name: image.clone(),
+            hosts: self.hosts.clone(),
+            proxies: Arc::clone(&self.proxies),
+            login: login(auth),
+            layout: layout.clone(),
+            space: Space { directory: directory.clone(), key, pod, busy: Vec::new(), pressure: None },
+            present: SortedSet::new(),
+            progress: Arc::new(Progress::default()),
+            peering: None,
+            alive: async_channel::bounded(1).0,
+        };
+        let (sender, found) = async_channel::bounded(1);
+        let work = move |job: &mut Job| {
+            make_private(&directory)?;
+            let evidence = job.evidence(&*is_enough);
+            fs::remove_dir_all(&layout.0)?;
+            // The channel has capacity for one result.
+            let _ = sender.try_send(evidence?);
+            Ok(Vec::new())
+        };
+        fetch_on_thread(inputs, passage, Box::new(work)).await?;
+        found.try_recv().map_err(|_| FetchError::NoResult)
+    }
+}
+
+impl Job {
+    fn evidence(&mut self, is_enough: &dyn Fn(&Evidence) -> bool) -> Result<Evidence, FetchError> {
+        let (top, manifest, _) = self.manifest()?;
+        let bytes = |digest| self.known_document(digest).unwrap_or_default();
+        let has_index = top.digest != manifest.digest;
+        let mut evidence = Evidence {
+            index: has_index.then(|| bytes(&top.digest)),
+            manifest: bytes(&manifest.digest),
+            signatures: Vec::new(),
+        };
+        let mut room = MAX_SIGNATURE_BYTES;
+        let digests = [Some(top.digest), has_index.then_some(manifest.digest)];
+        for digest in digests.iter().flatten() {
+            for fetch in [Self::attached, Self::bundles] {
+                if is_enough(&evidence) {
+                    return Ok(evidence);
+                }
+                evidence.signatures.extend(fetch(self, digest, &mut room)?);
+            }
+        }
+        Ok(evidence)
+    }
+
+    /// The signatures that cosign attaches to an image as `sha256-HEX.sig`.
+    fn attached(&mut self, digest: &Digest, room: &mut u64) -> Result<Vec<Signature>, FetchError> {
+        let path = format!("manifests/sha256-{}.sig", digest.hex());
+        let Some(manifest) = self.document_if_any(&path)? else { return Ok(Vec::new()) };
+        let layers = signature_layers(&manifest).map_err(|problem| unusable(digest, &problem))?;
+        let fetch = |(payload, signature): (Descriptor, String)| {
+            Ok(Signature::Simple { payload: self.small_blob(digest, &payload, room)?, signature })
+        };
+        layers.into_iter().map(fetch).collect()
+    }
+
+    /// The bundles among the referrers. A registry without a list of them has an index with the digest as its tag.
+    fn bundles(&mut self, digest: &Digest, room: &mut u64) -> Result<Vec<Signature>, FetchError> {
+        let filter = BUNDLE_TYPE.replace('/', "%2F").replace('+', "%2B");
+        let mut index = self.document_if_any(&format!("referrers/{digest}?artifactType={filter}"))?;
+        if index.is_none() {
+            index = self.document_if_any(&format!("manifests/sha256-{}", digest.hex()))?;
+        }
+        let Some(index) = index else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for referrer in bundle_manifests(&index).map_err(|problem| unusable(digest, &problem))? {
+            let path = format!("manifests/{}", referrer.digest);
+            let manifest = self.document_from_any(&path, Some(&referrer.digest), MAX_IMAGE_MANIFEST_BYTES)?;
+            for layer in bundle_layers(&manifest).map_err(|problem| unusable(digest, &problem))? {
+                found.push(Signature::Bundle(self.small_blob(digest, &layer, room)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// `None` if the registry says that it has no such document, or cannot list referrers.
+    fn document_if_any(&mut self, path: &str) -> Result<Option<Vec<u8>>, FetchError> {
+        match self.document_from_any(path, None, MAX_IMAGE_MANIFEST_BYTES) {
+            Err(FetchError::Registry(RegistryError::Status { status: 404 | 405, .. })) => Ok(None),
+            Err(error) => Err(error),
+            Ok(bytes) => Ok(Some(bytes)),
+        }
+    }
+
+    fn small_blob(&mut self, of: &Digest, blob: &Descriptor, room: &mut u64) -> Result<Vec<u8>, FetchError> {
+        let left = room.checked_sub(blob.size);
+        *room = left.ok_or_else(|| unusable(of, &ManifestError::Invalid("more than 1 MiB of signatures")))?;
+        self.document_from_any(&format!("blobs/{}", blob.digest), Some(&blob.digest), blob.size)
+    }
+}
+
+fn unusable(digest: &Digest, problem: &ManifestError) -> FetchError {
+    FetchError::Signatures(format!("the signatures of {digest}: {problem}"))
+}
