@@ -133,6 +133,9 @@ fn examples_are_valid_static_pods() {
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         for document in yaml::parse(&fs::read(&path).unwrap()).unwrap() {
             if document.value["kind"] != "Pod" {
                 continue;
