@@ -9,7 +9,7 @@ use crate::control::pod_sources::api::ApiSource;
 use crate::kubelet::certificates::{
     self, ClientCertificate, CredentialPaths, Names, Reenrolment, ReenrolmentPaths, Store,
 };
-use crate::kubelet::node::{NodeProfile, NodeRegistration};
+use crate::kubelet::node::{NodeProfile, NodeRegistration, SYNC_ANNOTATION};
 use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
 use crate::platform::apiserver::{Client, Gate};
 use crate::platform::config::Config;
@@ -70,12 +70,15 @@ impl Cluster {
             inbox: handles.inbox.clone(),
         };
         let reenrolment = reenrolment(&handles.config, &self.client);
+        let (certificates, inputs) = (Rc::clone(&handles.certificates), Rc::clone(&handles.status_inputs));
+        inputs.report(SYNC_ANNOTATION, &handles.config.cluster.sync.mode.summary());
         let certificate = client_certificate(handles, self.client, self.dialer);
         let mut tasks = vec![rt::spawn(self.scheduler.run())];
         tasks.extend(registration.start());
         tasks.push(rt::spawn(api_source.run()));
         tasks.push(rt::spawn(certificates::keep_client_certificate(certificate)));
         tasks.extend(reenrolment.map(|reenrolment| rt::spawn(reenrolment.run())));
+        tasks.push(rt::spawn(async move { certificates.report_ends(&inputs).await }));
         tasks
     }
 }

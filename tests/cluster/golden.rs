@@ -58,6 +58,11 @@ const OF_SERVER: &[Exception] = &[
 ];
 
 const OF_NODE: &[Exception] = &[
+    (
+        "/metadata/annotations/coracle.dev~1client-certificate-expires",
+        Differs::AnyWay,
+        "this kubelet's own report, once it has read its certificate",
+    ),
     ("/metadata/annotations/node.alpha.kubernetes.io~1ttl", Differs::OnlyRecorded, "a controller's"),
     ("/spec/taints", Differs::OnlyHere, "a controller takes it away from a node that is ready"),
     ("/status/allocatable/*", Differs::AnyWay, "the machine's"),

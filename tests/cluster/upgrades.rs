@@ -32,6 +32,7 @@ fn annotated_program_that_cannot_run_is_fetched_once_and_reported() {
             && condition(node, "AgentUpgraded")["status"] == "False"
     });
     assert_eq!(condition(&node, "AgentUpgraded")["message"], *why);
+    assert_eq!(node["metadata"]["annotations"]["coracle.dev/upgrade-tried"], *url);
     assert_eq!(condition(&node, "Ready")["status"], "True");
     // Neither a restart nor a good file at the same URL repeats it.
     joined.node.kill_agent();

@@ -15,6 +15,7 @@ use super::agent_fetch::{Obstacle, ProgramFetch};
 use crate::control::server::{AgentRequest, AnswerFuture};
 use crate::kubelet::agent_update::{ConfigWish, Place, Record, Wanted, Wish, foreign_program};
 use crate::kubelet::image_archives::FileDelta;
+use crate::kubelet::node::UPGRADE_CONDITION;
 use crate::platform::apiserver::{Client, Patch, Rank, Request};
 use crate::platform::config::check_configuration_text;
 use crate::platform::host::{clock, file, program};
@@ -34,8 +35,9 @@ pub(crate) struct RemoteUpgrades {
 
 /// How the last trial ended, as one line.
 const UPGRADE_STATUS_ANNOTATION: &str = "coracle.dev/upgrade-status";
-/// Condition of the node: the last trial was accepted.
-const UPGRADE_CONDITION: &str = "AgentUpgraded";
+/// What the cluster or the manifests asked for last, once it is decided.
+const UPGRADE_TRIED_ANNOTATION: &str = "coracle.dev/upgrade-tried";
+const CONFIG_TRIED_ANNOTATION: &str = "coracle.dev/config-tried";
 /// How long a new program may take to print its version.
 const REMOTE_VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// First and longest wait after a failed fetch or report.
@@ -65,13 +67,11 @@ impl RemoteUpgrades {
             let (wish, config) = self.wishes();
             let record = self.record(wish.is_some() || config.is_some()).await;
             let mut is_late = false;
-            if let (Some(client), Some(last)) =
-                (&self.control.cluster, record.as_ref().and_then(|one| one.last.as_ref()))
-            {
-                let status = Some((last.is_accepted, last.line(), last.time.clone()));
-                if status != reported {
-                    is_late = !self.report(client, status.as_ref()).await;
-                    reported = if is_late { None } else { status };
+            let report = record.as_ref().and_then(TrialReport::of);
+            if let (Some(client), Some(report)) = (&self.control.cluster, report) {
+                if reported.as_ref() != Some(&report) {
+                    is_late = !self.report(client, &report).await;
+                    reported = (!is_late).then_some(report);
                 }
             }
             if let Some(record) = &record {
@@ -181,6 +181,10 @@ impl RemoteUpgrades {
                 log!(warn, "failed to fetch update, retrying", wanted = name, error = line);
                 return Err(line);
             }
+            // The key of a document is not its name. A document is followed without a report.
+            Obstacle::Present(_) if key == name => {
+                rt::blocking(move || updates.change(|record| record.note_present(wanted, &key, &name, &now))).await
+            }
             Obstacle::Present(_) => rt::blocking(move || updates.change(|record| *record.asked(wanted) = key)).await,
             Obstacle::Final(line) => {
                 rt::blocking(move || updates.change(|record| record.refuse(wanted, &key, &name, &line, &now))).await
@@ -251,11 +255,17 @@ impl RemoteUpgrades {
         self.control.arm(Place::Program, digest, Some(version), wish.within, asked).await.map_err(Obstacle::Final)
     }
 
-    /// Writes the annotation and the condition. False if that failed.
-    async fn report(&self, client: &Client, status: Option<&(bool, String, String)>) -> bool {
-        let Some((is_accepted, line, time)) = status else { return true };
+    /// Writes the annotations and the condition. False if that failed.
+    async fn report(&self, client: &Client, report: &TrialReport) -> bool {
+        let TrialReport { is_accepted, line, time, tried } = report;
         let path = format!("/api/v1/nodes/{}", self.node_name);
-        let annotation = json!({ "metadata": { "annotations": { UPGRADE_STATUS_ANNOTATION: line } } });
+        let mut annotations = json!({ UPGRADE_STATUS_ANNOTATION: line });
+        for (name, key) in [UPGRADE_TRIED_ANNOTATION, CONFIG_TRIED_ANNOTATION].into_iter().zip(tried) {
+            if let (Value::Object(annotations), false) = (&mut annotations, key.is_empty()) {
+                annotations.insert(name.to_owned(), key.as_str().into());
+            }
+        }
+        let annotation = json!({ "metadata": { "annotations": annotations } });
         let (status, reason) = if *is_accepted { ("True", "Accepted") } else { ("False", "Rejected") };
         let condition = json!({ "status": { "conditions": [{
             "type": UPGRADE_CONDITION, "status": status, "reason": reason, "message": line,
@@ -269,6 +279,25 @@ impl RemoteUpgrades {
             }
         }
         true
+    }
+}
+
+/// How the last trial ended, for the cluster.
+#[derive(Debug, PartialEq, Eq)]
+struct TrialReport {
+    is_accepted: bool,
+    line: String,
+    time: String,
+    /// The program and the configuration that were asked for last.
+    tried: [String; 2],
+}
+
+impl TrialReport {
+    /// `None` without a trial, and while there is one.
+    fn of(record: &Record) -> Option<Self> {
+        let last = record.last.as_ref().filter(|_| record.trial.is_none())?;
+        let tried = [record.asked.clone(), record.asked_config.clone()];
+        Some(Self { is_accepted: last.is_accepted, line: last.line(), time: last.time.clone(), tried })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::parts::Parts;
 use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
+use crate::kubelet::node::HELD_ANNOTATION;
 use crate::platform::host::clock;
 use crate::platform::rt::{self, TurnWork};
 use crate::types::api::{Pod, PodUid};
@@ -62,6 +63,9 @@ impl SyncLoop {
         // After all parts that ask.
         let effects = self.parts.locks.round(&self.pods, now);
         self.pods.apply(effects, now);
+        if self.pods.can_work() {
+            self.pods.status_inputs().report(HELD_ANNOTATION, &self.parts.versions.read().held());
+        }
         self.parts.hosts_files.round(&self.pods, now);
         self.health.begin(Activity::Reporting);
         self.parts.status_manager.round(now);

@@ -380,6 +380,11 @@ impl Record {
         }
     }
 
+    /// Whether it keeps another version than that of the manifest, or would.
+    pub(super) fn is_held(&self) -> bool {
+        self.hold.is_some() && self.trial.is_none()
+    }
+
     pub(super) fn to_json(&self) -> Value {
         let versions: Vec<Value> = self.accepted.iter().map(|pod| encode(&**pod)).collect();
         let trial = self.trial.as_ref().map(|trial| json!({ "uid": trial.uid.as_str(), "starts": trial.starts }));

@@ -177,6 +177,13 @@ impl Record {
         self.last = Some(TrialEnd { subject, is_accepted: false, reason, time: now.to_owned(), is_announced: false });
     }
 
+    /// What the cluster asks for runs already. The report says so; there is no news for an event.
+    pub(crate) fn note_present(&mut self, wanted: Wanted, key: &str, shown: &str, now: &str) {
+        key.clone_into(self.asked(wanted));
+        let (subject, time) = (shown.to_owned(), now.to_owned());
+        self.last = Some(TrialEnd { subject, is_accepted: true, reason: String::new(), time, is_announced: true });
+    }
+
     /// The trial was good.
     pub(crate) fn accept(&mut self, now: &str) {
         let Some(trial) = self.trial.take() else { return };

@@ -36,7 +36,10 @@ pub(crate) use profile::NodeProfile;
 pub(crate) use registration::NodeRegistration;
 pub(crate) use runtime_health::RuntimeHealth;
 pub(crate) use status::NodeObservation;
-pub(crate) use status_inputs::StatusInputs;
+pub(crate) use status_inputs::{
+    CERTIFICATE_ANNOTATIONS, CONFIG_ANNOTATION, HELD_ANNOTATION, SYNC_ANNOTATION, StatusInputs, UPGRADE_ANNOTATION,
+    UPGRADE_CONDITION,
+};
 
 /// The settings and facts of the node that sandbox and container configuration needs, as plain values.
 #[derive(Clone, Debug, PartialEq)]

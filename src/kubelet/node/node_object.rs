@@ -129,6 +129,13 @@ impl NodeObjectState {
         }
     }
 
+    /// Takes the annotations with what the node reports of itself.
+    pub(crate) fn set_reports(&mut self, reports: &Map<String>) {
+        if self.profile.reports != *reports {
+            self.profile.reports = reports.clone();
+        }
+    }
+
     /// Takes a list, which has at most one node.
     pub(crate) fn on_list(&mut self, node: Option<Node>) {
         match node {

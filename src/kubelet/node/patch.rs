@@ -76,7 +76,13 @@ impl NodeProfile {
         }
         let registers = occasion == PatchReason::Registration;
         let own = [ATTACHED_BY_CONTROLLER].into_iter().filter(|_| registers).chain([PROVIDED_IP]);
-        let annotations = changes_of(own, &server.metadata.annotations, &self.metadata.annotations);
+        let mut annotations = changes_of(own, &server.metadata.annotations, &self.metadata.annotations);
+        for (name, value) in self.reports.iter() {
+            let wanted = Some(value).filter(|value| !value.is_empty());
+            if server.metadata.annotations.get(name) != wanted {
+                annotations.insert(name.to_owned(), wanted.map_or(Value::Null, |value| value.as_str().into()));
+            }
+        }
         let parts = [("labels", labels), ("annotations", annotations)];
         let parts = parts.into_iter().filter(|(_, part)| !part.is_empty());
         let metadata: Map<String, Value> = parts.map(|(name, part)| (name.to_owned(), part.into())).collect();

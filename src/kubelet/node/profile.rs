@@ -27,6 +27,8 @@ pub(crate) struct NodeProfile {
     pub(super) declared_features: Vec<String>,
     /// Registration keeps extended resources found in the object.
     pub(super) keeps_extended: bool,
+    /// Annotations with what the node reports of itself. Empty ones are not at the object.
+    pub(super) reports: Map<String>,
 }
 
 /// Labels that every registration restores; the others belong to the administrator once they are set
@@ -94,6 +96,7 @@ impl NodeProfile {
             needs_storage,
             declared_features: declared_features(&config.gates),
             keeps_extended: false,
+            reports: Map::new(),
         }
     }
 
@@ -105,7 +108,11 @@ impl NodeProfile {
 
     /// The object to register.
     pub(crate) fn node(&self, status: NodeStatus) -> Node {
-        Node { metadata: self.metadata.clone(), spec: self.spec.clone(), status, ..Node::default() }
+        let mut metadata = self.metadata.clone();
+        for (name, value) in self.reports.iter().filter(|(_, value)| !value.is_empty()) {
+            metadata.annotations.insert(name, value.clone());
+        }
+        Node { metadata, spec: self.spec.clone(), status, ..Node::default() }
     }
 }
 

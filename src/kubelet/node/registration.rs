@@ -80,6 +80,7 @@ impl NodeRegistration {
             }
             let addresses = NodeInfo::read_addresses();
             self.status_inputs.set_addresses(self.profile.addresses(&addresses, own.addresses()));
+            own.set_reports(&self.status_inputs.reports.borrow());
             let step = own.next(&NodeObservation {
                 pressures: &self.status_inputs.pressures.borrow(),
                 board: self.status_inputs.board.borrow().known_conditions(),

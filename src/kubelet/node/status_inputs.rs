@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{BoardHealth, BoardMoment, RuntimeHealth};
 use crate::platform::rpc::Signal;
 use crate::state::pods::{NodeEvent, PressureCondition, RuntimeState};
-use crate::types::api::{AgentSpec, NodeAddress, ResourceList};
+use crate::types::api::{AgentSpec, Map, NodeAddress, ResourceList};
 use crate::types::board::BoardReadings;
 
 /// URL of the program that this node is to run. `{arch}` in it stands for the architecture.
@@ -15,6 +15,19 @@ pub(crate) const UPGRADE_ANNOTATION: &str = "coracle.dev/upgrade";
 
 /// URL of the configuration that this node is to have.
 pub(crate) const CONFIG_ANNOTATION: &str = "coracle.dev/config";
+
+/// Condition of the node: the last trial of a program or configuration was accepted.
+pub(crate) const UPGRADE_CONDITION: &str = "AgentUpgraded";
+
+/// When the certificates end, by their kind.
+pub(crate) const CERTIFICATE_ANNOTATIONS: [&str; 2] =
+    ["coracle.dev/client-certificate-expires", "coracle.dev/serving-certificate-expires"];
+
+/// Pods of the node that do not run the version of their manifest, and why.
+pub(crate) const HELD_ANNOTATION: &str = "coracle.dev/held";
+
+/// How the node exchanges data with the cluster, unless it watches.
+pub(crate) const SYNC_ANNOTATION: &str = "coracle.dev/sync";
 
 /// Written by the sync loop, read by the tasks that report to the API server.
 #[derive(Debug, Default)]
@@ -52,6 +65,8 @@ pub(crate) struct StatusInputs {
     wanted_agent: RefCell<Option<Arc<AgentSpec>>>,
     /// Notified when one of the three has changed.
     pub(crate) wanted_upgrade_changed: Signal,
+    /// Annotations with what the node reports of itself; see [`Self::report`].
+    pub(super) reports: RefCell<Map<String>>,
     /// Notified on every change of the node status.
     pub(super) changed: Signal,
 }
@@ -79,6 +94,14 @@ impl StatusInputs {
             self.changed.notify();
         }
         events
+    }
+
+    /// Sets an annotation of the Node object, which is written when it changes. An empty one is removed.
+    pub(crate) fn report(&self, name: &str, value: &str) {
+        if self.reports.borrow().get(name).is_none_or(|before| before != value) {
+            self.reports.borrow_mut().insert(name, value.to_owned());
+            self.changed.notify();
+        }
     }
 
     pub(crate) fn volumes_in_use(&self, names: Vec<String>) {

@@ -63,6 +63,18 @@ pub(crate) enum SyncMode {
     Manual,
 }
 
+impl SyncMode {
+    /// For the cluster; empty for a node that watches.
+    pub(crate) fn summary(&self) -> String {
+        match self {
+            Self::Watch => String::new(),
+            Self::Poll { every } => format!("poll {}s", every.as_secs()),
+            Self::Windows(_) => "windows".to_owned(),
+            Self::Manual => "manual".to_owned(),
+        }
+    }
+}
+
 /// Synchronizes while all of these hold; at least one is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SyncWindows {

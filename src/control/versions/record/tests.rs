@@ -196,7 +196,9 @@ fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
 fn held_version_stays_until_confirmed() {
     let now = Instant::now();
     let mut record = after(&[&plain("1")], now);
+    assert!(!record.is_held());
     assert_eq!(record.apply_request(RecordAction::Hold), Ok("held"));
+    assert!(record.is_held());
     for uid in ["2", "3"] {
         assert!(!record.offer(&plain(uid)));
         record = after_a_restart(&record);

@@ -31,6 +31,24 @@ fn registered(profile: &NodeProfile) -> Node {
 }
 
 #[test]
+fn annotation_of_a_report_is_written_when_it_changes_and_removed_when_empty() {
+    let mut profile = profile(|_, _| {});
+    let server = registered(&profile);
+    let wanted = status(&profile, &server.status, 1);
+    for (name, value) in [("coracle.dev/held", "default/web held"), ("coracle.dev/sync", "")] {
+        profile.reports.insert(name, value.to_owned());
+    }
+    let patch = profile.patch(&server, &wanted, PatchReason::Change).unwrap();
+    let annotation = |value: Value| json!({ "metadata": { "annotations": { "coracle.dev/held": value } } });
+    assert_eq!((patch.body, patch.has_news), (annotation(json!("default/web held")), true));
+    // A new object has it from its creation.
+    let held = registered(&profile);
+    assert_eq!(profile.patch(&held, &wanted, PatchReason::Change), None);
+    profile.reports.insert("coracle.dev/held", String::new());
+    assert_eq!(profile.patch(&held, &wanted, PatchReason::Change).unwrap().body, annotation(Value::Null));
+}
+
+#[test]
 fn no_change_sends_nothing_and_a_heartbeat_four_times() {
     let profile = profile(|_, _| {});
     let server = registered(&profile);
