@@ -62,7 +62,9 @@ _coracle_value() {
             "config --local-socket" | \
             "support -o" | "support --output" | \
             "support --local-socket" | \
-            "replace --local-socket")
+            "replace --local-socket" | \
+            "fleet --kubeconfig" | \
+            "rollout --kubeconfig")
             value=files ;;
         " --file-check-frequency" | \
             " --manifest-url" | \
@@ -133,7 +135,22 @@ _coracle_value() {
             "join --discovery-token-ca-cert-hash" | \
             "join --node-name" | \
             "join --name-template" | \
-            "join --timeout")
+            "join --timeout" | \
+            "fleet -l" | "fleet --selector" | \
+            "fleet --context" | \
+            "rollout --daemonset" | \
+            "rollout --agent" | \
+            "rollout --config" | \
+            "rollout -l" | "rollout --selector" | \
+            "rollout --first" | \
+            "rollout --then" | \
+            "rollout --max-unavailable" | \
+            "rollout --stop-after" | \
+            "rollout --within" | \
+            "rollout --settle" | \
+            "rollout --interval" | \
+            "rollout -n" | "rollout --namespace" | \
+            "rollout --context")
             value=text ;;
         " --manifest-plain-signatures" | \
             " --seccomp-default" | \
@@ -181,9 +198,11 @@ _coracle_value() {
             "runtime-config --cgroup-driver")
             value='cgroupfs systemd' ;;
         "status -o" | "status --output" | \
-            "events -o" | "events --output")
+            "events -o" | "events --output" | \
+            "rollout -o" | "rollout --output")
             value='json yaml' ;;
-        "pods -o" | "pods --output")
+        "pods -o" | "pods --output" | \
+            "fleet -o" | "fleet --output")
             value='wide json yaml name jsonpath=' ;;
         "logs -c" | "logs --container" | \
             "exec -c" | "exec --container" | \
@@ -201,6 +220,8 @@ _coracle_value() {
             value='wide json' ;;
         "wait --until")
             value='ready done delete' ;;
+        "rollout --order")
+            value='hash name' ;;
         *)
             value='' ;;
     esac
@@ -400,6 +421,13 @@ _coracle() {
             replace)
                 words='--from --force --no-start --local-socket --kubernetes-dir --root-dir -h --help'
                 ;;
+            fleet)
+                words='-l --selector -o --output --kubeconfig --context --traffic -h --help'
+                ;;
+            rollout)
+                words='--daemonset --agent --config -l --selector --first --then --max-unavailable --stop-after --within --settle --order --ahead --wait --interval --dry-run -o --output -n --namespace --kubeconfig --context --traffic -h --help'
+                [[ $current == -* || $place -ne 0 ]] || words='abort pause resume rights start status'
+                ;;
             completion)
                 words='-h --help'
                 [[ $current == -* || $place -ne 0 ]] || words='bash zsh fish'
@@ -409,11 +437,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help'
+                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --name-template --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --join-file --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-path-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
                 ;;
         esac
     fi

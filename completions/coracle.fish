@@ -20,7 +20,7 @@ function __coracle_images
     coracle images 2>/dev/null | string match -rv '^(IMAGE|No|<none>) ' | string replace -r ' .*' ''
 end
 
-set -l commands status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help
+set -l commands status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -57,6 +57,8 @@ complete -c coracle -n __fish_use_subcommand -a page-token -d 'make a token for 
 complete -c coracle -n __fish_use_subcommand -a join -d 'make this machine a node of a cluster'
 complete -c coracle -n __fish_use_subcommand -a leave -d 'remove this machine from its cluster'
 complete -c coracle -n __fish_use_subcommand -a replace -d 'take the role of a board that is gone'
+complete -c coracle -n __fish_use_subcommand -a fleet -d 'list the nodes of a cluster, with a kubeconfig'
+complete -c coracle -n __fish_use_subcommand -a rollout -d 'bring a change to the nodes of a cluster in steps'
 complete -c coracle -n __fish_use_subcommand -a completion -d 'print a completion script for bash, zsh or fish'
 complete -c coracle -n __fish_use_subcommand -a version -d 'print the version'
 complete -c coracle -n __fish_use_subcommand -a help -d 'print this help or the help of a command'
@@ -68,8 +70,9 @@ complete -c coracle -n '__fish_seen_subcommand_from apply diff validate upgrade 
 complete -c coracle -n '__fish_seen_subcommand_from cp' -F -a '(__coracle_pods)'
 complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -a 'containerd crio'
 complete -c coracle -n '__fish_seen_subcommand_from config' -a 'apply'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -a 'abort pause resume rights start status'
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
 complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config upgrade config support replace' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s A -l all-namespaces -d 'pods of all namespaces, also without this'
@@ -150,6 +153,27 @@ complete -c coracle -n '__fish_seen_subcommand_from leave' -l no-restart -d 'do 
 complete -c coracle -n '__fish_seen_subcommand_from replace' -l from -x -a '(__fish_complete_directories)' -d 'root directory of the old board\'s card, or of a copy of it'
 complete -c coracle -n '__fish_seen_subcommand_from replace' -l force -d 'do not ask the cluster whether the old board is alive'
 complete -c coracle -n '__fish_seen_subcommand_from replace' -l no-start -d 'do not start the service'
+complete -c coracle -n '__fish_seen_subcommand_from fleet rollout' -s l -l selector -x -d 'only nodes with these labels, as site=a'
+complete -c coracle -n '__fish_seen_subcommand_from fleet' -s o -l output -x -a 'wide json yaml name jsonpath=' -d 'output format; wide adds all leases, verdicts and certificates'
+complete -c coracle -n '__fish_seen_subcommand_from fleet rollout' -l kubeconfig -r -F -d 'kubeconfig'
+complete -c coracle -n '__fish_seen_subcommand_from fleet rollout' -l context -x -d 'context of the kubeconfig'
+complete -c coracle -n '__fish_seen_subcommand_from fleet rollout' -l traffic -d 'print the requests and bytes that it took'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l daemonset -x -d 'DaemonSet whose pods are replaced'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l agent -x -d 'program for the annotation coracle.dev/upgrade'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l config -x -d 'configuration for the annotation coracle.dev/config'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l first -x -d 'nodes of the first step'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l then -x -d 'parts of all nodes for the steps after it'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l max-unavailable -x -d 'most nodes that change or are not healthy at once'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l stop-after -x -d 'stop at this number of failed nodes'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l within -x -d 'longest time for a node that is awake'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l settle -x -d 'how long a pod has to be ready'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l order -x -a 'hash name' -d 'order of the nodes; hash spreads them, and is the same each time'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l ahead -d 'at the end, change nodes that sleep too, which find it when they wake'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l wait -d 'go on until the last node that sleeps has woken'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l interval -x -d 'time between two looks at the cluster'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -l dry-run -d 'print the requests of the first round and send none'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -s o -l output -x -a 'json yaml' -d 'print the status as JSON or YAML'
+complete -c coracle -n '__fish_seen_subcommand_from rollout' -s n -l namespace -x -d 'namespace of the ConfigMaps'
 complete -c coracle -n '__fish_seen_subcommand_from import delta' -F
 complete -c coracle -n '__fish_seen_subcommand_from remove rm' -a '(__coracle_images)'
 

@@ -310,6 +310,40 @@ _coracle() {
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            fleet)
+                _arguments -s '2:: :' \
+                    '(-l --selector)'{-l,--selector}'[only nodes with these labels, as site=a]:labels:' \
+                    '(-o --output)'{-o,--output}'[output format; wide adds all leases, verdicts and certificates]:output:(wide json yaml name jsonpath=)' \
+                    '--kubeconfig[kubeconfig]:file:_files' \
+                    '--context[context of the kubeconfig]:name:' \
+                    '--traffic[print the requests and bytes that it took]' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            rollout)
+                _arguments -s '2::action:(abort pause resume rights start status)' \
+                    '*:name:' \
+                    '--daemonset[DaemonSet whose pods are replaced]:namespace/name:' \
+                    '--agent[program for the annotation coracle.dev/upgrade]:url:' \
+                    '--config[configuration for the annotation coracle.dev/config]:url:' \
+                    '(-l --selector)'{-l,--selector}'[only nodes with these labels, as site=a]:labels:' \
+                    '--first[nodes of the first step]:n:' \
+                    '--then[parts of all nodes for the steps after it]:percents:' \
+                    '--max-unavailable[most nodes that change or are not healthy at once]:n|percent:' \
+                    '--stop-after[stop at this number of failed nodes]:n:' \
+                    '--within[longest time for a node that is awake]:duration:' \
+                    '--settle[how long a pod has to be ready]:duration:' \
+                    '--order[order of the nodes; hash spreads them, and is the same each time]:order:(hash name)' \
+                    '--ahead[at the end, change nodes that sleep too, which find it when they wake]' \
+                    '--wait[go on until the last node that sleeps has woken]' \
+                    '--interval[time between two looks at the cluster]:duration:' \
+                    '--dry-run[print the requests of the first round and send none]' \
+                    '(-o --output)'{-o,--output}'[print the status as JSON or YAML]:output:(json yaml)' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the ConfigMaps]:namespace:' \
+                    '--kubeconfig[kubeconfig]:file:_files' \
+                    '--context[context of the kubeconfig]:name:' \
+                    '--traffic[print the requests and bytes that it took]' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             completion)
                 _arguments -s '2::shell:(bash zsh fish)' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -320,7 +354,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace completion version help)' \
+                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -362,6 +396,8 @@ _coracle() {
         'join:make this machine a node of a cluster'
         'leave:remove this machine from its cluster'
         'replace:take the role of a board that is gone'
+        'fleet:list the nodes of a cluster, with a kubeconfig'
+        'rollout:bring a change to the nodes of a cluster in steps'
         'completion:print a completion script for bash, zsh or fish'
         'version:print the version'
         'help:print this help or the help of a command'

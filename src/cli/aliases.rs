@@ -25,7 +25,8 @@ pub(super) fn translated(arguments: &[String]) -> Result<Vec<String>, String> {
             // All of a kind.
             return Ok([&["pods".to_owned(), [noun, "/"].concat()], rest].concat());
         }
-        [verb, action, rest @ ..] if verb == "rollout" => {
+        // With a workload, kubectl's words are for pods of this node; a rollout of the fleet has a name without a kind.
+        [verb, action, rest @ ..] if verb == "rollout" && is_about_a_workload(rest) => {
             let own = match action.as_str() {
                 "undo" => "rollback",
                 "restart" => "restart",
@@ -86,6 +87,13 @@ const TAKE_A_POD: [&str; 14] = [
 /// Commands that kubectl has for workloads.
 fn takes_a_workload(verb: &str) -> bool {
     TAKE_A_POD.contains(&verb) || ["confirm", "get", "hold", "rollback"].contains(&verb)
+}
+
+/// `deployment/web`, or `deployment web`.
+fn is_about_a_workload(words: &[String]) -> bool {
+    let mut nouns = words.iter().filter(|word| !word.starts_with('-'));
+    let Some(first) = nouns.next() else { return false };
+    is_path_of_pod_or_workload(first) || (kind_of_word(first).is_some() || is_pods(first)) && nouns.next().is_some()
 }
 
 /// `pod/web`, `deployment/web`.
@@ -192,6 +200,11 @@ mod tests {
             ("rollout undo deployment/web", "rollback deployment/web"),
             ("rollout undo deployment web", "rollback deployment/web"),
             ("rollout status ds/agent", "wait ds/agent"),
+            ("rollout pause pod/web", "hold pod/web"),
+            ("rollout status camera", "rollout status camera"),
+            ("rollout resume deployment", "rollout resume deployment"),
+            ("rollout start camera --daemonset n/d", "rollout start camera --daemonset n/d"),
+            ("rollout", "rollout"),
             ("describe pod web -n x", "describe web -n x"),
             ("rm pods web db", "delete web db"),
             ("describe node n1 -o json", "status -o json"),
@@ -211,7 +224,7 @@ mod tests {
     fn other_verbs_have_a_hint() {
         let verbs = [
             "get ingresses",
-            "rollout begin",
+            "rollout begin deployment/web",
             "run nginx",
             "kill web",
             "drain node1",

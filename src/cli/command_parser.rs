@@ -28,6 +28,7 @@ macro_rules! commands {
             CgroupDriverName, ImagesOutput, PodsOutput, RuntimeName, Shell, StatusOutput, TopOutput, VersionOutput,
         };
         use super::ports::{Addresses, PortPair};
+        use super::rollout::{Amount, Order, Percentages};
         use super::selector::Selector;
         use super::wait::WaitedState;
         use crate::kubelet::certificates::discovery::Pin;

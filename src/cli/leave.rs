@@ -22,7 +22,7 @@ pub(super) fn run(command: &Leave) -> ExitCode {
     let kubeconfig = layout.kubeconfig();
     // Read before its files are removed.
     let node = node_of_kubeconfig(&kubeconfig);
-    let access = rt::block_on(ExecCredentials::default().access(&kubeconfig));
+    let access = rt::block_on(ExecCredentials::default().access(&kubeconfig.as_path().into()));
     let access = access.map_err(|error| ErrorChain(&error).to_string());
     let mut report = Report::default();
     remove_files(&layout, &mut report);

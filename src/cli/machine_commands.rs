@@ -276,6 +276,100 @@ macro_rules! with_machine_commands {
             }
             examples: ["coracle replace edge-7 --from /mnt/card"],
         }
+        command Fleet "fleet" {
+            brief: "[-o wide]",
+            usage: "[-l LABELS] [-o wide|json|yaml|name|jsonpath=PATH]",
+            summary: "list the nodes of a cluster, with a kubeconfig",
+            description: [
+                "Lists the nodes of a cluster as its API server shows them, on any machine with a kubeconfig: version of \
+                 the agent, last contact (with the length of the lease if it is longer than 40 s), last status, the end of \
+                 the last trial of a program or configuration, held pods, problems, and certificates that have expired or \
+                 do within three days. A node whose lease has ended is Asleep.",
+                "As kubectl coracle fleet it is a plugin of kubectl, if a link to this program is called kubectl-coracle.",
+            ],
+            flags {
+                selector['l']: Option<Selector> => flag(Value::Text("LABELS"), "only nodes with these labels, as site=a");
+                output['o']: PodsOutput = "PodsOutput::Table"
+                    => flag(
+                        Value::OneOf(&["wide", "json", "yaml", "name", "jsonpath="]),
+                        "output format; wide adds all leases, verdicts and certificates",
+                    );
+                kubeconfig: Option<PathBuf> => flag(Value::File("FILE"), "kubeconfig")
+                    .default("$KUBECONFIG, else ~/.kube/config");
+                context: Option<String> => flag(Value::Text("NAME"), "context of the kubeconfig")
+                    .default("the current context");
+                traffic: bool => switch("print the requests and bytes that it took");
+            }
+            examples: ["coracle fleet -l site=harbour", "kubectl coracle fleet -o wide"],
+        }
+        command Rollout "rollout" {
+            brief: "ACTION [NAME]",
+            usage:
+                "start NAME --daemonset NAMESPACE/NAME|--agent URL|--config URL [-l LABELS] [--first N] [--then PERCENTS] \
+                 | status|pause|resume|abort NAME",
+            summary: "bring a change to the nodes of a cluster in steps",
+            description: [
+                "Brings a change to the nodes of a cluster in steps, on any machine with a kubeconfig. start NAME begins: \
+                 with --daemonset it deletes the pods of a DaemonSet with updateStrategy OnDelete, so that they come back \
+                 with the present template; --agent and --config annotate nodes with the URL of a signed program or \
+                 configuration.",
+                "A node that sleeps (its lease has ended) is pending, and has its turn when it has woken. The rollout stops \
+                 when a node reports a rejected trial, or is awake and not healthy in time. Its state is a ConfigMap in the \
+                 cluster: a command that was killed is continued by resume NAME, or by the same start again.",
+                "status shows all rollouts, or one with its nodes; pause, resume and abort change one, and resume takes \
+                 --stop-after and --ahead; rights [USER] prints \
+                 the roles that it takes, to apply once. Exit code 0 when it has finished, 1 when it has stopped, 3 when \
+                 all that is left sleeps.",
+                "coracle rollout undo, status, pause, resume, restart and history with a workload, as deployment/web, are \
+                 kubectl's words for pods of this node: rollback, wait, hold, confirm, restart and describe. A rollout of \
+                 the fleet is named without a kind.",
+            ],
+            arguments {
+                (positional) words: Vec<String> => [
+                    ("action", Completes::Words(&["abort", "pause", "resume", "rights", "start", "status"])),
+                    ("name", Completes::Nothing),
+                ];
+            }
+            flags {
+                daemonset: Option<String> => flag(Value::Text("NAMESPACE/NAME"), "DaemonSet whose pods are replaced");
+                agent: Option<String> => flag(Value::Text("URL"), "program for the annotation coracle.dev/upgrade");
+                config: Option<String> => flag(Value::Text("URL"), "configuration for the annotation coracle.dev/config");
+                selector['l']: Option<Selector> => flag(Value::Text("LABELS"), "only nodes with these labels, as site=a");
+                first: Option<u64> => flag(Value::Text("N"), "nodes of the first step").default("1");
+                then: Option<Percentages>
+                    => flag(Value::Text("PERCENTS"), "parts of all nodes for the steps after it")
+                    .default("10%,50%,100%");
+                max_unavailable: Option<Amount>
+                    => flag(Value::Text("N|PERCENT"), "most nodes that change or are not healthy at once").default("10%");
+                stop_after: Option<u64> => flag(Value::Text("N"), "stop at this number of failed nodes").default("1");
+                within: Option<Age>
+                    => flag(Value::Text("DURATION"), "longest time for a node that is awake").default("10m");
+                settle: Option<Age>
+                    => flag(Value::Text("DURATION"), "how long a pod has to be ready").default("30s");
+                order: Option<Order>
+                    => flag(Value::OneOf(&["hash", "name"]), "order of the nodes; hash spreads them, and is the same each time")
+                    .default("hash");
+                ahead: bool => switch("at the end, change nodes that sleep too, which find it when they wake");
+                wait: bool => switch("go on until the last node that sleeps has woken");
+                interval: Age = "Age(Duration::from_secs(10))"
+                    => flag(Value::Text("DURATION"), "time between two looks at the cluster").default("10s");
+                dry_run: bool => switch("print the requests of the first round and send none");
+                output['o']: StatusOutput = "StatusOutput::Text"
+                    => flag(Value::OneOf(&["json", "yaml"]), "print the status as JSON or YAML");
+                namespace['n']: String = "\"coracle\".to_owned()"
+                    => flag(Value::Text("NAMESPACE"), "namespace of the ConfigMaps").default("coracle");
+                kubeconfig: Option<PathBuf> => flag(Value::File("FILE"), "kubeconfig")
+                    .default("$KUBECONFIG, else ~/.kube/config");
+                context: Option<String> => flag(Value::Text("NAME"), "context of the kubeconfig")
+                    .default("the current context");
+                traffic: bool => switch("print the requests and bytes that it took");
+            }
+            examples: [
+                "coracle rollout start camera-2 --daemonset vision/camera --first 5 --then 10%,50%,100%",
+                "coracle rollout start agent-0.9.1 --agent https://fleet.example/v0.9.1/coracle-{arch} -l site=harbour",
+                "coracle rollout status camera-2",
+            ],
+        }
         command Completion "completion" {
             brief: "SHELL",
             usage: "bash|zsh|fish",

@@ -25,6 +25,7 @@ mod diff;
 mod doctor;
 mod events;
 mod find_pod;
+mod fleet;
 mod gc_variables;
 mod help;
 mod images;
@@ -45,6 +46,7 @@ mod ports;
 mod problem_lines;
 mod replace;
 mod restart;
+mod rollout;
 mod runtime_config;
 mod selector;
 mod service;
@@ -79,6 +81,11 @@ pub fn main() -> ExitCode {
         Ok(ParsedCommand::Agent) if arguments.is_empty() && is_terminal() && !is_kubelet(&program) => {
             print(&help::text())
         }
+        // kubectl runs its plugin without a terminal too, and means no agent.
+        Ok(ParsedCommand::Agent) if is_plugin(&program) => match arguments.is_empty() {
+            true => print(&help::text()),
+            false => misused("kubectl coracle: expected a command, as fleet or rollout"),
+        },
         Ok(ParsedCommand::Agent) => agent::run(&arguments, is_kubelet(&program)),
         Ok(ParsedCommand::Help(text)) => print(&text),
         Ok(ParsedCommand::Command(command)) => match command {
@@ -93,6 +100,7 @@ pub fn main() -> ExitCode {
             Command::Wait(command) => wait::run(&command),
             Command::Events(command) => events::run(&command),
             Command::Exec(command) => streams::exec(&command),
+            Command::Fleet(command) => fleet::run(&command),
             Command::Claims(command) => claims::run(&command),
             Command::ListDevices(command) => devices::run(&command),
             Command::ListImages(command) => images::run(&command),
@@ -103,6 +111,7 @@ pub fn main() -> ExitCode {
             Command::PageToken(command) => page_token::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Restart(command) => restart::run(&command),
+            Command::Rollout(command) => rollout::run(&command),
             Command::RuntimeConfig(command) => runtime_config::run(&command),
             Command::Rerun(command) => versions::rerun(&command),
             Command::Stop(command) => versions::stop(&command),
@@ -145,6 +154,11 @@ fn print_painted(text: &str, paint: impl FnOnce(&str) -> String) -> ExitCode {
 /// Whether the binary is called as `kubelet`, whose output other programs parse.
 fn is_kubelet(program: &str) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "kubelet")
+}
+
+/// Whether kubectl calls the binary as its plugin.
+fn is_plugin(program: &str) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == "kubectl-coracle")
 }
 
 /// Writes to stdout. A closed pipe (`| head`) is not a failure.

@@ -143,7 +143,7 @@ fn keep(kept: KeptIdentity, layout: &Layout) -> Result<(), String> {
 /// Fails if the old board still renews its lease, as it sees with the rights that every node has.
 fn expect_dead(old: &str, kubeconfig: &Path) -> Result<(), String> {
     let sure = "if you are sure that it is off, add --force";
-    let access = rt::block_on(ExecCredentials::default().access(kubeconfig));
+    let access = rt::block_on(ExecCredentials::default().access(&kubeconfig.into()));
     let access = access.map_err(|error| format!("{}: {sure}", ErrorChain(&error)))?;
     match rt::block_on(lease(old, access)) {
         Ok(lease) => match lease_is_fresh(&lease, clock::now().unix_seconds()) {

@@ -1,5 +1,6 @@
 //! Label selectors as kubectl's `-l`: `app=web,tier!=db,env in (a, b),!old`. Pure.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::types::api::Map;
@@ -25,6 +26,24 @@ impl Selector {
             };
             is_met == one.is_wanted
         })
+    }
+}
+
+/// As the query parameter `labelSelector`.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Requirement { key, values, is_wanted }) in self.0.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            match (values.as_deref(), is_wanted) {
+                (None, true) => write!(f, "{comma}{key}")?,
+                (None, false) => write!(f, "{comma}!{key}")?,
+                (Some([value]), true) => write!(f, "{comma}{key}={value}")?,
+                (Some([value]), false) => write!(f, "{comma}{key}!={value}")?,
+                (Some(values), true) => write!(f, "{comma}{key} in ({})", values.join(","))?,
+                (Some(values), false) => write!(f, "{comma}{key} notin ({})", values.join(","))?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -106,6 +125,15 @@ mod tests {
         ] {
             assert_eq!(selector.parse::<Selector>().unwrap().matches(&labels), expected, "{selector}");
         }
+    }
+
+    #[test]
+    fn selector_is_written_as_the_api_server_reads_it() {
+        let text = "app==web,tier!=db,zone in (a, b),old notin (x, y),!gone,here";
+        let written = "app=web,tier!=db,zone in (a,b),old notin (x,y),!gone,here";
+        let selector: Selector = text.parse().unwrap();
+        assert_eq!(selector.to_string(), written);
+        assert_eq!(written.parse::<Selector>().unwrap(), selector);
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn bootstrap_credentials_yield_the_first_client_certificate() {
     let text = fs::read_to_string(&kubeconfig).unwrap();
     assert!(text.contains(&format!("client-certificate: {}", link.display())) && !text.contains("token"), "{text}");
     assert!(!newcomer.pki("kubelet-client.key.tmp").exists());
-    newcomer.0.api.wait(super::joined::NODE, "the end of the certificate", |node| {
+    newcomer.0.api.wait(NODE, "the end of the certificate", |node| {
         let end = node["metadata"]["annotations"]["coracle.dev/client-certificate-expires"].as_str();
         end.is_some_and(|end| end.parse::<Timestamp>().unwrap() > Timestamp::now())
     });

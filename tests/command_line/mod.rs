@@ -98,6 +98,24 @@ fn invoked_as_kubelet_it_prints_the_kubernetes_version() {
 }
 
 #[test]
+fn kubectls_plugin_runs_commands_and_never_an_agent() {
+    let folder = std::env::temp_dir().join(format!("coracle-plugin-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let link = folder.join("kubectl-coracle");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_coracle"), &link).unwrap();
+    let plugin = |line: &[&str]| Command::new(&link).args(line).output().unwrap();
+    let help = plugin(&[]);
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("coracle fleet"), "{help:?}");
+    let flags = plugin(&["--max-pods", "3"]);
+    let expected = "coracle: kubectl coracle: expected a command, as fleet or rollout\n";
+    assert_eq!((flags.status.code(), String::from_utf8_lossy(&flags.stderr).as_ref()), (Some(2), expected));
+    let fleet = plugin(&["fleet", "--kubeconfig", "/nowhere/config"]);
+    let message = "coracle: fleet: read /nowhere/config: No such file or directory (os error 2)\n";
+    assert_eq!((fleet.status.code(), String::from_utf8_lossy(&fleet.stderr).as_ref()), (Some(1), message));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn closed_stdout_is_no_failure() {
     let script = format!("{} --help | head -n 1; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_coracle"));
     let output = Command::new("bash").args(["-c", &script]).output().unwrap();

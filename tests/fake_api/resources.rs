@@ -54,6 +54,8 @@ pub(crate) static RESOURCES: &[Resource] = &[
     Resource { returns_deleted: true, ..namespaced("serviceaccounts", "ServiceAccount") },
     Resource { status: true, ..cluster("namespaces", "Namespace") },
     namespaced("endpoints", "Endpoints"),
+    Resource { group: "apps", status: true, ..namespaced("daemonsets", "DaemonSet") },
+    Resource { group: "apps", ..namespaced("controllerrevisions", "ControllerRevision") },
     Resource {
         group: "coordination.k8s.io",
         create_on_update: true,

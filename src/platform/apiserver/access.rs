@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use super::exec_credential::ExecPlugin;
-use super::kubeconfig::{Kubeconfig, Pem, Token};
+use super::kubeconfig::{Kubeconfig, KubeconfigSource, Pem, Token};
 use super::tls;
 use crate::platform::host::file::read_all;
 use crate::platform::net::{Proxy, Url};
@@ -67,17 +67,17 @@ impl Access {
     /// Loads the kubeconfig and the files that it refers to. Blocks. The credential of a plugin is missing: see
     /// [`ExecCredentials::access`](super::ExecCredentials::access).
     pub(crate) fn load(path: &Path) -> Result<Self, AccessError> {
-        Self::new(&read_kubeconfig(path)?, path)
+        Self::new(&read_kubeconfig(&path.into())?, path)
     }
 
     /// As [`Self::load`], unless the credential is that of a plugin.
-    pub(super) fn load_unless_exec(path: &Path) -> Result<Loaded, AccessError> {
-        let mut kubeconfig = read_kubeconfig(path)?;
+    pub(super) fn load_unless_exec(source: &KubeconfigSource) -> Result<Loaded, AccessError> {
+        let (mut kubeconfig, path) = (read_kubeconfig(source)?, source.name());
         let Some(plugin) = kubeconfig.exec.take().filter(|_| kubeconfig.token.is_none()) else {
-            return Ok(Loaded::Access(Box::new(Self::new(&kubeconfig, path)?)));
+            return Ok(Loaded::Access(Box::new(Self::new(&kubeconfig, &path)?)));
         };
         let authority = kubeconfig.authority.as_ref().filter(|_| plugin.needs_authority());
-        let authority = authority.map(|pem| load(pem, path, AUTHORITY_DATA_FIELD)).transpose()?.map(|(_, pem)| pem);
+        let authority = authority.map(|pem| load(pem, &path, AUTHORITY_DATA_FIELD)).transpose()?.map(|(_, pem)| pem);
         Ok(Loaded::Plugin { kubeconfig: Box::new(kubeconfig), plugin, authority })
     }
 
@@ -123,10 +123,18 @@ impl Access {
     }
 }
 
-fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, AccessError> {
-    let text = read(path)?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    Kubeconfig::read(&text, folder).map_err(|bad| AccessError::Wrong { path: path.to_owned(), what: bad.to_string() })
+fn read_kubeconfig(source: &KubeconfigSource) -> Result<Kubeconfig, AccessError> {
+    let mut files = Vec::new();
+    for path in &source.files {
+        match read(path) {
+            Ok(text) => files.push((text, path.parent().unwrap_or(Path::new("/")).to_owned())),
+            Err(AccessError::Read { cause, .. })
+                if source.files.len() > 1 && cause.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Kubeconfig::merge(&files, source.context.as_deref())
+        .map_err(|bad| AccessError::Wrong { path: source.name(), what: bad.to_string() })
 }
 
 const AUTHORITY_DATA_FIELD: &str = "certificate-authority-data";

@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::ApiError;
 use super::connections::Connections;
 use super::exchange::{Exchange, Link, Ongoing};
-use super::gate::{Gate, GatePass};
+use super::gate::{Gate, GatePass, Opening, Rank};
 use super::history::{self, History};
+use super::kubeconfig::KubeconfigSource;
 use super::request::Request;
 use super::retry;
 use super::traffic::Traffic;
@@ -58,15 +59,20 @@ const SHORT_REQUESTS: usize = 75;
 impl Client {
     /// Connects on the first request, and only while the gate admits requests.
     pub(crate) fn behind(gate: Rc<Gate>, kubeconfig: PathBuf, dialer: Dialer) -> Self {
-        Self::with(gate, Rc::default(), kubeconfig, dialer)
+        Self::with(gate, Rc::default(), kubeconfig.as_path().into(), dialer)
+    }
+
+    /// A client that is no node's: requests wait for nothing.
+    pub(crate) fn of_operator(kubeconfig: KubeconfigSource, dialer: Dialer) -> Self {
+        Self::with(Gate::new(Opening::Open(Rank::Event), None), Rc::default(), kubeconfig, dialer)
     }
 
     /// A client with another kubeconfig behind the same gate. Both count into the same traffic.
     pub(crate) fn beside(&self, kubeconfig: PathBuf, dialer: Dialer) -> Self {
-        Self::with(Rc::clone(self.gate()), Rc::clone(&self.transport().traffic), kubeconfig, dialer)
+        Self::with(Rc::clone(self.gate()), Rc::clone(&self.transport().traffic), kubeconfig.as_path().into(), dialer)
     }
 
-    fn with(gate: Rc<Gate>, traffic: Rc<Traffic>, kubeconfig: PathBuf, dialer: Dialer) -> Self {
+    fn with(gate: Rc<Gate>, traffic: Rc<Traffic>, kubeconfig: KubeconfigSource, dialer: Dialer) -> Self {
         let transport = Transport::new(kubeconfig, dialer, gate, traffic);
         let inner = Inner { connections: Connections::new(transport), unauthorized: Signal::default() };
         Self { inner: Rc::new(inner) }

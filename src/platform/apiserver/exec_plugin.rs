@@ -2,14 +2,13 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::access::{Access, AccessError, Loaded};
 use super::exec_credential::{ExecCredential, ExecPlugin};
-use super::kubeconfig::{Pem, Token};
+use super::kubeconfig::{KubeconfigSource, Pem, Token};
 use super::request::SharedToken;
 use crate::platform::host::clock;
 use crate::platform::host::program::{self, ProgramError};
@@ -55,20 +54,19 @@ impl Default for ExecCredentials {
 
 impl ExecCredentials {
     /// Loads the kubeconfig and the files that it refers to, with the credential of its plugin if it has one.
-    pub(crate) async fn access(&self, path: &Path) -> Result<Access, AccessError> {
-        let owned = path.to_owned();
+    pub(crate) async fn access(&self, source: &KubeconfigSource) -> Result<Access, AccessError> {
+        let (owned, path) = (source.clone(), source.name());
         let (mut kubeconfig, plugin, authority) = match rt::blocking(move || Access::load_unless_exec(&owned)).await? {
             Loaded::Access(access) => return Ok(*access),
             Loaded::Plugin { kubeconfig, plugin, authority } => (kubeconfig, plugin, authority),
         };
-        let what = |what| AccessError::Wrong { path: path.to_owned(), what };
+        let what = |what| AccessError::Wrong { path: path.clone(), what };
         let credential = self.credential(&plugin, authority).await.map_err(what)?;
         kubeconfig.token = credential.token.map(Token::Data);
         if let Some((certificate, key)) = credential.pair {
             kubeconfig.certificate = Some((Pem::Data(certificate), Pem::Data(key)));
         }
-        let owned = path.to_owned();
-        let mut access = rt::blocking(move || Access::new(&kubeconfig, &owned)).await?;
+        let mut access = rt::blocking(move || Access::new(&kubeconfig, &path)).await?;
         access.plugin_token = true;
         Ok(access)
     }

@@ -24,6 +24,16 @@ pub(crate) struct Kubeconfig {
     pub(crate) exec: Option<Box<ExecPlugin>>,
 }
 
+/// The files of a kubeconfig, of which each name counts as the first file has it (client-go: `ClientConfigLoadingRules`),
+/// and the context to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KubeconfigSource {
+    /// Of several, those that do not exist are skipped.
+    pub(crate) files: Vec<PathBuf>,
+    /// `None`: the current context.
+    pub(crate) context: Option<String>,
+}
+
 /// PEM, inline or in a file.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Pem {
@@ -40,6 +50,20 @@ pub(crate) enum Token {
 /// One line: the field, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadKubeconfig(String);
+
+impl KubeconfigSource {
+    /// The name in errors.
+    pub(crate) fn name(&self) -> PathBuf {
+        let names: Vec<String> = self.files.iter().map(|path| path.display().to_string()).collect();
+        names.join(":").into()
+    }
+}
+
+impl From<&Path> for KubeconfigSource {
+    fn from(path: &Path) -> Self {
+        Self { files: vec![path.to_owned()], context: None }
+    }
+}
 
 impl Kubeconfig {
     /// A configuration of which only the server is known.
@@ -76,29 +100,46 @@ impl Kubeconfig {
 
     /// Parses a kubeconfig. Relative paths in it start at `folder`.
     pub(crate) fn read(text: &[u8], folder: &Path) -> Result<Self, BadKubeconfig> {
+        Self::merge(&[(text.to_vec(), folder.to_owned())], None)
+    }
+
+    /// Parses the files of a kubeconfig. Relative paths in each start at its folder.
+    pub(crate) fn merge(files: &[(Vec<u8>, PathBuf)], context: Option<&str>) -> Result<Self, BadKubeconfig> {
         let bad = |what: &dyn fmt::Display| BadKubeconfig(what.to_string());
-        let mut documents = yaml::parse(text).map_err(|error| bad(&error))?.into_iter();
-        let document = documents.next().ok_or_else(|| bad(&"expected a kubeconfig, found nothing"))?;
-        let file: KubeconfigFile = decode(document.value).map_err(|error: DecodeError| bad(&error))?.value;
-        if !file.kind.is_empty() && file.kind != "Config" {
-            return Err(bad(&format_args!("kind: expected Config, found {:?}", file.kind)));
-        }
-        let (place, context) = match file.current_context.as_str() {
-            "" => return Err(bad(&"current-context: expected the name of a context, found nothing")),
-            name => {
-                let found = file.contexts.into_iter().find(|context| context.name == name);
-                let found = found.ok_or_else(|| bad(&format_args!("current-context: context {name:?} not found")))?;
-                (format!("context {name:?}"), found.context)
+        let (mut clusters, mut users, mut contexts, mut current) = (Vec::new(), Vec::new(), Vec::new(), String::new());
+        for (text, folder) in files {
+            let mut documents = yaml::parse(text).map_err(|error| bad(&error))?.into_iter();
+            let document = documents.next().ok_or_else(|| bad(&"expected a kubeconfig, found nothing"))?;
+            let file: KubeconfigFile = decode(document.value).map_err(|error: DecodeError| bad(&error))?.value;
+            if !file.kind.is_empty() && file.kind != "Config" {
+                return Err(bad(&format_args!("kind: expected Config, found {:?}", file.kind)));
             }
+            clusters.extend(file.clusters.into_iter().map(|cluster| (cluster, folder)));
+            users.extend(file.users.into_iter().map(|user| (user, folder)));
+            contexts.extend(file.contexts);
+            if current.is_empty() {
+                current = file.current_context;
+            }
+        }
+        let (field, name) = match context {
+            Some(name) => ("", name),
+            None => ("current-context: ", current.as_str()),
         };
+        if name.is_empty() {
+            return Err(bad(&"current-context: expected the name of a context, found nothing"));
+        }
+        let place = format!("context {name:?}");
+        let context = contexts.into_iter().find(|context| context.name == name);
+        let context = context.ok_or_else(|| bad(&format_args!("{field}{place} not found")))?.context;
         let missing = |what: &str, name: &str| bad(&format_args!("{place}: no {what} is called {name:?}"));
-        let cluster = file.clusters.into_iter().find(|cluster| cluster.name == context.cluster);
-        let cluster = cluster.ok_or_else(|| missing("cluster", &context.cluster))?;
-        let user = match context.user.as_str() {
-            "" => KubeconfigUser::default(),
+        let cluster = clusters.into_iter().find(|(cluster, _)| cluster.name == context.cluster);
+        let (cluster, cluster_folder) = cluster.ok_or_else(|| missing("cluster", &context.cluster))?;
+        let (user, folder) = match context.user.as_str() {
+            "" => (KubeconfigUser::default(), cluster_folder),
             name => {
-                let user = file.users.into_iter().find(|user| user.name == name);
-                user.ok_or_else(|| missing("user", name))?.user
+                let user = users.into_iter().find(|(user, _)| user.name == name);
+                let (user, folder) = user.ok_or_else(|| missing("user", name))?;
+                (user.user, folder)
             }
         };
         check_user(&user, &context.user)?;
@@ -129,7 +170,7 @@ impl Kubeconfig {
         };
         Ok(Self {
             server,
-            authority: pem(cluster.cluster.certificate_authority_data, authority, folder),
+            authority: pem(cluster.cluster.certificate_authority_data, authority, cluster_folder),
             server_name: given(cluster.cluster.tls_server_name),
             insecure: cluster.cluster.insecure_skip_tls_verify,
             proxy: given(cluster.cluster.proxy_url),
@@ -227,6 +268,24 @@ mod tests {
         assert_eq!((read.server.as_str(), read.server_name.as_deref()), ("https://h:1", Some("api")));
         assert_eq!((read.proxy.as_deref(), read.insecure), (Some("http://p:3"), false));
         assert_eq!(read.token, Some(Token::Data("s".to_owned())));
+    }
+
+    #[test]
+    fn first_of_several_files_has_each_name_and_relative_paths_start_at_its_own_file() {
+        let first = "contexts: [{name: x, context: {cluster: c, user: u}}]\n\
+                     clusters: [{name: c, cluster: {server: 'https://first:1', certificate-authority: ca}}]";
+        let second = with("{server: 'https://second:1'}", "{tokenFile: t}")
+            .replace("current-context: x", "current-context: other")
+            + "- name: other\n  context: {cluster: c, user: u}\n";
+        let files = [(first.as_bytes().to_vec(), PathBuf::from("/a")), (second.into_bytes(), PathBuf::from("/b"))];
+        for context in [None, Some("x"), Some("other")] {
+            let merged = Kubeconfig::merge(&files, context).unwrap();
+            assert_eq!(merged.server, "https://first:1");
+            assert_eq!(merged.authority, Some(Pem::File(PathBuf::from("/a/ca"))));
+            assert_eq!(merged.token, Some(Token::File(PathBuf::from("/b/t"))));
+        }
+        let missing = Kubeconfig::merge(&files, Some("z")).unwrap_err();
+        assert_eq!(missing.to_string(), "context \"z\" not found");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) use exec_plugin::ExecCredentials;
 pub(crate) use gate::{Gate, Opening, Rank};
 pub(crate) use gate_waiters::settle;
 pub(crate) use history::History;
-pub(crate) use kubeconfig::{Kubeconfig, Pem, Token};
+pub(crate) use kubeconfig::{Kubeconfig, KubeconfigSource, Pem, Token};
 pub(crate) use reflector::reflect;
 pub(crate) use reflector_state::{Change, Collection};
 pub(crate) use request::{Patch, Request, Requester};

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use super::connect::{Socket, connect};
 use super::exchange::{Exchange, Link, ended};
 use super::exec_plugin::ExecCredentials;
 use super::gate::Gate;
+use super::kubeconfig::KubeconfigSource;
 use super::reconnect::{Overload, ReconnectGuard, spread};
 use super::request::{Caller, SharedToken};
 use super::traffic::Traffic;
@@ -24,7 +24,7 @@ use crate::types::error::ErrorChain;
 /// Everything needed to connect.
 pub(super) struct Transport {
     /// Loaded for each connection.
-    pub(super) kubeconfig: PathBuf,
+    pub(super) kubeconfig: KubeconfigSource,
     /// The credential of the kubeconfig's plugin.
     pub(super) exec: ExecCredentials,
     dialer: Dialer,
@@ -61,7 +61,7 @@ const SILENT: Duration = Duration::from_secs(30);
 const PING: Duration = Duration::from_secs(15);
 
 impl Transport {
-    pub(super) fn new(kubeconfig: PathBuf, dialer: Dialer, gate: Rc<Gate>, traffic: Rc<Traffic>) -> Rc<Self> {
+    pub(super) fn new(kubeconfig: KubeconfigSource, dialer: Dialer, gate: Rc<Gate>, traffic: Rc<Traffic>) -> Rc<Self> {
         Rc::new(Self {
             kubeconfig,
             exec: ExecCredentials::default(),
