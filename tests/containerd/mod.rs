@@ -26,6 +26,7 @@ mod images;
 mod lean;
 mod local_pods;
 mod local_volumes;
+mod log_forwarder;
 mod logs;
 mod manifests;
 pub(crate) mod mistakes;
