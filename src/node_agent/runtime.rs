@@ -13,7 +13,7 @@ use crate::kubelet::images::{Images, SignatureGate, SignaturePlaces};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;
-use crate::platform::config::{Amount, Config, Signal, Threshold};
+use crate::platform::config::{Amount, Config, FeatureGates, Gate, Signal, Threshold};
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::net::ProxySettings;
 use crate::platform::{rpc, rt};
@@ -78,8 +78,9 @@ impl Runtime {
         Self { pods: Rc::new(pods), image_service: services.images, importer, shared }
     }
 
-    pub(super) fn streaming(&self) -> Streaming {
-        Streaming { cri: self.pods.cri(), dialer: self.pods.dialer() }
+    pub(super) fn streaming(&self, gates: &FeatureGates) -> Streaming {
+        let translates_web_sockets = gates.is_on(Gate::ExtendWebSocketsToKubelet);
+        Streaming { cri: self.pods.cri(), dialer: self.pods.dialer(), translates_web_sockets }
     }
 }
 

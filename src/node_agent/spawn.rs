@@ -55,7 +55,7 @@ impl Agent {
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
         let store = cluster.as_ref().map(|cluster| cluster.store.clone());
         let profile = profile.known_before(plugins.devices.is_known_node());
-        let (streaming, images) = (runtime.streaming(), runtime.shared.clone());
+        let (streaming, images) = (runtime.streaming(&handles.config.gates), runtime.shared.clone());
         let servers = Servers { local, api, streaming, client: client.clone(), images };
         let records = sync_loop.views().records;
         let sync_loop = rt::spawn(sync_loop.run());

@@ -1,4 +1,5 @@
-//! Protocols without I/O: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates, signatures, gzip. Pure.
+//! Protocols without I/O: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates, signatures, gzip,
+//! WebSocket. Pure.
 
 pub mod dbus;
 pub mod der;
@@ -12,4 +13,5 @@ pub mod pem;
 pub mod protobuf;
 pub(crate) mod sha256;
 pub mod spdy;
+pub(crate) mod websocket;
 pub mod x509;

@@ -8,6 +8,11 @@ use serde_json::{Value, json};
 use super::door::{OPEN, Tls, ask, connect};
 use super::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
+/// Opcodes of frames.
+const BINARY: u8 = 2;
+const PING: u8 = 9;
+const PONG: u8 = 10;
+
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const ERROR: u8 = 3;
@@ -17,11 +22,12 @@ const CLOSE: u8 = 255;
 /// A WebSocket (RFC 6455) connection whose messages start with a channel number.
 struct Channels {
     tls: Tls,
-    /// The subprotocol that the runtime chose.
+    /// The subprotocol that was chosen.
     protocol: String,
+    pongs: Vec<Vec<u8>>,
 }
 
-/// A newer runtime chooses v5, in which a channel can be closed.
+/// In v5, which the agent chooses, a channel can be closed.
 const BOTH: &str = "v5.channel.k8s.io, v4.channel.k8s.io";
 const V4: &str = "v4.channel.k8s.io";
 
@@ -47,7 +53,7 @@ impl Channels {
         assert_eq!(value("Sec-WebSocket-Accept").as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
         let protocol = value("Sec-WebSocket-Protocol").unwrap();
         assert!(protocols.split(", ").any(|offered| offered == protocol), "{head}");
-        Self { tls, protocol }
+        Self { tls, protocol, pongs: Vec::new() }
     }
 
     fn send(&mut self, channel: u8, text: &str) {
@@ -55,10 +61,14 @@ impl Channels {
     }
 
     fn send_bytes(&mut self, payload: &[u8]) {
+        self.send_frame(BINARY, payload);
+    }
+
+    fn send_frame(&mut self, opcode: u8, payload: &[u8]) {
         let mask = [1, 2, 3, 4];
         let length = u8::try_from(payload.len()).unwrap();
         assert!(length < 126);
-        let mut frame = vec![0x82, 0x80 | length];
+        let mut frame = vec![0x80 | opcode, 0x80 | length];
         frame.extend_from_slice(&mask);
         frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
         self.tls.write_all(&frame).unwrap();
@@ -76,6 +86,7 @@ impl Channels {
             let mut payload = vec![0; usize::try_from(length).unwrap()];
             self.tls.read_exact(&mut payload)?;
             match (first & 0x0f, payload.split_first()) {
+                (PONG, _) => self.pongs.push(payload),
                 (8, _) => return Ok(None),
                 (1 | 2, Some((channel, text))) if !text.is_empty() => return Ok(Some((*channel, text.to_vec()))),
                 _ => {}
@@ -90,7 +101,7 @@ impl Channels {
     }
 
     /// Reads to the end and returns the output and the status of the command.
-    fn until_end(mut self) -> (String, Value) {
+    fn until_end(&mut self) -> (String, Value) {
         let (mut said, mut error) = (Vec::new(), Vec::new());
         while let Ok(Some((channel, text))) = self.next() {
             match channel {
@@ -134,18 +145,36 @@ fn exec_passes_output_terminal_size_and_exit_code() {
 }
 
 #[test]
-fn end_of_input_is_sent_where_the_protocol_supports_it() {
+fn client_of_the_current_protocol_can_end_its_input_and_is_answered_when_it_pings() {
     let node = web();
     let mut channels = Channels::open(&node, BOTH, "command=cat&input=1&output=1");
-    channels.send(STDIN, "last words\n");
-    if channels.protocol == V4 {
-        // An older runtime has no close message. The input is echoed all the same.
-        assert_eq!(channels.next().unwrap(), Some((STDOUT, b"last words\n".to_vec())));
-        return;
-    }
+    assert_eq!(channels.protocol, "v5.channel.k8s.io");
+    let line = "a line that comes back\n";
+    (0..1000).for_each(|_| channels.send(STDIN, line));
+    channels.send_frame(PING, b"still there?");
     channels.send_bytes(&[CLOSE, STDIN]);
     let (said, end) = channels.until_end();
-    assert_eq!((&*said, &end["status"]), ("last words\n", &json!("Success")));
+    assert_eq!((said.len(), &end["status"]), (1000 * line.len(), &json!("Success")));
+    assert_eq!(channels.pongs, [b"still there?".to_vec()]);
+}
+
+#[test]
+fn client_of_an_older_protocol_is_answered_by_the_runtime() {
+    let node = web();
+    let mut channels = Channels::open(&node, V4, "command=cat&input=1&output=1");
+    channels.send(STDIN, "last words\n");
+    assert_eq!(channels.next().unwrap(), Some((STDOUT, b"last words\n".to_vec())));
+}
+
+#[test]
+fn gate_that_is_off_leaves_web_sockets_to_the_runtime() {
+    let mut node = Node::with_runtime();
+    node.configure_agent(&format!("{OPEN}featureGates: {{ExtendWebSocketsToKubelet: false}}\n"));
+    node.start_agent();
+    node.apply(&Manifest::new("web").container("main", STAY));
+    node.wait_until("it runs", |pods| pods.has("web", |pod| pod.is_ready()));
+    let mut channels = Channels::open(&node, V4, "command=echo&command=a&output=1");
+    assert_eq!(channels.next().unwrap(), Some((STDOUT, b"a\n".to_vec())));
 }
 
 #[test]
@@ -163,8 +192,8 @@ fn vanished_client_leaves_nothing_behind() {
     Channels::open(&node, V4, "command=true&output=1").until_end();
     quiet(usize::MAX);
     let before = files();
-    for _ in 0..5 {
-        let mut channels = Channels::open(&node, V4, "command=cat&input=1&output=1");
+    for protocols in [V4, BOTH, V4, BOTH, BOTH] {
+        let mut channels = Channels::open(&node, protocols, "command=cat&input=1&output=1");
         channels.send(STDIN, "here\n");
         assert_eq!(channels.next().unwrap(), Some((STDOUT, b"here\n".to_vec())));
         assert!(processes() > at_rest);

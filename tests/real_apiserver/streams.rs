@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::cluster::{Cluster, LONGEST};
 use super::control_plane::Assets;
-use super::node::{STAY, wait_for};
+use super::node::{STAY, page, wait_for};
 use super::pods::run;
 
 impl Cluster {
@@ -120,5 +120,11 @@ fn kubectl_forwards_ports_and_attaches_to_a_container() {
     assert!(String::from_utf8_lossy(&heard[..read]).contains("word "), "{heard:?}");
     cluster.node.enclosure().run(&["pkill", "-KILL", "-x", "kubectl"]);
     attached.wait().unwrap();
+    // The API server does not translate them, as the node declares that it does.
+    let metrics = page(cluster.node.folder(), "/metrics");
+    for subresource in ["attach", "portforward"] {
+        let count = format!("kubelet_websocket_streaming_requests_total{{subresource=\"{subresource}\"}} ");
+        assert!(metrics.contains(&count), "{count}: {metrics}");
+    }
     cluster.assert_that_nothing_was_forbidden();
 }

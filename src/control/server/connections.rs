@@ -13,6 +13,7 @@ use super::http::{AfterResponse, Response, Status, chunk, stream_head};
 use super::relay::relay;
 use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
 use super::unread_responses::{SMALL, UnreadResponses};
+use super::web_sockets::WebSocket;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 use crate::protocol::gzip::gzip;
 use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
@@ -44,10 +45,14 @@ impl Reply {
     }
 }
 
-/// The server that takes over a connection, and the first data to send to it.
-pub(super) struct UpgradedConnection {
-    pub(super) to: TcpStream,
-    pub(super) head: Vec<u8>,
+/// The server that takes over a connection.
+pub(super) enum UpgradedConnection {
+    /// It answers the request itself: `head` is the first data to send to it.
+    Relayed {
+        to: TcpStream,
+        head: Vec<u8>,
+    },
+    Translated(Box<WebSocket>),
 }
 
 /// A response whose body is in a file.
@@ -206,10 +211,11 @@ async fn converse(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) -> 
             },
             Reply::Upgrade(handing) => match rt::deadline(REQUEST_READ_TIMEOUT, handing).await {
                 Ok(Err(response)) => (response, after),
-                Ok(Ok(UpgradedConnection { to, mut head })) => {
+                Ok(Ok(UpgradedConnection::Relayed { to, mut head })) => {
                     head.append(&mut unread);
                     return relay(stream, to, &head).await;
                 }
+                Ok(Ok(UpgradedConnection::Translated(web_socket))) => return web_socket.serve(stream, unread).await,
                 Err(rt::Elapsed) => return Ok(()),
             },
             Reply::Text(mut text) => match rt::deadline(REQUEST_READ_TIMEOUT, text.open()).await {

@@ -32,6 +32,7 @@ mod sync_status;
 pub(crate) mod systemd;
 mod unread_responses;
 mod watchdog;
+mod web_sockets;
 
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;

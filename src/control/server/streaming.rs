@@ -9,12 +9,14 @@ use std::time::Duration;
 use super::connections::{Reply, UpgradeFuture, UpgradedConnection};
 use super::http::{Response, Status};
 use super::local_api::{LocalApi, NotFound, PodQuery};
+use super::web_sockets::{WebSocket, is_translated};
 use crate::platform::cri::v1::{AttachRequest, ExecRequest};
 use crate::platform::cri::{self, RuntimeService};
 use crate::platform::net::{Dialer, Url};
 use crate::protocol::http1::Request;
 use crate::types::api::UriScheme;
 use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Count};
 
 /// A streaming request to the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,18 +26,18 @@ struct Stream {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum StreamKind {
+pub(super) enum StreamKind {
     Exec { container: String, command: Vec<String>, streams: Streams },
     Attach { container: String, streams: Streams },
     PortForward { ports: Vec<i32> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Streams {
-    stdin: bool,
-    stdout: bool,
-    stderr: bool,
-    tty: bool,
+pub(super) struct Streams {
+    pub(super) stdin: bool,
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) tty: bool,
 }
 
 /// The connection to the runtime.
@@ -43,6 +45,8 @@ struct Streams {
 pub(crate) struct Streaming {
     pub(crate) cri: RuntimeService,
     pub(crate) dialer: Dialer,
+    /// `ExtendWebSocketsToKubelet`.
+    pub(crate) translates_web_sockets: bool,
 }
 
 /// Time limit for connecting to the runtime's streaming server, which is on this machine.
@@ -86,6 +90,10 @@ impl Stream {
         let (streaming, request) = (streaming.clone(), Rc::new(request.clone()));
         Box::pin(async move {
             let id = id.map_err(|absent| not_found_response(&absent))?;
+            let is_translated = streaming.translates_web_sockets && is_translated(&request, &self.what);
+            if is_translated {
+                metrics::count(Count::WebSocketStreams, &[self.what.subresource()]);
+            }
             let url =
                 self.what.url(&streaming.cri, id).await.map_err(|error| internal(ErrorChain(&error).to_string()))?;
             let unusable =
@@ -96,7 +104,11 @@ impl Stream {
                 dialed.map_err(|error| internal(format!("the runtime's streaming server: {}", ErrorChain(&error))))?;
             // No delay: every key press is sent at once.
             let _ = to.set_nodelay(true);
-            Ok(UpgradedConnection { to, head: request.head_for(&url.target, &url.authority()) })
+            if is_translated {
+                let web_socket = WebSocket::open(&request, &self.what, to, &url).await?;
+                return Ok(UpgradedConnection::Translated(Box::new(web_socket)));
+            }
+            Ok(UpgradedConnection::Relayed { to, head: request.head_for(&url.target, &url.authority()) })
         })
     }
 }
@@ -124,17 +136,28 @@ impl StreamKind {
         }
     }
 
+    /// The label of the metric.
+    const fn subresource(&self) -> &'static str {
+        match self {
+            Self::Attach { .. } => "attach",
+            Self::Exec { .. } => "exec",
+            Self::PortForward { .. } => "portforward",
+        }
+    }
+
     /// Requests the URL of the stream from the runtime.
-    async fn url(self, cri: &RuntimeService, id: String) -> Result<String, cri::Error> {
+    async fn url(&self, cri: &RuntimeService, id: String) -> Result<String, cri::Error> {
         let cri = cri.of_pod(&id);
         match self {
-            Self::Exec { command: cmd, streams: Streams { stdin, stdout, stderr, tty }, .. } => {
+            Self::Exec { command, streams: Streams { stdin, stdout, stderr, tty }, .. } => {
+                let (cmd, tty, stdin, stdout, stderr) = (command.clone(), *tty, *stdin, *stdout, *stderr);
                 cri.exec(&ExecRequest { container_id: id, cmd, tty, stdin, stdout, stderr }).await
             }
             Self::Attach { streams: Streams { stdin, stdout, stderr, tty }, .. } => {
+                let (stdin, tty, stdout, stderr) = (*stdin, *tty, *stdout, *stderr);
                 cri.attach(&AttachRequest { container_id: id, stdin, tty, stdout, stderr }).await
             }
-            Self::PortForward { ports } => cri.port_forward(&id, &ports).await,
+            Self::PortForward { ports } => cri.port_forward(&id, ports).await,
         }
     }
 }
@@ -152,7 +175,7 @@ impl Streams {
     }
 }
 
-fn internal(text: String) -> Response {
+pub(super) fn internal(text: String) -> Response {
     Response::text(Status::InternalServerError, text + "\n")
 }
 

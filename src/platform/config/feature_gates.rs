@@ -40,6 +40,7 @@ gates! {
     DisableCpuQuotaWithExclusiveCpus = "DisableCPUQuotaWithExclusiveCPUs",
     DraExtendedResource = "DRAExtendedResource",
     EnvFiles = "EnvFiles",
+    ExtendWebSocketsToKubelet = "ExtendWebSocketsToKubelet",
     GracefulNodeShutdown = "GracefulNodeShutdown",
     GracefulNodeShutdownBasedOnPodPriority = "GracefulNodeShutdownBasedOnPodPriority",
     HostnameOverride = "HostnameOverride",
@@ -83,7 +84,7 @@ enum Standing {
     Locked,
     /// `a`: the feature is always on.
     AlwaysOn,
-    /// `n`: Coracle does not have the feature. Turning it on is refused, unless that is the default.
+    /// `n`: Coracle does not have the feature, and turning it on is refused.
     Missing,
     /// `e`: switches nothing in this version of the kubelet either.
     Empty,
@@ -240,8 +241,7 @@ impl KnownGate<'_> {
     /// Whether the node is as the setting asks, or as it would be without the setting.
     fn has_effect(&self, on: bool) -> bool {
         match self.standing {
-            Standing::Missing => !on,
-            Standing::Honoured | Standing::Locked => true,
+            Standing::Honoured | Standing::Locked | Standing::Missing => true,
             Standing::AlwaysOn => on || !self.default,
             Standing::Empty | Standing::OtherComponent | Standing::GoLibrary | Standing::Windows => on == self.default,
         }
@@ -274,9 +274,8 @@ impl Standing {
     /// Why a setting has no effect.
     fn why(self) -> &'static str {
         match self {
-            Self::Honoured | Self::Locked => "feature gates",
+            Self::Honoured | Self::Locked | Self::Missing => "feature gates",
             Self::AlwaysOn => "feature gates without effect, Coracle always has the feature",
-            Self::Missing => "feature gates without effect, Coracle does not have the feature",
             Self::Empty => "feature gates without effect, they switch nothing in this version",
             Self::OtherComponent => "feature gates without effect here, they are of other components",
             Self::GoLibrary => "feature gates without effect, they are of libraries that Coracle does not contain",
@@ -362,7 +361,7 @@ mod tests {
                     assert_eq!(read.unwrap_err(), format!("featureGates.{}: {locked}", known.name));
                     continue;
                 }
-                if known.standing == Standing::Missing && on && !known.default {
+                if known.standing == Standing::Missing && on {
                     let missing = "cannot be set to true, as Coracle does not have the feature";
                     assert_eq!(read.unwrap_err(), format!("featureGates.{}: {missing}", known.name));
                     continue;
@@ -426,7 +425,7 @@ mod tests {
     #[test]
     fn settings_without_effect_are_named_with_the_reason() {
         let fields = json!({"featureGates": {
-            "NodeSwap": true, "WatchList": false, "ExtendWebSocketsToKubelet": true, "JobBackoffLimitPerIndex": true,
+            "NodeSwap": true, "WatchList": false, "JobBackoffLimitPerIndex": true,
             "PreventStaticPodAPIReferences": false, "WatchListClient": false, "EventedPLEG": true,
         }});
         let (gates, mut warnings) = read(&fields).unwrap();
@@ -440,7 +439,6 @@ mod tests {
                 &format!("feature gate NodeSwap {removed}"),
                 "feature gates without effect here, they are of other components: WatchList=false",
                 "feature gates without effect, Coracle always has the feature: PreventStaticPodAPIReferences=false",
-                "feature gates without effect, Coracle does not have the feature: ExtendWebSocketsToKubelet=true",
                 "feature gates without effect, they are of libraries that Coracle does not contain: \
                  WatchListClient=false",
             ]

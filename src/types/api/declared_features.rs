@@ -6,7 +6,8 @@ use super::container::RestartRuleAction;
 use super::pod::Pod;
 
 /// The declared features of this node, sorted.
-pub const DECLARED_FEATURES: [&str; 3] = [
+pub const DECLARED_FEATURES: [&str; 4] = [
+    "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
     "RestartAllContainersOnContainerExits",

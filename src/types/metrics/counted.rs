@@ -167,6 +167,8 @@ families! {
             "[ALPHA] The number of admission requests where resources have to be aligned.";
         TopologyErrors: "kubelet_topology_manager_admission_errors_total", [],
             "[ALPHA] The number of admission request failures where resources could not be aligned.";
+        WebSocketStreams: "kubelet_websocket_streaming_requests_total", ["subresource"],
+            "[ALPHA] Total number of WebSocket streaming requests (exec/attach/portforward) received by the kubelet.";
     }
     elsewhere {
         HealthChecks: "kubernetes_healthchecks_total", ["name", "status", "type"],

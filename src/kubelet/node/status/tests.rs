@@ -50,7 +50,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("/metadata/creationTimestamp", "the API server's"),
     ("/metadata/resourceVersion", "the API server's"),
     ("/metadata/uid", "the API server's"),
-    ("/status/declaredFeatures/0", "ExtendWebSocketsToKubelet: not served here"),
     ("/status/nodeInfo/kubeletVersion", "differs by kubelet"),
 ];
 
