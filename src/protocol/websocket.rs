@@ -65,12 +65,12 @@ const FIN: u8 = 0x80;
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
 const OPCODE: u8 = 0x0f;
-const CONTINUATION: u8 = 0;
-const TEXT: u8 = 1;
-const BINARY: u8 = 2;
-const CLOSE: u8 = 8;
-const PING: u8 = 9;
-const PONG: u8 = 10;
+const CONTINUATION_OPCODE: u8 = 0;
+const TEXT_OPCODE: u8 = 1;
+const BINARY_OPCODE: u8 = 2;
+const CLOSE_OPCODE: u8 = 8;
+const PING_OPCODE: u8 = 9;
+const PONG_OPCODE: u8 = 10;
 const LONGEST_CONTROL_BYTES: usize = 125;
 /// A following length of two bytes, and of eight.
 const LENGTH_OF_2: u8 = 126;
@@ -121,14 +121,14 @@ impl Incoming {
         let Some((mask, rest)) = rest.split_first_chunk_mut::<4>() else { return Ok(None) };
         let (mut mask, head) = (*mask, 2 + width + 4);
         match opcode {
-            CONTINUATION if !self.in_message => return Err(Malformed::Order),
-            TEXT | BINARY if self.in_message => return Err(Malformed::Order),
-            CONTINUATION | TEXT | BINARY => {
+            CONTINUATION_OPCODE if !self.in_message => return Err(Malformed::Order),
+            TEXT_OPCODE | BINARY_OPCODE if self.in_message => return Err(Malformed::Order),
+            CONTINUATION_OPCODE | TEXT_OPCODE | BINARY_OPCODE => {
                 (self.in_message, self.bytes_left, self.mask) = (!is_last, length, mask);
-                let event = if opcode == CONTINUATION { Event::Other } else { Event::Begin };
+                let event = if opcode == CONTINUATION_OPCODE { Event::Other } else { Event::Begin };
                 return Ok(Some((event, head)));
             }
-            CLOSE | PING | PONG => {}
+            CLOSE_OPCODE | PING_OPCODE | PONG_OPCODE => {}
             other => return Err(Malformed::Opcode(other)),
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -138,8 +138,8 @@ impl Incoming {
         let Some(content) = rest.get_mut(..length) else { return Ok(None) };
         unmask(content, &mut mask);
         let event = match opcode {
-            CLOSE => Event::Close,
-            PING => Event::Ping(content),
+            CLOSE_OPCODE => Event::Close,
+            PING_OPCODE => Event::Ping(content),
             _ => Event::Other,
         };
         Ok(Some((event, head + length)))
@@ -159,16 +159,16 @@ fn unmask(bytes: &mut [u8], mask: &mut [u8; 4]) {
 
 /// A message of one frame, whose content is `first` and `rest`.
 pub(crate) fn binary(first: &[u8], rest: &[u8], out: &mut Vec<u8>) {
-    frame(BINARY, first, rest, out);
+    frame(BINARY_OPCODE, first, rest, out);
 }
 
 pub(crate) fn pong(content: &[u8], out: &mut Vec<u8>) {
-    frame(PONG, content, &[], out);
+    frame(PONG_OPCODE, content, &[], out);
 }
 
 /// The end of a connection on which everything was said.
 pub(crate) fn close(out: &mut Vec<u8>) {
-    frame(CLOSE, &NORMAL.to_be_bytes(), &[], out);
+    frame(CLOSE_OPCODE, &NORMAL.to_be_bytes(), &[], out);
 }
 
 fn frame(opcode: u8, first: &[u8], rest: &[u8], out: &mut Vec<u8>) {
@@ -249,7 +249,7 @@ mod tests {
     fn messages_of_every_length_come_back_however_they_are_cut() {
         for length in [0, 1, 5, 125, 126, 127, 300, 65535, 65536] {
             let content: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).unwrap()).collect();
-            let bytes = [masked(FIN | BINARY, &content), masked(FIN | CLOSE, b"")].concat();
+            let bytes = [masked(FIN | BINARY_OPCODE, &content), masked(FIN | CLOSE_OPCODE, b"")].concat();
             for chunk in [1, 2, 3, 7, 1000, bytes.len()] {
                 let expected = Ok(vec![Told::Message(content.clone()), Told::Close]);
                 assert_eq!(told(&bytes, chunk), expected, "{length} in {chunk}");
@@ -260,12 +260,12 @@ mod tests {
     #[test]
     fn control_frames_come_between_the_frames_of_a_message() {
         let frames = [
-            masked(BINARY, b"ab"),
-            masked(FIN | PING, b"here?"),
-            masked(CONTINUATION, b""),
-            masked(FIN | PONG, b""),
-            masked(FIN | CONTINUATION, b"cd"),
-            masked(FIN | TEXT, b"e"),
+            masked(BINARY_OPCODE, b"ab"),
+            masked(FIN | PING_OPCODE, b"here?"),
+            masked(CONTINUATION_OPCODE, b""),
+            masked(FIN | PONG_OPCODE, b""),
+            masked(FIN | CONTINUATION_OPCODE, b"cd"),
+            masked(FIN | TEXT_OPCODE, b"e"),
         ];
         let message = |text: &str| Told::Message(text.as_bytes().to_vec());
         for chunk in [1, 3, 100] {
@@ -281,12 +281,12 @@ mod tests {
         let long = [0; LONGEST_CONTROL_BYTES + 1];
         for (bytes, error) in [
             (plain, Malformed::NotMasked),
-            (masked(FIN | 0x40 | BINARY, b"a"), Malformed::Reserved),
+            (masked(FIN | 0x40 | BINARY_OPCODE, b"a"), Malformed::Reserved),
             (masked(FIN | 3, b"a"), Malformed::Opcode(3)),
-            (masked(FIN | CONTINUATION, b"a"), Malformed::Order),
-            ([masked(BINARY, b"a"), masked(FIN | TEXT, b"a")].concat(), Malformed::Order),
-            (masked(PING, b"a"), Malformed::Control),
-            (masked(FIN | PING, &long), Malformed::Control),
+            (masked(FIN | CONTINUATION_OPCODE, b"a"), Malformed::Order),
+            ([masked(BINARY_OPCODE, b"a"), masked(FIN | TEXT_OPCODE, b"a")].concat(), Malformed::Order),
+            (masked(PING_OPCODE, b"a"), Malformed::Control),
+            (masked(FIN | PING_OPCODE, &long), Malformed::Control),
         ] {
             assert_eq!(told(&bytes, 1), Err(error));
         }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::http::{AfterResponse, Response, Status, chunk, stream_head};
-use super::relay::relay;
+use super::relay::{ByteStream, relay};
 use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
 use super::unread_responses::{SMALL, UnreadResponses};
 use super::web_sockets::WebSocket;
-use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
+use crate::platform::rt::{self, AsyncReadExt, AsyncWriteExt, TcpStream};
 use crate::protocol::gzip::gzip;
 use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
 
@@ -156,11 +156,6 @@ async fn serve_requests(stream: &mut dyn ByteStream, answers: &dyn RequestHandle
     let _ = converse(stream, answers).await;
     let _ = rt::deadline(REQUEST_READ_TIMEOUT, stream.close()).await;
 }
-
-/// A stream of any kind, so that the code below exists once and not once for each kind.
-pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
 
 async fn converse(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) -> io::Result<()> {
     let mut unread = Vec::new();

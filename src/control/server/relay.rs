@@ -6,6 +6,11 @@ use std::time::Duration;
 use super::stream_slots::UNREAD;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 
+/// A stream of any kind, so that the code of connections exists once and not once for each kind.
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
+
 /// Returns when `to` has closed, or the client has. After the client closes, data in flight from `to` is still
 /// delivered, but no more: a runtime keeps producing output without a reader.
 pub(super) async fn relay<S>(client: &mut S, to: TcpStream, first: &[u8]) -> io::Result<()>

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::connections::{Reply, UpgradeFuture, UpgradedConnection};
 use super::http::{Response, Status};
 use super::local_api::{LocalApi, NotFound, PodQuery};
-use super::web_sockets::{WebSocket, is_translated};
+use super::web_sockets::{Streams, WebSocket, is_translated};
 use crate::platform::cri::v1::{AttachRequest, ExecRequest};
 use crate::platform::cri::{self, RuntimeService};
 use crate::platform::net::{Dialer, Url};
@@ -26,18 +26,10 @@ struct Stream {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StreamKind {
+enum StreamKind {
     Exec { container: String, command: Vec<String>, streams: Streams },
     Attach { container: String, streams: Streams },
     PortForward { ports: Vec<i32> },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Streams {
-    pub(super) stdin: bool,
-    pub(super) stdout: bool,
-    pub(super) stderr: bool,
-    pub(super) tty: bool,
 }
 
 /// The connection to the runtime.
@@ -90,7 +82,7 @@ impl Stream {
         let (streaming, request) = (streaming.clone(), Rc::new(request.clone()));
         Box::pin(async move {
             let id = id.map_err(|absent| not_found_response(&absent))?;
-            let is_translated = streaming.translates_web_sockets && is_translated(&request, &self.what);
+            let is_translated = streaming.translates_web_sockets && is_translated(&request, self.what.streams());
             if is_translated {
                 metrics::count(Count::WebSocketStreams, &[self.what.subresource()]);
             }
@@ -105,7 +97,9 @@ impl Stream {
             // No delay: every key press is sent at once.
             let _ = to.set_nodelay(true);
             if is_translated {
-                let web_socket = WebSocket::open(&request, &self.what, to, &url).await?;
+                let web_socket = WebSocket::open(&request, self.what.streams(), to, &url).await;
+                let web_socket = web_socket
+                    .map_err(|error| internal(format!("the runtime's streaming server: {}", ErrorChain(&error))))?;
                 return Ok(UpgradedConnection::Translated(Box::new(web_socket)));
             }
             Ok(UpgradedConnection::Relayed { to, head: request.head_for(&url.target, &url.authority()) })
@@ -133,6 +127,14 @@ impl StreamKind {
                 let ports: Result<_, _> = ports.map(|text| port(text).ok_or_else(|| wrong(text))).collect();
                 Ok(Self::PortForward { ports: ports? })
             }
+        }
+    }
+
+    /// `None`: ports are forwarded.
+    const fn streams(&self) -> Option<Streams> {
+        match self {
+            Self::Attach { streams, .. } | Self::Exec { streams, .. } => Some(*streams),
+            Self::PortForward { .. } => None,
         }
     }
 
@@ -175,7 +177,7 @@ impl Streams {
     }
 }
 
-pub(super) fn internal(text: String) -> Response {
+fn internal(text: String) -> Response {
     Response::text(Status::InternalServerError, text + "\n")
 }
 

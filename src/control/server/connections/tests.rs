@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use super::*;
 use crate::control::server::http::Status;
 use crate::control::server::stream_slots::StreamSlots;
-use crate::platform::rt::{Async, block_on, blocking, either};
+use crate::platform::rt::{Async, AsyncRead, AsyncWrite, block_on, blocking, either};
 
 struct Echo;
 

@@ -5,17 +5,25 @@
 
 use std::io;
 
-use crate::control::server::streaming::Streams;
 use crate::protocol::spdy::{self, StreamId};
 use crate::protocol::websocket;
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
-const ERROR: u8 = 3;
+const STATUS: u8 = 3;
 const RESIZE: u8 = 4;
 /// Its message names a channel that ends.
-const CLOSE: u8 = 255;
+const ENDS: u8 = 255;
+
+/// The streams of a command that the client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::control::server) struct Streams {
+    pub(in crate::control::server) stdin: bool,
+    pub(in crate::control::server) stdout: bool,
+    pub(in crate::control::server) stderr: bool,
+    pub(in crate::control::server) tty: bool,
+}
 
 /// What becomes of the bytes of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +83,7 @@ pub(super) fn open(streams: Streams) -> (FromClient, FromRuntime, Vec<u8>, Vec<u
         |kind: &str, is_wanted: bool| is_wanted.then(|| outgoing.open(&[("streamtype", kind)], &mut to_runtime));
     let error = open("error", true);
     let stdin = open("stdin", streams.stdin);
-    let outputs = [(error, ERROR), (open("stdout", streams.stdout), STDOUT), (open("stderr", streams.stderr), STDERR)];
+    let outputs = [(error, STATUS), (open("stdout", streams.stdout), STDOUT), (open("stderr", streams.stderr), STDERR)];
     let resize = open("resize", streams.tty);
     let open: Vec<_> = outputs.into_iter().filter_map(|(stream, channel)| Some((stream?, channel))).collect();
     let lowest = open.iter().map(|(_, channel)| *channel).min();
@@ -130,7 +138,7 @@ impl ClientChannels {
         let stream = match channel {
             STDIN => self.stdin,
             RESIZE => self.resize,
-            CLOSE => {
+            ENDS => {
                 if data.contains(&STDIN) {
                     self.stdin.take().into_iter().for_each(|stdin| spdy::end(stdin, out));
                 }
@@ -180,7 +188,7 @@ impl RuntimeStreams {
             match event {
                 spdy::Event::Data { stream, bytes } => {
                     if let Some((_, channel)) = self.open.iter().find(|(open, _)| *open == stream) {
-                        self.has_status |= *channel == ERROR;
+                        self.has_status |= *channel == STATUS;
                         websocket::binary(&[*channel], bytes, out);
                     }
                 }
@@ -201,7 +209,7 @@ mod tests {
 
     const ALL: Streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
     /// In the order in which they are opened.
-    const ERROR_STREAM: StreamId = 1;
+    const STATUS_STREAM: StreamId = 1;
     const STDIN_STREAM: StreamId = 3;
     const STDOUT_STREAM: StreamId = 5;
     const STDERR_STREAM: StreamId = 7;
@@ -228,9 +236,9 @@ mod tests {
         assert_eq!(sent(&mut client, &mut bytes).0, b"", "an empty message");
         let mut messages = [
             message(2, b"\0hello"),
-            message(2, &[CLOSE, STDIN]),
+            message(2, &[ENDS, STDIN]),
             message(2, b"\0late"),
-            message(2, &[CLOSE, STDIN]),
+            message(2, &[ENDS, STDIN]),
             message(2, b"\x01not writable"),
             message(2, b"\x04{}"),
         ]
@@ -248,7 +256,7 @@ mod tests {
         spdy::data(7, b"{}", &mut expected);
         assert_eq!(sent(&mut client, &mut message(2, b"\x04{}")).0, expected);
         let streams: Vec<_> = runtime.streams.take().unwrap().open;
-        assert_eq!(streams, [(ERROR_STREAM, ERROR), (STDOUT_STREAM, STDOUT)]);
+        assert_eq!(streams, [(STATUS_STREAM, STATUS), (STDOUT_STREAM, STDOUT)]);
     }
 
     #[test]
@@ -268,14 +276,14 @@ mod tests {
         let mut bytes = Vec::new();
         spdy::data(STDERR_STREAM, b"careful", &mut bytes);
         spdy::ping(2, &mut bytes);
-        spdy::data(ERROR_STREAM, b"{}", &mut bytes);
-        for stream in [STDOUT_STREAM, ERROR_STREAM] {
+        spdy::data(STATUS_STREAM, b"{}", &mut bytes);
+        for stream in [STDOUT_STREAM, STATUS_STREAM] {
             spdy::end(stream, &mut bytes);
         }
         let (mut out, mut reply, mut expected, mut ping) = (vec![], vec![], vec![], vec![]);
         assert!(!runtime.take(&mut bytes, &mut out, &mut reply).unwrap().is_over);
         websocket::binary(&[STDERR], b"careful", &mut expected);
-        websocket::binary(&[ERROR], b"{}", &mut expected);
+        websocket::binary(&[STATUS], b"{}", &mut expected);
         spdy::ping(2, &mut ping);
         assert_eq!((&out, &reply), (&expected, &ping));
         let mut end = Vec::new();
@@ -294,7 +302,7 @@ mod tests {
         runtime.take(&mut bytes, &mut out, &mut Vec::new()).unwrap();
         assert_eq!(runtime.end(&mut Vec::new()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let mut status = Vec::new();
-        spdy::data(ERROR_STREAM, b"{}", &mut status);
+        spdy::data(STATUS_STREAM, b"{}", &mut status);
         runtime.take(&mut status, &mut out, &mut Vec::new()).unwrap();
         runtime.end(&mut out).unwrap();
     }

@@ -7,26 +7,28 @@ mod channels;
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::time::Duration;
 
-use super::connections::{ByteStream, REQUEST_READ_TIMEOUT};
-use super::http::{Response, Status};
+use super::relay::ByteStream;
 use super::stream_slots::UNREAD;
-use super::streaming::{StreamKind, internal};
 use crate::platform::net::Url;
 use crate::platform::rpc::Signal;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 use crate::protocol::http1::{PROTOCOLS, Request};
 use crate::protocol::websocket;
 
+pub(super) use channels::Streams;
 use channels::{Direction, FromClient, FromRuntime};
 
+const WEB_SOCKET_KEY: &str = "sec-websocket-key";
 const COMMAND_PROTOCOL: &str = "v5.channel.k8s.io";
 const TUNNEL_PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
 /// What the runtime is asked for: v4 ends with a status, and v5 differs from it for WebSocket only.
 const RUNTIME_COMMAND_PROTOCOL: &str = "v4.channel.k8s.io";
 const RUNTIME_PORT_PROTOCOL: &str = "portforward.k8s.io";
 const MAX_RUNTIME_HEAD_BYTES: usize = 16 * 1024;
-const READ_BYTES: usize = 16 * 1024;
+const WEB_SOCKET_READ_BYTES: usize = 16 * 1024;
+const RUNTIME_UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client that waits for the answer to its upgrade, and the runtime's connection, which is upgraded.
 pub(super) struct WebSocket {
@@ -40,42 +42,39 @@ pub(super) struct WebSocket {
     received: Vec<u8>,
 }
 
-/// Whether the client asks for a protocol that is translated here.
-pub(super) fn is_translated(request: &Request, kind: &StreamKind) -> bool {
-    request.is_web_socket() && request.words(PROTOCOLS).any(|offered| offered == protocols(kind).0)
+/// Whether the client asks for a protocol that is translated here. `streams`: those of a command; `None`: ports are
+/// forwarded.
+pub(super) fn is_translated(request: &Request, streams: Option<Streams>) -> bool {
+    request.is_web_socket()
+        && request.header(WEB_SOCKET_KEY).is_some()
+        && request.words(PROTOCOLS).any(|offered| offered == protocols(streams).0)
 }
 
 /// The client's protocol, and the runtime's.
-const fn protocols(kind: &StreamKind) -> (&'static str, &'static str) {
-    match kind {
-        StreamKind::PortForward { .. } => (TUNNEL_PROTOCOL, RUNTIME_PORT_PROTOCOL),
-        StreamKind::Attach { .. } | StreamKind::Exec { .. } => (COMMAND_PROTOCOL, RUNTIME_COMMAND_PROTOCOL),
+const fn protocols(streams: Option<Streams>) -> (&'static str, &'static str) {
+    match streams {
+        None => (TUNNEL_PROTOCOL, RUNTIME_PORT_PROTOCOL),
+        Some(_) => (COMMAND_PROTOCOL, RUNTIME_COMMAND_PROTOCOL),
     }
 }
 
 impl WebSocket {
-    /// Upgrades the runtime's connection. The error is the response to the client.
+    /// Upgrades the runtime's connection.
     pub(super) async fn open(
         request: &Request,
-        kind: &StreamKind,
+        streams: Option<Streams>,
         mut runtime: TcpStream,
         url: &Url,
-    ) -> Result<Self, Response> {
-        let Some(key) = request.header("sec-websocket-key") else {
-            return Err(Response::text(Status::BadRequest, "Sec-WebSocket-Key: required\n"));
-        };
-        let (client_protocol, runtime_protocol) = protocols(kind);
+    ) -> io::Result<Self> {
+        let (client_protocol, runtime_protocol) = protocols(streams);
         let received = upgrade_runtime(&mut runtime, url, runtime_protocol).await?;
         let mut head = format!(
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Accept: {}\r\nSec-WebSocket-Protocol: {client_protocol}\r\n\r\n",
-            websocket::accept(key)
+            websocket::accept(request.header(WEB_SOCKET_KEY).unwrap_or_default())
         )
         .into_bytes();
-        let (from_client, from_runtime, to_runtime, mut to_client) = match kind {
-            StreamKind::Attach { streams, .. } | StreamKind::Exec { streams, .. } => channels::open(*streams),
-            StreamKind::PortForward { .. } => Default::default(),
-        };
+        let (from_client, from_runtime, to_runtime, mut to_client) = streams.map(channels::open).unwrap_or_default();
         head.append(&mut to_client);
         Ok(Self { runtime, from_client, from_runtime, to_runtime, to_client: head, received })
     }
@@ -107,15 +106,14 @@ impl WebSocket {
     }
 }
 
-/// Returns what the runtime has sent after its head. The error is the response to the client.
-async fn upgrade_runtime(runtime: &mut TcpStream, url: &Url, protocol: &str) -> Result<Vec<u8>, Response> {
+/// Returns what the runtime has sent after its head.
+async fn upgrade_runtime(runtime: &mut TcpStream, url: &Url, protocol: &str) -> io::Result<Vec<u8>> {
     let request = format!(
         "POST {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
          X-Stream-Protocol-Version: {protocol}\r\nContent-Length: 0\r\n\r\n",
         url.target,
         url.authority()
     );
-    let failed = |error: io::Error| internal(format!("the runtime's streaming server: {error}"));
     let exchange = async {
         runtime.write_all(request.as_bytes()).await?;
         let mut received = Vec::new();
@@ -125,7 +123,7 @@ async fn upgrade_runtime(runtime: &mut TcpStream, url: &Url, protocol: &str) -> 
             received.extend_from_slice(chunk.get(..read).unwrap_or_default());
             let end = received.windows(4).position(|window| window == b"\r\n\r\n");
             match end {
-                Some(end) => return Ok((received.split_off(end + 4), received)),
+                Some(end) => return Ok::<_, io::Error>((received.split_off(end + 4), received)),
                 None if read == 0 || received.len() > MAX_RUNTIME_HEAD_BYTES => {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -133,14 +131,13 @@ async fn upgrade_runtime(runtime: &mut TcpStream, url: &Url, protocol: &str) -> 
             }
         }
     };
-    let answered = rt::deadline(REQUEST_READ_TIMEOUT, exchange).await;
-    let (rest, head) = answered.map_err(|elapsed| failed(io::Error::other(elapsed)))?.map_err(failed)?;
+    let (rest, head) = rt::deadline(RUNTIME_UPGRADE_TIMEOUT, exchange).await.map_err(io::Error::other)??;
     let head = String::from_utf8_lossy(&head);
     match head.starts_with("HTTP/1.1 101 ") {
         true => Ok(rest),
         false => {
             let (line, text) = (head.lines().next().unwrap_or_default(), String::from_utf8_lossy(&rest));
-            Err(internal(format!("the runtime's streaming server: {line}: {}", text.trim())))
+            Err(io::Error::other(format!("{line}: {}", text.trim())))
         }
     }
 }
@@ -169,7 +166,7 @@ struct Replies {
 
 impl Passage<'_> {
     async fn run(mut self) -> io::Result<()> {
-        let mut chunk = vec![0; READ_BYTES];
+        let mut chunk = vec![0; WEB_SOCKET_READ_BYTES];
         let mut reply = Vec::new();
         loop {
             let noted = self.from_receiver.noted.changes();
