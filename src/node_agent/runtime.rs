@@ -7,7 +7,7 @@ use async_channel::Sender;
 
 use crate::control::server::Streaming;
 use crate::kubelet::allocation::Allocations;
-use crate::kubelet::image_archives::{ImageArchives, Importer};
+use crate::kubelet::image_archives::{ImageArchives, Importer, RuntimeVerifiers};
 use crate::kubelet::image_transfer::{FetchPlaces, Fetcher, LinkBudget, Peering, SharedImages};
 use crate::kubelet::images::{Images, SignatureGate, SignaturePlaces};
 use crate::kubelet::kuberuntime::PodRuntime;
@@ -45,10 +45,12 @@ impl Runtime {
         let services = Services::of(config);
         let record = config.root_dir.join("coracle/image-archives.json");
         let (archives, woken) = ImageArchives::open(&record).await;
+        let verifiers = RuntimeVerifiers(config.images.fetch.runtime_verifiers.clone());
         let importer = Importer {
             directory: config.images.archives.clone(),
             record,
             endpoint: config.runtime.image_endpoint.clone(),
+            verifiers: verifiers.clone(),
             images: services.images.clone(),
             runtime: services.runtime.clone(),
             archives: archives.clone(),
@@ -61,6 +63,7 @@ impl Runtime {
             directory: config.root_dir.join("coracle/fetch"),
             hosts: config.images.fetch.hosts_directory.clone(),
             endpoint: config.runtime.image_endpoint.clone(),
+            verifiers,
             proxies,
             peering,
             pressure: disk_pressure(config),

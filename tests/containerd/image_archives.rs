@@ -10,7 +10,7 @@ use super::node::{BUSYBOX, Manifest, Node, PATIENCE, Pod, STAY, images, wait_for
 use super::registry::{make_image, remove_image};
 
 /// Writes an image as an OCI layout archive and removes it from the runtime.
-fn archive(node: &Node, name: &str) -> (String, PathBuf) {
+pub(super) fn archive(node: &Node, name: &str) -> (String, PathBuf) {
     let image = make_image(node, name, 200_000);
     let path = node.folder().join(format!("{name}.tar"));
     node.ctr(&["images", "export", &path.display().to_string(), &image]);
@@ -19,7 +19,7 @@ fn archive(node: &Node, name: &str) -> (String, PathBuf) {
 }
 
 /// Writes busybox under another name as a docker-archive.
-fn docker_archive(node: &Node, name: &str) -> (String, PathBuf) {
+pub(super) fn docker_archive(node: &Node, name: &str) -> (String, PathBuf) {
     let image = BUSYBOX.replace("busybox", name);
     assert_eq!(image.len(), BUSYBOX.len(), "the archive's index must stay as long as it is");
     let bytes = fs::read(images().join("busybox.tar")).unwrap();
@@ -35,7 +35,7 @@ fn directory(node: &Node) -> PathBuf {
 }
 
 /// Moves an archive into the directory by rename, as a copy tool does.
-fn place(node: &Node, archive: &Path) {
+pub(super) fn place(node: &Node, archive: &Path) {
     let unfinished = directory(node).join(".unfinished");
     fs::copy(archive, &unfinished).unwrap();
     fs::rename(unfinished, directory(node).join(archive.file_name().unwrap())).unwrap();
@@ -57,7 +57,7 @@ fn shown(node: &Node, file: &str) -> Option<Value> {
     status(node)["imageArchives"]["files"].as_array()?.iter().find(|one| one["file"] == file).cloned()
 }
 
-fn wait_for_state(node: &Node, file: &str, state: &str) -> Value {
+pub(super) fn wait_for_state(node: &Node, file: &str, state: &str) -> Value {
     wait_for(&format!("{file} to be {state}"), PATIENCE, || shown(node, file).filter(|one| one["state"] == state))
 }
 

@@ -40,6 +40,7 @@ mod rest;
 mod restart;
 mod restart_rules;
 mod runtime_outage;
+mod runtime_verifiers;
 mod security;
 mod signatures;
 mod start;

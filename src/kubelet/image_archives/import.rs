@@ -228,7 +228,7 @@ pub(super) fn unusable(error: io::Error) -> Failure {
 }
 
 /// Decompresses an archive into `sink` and returns its contents. `None`: the sink did not take everything. Blocks.
-fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
+pub(super) fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
     let mut file = open(path).map_err(unusable)?;
     let Some(packing) = Packing::of(&head(&mut file)?) else {
         return Err(Failure::Refused("it is not a tar archive, plain or compressed with gzip or zstd".to_owned()));

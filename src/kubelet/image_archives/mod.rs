@@ -13,6 +13,7 @@ pub(crate) mod image_name;
 mod import;
 mod import_delta;
 pub(crate) mod manifest;
+mod runtime_verifiers;
 pub(crate) mod tar_header;
 
 use std::cell::RefCell;
@@ -35,6 +36,7 @@ use self::import::{Tool, import};
 pub(crate) use self::import::{Tool as ImportTool, import_layout};
 use self::import_delta::import_delta;
 pub use self::manifest::check_manifest;
+pub(crate) use self::runtime_verifiers::RuntimeVerifiers;
 use crate::platform::cri::v1::ImageSpec;
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::host::directories;
@@ -73,6 +75,7 @@ pub(crate) struct Importer {
     pub(crate) record: PathBuf,
     /// The runtime's endpoint for images.
     pub(crate) endpoint: PathBuf,
+    pub(crate) verifiers: RuntimeVerifiers,
     pub(crate) images: ImageService,
     pub(crate) runtime: RuntimeService,
     pub(crate) archives: ImageArchives,
@@ -307,9 +310,12 @@ impl Importer {
         let outcome = match Tool::of(runtime, &self.endpoint) {
             Some(tool) => {
                 let path = self.directory.join(file);
-                match import_delta(&tool, path.clone()).await {
-                    Some(imported) => imported,
-                    None => import(&tool, path).await,
+                match self.verifiers.judge_archive(&tool, path.clone()).await {
+                    Err(refused) => Err(refused),
+                    Ok(()) => match import_delta(&tool, path.clone()).await {
+                        Some(imported) => imported,
+                        None => import(&tool, path).await,
+                    },
                 }
             }
             None => Err(Failure::Failed(format!("no tool is known that imports for the runtime {runtime}"))),
@@ -445,6 +451,7 @@ mod tests {
                 directory: "/dev/null/archives".into(),
                 record: "/nowhere/record".into(),
                 endpoint: "/nowhere".into(),
+                verifiers: RuntimeVerifiers(PathBuf::new()),
                 images: ImageService::new(client.clone(), Duration::from_secs(1)),
                 runtime: RuntimeService::new(client, Duration::from_secs(1)),
                 archives: archives.clone(),

@@ -50,7 +50,7 @@ pub(crate) use self::signature_fetch::SignatureFetch;
 use self::space::Space;
 use crate::kubelet::image_archives::image_name::reference;
 use crate::kubelet::image_archives::manifest::Descriptor;
-use crate::kubelet::image_archives::{ImportTool, import_layout};
+use crate::kubelet::image_archives::{ImportTool, RuntimeVerifiers, import_layout};
 use crate::platform::config::Amount;
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::cri::{ImageService, RuntimeService};
@@ -69,6 +69,7 @@ pub(crate) struct Fetcher {
     hosts: PathBuf,
     /// The runtime's endpoint for images.
     endpoint: PathBuf,
+    verifiers: RuntimeVerifiers,
     images: ImageService,
     runtime: RuntimeService,
     proxies: Arc<ProxySettings>,
@@ -117,6 +118,7 @@ pub(crate) struct FetchPlaces {
     pub(crate) directory: PathBuf,
     pub(crate) hosts: PathBuf,
     pub(crate) endpoint: PathBuf,
+    pub(crate) verifiers: RuntimeVerifiers,
     pub(crate) proxies: ProxySettings,
     /// `None`: images are neither copied from other nodes nor served to them.
     pub(crate) peering: Option<Peering>,
@@ -147,9 +149,9 @@ impl std::fmt::Debug for Fetcher {
 
 impl Fetcher {
     pub(crate) fn new(paths: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
-        let FetchPlaces { directory, hosts, endpoint, proxies, peering, pressure } = paths;
+        let FetchPlaces { directory, hosts, endpoint, verifiers, proxies, peering, pressure } = paths;
         let (proxies, busy) = (Arc::new(proxies), RefCell::default());
-        Self { directory, hosts, endpoint, images, runtime, proxies, peering, pressure, busy }
+        Self { directory, hosts, endpoint, verifiers, images, runtime, proxies, peering, pressure, busy }
     }
 
     /// Makes the image present in the runtime; returns its id. `digest`: what the image's name has to stand for.
@@ -187,6 +189,9 @@ impl Fetcher {
         let fetched = fetch_on_thread(inputs, passage, Box::new(|job: &mut Job| Ok(vec![job.run()?]))).await?;
         let top = fetched.into_iter().next().ok_or(FetchError::NoResult)?;
         let names = name.all_names(&top.digest.to_string());
+        if matches!(tool, ImportTool::Ctr(_)) {
+            self.verifiers.judge(image, &top).await.map_err(FetchError::Import)?;
+        }
         self.import(&tool, &layout, top, names.clone()).await?;
         let id = self.shown(image).await?;
         let (done, peering) = (layout.clone(), self.peering.clone());

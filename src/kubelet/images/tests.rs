@@ -10,6 +10,7 @@ use async_channel::{Receiver, Sender};
 use super::gc::InUse;
 use super::service::ImageError;
 use super::*;
+use crate::kubelet::image_archives::RuntimeVerifiers;
 use crate::kubelet::image_transfer::{FetchPlaces, key_of};
 use crate::platform::cri::RuntimeService;
 use crate::platform::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
@@ -551,6 +552,7 @@ fn fetched_parts_are_freed_before_images_unless_a_pod_wants_them() {
         directory: directory.clone(),
         hosts: PathBuf::new(),
         endpoint: PathBuf::new(),
+        verifiers: RuntimeVerifiers(PathBuf::new()),
         proxies: ProxySettings::default(),
         peering: None,
         pressure: None,

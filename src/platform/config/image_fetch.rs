@@ -28,6 +28,8 @@ pub(crate) struct FetchSettings {
     pub(crate) peers: Vec<String>,
     /// The policy that images have to satisfy, a `policy.json`; `None`: signatures are not verified.
     pub(crate) signature_policy: Option<PathBuf>,
+    /// The directory with containerd's verifiers.
+    pub(crate) runtime_verifiers: PathBuf,
 }
 
 impl Default for FetchSettings {
@@ -41,6 +43,7 @@ impl Default for FetchSettings {
             shares: false,
             peers: Vec::new(),
             signature_policy: None,
+            runtime_verifiers: PathBuf::from("/opt/containerd/image-verifier/bin"),
         }
     }
 }
@@ -59,6 +62,9 @@ pub(super) fn read(document: &Value) -> Result<FetchSettings, Problem> {
         settings.hosts_directory = PathBuf::from(directory);
     }
     settings.signature_policy = fields.text("images.signaturePolicy").map(PathBuf::from);
+    if let Some(directory) = fields.text("images.runtimeVerifiers") {
+        settings.runtime_verifiers = PathBuf::from(directory);
+    }
     settings.windows = time_windows(&fields, "images.windows")?;
     if settings.windows.is_empty() && fields.at("images.windows").is_some_and(|windows| !windows.is_null()) {
         return Err(problem("images.windows", "expected times such as \"01:00-03:00\", found none"));

@@ -141,6 +141,7 @@ const IMAGE_FETCH: &[Field] = &[
     used("share", Kind::Bool),
     used("peers", TEXTS),
     used("signaturePolicy", Kind::Path),
+    used("runtimeVerifiers", Kind::Path),
 ];
 
 const SYNC: &[Field] = &[
