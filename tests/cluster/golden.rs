@@ -69,7 +69,6 @@ const OF_NODE: &[Exception] = &[
     ("/status/capacity/*", Differs::AnyWay, "the machine's"),
     ("/status/conditions/*/lastHeartbeatTime", Differs::Value, "a moment"),
     ("/status/conditions/*/lastTransitionTime", Differs::Value, "a moment"),
-    ("/status/declaredFeatures", Differs::Value, "two of the four are not done here: see the unit test"),
     ("/status/images", Differs::OnlyRecorded, "none are shown unless nodeStatusMaxImages asks for them"),
     ("/status/nodeInfo/*", Differs::AnyWay, "the machine's, the runtime's, and which kubelet it is"),
     ("/status/daemonEndpoints/kubeletEndpoint/Port", Differs::AnyWay, "a test has no port that others have too"),
