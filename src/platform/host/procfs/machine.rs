@@ -1,11 +1,8 @@
 //! The files about the machine as a whole: CPU time, memory, disks, tasks. Pure.
 
-use procfs::ExplicitSystemInfo;
-use procfs::FromBufRead;
-use procfs::FromBufReadSI;
 use procfs::FromRead;
 
-use super::{MILLISECONDS_PER_TICK, is_number, only};
+use super::{MILLISECONDS_PER_TICK, number};
 use crate::types::sorted::SortedMap;
 
 /// CPU time of the machine, in nanoseconds.
@@ -63,43 +60,36 @@ pub(crate) struct Processors {
 
 impl CpuTimes {
     pub(super) fn parse(stat: &[u8]) -> Option<Self> {
-        // The four lines that the crate demands; those of each processor and each interrupt are long.
-        let lines =
-            only(stat, |line| ["cpu ", "ctxt ", "btime ", "processes "].iter().any(|key| line.starts_with(key)));
-        // Only ticks are read, so the crate's conversion factors do not matter.
-        let system = ExplicitSystemInfo {
-            boot_time_secs: 0,
-            ticks_per_second: 1000 / MILLISECONDS_PER_TICK,
-            page_size: 4096,
-            is_little_endian: true,
-        };
-        let ticks = procfs::KernelStats::from_buf_read(lines.as_slice(), &system).ok()?.total;
+        // Those of each processor and each interrupt are long.
+        let line = stat.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"cpu "))?;
+        let mut ticks = std::str::from_utf8(line).ok()?.split_whitespace().map(|ticks| ticks.parse::<u64>().ok());
+        let mut next = || ticks.next().flatten();
+        let (user, nice, system) = (next()?, next()?, next()?);
+        let (_idle, _iowait, irq, softirq) = (next()?, next()?, next()?, next()?);
         let nanos = |ticks: [u64; 3]| {
             let sum = ticks.into_iter().fold(0, u64::saturating_add);
             sum.saturating_mul(MILLISECONDS_PER_TICK * 1_000_000)
         };
-        Some(Self {
-            user: nanos([ticks.user, ticks.nice, 0]),
-            system: nanos([ticks.system, ticks.irq?, ticks.softirq?]),
-        })
+        Some(Self { user: nanos([user, nice, 0]), system: nanos([system, irq, softirq]) })
     }
 }
 
 impl MemInfo {
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        let info = procfs::Meminfo::from_buf_read(only(text, is_number).as_slice()).ok()?;
-        let kernel = [Some(info.slab), info.kernel_stack, info.page_tables];
+        let text = String::from_utf8_lossy(text);
+        let bytes = |key: &str| Some(number(&text, key)?.saturating_mul(1024));
+        let sum = |keys: &[&str]| keys.iter().filter_map(|key| bytes(key)).fold(0, u64::saturating_add);
         Some(Self {
-            total: info.mem_total,
-            available: info.mem_available.unwrap_or(info.mem_free),
-            swap_total: info.swap_total,
-            swap_free: info.swap_free,
-            anon: info.anon_pages.unwrap_or(0),
-            file: info.buffers.saturating_add(info.cached),
-            active_file: info.active_file.unwrap_or(0),
-            inactive_file: info.inactive_file.unwrap_or(0),
-            mapped: info.mapped,
-            kernel: kernel.into_iter().flatten().fold(0, u64::saturating_add),
+            total: bytes("MemTotal:")?,
+            available: bytes("MemAvailable:").or_else(|| bytes("MemFree:"))?,
+            swap_total: sum(&["SwapTotal:"]),
+            swap_free: sum(&["SwapFree:"]),
+            anon: sum(&["AnonPages:"]),
+            file: sum(&["Buffers:", "Cached:"]),
+            active_file: sum(&["Active(file):"]),
+            inactive_file: sum(&["Inactive(file):"]),
+            mapped: sum(&["Mapped:"]),
+            kernel: sum(&["Slab:", "KernelStack:", "PageTables:"]),
         })
     }
 }
@@ -162,11 +152,8 @@ impl Processors {
 }
 
 pub(super) fn page_faults(vmstat: &[u8]) -> Option<(u64, u64)> {
-    // Two of some two hundred lines.
-    let lines = only(vmstat, |line| ["pgfault ", "pgmajfault "].iter().any(|key| line.starts_with(key)));
-    let stat = procfs::VmStat::from_buf_read(lines.as_slice()).ok()?.0;
-    let value = |key| stat.get(key).and_then(|count| u64::try_from(*count).ok());
-    Some((value("pgfault")?, value("pgmajfault")?))
+    let text = String::from_utf8_lossy(vmstat);
+    Some((number(&text, "pgfault ")?, number(&text, "pgmajfault ")?))
 }
 
 pub(super) fn tasks(loadavg: &[u8]) -> Option<u64> {
@@ -203,7 +190,13 @@ mod tests {
         assert_eq!(info.total, 24_684_096 << 10);
         let odd = format!("{MEMINFO}\nNew: 1 MB of it\nNewer\n: 7\nMoreFree: -1 kB\n");
         assert_eq!(MemInfo::parse(odd.as_bytes()), Some(info));
-        let without = |key: &str| only(MEMINFO.as_bytes(), |line| !line.starts_with(key));
+        let without = |key: &str| -> Vec<u8> {
+            MEMINFO
+                .lines()
+                .filter(|line| !line.starts_with(key))
+                .flat_map(|line| [line, "\n"].concat().into_bytes())
+                .collect()
+        };
         assert_eq!(MemInfo::parse(&without("AnonPages")), Some(MemInfo { anon: 0, ..info }));
         let free = MEMINFO.lines().find_map(|line| line.strip_prefix("MemFree:")?.trim().strip_suffix(" kB"));
         let available = free.unwrap().parse::<u64>().unwrap() << 10;

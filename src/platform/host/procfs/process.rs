@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use procfs::FromBufRead;
-use procfs::FromRead;
-use procfs::ProcessCGroups;
-use procfs::process::{Io, LimitValue, Limits, Stat, Status};
-
-use super::{MILLISECONDS_PER_TICK, is_number, only, rows};
+use super::{MILLISECONDS_PER_TICK, number, value};
 
 /// The fields of `stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,58 +23,70 @@ pub(crate) struct ProcessStatus {
     pub(crate) voluntary_context_switches: Option<u64>,
 }
 
-/// The control groups of a process, of both versions.
+/// The control groups of a process, of both versions: lines of a hierarchy's number, its controllers and the path.
 #[derive(Clone, Debug)]
-pub(crate) struct ProcessCgroups(Vec<procfs::ProcessCGroup>);
+pub(crate) struct ProcessCgroups(String);
 
 impl ProcessStat {
     pub(super) fn parse(stat: &[u8]) -> Option<Self> {
-        // The crate slices the line at the parentheses without a check, and would panic on a truncated line.
         let text = String::from_utf8_lossy(stat);
+        // The second field is the name of the program, which may contain everything.
         let (pid, rest) = text.split_once(" (")?;
         let (_, fields) = rest.rsplit_once(") ")?;
-        if !pid.bytes().all(|byte| byte.is_ascii_digit()) || fields.contains(')') || fields.trim().is_empty() {
-            return None;
-        }
-        let stat = Stat::from_read(text.as_bytes()).ok()?;
-        let time = |ticks: u64| ticks.checked_mul(MILLISECONDS_PER_TICK).map(Duration::from_millis);
-        Some(Self { cpu_time: time(stat.utime.saturating_add(stat.stime))?, started_after_boot: time(stat.starttime)? })
+        pid.parse::<u32>().ok()?;
+        let time = |field: usize| {
+            let ticks: u64 = fields.split_whitespace().nth(field - FIRST_STAT_FIELD)?.parse().ok()?;
+            ticks.checked_mul(MILLISECONDS_PER_TICK).map(Duration::from_millis)
+        };
+        Some(Self { cpu_time: time(UTIME)?.checked_add(time(STIME)?)?, started_after_boot: time(STARTTIME)? })
     }
 }
 
+/// The number of the first field after the name, and of others: proc_pid_stat(5).
+const FIRST_STAT_FIELD: usize = 3;
+const UTIME: usize = 14;
+const STIME: usize = 15;
+const STARTTIME: usize = 22;
+
 impl ProcessStatus {
     pub(super) fn parse(status: &[u8]) -> Option<Self> {
-        let lines = only(status, |line| line.split_once(':').is_some_and(|(key, _)| STATUS_KEYS.contains(&key)));
-        let status = Status::from_buf_read(lines.as_slice()).ok()?;
-        let bytes = |kib: Option<u64>| kib.map(|kib| kib.saturating_mul(1024));
+        let text = String::from_utf8_lossy(status);
+        let bytes = |key: &str| Some(number(&text, key)?.saturating_mul(1024));
         Some(Self {
-            state: status.state,
-            resident_bytes: bytes(status.vmrss),
-            virtual_bytes: bytes(status.vmsize),
-            voluntary_context_switches: status.voluntary_ctxt_switches,
+            state: value(&text, "State:")?.to_owned(),
+            resident_bytes: bytes("VmRSS:"),
+            virtual_bytes: bytes("VmSize:"),
+            voluntary_context_switches: number(&text, "voluntary_ctxt_switches:"),
         })
     }
 }
 
 impl ProcessCgroups {
     pub(crate) fn parse(cgroup: &[u8]) -> Self {
-        Self(rows::<ProcessCGroups>(b"", cgroup).flat_map(|line| line.0).collect())
+        Self(String::from_utf8_lossy(cgroup).into_owned())
     }
 
     /// The group of cgroup v2, from the root of its hierarchy.
     pub(crate) fn v2(&self) -> Option<&str> {
-        self.0.iter().find(|group| group.hierarchy == 0).map(|group| group.pathname.as_str())
+        self.path_where(|hierarchy, _| hierarchy == "0")
     }
 
     /// The group in the hierarchy of v1 that has `controller`.
     pub(crate) fn v1(&self, controller: &str) -> Option<&str> {
-        let group = self.0.iter().find(|group| group.controllers.iter().any(|name| name == controller))?;
-        Some(group.pathname.as_str())
+        self.path_where(|_, controllers| controllers.split(',').any(|name| name == controller))
+    }
+
+    fn path_where(&self, is_wanted: impl Fn(&str, &str) -> bool) -> Option<&str> {
+        self.0.lines().find_map(|line| {
+            let (hierarchy, rest) = line.split_once(':')?;
+            let (controllers, path) = rest.split_once(':')?;
+            is_wanted(hierarchy, controllers).then_some(path)
+        })
     }
 }
 
 pub(super) fn written_bytes(io: &[u8]) -> Option<u64> {
-    Some(Io::from_buf_read(only(io, is_number).as_slice()).ok()?.write_bytes)
+    number(&String::from_utf8_lossy(io), "write_bytes:")
 }
 
 /// From the auxiliary vector: pairs of words.
@@ -93,41 +100,13 @@ pub(super) fn page_size(auxv: &[u8]) -> Option<u64> {
 /// The key of the page size in the auxiliary vector.
 const AT_PAGESZ: usize = 6;
 
+/// The soft limit.
 pub(super) fn open_files_limit(limits: &[u8]) -> Option<u64> {
-    // The crate counts the words of a line from its end: two limits, and mostly a unit.
-    let rows = only(limits, |line| line.starts_with("Max ") && line.split_whitespace().count() >= 5);
-    match Limits::from_buf_read(rows.as_slice()).ok()?.max_open_files.soft_limit {
-        LimitValue::Unlimited => Some(u64::MAX),
-        LimitValue::Value(files) => Some(files),
+    match value(&String::from_utf8_lossy(limits), "Max open files")?.split_whitespace().next()? {
+        "unlimited" => Some(u64::MAX),
+        files => files.parse().ok(),
     }
 }
-
-/// The lines that the crate demands, and those that are read.
-const STATUS_KEYS: &[&str] = &[
-    "Name",
-    "State",
-    "Tgid",
-    "Pid",
-    "PPid",
-    "TracerPid",
-    "Uid",
-    "Gid",
-    "FDSize",
-    "Groups",
-    "VmSize",
-    "VmRSS",
-    "Threads",
-    "SigQ",
-    "SigPnd",
-    "ShdPnd",
-    "SigBlk",
-    "SigIgn",
-    "SigCgt",
-    "CapInh",
-    "CapPrm",
-    "CapEff",
-    "voluntary_ctxt_switches",
-];
 
 #[cfg(test)]
 mod tests {
@@ -166,8 +145,8 @@ mod tests {
         assert_eq!((status.state.as_str(), status.resident_bytes), ("R (running)", Some(1720 << 10)));
         let odd = STATUS.replace("Umask:\t0022", "Umask:\tnone").replace("Cpus_allowed:\t3", "Cpus_allowed:\tall");
         assert_eq!(ProcessStatus::parse(format!("{odd}\nNew\n").as_bytes()), Some(status));
-        let kernel_thread = only(STATUS.as_bytes(), |line| !line.starts_with("Vm"));
-        assert_eq!(ProcessStatus::parse(&kernel_thread).unwrap().resident_bytes, None);
+        let kernel_thread: Vec<&str> = STATUS.lines().filter(|line| !line.starts_with("Vm")).collect();
+        assert_eq!(ProcessStatus::parse(kernel_thread.join("\n").as_bytes()).unwrap().resident_bytes, None);
         assert_eq!(ProcessStatus::parse(b""), None);
     }
 
