@@ -29,7 +29,7 @@ pub(super) fn client_config(
         Trust::Anybody => builder.with_custom_certificate_verifier(Arc::new(AnyCertificate)),
         Trust::Authorities(list) => {
             let own = identity.as_ref().map_or(&[][..], |(chain, _)| chain);
-            builder.with_custom_certificate_verifier(Verifier::new(&list, own, provider)?)
+            builder.with_custom_certificate_verifier(Verifier::new(&list, own, &provider)?)
         }
     };
     let mut config = match identity {

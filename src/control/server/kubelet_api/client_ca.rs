@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::{DistinguishedName, RootCertStore};
+use rustls::{DistinguishedName, OtherError, RootCertStore};
+use webpki::{EndEntityCert, KeyUsage};
 
 use super::error::{AuthoritiesError, CertificateError};
 use super::user::User;
@@ -42,7 +41,7 @@ pub(super) struct Authorities {
 
 #[derive(Debug)]
 struct LoadedCa {
-    verifier: Arc<dyn ClientCertVerifier>,
+    roots: RootCertStore,
     /// The latest time known to be past, as a Unix time in seconds.
     floor: u64,
     /// When the last of them expires. A later time cannot be right.
@@ -79,7 +78,7 @@ impl Authorities {
             match rt::blocking(move || read(&file)).await {
                 Ok(known) => {
                     logged.clear();
-                    let hints = known.verifier.root_hint_subjects().to_vec();
+                    let hints = known.roots.subjects();
                     self.loaded.replace(Some(known));
                     self.generation.set(self.generation.get() + 1);
                     changed(Some(hints));
@@ -118,7 +117,7 @@ impl Authorities {
         let clock = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
         let now = known.verification_time(clock, self.latest.get());
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        known.verifier.verify_client_cert(first, between, now).map_err(CertificateError::Refused)?;
+        known.verify(first, between, now).map_err(|error| CertificateError::Refused(refusal(error)))?;
         let read = Certificate::read(first).map_err(CertificateError::Malformed)?;
         let user = User::of_certificate(&read, first).ok_or(CertificateError::NoName)?;
         Ok((user, read.not_after))
@@ -126,6 +125,20 @@ impl Authorities {
 }
 
 impl LoadedCa {
+    /// As rustls's verifier of clients does, without revocation lists, which the configuration of a kubelet does not have.
+    fn verify(
+        &self,
+        client: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), webpki::Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms.all;
+        let client = EndEntityCert::try_from(client)?;
+        let usage = KeyUsage::client_auth();
+        client.verify_for_usage(algorithms, &self.roots.roots, between, now, usage, None, None)?;
+        Ok(())
+    }
+
     /// The time at which to verify a client. No leniency if the clock is behind, unlike for servers that this node
     /// connects to: a client with an expired certificate, or one that is not valid yet, waits until the clock is right.
     fn verification_time(&self, clock: u64, latest: u64) -> u64 {
@@ -146,9 +159,21 @@ fn read(path: &Path) -> Result<LoadedCa, AuthoritiesError> {
     for certificate in list {
         roots.add(certificate).map_err(|error| of_file(error.into()))?;
     }
-    let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    Ok(LoadedCa { verifier: verifier.map_err(|error| of_file(error.into()))?, floor, until })
+    Ok(LoadedCa { roots, floor, until })
+}
+
+/// In rustls's words.
+fn refusal(error: webpki::Error) -> rustls::Error {
+    use rustls::CertificateError;
+    rustls::Error::InvalidCertificate(match error {
+        webpki::Error::CertExpired { time, not_after } => CertificateError::ExpiredContext { time, not_after },
+        webpki::Error::CertNotValidYet { time, not_before } => {
+            CertificateError::NotValidYetContext { time, not_before }
+        }
+        webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
+        other => CertificateError::Other(OtherError(Arc::new(other))),
+    })
 }
 
 #[cfg(test)]
