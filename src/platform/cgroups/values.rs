@@ -1,5 +1,7 @@
 //! The settings of a cgroup, and the conversions from requests and limits. Pure.
 
+use std::f64::consts::LOG10_2;
+
 /// The settings of a group; `None` leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Values {
@@ -123,15 +125,17 @@ pub(crate) fn cpu_weight(shares: i64) -> u64 {
 /// Whether a runtime may have made `weight` from these shares: by the linear formula, or as newer runtimes do by a
 /// curve that maps the default 1024 to 100 (`ConvertCPUSharesToCgroupV2Value` in opencontainers/cgroups).
 pub(crate) fn is_weight_of(weight: u64, shares: i64) -> bool {
-    let curved = match i32::try_from(shares) {
-        Ok(shares @ 3..=262_143) => {
+    let is_curved = match (i32::try_from(shares), u32::try_from(weight)) {
+        (Ok(shares @ 3..=262_143), Ok(weight)) => {
             let octaves = f64::from(shares).log2();
-            10f64.powf(octaves * (octaves + 125.0) / 612.0 - 7.0 / 34.0)
+            // The weight is ten to this power, rounded up. Powers would bring tables of 6 KB.
+            let exponent = octaves * (octaves + 125.0) / 612.0 - 7.0 / 34.0;
+            let log10 = |number: f64| number.max(f64::MIN_POSITIVE).log2() * LOG10_2;
+            (log10(f64::from(weight) - 1.001)..log10(f64::from(weight) + 0.001)).contains(&exponent)
         }
-        _ => return weight == cpu_weight(shares),
+        _ => false,
     };
-    let close = u32::try_from(weight).is_ok_and(|weight| (curved - 0.001..curved + 1.001).contains(&f64::from(weight)));
-    close || weight == cpu_weight(shares)
+    is_curved || weight == cpu_weight(shares)
 }
 
 /// The quota in microseconds per period; 0 means no limit. The kernel's minimum is 1 ms.
@@ -186,6 +190,22 @@ mod tests {
             (10_000, 262_144, true),
         ] {
             assert_eq!(is_weight_of(weight, shares), is, "{weight} of {shares}");
+        }
+    }
+
+    #[test]
+    fn all_shares_have_the_weight_above_the_curve() {
+        for shares in 3..=262_143 {
+            let octaves = f64::from(shares).log2();
+            let curved = 10f64.powf(octaves * (octaves + 125.0) / 612.0 - 7.0 / 34.0);
+            let above: u64 = format!("{}", curved.ceil()).parse().unwrap();
+            assert!(is_weight_of(above, shares.into()), "{shares}");
+            // Within a thousandth both are right.
+            let is_near = (curved - curved.round()).abs() <= 0.001;
+            for odd in [above - 1, above + 1] {
+                let is_linear = odd == cpu_weight(shares.into());
+                assert!(is_near || is_linear || !is_weight_of(odd, shares.into()), "{odd} of {shares}");
+            }
         }
     }
 
