@@ -29,33 +29,34 @@ rules:
 - {apiGroups: [\"\"], resources: [configmaps], verbs: [get, list, create, patch, delete]}
 ";
 
-const BINDINGS: &str = "\
----
+/// The bindings of a user: their kind, the kind and the name of the role.
+const BINDINGS: [[&str; 3]; 3] = [
+    ["ClusterRoleBinding", "ClusterRole", "coracle-fleet"],
+    ["ClusterRoleBinding", "ClusterRole", "coracle-rollout"],
+    ["RoleBinding", "Role", "coracle-rollout"],
+];
+
+/// Gives a role to `user`. Both `namespace` and `user` are quoted.
+fn binding([kind, role, name]: [&str; 3], namespace: &str, user: &str) -> String {
+    let namespace = if kind == "RoleBinding" { format!(", namespace: {namespace}") } else { String::new() };
+    format!(
+        "---
 apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: coracle-fleet}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: coracle-fleet}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: @USER@}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: coracle-rollout}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: coracle-rollout}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: @USER@}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: coracle-rollout, namespace: @NAMESPACE@}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: coracle-rollout}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: @USER@}]
-";
+kind: {kind}
+metadata: {{name: {name}{namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: {role}, name: {name}}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {user}}}]
+"
+    )
+}
 
 /// The roles, and for a user their bindings.
 pub(super) fn rights(namespace: &str, user: Option<&str>) -> String {
     // As JSON, which is YAML too: a name may need quotes.
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let bindings = user.map(|user| BINDINGS.replace("@USER@", &quoted(user))).unwrap_or_default();
-    (RIGHTS.to_owned() + &bindings).replace("@NAMESPACE@", &quoted(namespace))
+    let namespace = quoted(namespace);
+    let bindings = user.map(quoted).map(|user| BINDINGS.map(|each| binding(each, &namespace, &user)).concat());
+    RIGHTS.replace("@NAMESPACE@", &namespace) + &bindings.unwrap_or_default()
 }
 
 #[cfg(test)]
