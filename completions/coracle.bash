@@ -31,6 +31,7 @@ _coracle_value() {
             "port-forward --local-socket" | \
             "events --local-socket" | \
             "claims --local-socket" | \
+            "jobs --local-socket" | \
             "devices --local-socket" | \
             "images --local-socket" | \
             "top --local-socket" | \
@@ -111,6 +112,7 @@ _coracle_value() {
             "port-forward -n" | "port-forward --namespace" | \
             "events -n" | "events --namespace" | \
             "claims -n" | "claims --namespace" | \
+            "jobs -n" | "jobs --namespace" | \
             "top -n" | "top --namespace" | \
             "cp -n" | "cp --namespace" | \
             "delete -n" | "delete --namespace" | \
@@ -210,7 +212,8 @@ _coracle_value() {
             "cp -c" | "cp --container" | \
             "restart -c" | "restart --container")
             value=containers ;;
-        "devices -o" | "devices --output" | \
+        "jobs -o" | "jobs --output" | \
+            "devices -o" | "devices --output" | \
             "top -o" | "top --output" | \
             "doctor -o" | "doctor --output" | \
             "upgrade -o" | "upgrade --output" | \
@@ -322,6 +325,9 @@ _coracle() {
                 ;;
             claims)
                 words='-n --namespace --local-socket -h --help'
+                ;;
+            jobs)
+                words='-o --output -n --namespace --local-socket -h --help'
                 ;;
             devices)
                 words='-o --output --local-socket -h --help'
@@ -437,11 +443,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
+                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --name-template --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --join-file --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-path-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
                 ;;
         esac
     fi

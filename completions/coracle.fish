@@ -20,7 +20,7 @@ function __coracle_images
     coracle images 2>/dev/null | string match -rv '^(IMAGE|No|<none>) ' | string replace -r ' .*' ''
 end
 
-set -l commands status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help
+set -l commands status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -31,6 +31,7 @@ complete -c coracle -n __fish_use_subcommand -a attach -d 'show the output of a 
 complete -c coracle -n __fish_use_subcommand -a port-forward -d 'forward ports of this machine to a pod'
 complete -c coracle -n __fish_use_subcommand -a events -d 'list recent events of this node or of one pod'
 complete -c coracle -n __fish_use_subcommand -a claims -d 'list the claims that pods use, and how full they are'
+complete -c coracle -n __fish_use_subcommand -a jobs -d 'list the Jobs of manifests, and how far they are'
 complete -c coracle -n __fish_use_subcommand -a devices -d 'list devices, their attributes and who has them'
 complete -c coracle -n __fish_use_subcommand -a images -d 'list, import, pull or remove images, or make a delta of two archives'
 complete -c coracle -n __fish_use_subcommand -a top -d 'show CPU and memory usage of the node and its pods'
@@ -72,9 +73,9 @@ complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -a 'containe
 complete -c coracle -n '__fish_seen_subcommand_from config' -a 'apply'
 complete -c coracle -n '__fish_seen_subcommand_from rollout' -a 'abort pause resume rights start status'
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
-complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config upgrade config support replace' -l local-socket -r -F -d 'socket of the agent'
+complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config upgrade config support replace' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s A -l all-namespaces -d 'pods of all namespaces, also without this'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml name jsonpath=' -d 'output format; wide adds address, uid and manifest, json and yaml are a v1.PodList'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s l -l selector -x -d 'only pods with these labels, as app=web'
@@ -101,7 +102,8 @@ complete -c coracle -n '__fish_seen_subcommand_from events' -s A -l all-namespac
 complete -c coracle -n '__fish_seen_subcommand_from events' -s w -l watch -d 'print new events as they come'
 complete -c coracle -n '__fish_seen_subcommand_from events' -s n -l namespace -x -d 'only events of this namespace'
 complete -c coracle -n '__fish_seen_subcommand_from claims' -s n -l namespace -x -d 'only claims of this namespace'
-complete -c coracle -n '__fish_seen_subcommand_from devices' -s o -l output -x -a 'json' -d 'print all fields'
+complete -c coracle -n '__fish_seen_subcommand_from jobs devices' -s o -l output -x -a 'json' -d 'print all fields'
+complete -c coracle -n '__fish_seen_subcommand_from jobs' -s n -l namespace -x -d 'only Jobs of this namespace'
 complete -c coracle -n '__fish_seen_subcommand_from images' -s o -l output -x -a 'wide json' -d 'output format; wide adds digests and all pods, json has all fields; for delta the file to write'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s w -l watch -d 'repeat every three seconds'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s o -l output -x -a 'json' -d 'print the whole Summary of /stats/summary'

@@ -107,6 +107,13 @@ _coracle() {
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            jobs)
+                _arguments -s '2:: :' \
+                    '(-o --output)'{-o,--output}'[print all fields]:output:(json)' \
+                    '(-n --namespace)'{-n,--namespace}'[only Jobs of this namespace]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             devices)
                 _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[print all fields]:output:(json)' \
@@ -354,7 +361,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help)' \
+                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -370,6 +377,7 @@ _coracle() {
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
         'claims:list the claims that pods use, and how full they are'
+        'jobs:list the Jobs of manifests, and how far they are'
         'devices:list devices, their attributes and who has them'
         'images:list, import, pull or remove images, or make a delta of two archives'
         'top:show CPU and memory usage of the node and its pods'

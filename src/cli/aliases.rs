@@ -21,6 +21,9 @@ pub(super) fn translated(arguments: &[String]) -> Result<Vec<String>, String> {
             let name = [noun, "/", name].concat();
             return translated(&[&[verb.clone(), name][..], rest].concat());
         }
+        [verb, noun, rest @ ..] if verb == "get" && kind_of_word(noun) == Some("Job") => {
+            return Ok([&["jobs".to_owned()], rest].concat());
+        }
         [verb, noun, rest @ ..] if verb == "get" && kind_of_word(noun).is_some() => {
             // All of a kind.
             return Ok([&["pods".to_owned(), [noun, "/"].concat()], rest].concat());
@@ -195,6 +198,8 @@ mod tests {
             ("get deployments -o wide", "pods deployments/ -o wide"),
             ("get deploy web", "pods deploy/web"),
             ("get pvc", "claims"),
+            ("get jobs -o json", "jobs -o json"),
+            ("get job backup", "pods job/backup"),
             ("describe sts db -n x", "describe sts/db -n x"),
             ("delete deployment/web", "delete deployment/web"),
             ("rollout undo deployment/web", "rollback deployment/web"),

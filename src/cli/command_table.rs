@@ -179,6 +179,21 @@ with_machine_commands! {
         flags { NAMESPACE.summary("only claims of this namespace"); LOCAL_SOCKET; }
         examples: ["coracle claims"],
     }
+    command ListJobs "jobs" {
+        brief: "",
+        usage: "[-n NAMESPACE] [-o json]",
+        summary: "list the Jobs of manifests, and how far they are",
+        description: [
+            "Lists the Jobs of the manifests of a node without a cluster: whether they run, are complete or have failed, \
+             and how many of their pods have succeeded. coracle pods job/NAME lists the pods of a Job.",
+        ],
+        flags {
+            output['o']: TopOutput = "TopOutput::Table" => flag(Value::OneOf(&["json"]), "print all fields");
+            NAMESPACE.summary("only Jobs of this namespace");
+            LOCAL_SOCKET;
+        }
+        examples: ["coracle jobs"],
+    }
     command ListDevices "devices" {
         brief: "[-o json]",
         usage: "[-o json]",

@@ -217,8 +217,8 @@ mod tests {
 
     use super::*;
     use crate::control::server::{
-        AnswerFuture, DeviceEntry, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus,
-        NotFound, Page, PodEntry, PodQuery, SyncStatus,
+        AnswerFuture, DeviceEntry, ImageEntry, JobRow, LocalApi, LocalServer, LogQuery, LogSource, MissingImage,
+        NodeStatus, NotFound, Page, PodEntry, PodQuery, SyncStatus,
     };
     use crate::kubelet::status::{LogUnavailable, NoLog};
     use crate::platform::rt::{block_on, blocking, either};
@@ -228,6 +228,10 @@ mod tests {
     struct Empty;
 
     impl LocalApi for Empty {
+        fn jobs(&self) -> Vec<JobRow> {
+            Vec::new()
+        }
+
         fn devices(&self) -> Vec<DeviceEntry> {
             Vec::new()
         }

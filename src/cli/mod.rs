@@ -30,6 +30,7 @@ mod gc_variables;
 mod help;
 mod images;
 mod import_archives;
+mod jobs;
 mod join;
 mod json_path;
 mod leave;
@@ -102,6 +103,7 @@ pub fn main() -> ExitCode {
             Command::Exec(command) => streams::exec(&command),
             Command::Fleet(command) => fleet::run(&command),
             Command::Claims(command) => claims::run(&command),
+            Command::ListJobs(command) => jobs::run(&command),
             Command::ListDevices(command) => devices::run(&command),
             Command::ListImages(command) => images::run(&command),
             Command::Join(command) => join::run(&command),

@@ -10,7 +10,7 @@ use super::command_table::Validate;
 use super::manifest_doubts::warnings;
 use super::manifest_files::{ManifestFile, read_all};
 use super::print;
-use crate::control::pod_sources::static_pod::{ManifestObject, Object, Origin, read_manifest};
+use crate::control::pod_sources::static_pod::{ManifestObject, Object, Origin, WorkloadKind, read_manifest};
 use crate::platform::config;
 use crate::state::pods::SourceName;
 use crate::types::api::Pod;
@@ -97,7 +97,9 @@ impl Report {
                     self.line(file, &format!("warning: {place}spec.template.{doubt}"));
                 }
                 let name = format!("{} {}/{}", workload.kind.as_str(), workload.namespace, workload.name);
-                let pods: Vec<String> = workload.pods.iter().map(|pod| self.name_of(pod)).collect();
+                // The names of a Job's pods are not known.
+                let pods = workload.pods.iter().filter(|_| workload.kind != WorkloadKind::Job);
+                let pods: Vec<String> = pods.map(|pod| self.name_of(pod)).collect();
                 self.accept(file, &place, name, &pods);
             }
             Ok(Object::Agent(agent)) => {

@@ -2,10 +2,11 @@
 
 /// The kind that is meant by `deploy`, `deployments.apps` and such.
 pub(super) fn kind_of_word(word: &str) -> Option<&'static str> {
-    let word = word.strip_suffix(".apps").unwrap_or(word);
+    let word = word.strip_suffix(".apps").or_else(|| word.strip_suffix(".batch")).unwrap_or(word);
     Some(match word.to_ascii_lowercase().as_str() {
         "daemonset" | "daemonsets" | "ds" => "DaemonSet",
         "deployment" | "deployments" | "deploy" => "Deployment",
+        "job" | "jobs" => "Job",
         "statefulset" | "statefulsets" | "sts" => "StatefulSet",
         _ => return None,
     })

@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod eviction;
+pub(crate) mod jobs;
 pub(crate) mod local_api;
 pub(crate) mod node_shutdown;
 pub(crate) mod pleg;

@@ -13,6 +13,7 @@ use super::node::Node;
 use super::plugins::Plugins;
 use super::runtime::Runtime;
 use super::sources::PodSources;
+use crate::control::jobs::JobTable;
 use crate::control::local_api::{Followers, RecentErrors};
 use crate::control::pod_sources::merge::Sources;
 use crate::control::server::{LocalServer, SyncHealth, Watchdog, readers_group};
@@ -80,6 +81,8 @@ impl Agent {
         let expected = Sources::new(&sources.names(&config, cluster.is_some())).with_stopped_pods(stopped);
         let directory = config.root_dir.join("coracle/versions");
         let versions = rt::blocking(move || Versions::open(directory)).await;
+        let directory = config.root_dir.join("coracle/jobs");
+        let jobs = rt::blocking(move || JobTable::open(directory)).await;
         let held_pods = config.root_dir.join("coracle/held-pods.json");
         let held_since = {
             let file = held_pods.clone();
@@ -114,6 +117,7 @@ impl Agent {
             dra: Rc::clone(&plugins.dra),
             sources: expected,
             stopped_pods,
+            jobs,
             versions,
             held_since: (held_pods, held_since),
             errors: handles.errors.clone(),

@@ -23,6 +23,7 @@ mod host_names;
 mod hostile;
 mod image_archives;
 mod images;
+mod jobs;
 mod lean;
 mod local_pods;
 mod local_volumes;

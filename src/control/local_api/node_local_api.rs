@@ -23,9 +23,9 @@ use crate::control::pod_sources::merge::SourceView;
 use crate::control::pod_table::PodRecords;
 use crate::control::server::{
     AgentRequest, AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus,
-    ConditionStatus, DeviceEntry, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound,
-    OfflineStatus, Page, PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus,
-    SyncHealth, SyncStatus, VersionStatus, Watchdog,
+    ConditionStatus, DeviceEntry, ImageEntry, JobRow, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus,
+    NotFound, OfflineStatus, Page, PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus, RuntimeStatus,
+    SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
 use crate::control::versions::VersionView;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
@@ -172,6 +172,10 @@ impl LocalApi for NodeLocalApi {
             },
         };
         self.devices.listed().into_iter().map(entry).collect()
+    }
+
+    fn jobs(&self) -> Vec<JobRow> {
+        self.views.jobs.read().rows()
     }
 
     fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {

@@ -1,5 +1,6 @@
 //! What the sync loop shows to the servers. Each value has one owner, which writes it.
 
+use crate::control::jobs::JobTable;
 use crate::control::pod_table::PodRecords;
 use crate::control::versions::{HeldPods, NextVersionPulls, Versions};
 use crate::state::objects::Objects;
@@ -11,6 +12,7 @@ pub(crate) struct NodeViews {
     pub(crate) records: View<PodRecords>,
     pub(crate) observed: View<ObservedCache>,
     pub(crate) objects: View<Objects>,
+    pub(crate) jobs: View<JobTable>,
     pub(crate) versions: View<Versions>,
     pub(crate) next_versions: View<NextVersionPulls>,
     pub(crate) held: View<HeldPods>,

@@ -13,6 +13,8 @@ use crate::types::sorted::{SortedMap, SortedSet};
 pub(crate) struct Sources {
     sources: SortedMap<SourceName, Source>,
     wanted: SortedMap<PodUid, SourcePod>,
+    /// The pods of Jobs, which no source lists, each with the source of its Job.
+    jobs: Vec<(SourceName, SourcePod)>,
     /// The node's own pods that are not wanted until a user starts them.
     stopped: StoppedPods,
     /// The wanted pods have been computed. Before that, only the sources' own pods are known.
@@ -75,6 +77,11 @@ impl Sources {
         source.objects = update.objects;
         source.problems = update.problems;
         source.mirrors = update.mirrors;
+    }
+
+    /// Replaces the pods of Jobs.
+    pub(crate) fn set_job_pods(&mut self, pods: Vec<(SourceName, SourcePod)>) {
+        self.jobs = pods;
     }
 
     /// Whether another pod of any source has this name.
@@ -166,7 +173,7 @@ impl Sources {
 
     /// The pods of the sources that are stopped, each with the time when it was stopped.
     pub(crate) fn stopped(&self) -> impl Iterator<Item = (&SourcePod, Time)> {
-        let pods = self.sources.values().flat_map(|source| &source.pods);
+        let pods = self.sources.values().flat_map(|source| &source.pods).chain(self.jobs.iter().map(|(_, pod)| pod));
         pods.filter_map(|source| Some((source, self.stopped.since(&source.pod)?)))
     }
 
@@ -184,7 +191,8 @@ impl Sources {
 
     /// The wanted pods of all sources; before the first merge, all pods of the sources.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &SourcePod> {
-        let all = self.sources.values().filter(|_| !self.merged).flat_map(|source| &source.pods);
+        let all = self.sources.values().flat_map(|source| &source.pods).chain(self.jobs.iter().map(|(_, pod)| pod));
+        let all = all.filter(|_| !self.merged);
         let all = all.filter(|source| self.stopped.since(&source.pod).is_none());
         self.wanted.values().chain(all)
     }
@@ -193,7 +201,7 @@ impl Sources {
         self.sources.iter().map(|(name, source)| SourceView {
             name: *name,
             ready: source.ready,
-            pods: source.pods.len() - source.duplicates.len(),
+            pods: source.pods.len().saturating_sub(source.duplicates.len()),
             problems: source.problems.iter().chain(&source.duplicates).chain(&source.refused).cloned().collect(),
         })
     }
@@ -211,9 +219,11 @@ impl Sources {
             self.wanted.values().map(|pod| (pod.pod.full_name(), Arc::clone(&pod.origin))).collect();
         let mut pods: Vec<(NameClaim, SourceName, SourcePod)> = Vec::new();
         let mut known = Vec::new();
+        let jobs = &self.jobs;
         for (name, source) in &mut self.sources {
             known.append(&mut source.duplicates);
-            for pod in source.pods.iter().filter(|pod| self.stopped.since(&pod.pod).is_none()) {
+            let of_jobs = jobs.iter().filter(|(source, _)| source == name).map(|(_, pod)| pod);
+            for pod in source.pods.iter().chain(of_jobs).filter(|pod| self.stopped.since(&pod.pod).is_none()) {
                 let uid = &pod.pod.metadata.uid;
                 let claim = if self.wanted.contains_key(uid) {
                     NameClaim::Wanted

@@ -6,10 +6,12 @@
 //! not affect the others. Text that is not valid YAML invalidates the whole file, because the next document cannot be
 //! located.
 
+mod job;
 mod volume_claim;
 mod workload;
 mod workload_fields;
 
+pub(crate) use job::{is_pod_name_of, job_name, job_of_template, job_pod, job_pod_uid};
 pub(crate) use workload::{WorkloadPods, owning_workload};
 pub(crate) use workload_fields::WorkloadKind;
 
@@ -191,6 +193,7 @@ fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>)
         "Secret" => read_secret(object, &mut warnings),
         "Service" => read_service(object, &mut warnings),
         _ => match WorkloadKind::from_word(&name) {
+            Some(WorkloadKind::Job) => job::read_job(object, origin, &mut warnings),
             Some(kind) => workload::read_workload(object, kind, origin, &mut warnings),
             None => read_pod(object, origin, &mut warnings),
         },
@@ -318,9 +321,7 @@ fn own_uid(pod: &Pod, origin: &Origin<'_>) -> PodUid {
     for part in ["host:", origin.node_name, "file:", origin.path] {
         hash.write(part.as_bytes());
     }
-    let hash = format!("{:032x}", hash.0);
-    let hash = hash.get(..HASH_DIGITS).unwrap_or_default();
-    PodUid::from(format!("{hash}{:08x}", mark(hash)))
+    PodUid::from(hash.marked())
 }
 
 /// The pod with its resizable resource amounts set to zero. The names of the resources stay.
@@ -372,6 +373,13 @@ struct Fnv128a(u128);
 impl Fnv128a {
     fn new() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    /// With the checksum of [`is_own_uid`].
+    fn marked(&self) -> String {
+        let hash = format!("{:032x}", self.0);
+        let hash = hash.get(..HASH_DIGITS).unwrap_or_default();
+        format!("{hash}{:08x}", mark(hash))
     }
 
     fn write(&mut self, bytes: &[u8]) {

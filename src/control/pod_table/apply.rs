@@ -36,6 +36,7 @@ impl PodTable {
             Effect::Reconcile => self.reconcile = true,
             Effect::RecordError(error) => self.errors.push(error),
             Effect::RecordNode(event) => self.record_node(event, now),
+            Effect::RecordOf(object, event) => self.record_of(object, event, now),
             Effect::Remove(uid) => self.remove(uid),
             Effect::RemoveDeadContainers => self.workers.give_back(&self.observed.read()),
             Effect::ReplaceSandbox { uid, sandbox } => self.workers.found_without_cgroup(&uid, sandbox),

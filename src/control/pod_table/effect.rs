@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::status::{OwnCondition, PodFailure};
-use crate::state::pods::{NodeError, NodeEvent, ObservedPod, PodEvent, PressureCondition, RestartRequest};
+use crate::state::pods::{EventObject, NodeError, NodeEvent, ObservedPod, PodEvent, PressureCondition, RestartRequest};
 use crate::types::api::{Pod, PodUid, ResourceList};
 
 /// One change that a part requests.
@@ -42,6 +42,8 @@ pub(crate) enum Effect {
     Reconcile,
     Record(PodEvent),
     RecordNode(NodeEvent),
+    /// Records an event about an object that is no pod.
+    RecordOf(EventObject, PodEvent),
     /// Shows the error on the local socket.
     RecordError(NodeError),
     /// The pod's source no longer has it.

@@ -60,6 +60,12 @@ impl PodTable {
         self.note(NewEvent::of_node(&self.runtime.node.node_name, event), now);
     }
 
+    pub(super) fn record_of(&self, object: EventObject, event: PodEvent, now: Instant) {
+        let EventObject { kind, namespace, name, .. } = &object;
+        log!(info, &event.message, reason = event.reason, object = format!("{} {namespace}/{name}", kind.as_str()));
+        self.note(NewEvent::of_pod(object, None, event), now);
+    }
+
     /// Records that a pod of a source was not accepted. It has no worker.
     pub(crate) fn record_ignored(&self, pod: &Pod, problem: &SourceProblem, now: Instant) {
         log!(warn, "manifest problem", file = problem.origin, problem = problem.what);

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use super::{PodTable, adoption};
 use crate::control::cluster::StaticPods;
 use crate::control::pod_sources::merge::Changes;
-use crate::state::pods::{SourcePod, SourceProblem, SourceUpdate, StoppedPods};
+use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate, StoppedPods};
 use crate::types::api::{Pod, PodUid};
 
 impl PodTable {
     /// Stores the update. [`Self::take_changes`] computes its effects.
     pub(crate) fn receive(&mut self, update: SourceUpdate) {
         self.records.write().sources.receive(update);
+    }
+
+    /// Replaces the pods of Jobs, each with the source of its Job.
+    pub(crate) fn set_job_pods(&mut self, pods: Vec<(SourceName, SourcePod)>) {
+        self.records.write().sources.set_job_pods(pods);
     }
 
     pub(crate) fn set_stopped_pods(&mut self, stopped: StoppedPods) {

@@ -31,6 +31,9 @@ pub(crate) trait LocalApi {
     /// Every device of this node.
     fn devices(&self) -> Vec<DeviceEntry>;
 
+    /// Every Job of this node.
+    fn jobs(&self) -> Vec<JobRow>;
+
     /// The bytes of a metrics page, computed when awaited.
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
@@ -125,6 +128,33 @@ record! {
         pub(crate) attributes: serde_json::Map<String, serde_json::Value>,
         /// The container or claim that has it, such as `default/web-node1/main` or `claim default/camera`.
         pub(crate) used_by: String,
+    }
+}
+
+record! {
+    /// The response of `/jobs`.
+    pub(crate) struct JobRows {
+        pub(crate) jobs: Vec<JobRow>,
+    }
+}
+
+record! {
+    /// One Job of `/jobs`.
+    pub(crate) struct JobRow {
+        pub(crate) namespace: String,
+        pub(crate) name: String,
+        /// `Running` or `Suspended`, or of a finished Job `Complete` or `Failed`.
+        pub(crate) status: String,
+        /// Why it has failed.
+        pub(crate) reason: String,
+        /// Unset for a work queue.
+        pub(crate) completions: Option<u32>,
+        pub(crate) active: u32,
+        pub(crate) succeeded: u32,
+        pub(crate) failed: u32,
+        /// Unix times; unset while the clock is not set.
+        pub(crate) start_time: Option<i64>,
+        pub(crate) completion_time: Option<i64>,
     }
 }
 

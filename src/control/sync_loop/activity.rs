@@ -34,6 +34,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::StopRequest(_)
         | SyncEvent::StoppedPodsWritten(_)
         | SyncEvent::HostsWritten
+        | SyncEvent::JobsWritten(_)
         | SyncEvent::VersionRequest(_)
         | SyncEvent::NextVersionPulled { .. }
         | SyncEvent::UpdateLockTried(..)

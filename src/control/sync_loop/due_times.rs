@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Part {
     ActiveDeadlines,
     HostsFiles,
+    Jobs,
     NodePressure,
     ObjectWatch,
     PodWorkers,
@@ -21,12 +22,12 @@ pub(crate) enum Part {
 }
 
 /// One due time for each part, in the order of [`Part`]'s variants. `None`: only events concern the part.
-pub(super) type Due = [(Part, Option<Instant>); 9];
+pub(super) type Due = [(Part, Option<Instant>); 10];
 
 /// The hold-offs of the parts, and the number of rounds in a row without a wait.
 #[derive(Debug, Default)]
 pub(super) struct DueTimes {
-    held_off_until: [Option<Instant>; 9],
+    held_off_until: [Option<Instant>; 10],
     rounds_without_waiting: u32,
     /// Parts whose stall was already logged.
     stalled: Vec<Part>,
@@ -98,6 +99,7 @@ impl Part {
         match self {
             Self::ActiveDeadlines => "active_deadlines",
             Self::HostsFiles => "hosts_files",
+            Self::Jobs => "jobs",
             Self::NodePressure => "node_pressure",
             Self::ObjectWatch => "object_watch",
             Self::PodWorkers => "pod_workers",
@@ -119,9 +121,10 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    const PARTS: [Part; 9] = [
+    const PARTS: [Part; 10] = [
         Part::ActiveDeadlines,
         Part::HostsFiles,
+        Part::Jobs,
         Part::NodePressure,
         Part::ObjectWatch,
         Part::PodWorkers,

@@ -51,6 +51,7 @@ impl SyncLoop {
                 return parts.stops.on_request(request, pods.records().sources.stopped_pods());
             }
             SyncEvent::StoppedPodsWritten(written) => return self.on_stopped_pods_written(written, now),
+            SyncEvent::JobsWritten(fault) => return self.on_jobs_written(fault, now),
             SyncEvent::HostsWritten => return parts.hosts_files.on_written(),
             SyncEvent::VersionRequest(request) => parts.versions.on_request(request),
             SyncEvent::NextVersionPulled { uid, pulled } => {
@@ -114,6 +115,7 @@ impl SyncLoop {
         if let WorkResult::Cleaned { purged: true, left } = &result {
             self.parts.orphans.add_leftovers(left);
         }
+        self.parts.jobs.on_change();
         let resizing = self.pods.work_done(&uid, is_observed, &result, now);
         if matches!(result, WorkResult::Stopped) {
             self.static_pod_ended(&uid);
@@ -129,6 +131,16 @@ impl SyncLoop {
             self.retry_resizes(RetryTrigger::PodTerminated, now);
         }
         self.parts.devices.release(&self.pods);
+    }
+
+    /// What was decided about Jobs takes effect.
+    fn on_jobs_written(&mut self, fault: Option<String>, now: Instant) {
+        let effects = self.parts.jobs.on_written(fault, now);
+        self.pods.apply(effects, now);
+        self.pods.set_job_pods(self.parts.jobs.pods());
+        if self.pods.is_relisted() {
+            self.reconcile(now);
+        }
     }
 
     /// Users are answered when the pod table knows their change.

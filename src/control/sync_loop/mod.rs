@@ -34,6 +34,7 @@ use std::time::Instant;
 use async_channel::{Receiver, RecvError, Sender};
 
 use crate::control::cluster::EventSender;
+use crate::control::jobs::JobTable;
 use crate::control::local_api::{Followers, NodeViews, RecentErrors};
 use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_table::{PodInputs, PodTable};
@@ -101,6 +102,7 @@ pub(crate) struct Dependencies {
     pub(crate) sources: Sources,
     /// File of the stopped pods.
     pub(crate) stopped_pods: PathBuf,
+    pub(crate) jobs: JobTable,
     pub(crate) versions: Versions,
     /// Since when pods are held, and its file.
     pub(crate) held_since: (PathBuf, HeldSince),
@@ -115,7 +117,7 @@ pub(crate) struct Dependencies {
 impl SyncLoop {
     pub(crate) fn new(config: &Config, dependencies: Dependencies) -> Self {
         let Dependencies { runtime, groups, managers, devices, csi, dra, .. } = dependencies;
-        let Dependencies { sources, stopped_pods, versions, held_since, errors, followers, .. } = dependencies;
+        let Dependencies { sources, stopped_pods, jobs, versions, held_since, errors, followers, .. } = dependencies;
         let Dependencies { health, sender, inbox, .. } = dependencies;
         let (objects, observed) = (Owned::default(), Owned::default());
         let host_names = Owned::new(HostNames::new(&runtime.node.cluster_domain));
@@ -137,8 +139,19 @@ impl SyncLoop {
         let backoff = pod_workers::RestartBackoff::new(config.pods.max_container_restart_period);
         let workers = PodWorkers::new(of_workers, backoff.starting_at(config.pods.first_container_restart_period));
         let of_pods = PodInputs { sources, observed, objects: views.objects.clone() };
-        let of_parts =
-            PartInputs { managers, devices, csi, dra, stopped_pods, versions, held_since, objects, host_names, views };
+        let of_parts = PartInputs {
+            managers,
+            devices,
+            csi,
+            dra,
+            stopped_pods,
+            jobs,
+            versions,
+            held_since,
+            objects,
+            host_names,
+            views,
+        };
         let parts = Parts::new(config, &runtime, groups, of_parts, &sender);
         Self {
             pods: PodTable::new(config, runtime, workers, of_pods, sender.clone()),
@@ -177,6 +190,7 @@ impl SyncLoop {
             records: self.pods.view(),
             observed: self.pods.observed_view(),
             objects: self.parts.objects.view(),
+            jobs: self.parts.jobs.view(),
             versions: self.parts.versions.view(),
             next_versions: self.parts.next_versions.view(),
             held: self.parts.locks.view(),
@@ -233,6 +247,7 @@ impl SyncLoop {
         [
             (Part::ActiveDeadlines, self.parts.deadlines.next_due()),
             (Part::HostsFiles, self.parts.hosts_files.next_due()),
+            (Part::Jobs, self.parts.jobs.next_due()),
             (Part::NodePressure, self.parts.eviction.next_due().filter(|_| works)),
             (Part::ObjectWatch, self.parts.objects.next_due()),
             (Part::PodWorkers, self.pods.workers().due().filter(|_| works)),

@@ -7,6 +7,7 @@ use async_channel::Sender;
 
 use crate::control::cluster::{ObjectWatcher, StatusManager};
 use crate::control::eviction::{EvictionManager, StorageLimits};
+use crate::control::jobs::{JobTable, Jobs};
 use crate::control::node_shutdown::NodeShutdown;
 use crate::control::pod_sources::disabled_fields::DisabledFields;
 use crate::control::sync_loop::admission::PodAdmission;
@@ -49,6 +50,7 @@ pub(super) struct Parts {
     pub(super) eviction: EvictionManager,
     pub(super) hosts_files: HostsFiles,
     pub(super) image_garbage: ImageGarbage,
+    pub(super) jobs: Jobs,
     pub(super) locks: UpdateLocks,
     pub(super) next_versions: NextVersions,
     pub(super) objects: ObjectWatch,
@@ -71,6 +73,7 @@ pub(super) struct PartInputs {
     pub(super) csi: Rc<Csi>,
     pub(super) dra: Rc<DraManager>,
     pub(super) stopped_pods: PathBuf,
+    pub(super) jobs: JobTable,
     pub(super) versions: Versions,
     pub(super) held_since: (PathBuf, HeldSince),
     pub(super) objects: Owned<Objects>,
@@ -86,7 +89,7 @@ impl Parts {
         inputs: PartInputs,
         inbox: &Sender<SyncEvent>,
     ) -> Self {
-        let PartInputs { managers, devices, csi, dra, stopped_pods, versions, .. } = inputs;
+        let PartInputs { managers, devices, csi, dra, stopped_pods, jobs, versions, .. } = inputs;
         let PartInputs { held_since, objects, host_names, views, .. } = inputs;
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
@@ -100,6 +103,7 @@ impl Parts {
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
             hosts_files: HostsFiles::new(host_names, views.objects.clone(), inbox.clone()),
             image_garbage: ImageGarbage::default(),
+            jobs: Jobs::new(jobs, inbox.clone()),
             locks: UpdateLocks::new(held_since, config.update_lock_limit, views.objects.clone(), inbox.clone()),
             next_versions: NextVersions::new(views.objects, inbox.clone()),
             objects: ObjectWatch::new(objects, Rc::clone(&csi)),

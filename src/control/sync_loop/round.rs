@@ -67,6 +67,7 @@ impl SyncLoop {
             self.pods.status_inputs().report(HELD_ANNOTATION, &self.parts.versions.read().held());
         }
         self.parts.hosts_files.round(&self.pods, now);
+        self.parts.jobs.round(&self.pods, now);
         self.health.begin(Activity::Reporting);
         self.parts.status_manager.round(now);
         self.health.begin(Activity::ShutdownEnd);
@@ -158,6 +159,7 @@ impl SyncLoop {
         let dirty = self.pods.take_dirty();
         if !dirty.is_empty() {
             self.parts.hosts_files.on_change();
+            self.parts.jobs.on_change();
         }
         for uid in dirty {
             // Before its first observation, the pod's status would report its containers as lost.

@@ -19,14 +19,24 @@ impl SyncLoop {
     /// Updates take effect after the first relist: until then it is unknown which pods already run.
     pub(super) fn on_sources(&mut self, mut update: SourceUpdate, now: Instant) {
         self.remove_disabled_fields(&mut update);
-        if self.parts.hosts_files.is_in_cluster() {
+        let is_in_cluster = self.parts.hosts_files.is_in_cluster();
+        if is_in_cluster {
             refuse_workloads(&mut update);
         }
+        let has_jobs = !is_in_cluster && self.parts.jobs.take_documents(&mut update);
+        let complete = update.complete.then_some(update.source);
         let update = self.parts.versions.on_sources(update, &self.pods);
         let relisted = update.relisted.then(|| update.pods.clone());
         let has_objects = update.source != SourceName::Api;
         self.pods.receive(update);
+        if has_jobs {
+            self.pods.set_job_pods(self.parts.jobs.pods());
+        }
         if self.pods.all_sources_ready() {
+            // A cluster refuses Jobs: their records stay for the time after it.
+            if let Some(source) = complete.filter(|_| !is_in_cluster) {
+                self.parts.jobs.forget_gone(source);
+            }
             self.parts.versions.on_all_sources_ready();
             let records = self.pods.records();
             self.parts.stops.forget(records.sources.gone_stopped_pods(), records.sources.stopped_pods());
@@ -280,10 +290,10 @@ const SERVICE_IN_CLUSTER: &str = "kind Service: names of a node in a cluster com
 const NOT_REPLACED: &str = "The manifest has changed and its metadata.uid has not: the pod runs on as before. Change the \
                             uid with each change, or leave it out";
 
-/// The API server shows the pod in a terminal phase, which pod garbage collection, taint eviction or a user has set. The
-/// agent stops the pod, as upstream.
+/// The API server shows the pod in a terminal phase, which pod garbage collection, taint eviction or a user has set, or
+/// it is a pod of a Job that has ended. The agent stops the pod, as upstream.
 fn is_over(pod: &Pod) -> bool {
-    !pod.is_static() && pod.status.phase.is_terminal()
+    pod.status.phase.is_terminal()
 }
 
 /// Whether an ended static pod is created again because its manifest changed the resources. The uid does not cover what

@@ -9,6 +9,7 @@ use crate::state::pods::NodeEvent;
 use crate::types::api::{EventKind, Reason, Time};
 use crate::types::board::{BoardReadings, FileSystemState, ThermalZone};
 use crate::types::sorted::SortedMap;
+use crate::types::time::BEFORE_EVERY_RELEASE;
 
 /// A condition type. Names as node-problem-detector's where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,8 +62,6 @@ const WORN_TENTHS: u8 = 10;
 /// Most of the reserved blocks are used.
 const WORN_RESERVE: u8 = 2;
 const LOW_BATTERY_PERCENT: u64 = 15;
-/// 2020, in Unix seconds.
-const BEFORE_EVERY_RELEASE: i64 = 1_577_836_800;
 
 impl BoardProblem {
     pub(crate) const ALL: [Self; 7] = [

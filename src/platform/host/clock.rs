@@ -14,6 +14,7 @@ use super::file::read_head;
 #[cfg(test)]
 use crate::platform::rt;
 use crate::types::api::Time;
+use crate::types::time::BEFORE_EVERY_RELEASE;
 use crate::types::timestamp::Timestamp;
 
 /// The current time in whole seconds.
@@ -46,6 +47,11 @@ pub(crate) fn unix_nanos() -> u64 {
 pub(crate) fn built() -> Option<i64> {
     // The convention of reproducible builds.
     option_env!("SOURCE_DATE_EPOCH")?.parse().ok()
+}
+
+/// Whether a clock that shows this time was set: a board without a battery boots in 1970.
+pub(crate) fn is_set(time: Time) -> bool {
+    time.unix_seconds() >= built().unwrap_or(BEFORE_EVERY_RELEASE)
 }
 
 /// The latest time that an earlier run of this process or this one has seen, in Unix seconds. The clock may have been

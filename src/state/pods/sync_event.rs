@@ -71,6 +71,8 @@ pub(crate) enum SyncEvent {
     StopRequest(StopRequest),
     /// The stopped pods were stored; a failure is one line.
     StoppedPodsWritten(Result<StoppedPods, String>),
+    /// The records of Jobs were stored; a failure is one line.
+    JobsWritten(Option<String>),
     /// The hosts files of running pods were written.
     HostsWritten,
     /// A request about the versions of a pod.

@@ -24,6 +24,7 @@ mod expansion;
 #[cfg(test)]
 pub(crate) mod fields;
 mod int_or_string;
+mod job;
 mod kubeconfig;
 mod map;
 mod metadata;
@@ -72,6 +73,7 @@ pub use env_vars::{EnvVarRef, EnvVars};
 pub use event::*;
 pub use expansion::{LONGEST_STRING, expand, expand_bytes};
 pub use int_or_string::IntOrString;
+pub use job::*;
 pub use kubeconfig::*;
 pub use map::Map;
 pub use metadata::{Dropped, ObjectMeta, OwnerReference, PodUid};

@@ -326,6 +326,8 @@ pub mod annotations {
     pub const OWN_SHIM: &str = "coracle.dev/own-shim";
     /// `true`: the pods of one owner are replaced by their new versions one after the other.
     pub const ONE_AT_A_TIME: &str = "coracle.dev/one-at-a-time";
+    /// In the node's memory: the spec of the Job whose template the pod is.
+    pub const JOB: &str = "coracle.dev/job";
     /// Of a pod that the node shows: what its next version waits for.
     pub const NEXT_VERSION: &str = "coracle.dev/next-version";
     /// `VOLUME/PATH`: the application holds a lock (flock) on this file while it must not be stopped.

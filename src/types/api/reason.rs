@@ -69,6 +69,12 @@ reasons! {
     TERMINATION_BY_KUBELET = "TerminationByKubelet";
     UNKNOWN_CONTAINER_STATUSES = "UnknownContainerStatuses";
 
+    // Jobs.
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded";
+    RESUMED = "Resumed";
+    SUCCESSFUL_CREATE = "SuccessfulCreate";
+    SUSPENDED = "Suspended";
+
     // Pods that the node rejects or terminates.
     APP_ARMOR = "AppArmor";
     DEFERRED = "Deferred";

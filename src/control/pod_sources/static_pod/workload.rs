@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::volume_claim::{object_of, refuse_cluster_fields, without_effect as without_effect_of_claim};
 use super::workload_fields::{WorkloadKind, take_known_fields};
-use super::{Fnv128a, HASH_DIGITS, Object, ObjectError, Origin, Warning, mark, read, set_namespace, static_pod, valid};
+use super::{Fnv128a, Object, ObjectError, Origin, Warning, read, set_namespace, static_pod, valid};
 use crate::state::objects::ConfigObject;
 use crate::types::api::annotations::{KEEP_VERSIONS, ONE_AT_A_TIME, READY_WITHIN};
 use crate::types::api::validation::{FieldError, validate_static_pod, validate_volume_claim};
@@ -29,9 +29,9 @@ pub(crate) struct WorkloadPods {
 }
 
 /// A pod each at most, so that one document cannot occupy the node's memory.
-const MAX_REPLICAS: i32 = 250;
+pub(super) const MAX_REPLICAS: i32 = 250;
 /// The pods of one document share nothing.
-const MAX_REPLICAS_BYTES: usize = 4 << 20;
+pub(super) const MAX_REPLICAS_BYTES: usize = 4 << 20;
 /// The longest time of a trial.
 const MAX_PROGRESS_DEADLINE_SECONDS: i32 = 86_400;
 /// Upstream's default.
@@ -66,7 +66,7 @@ pub(super) fn read_workload(
 
 fn replicas(kind: WorkloadKind, spec: &WorkloadSpec) -> i32 {
     match kind {
-        WorkloadKind::DaemonSet => 1,
+        WorkloadKind::DaemonSet | WorkloadKind::Job => 1,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => spec.replicas.unwrap_or(1),
     }
 }
@@ -74,11 +74,11 @@ fn replicas(kind: WorkloadKind, spec: &WorkloadSpec) -> i32 {
 fn strategy(kind: WorkloadKind, spec: &WorkloadSpec) -> &UpdateStrategy {
     match kind {
         WorkloadKind::Deployment => &spec.strategy,
-        WorkloadKind::DaemonSet | WorkloadKind::StatefulSet => &spec.update_strategy,
+        WorkloadKind::DaemonSet | WorkloadKind::Job | WorkloadKind::StatefulSet => &spec.update_strategy,
     }
 }
 
-fn fault(faults: &mut Vec<FieldError>, path: &str, problem: &str) {
+pub(super) fn fault(faults: &mut Vec<FieldError>, path: &str, problem: &str) {
     faults.push(FieldError { path: path.to_owned(), problem: problem.to_owned() });
 }
 
@@ -144,7 +144,9 @@ fn check_strategy(kind: WorkloadKind, strategy: &UpdateStrategy, faults: &mut Ve
         (WorkloadKind::DaemonSet | WorkloadKind::StatefulSet, Some(UpdateStrategyType::Recreate)) => {
             fault(faults, "spec.updateStrategy.type", "expected RollingUpdate");
         }
-        (_, Some(UpdateStrategyType::Recreate | UpdateStrategyType::RollingUpdate) | None) => {}
+        // A Job has no strategy.
+        (WorkloadKind::Job, Some(UpdateStrategyType::OnDelete))
+        | (_, Some(UpdateStrategyType::Recreate | UpdateStrategyType::RollingUpdate) | None) => {}
     }
     if strategy.rolling_update.as_ref().is_some_and(|rolling| rolling.partition != 0) {
         fault(faults, "spec.updateStrategy.rollingUpdate.partition", HOLD_INSTEAD);
@@ -257,25 +259,23 @@ fn claim_name(workload: &Workload, template: &VolumeClaim) -> String {
 }
 
 /// Names the document in its pods. The uid is recognised by [`super::is_own_uid`].
-fn owner(kind: &str, api_version: &str, metadata: &ObjectMeta, origin: &Origin<'_>) -> OwnerReference {
+pub(super) fn owner(kind: &str, api_version: &str, metadata: &ObjectMeta, origin: &Origin<'_>) -> OwnerReference {
     let mut hash = Fnv128a::new();
     for part in [kind, "/", &metadata.namespace, "/", &metadata.name, "/", origin.path] {
         hash.write(part.as_bytes());
     }
-    let hash = format!("{:032x}", hash.0);
-    let hash = hash.get(..HASH_DIGITS).unwrap_or_default();
     OwnerReference {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
         name: metadata.name.clone(),
-        uid: format!("{hash}{:08x}", mark(hash)),
+        uid: hash.marked(),
         controller: Some(true),
         ..OwnerReference::default()
     }
 }
 
 /// Pods of one template differ in their number only, and the last has the longest name.
-fn check_pods(pods: &[Pod], faults: &mut Vec<FieldError>) {
+pub(super) fn check_pods(pods: &[Pod], faults: &mut Vec<FieldError>) {
     let Some(last) = pods.last() else { return };
     // The owner repeats the name of the document.
     let of_pod =

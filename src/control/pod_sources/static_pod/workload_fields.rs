@@ -1,8 +1,8 @@
-//! The kinds of workloads, and what each field of a Deployment, a DaemonSet or a StatefulSet means on one node. Pure.
+//! The kinds of workloads, and what each field of them means on one node. Pure.
 
 use serde_json::{Map, Value};
 
-use self::WorkloadKind::{DaemonSet, Deployment, StatefulSet};
+use self::WorkloadKind::{DaemonSet, Deployment, Job, StatefulSet};
 use super::Warning;
 use crate::types::api::validation::FieldError;
 
@@ -10,18 +10,20 @@ use crate::types::api::validation::FieldError;
 pub(crate) enum WorkloadKind {
     DaemonSet,
     Deployment,
+    Job,
     StatefulSet,
 }
 
 impl WorkloadKind {
     pub(crate) fn from_word(word: &str) -> Option<Self> {
-        [Self::DaemonSet, Self::Deployment, Self::StatefulSet].into_iter().find(|kind| kind.as_str() == word)
+        [Self::DaemonSet, Self::Deployment, Self::Job, Self::StatefulSet].into_iter().find(|kind| kind.as_str() == word)
     }
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::DaemonSet => "DaemonSet",
             Self::Deployment => "Deployment",
+            Self::Job => "Job",
             Self::StatefulSet => "StatefulSet",
         }
     }
@@ -47,6 +49,9 @@ pub(super) fn take_known_fields(
             Some(FieldMeaning::Refused(why)) => {
                 faults.push(FieldError { path, problem: format!("has no meaning on one node: {why}") });
             }
+            Some(FieldMeaning::Unsupported(instead)) => {
+                faults.push(FieldError { path, problem: format!("is not supported: {instead}") });
+            }
             None => warnings.push(Warning::UnknownField(path)),
         }
         false
@@ -66,6 +71,8 @@ enum FieldMeaning {
     NoEffect(&'static str),
     /// What to do instead.
     Refused(&'static str),
+    /// It would have a meaning, which this node does not know. What to do instead.
+    Unsupported(&'static str),
 }
 
 const fn field(name: &'static str, kinds: &'static [WorkloadKind], meaning: FieldMeaning) -> WorkloadField {
@@ -74,23 +81,40 @@ const fn field(name: &'static str, kinds: &'static [WorkloadKind], meaning: Fiel
 
 const ALL_KINDS: &[WorkloadKind] = &[DaemonSet, Deployment, StatefulSet];
 
-const WORKLOAD_FIELDS: [WorkloadField; 14] = [
+const FEWER_RULES: &str = "backoffLimit counts the failed pods of the Job";
+
+const WORKLOAD_FIELDS: [WorkloadField; 29] = [
+    field("activeDeadlineSeconds", &[Job], FieldMeaning::Used),
+    field("backoffLimit", &[Job], FieldMeaning::Used),
+    field("backoffLimitPerIndex", &[Job], FieldMeaning::Unsupported(FEWER_RULES)),
+    field("completionMode", &[Job], FieldMeaning::Used),
+    field("completions", &[Job], FieldMeaning::Used),
+    field("managedBy", &[Job], FieldMeaning::Refused("the node runs its Jobs itself")),
+    field("manualSelector", &[Job], FieldMeaning::NoEffect("the node knows the pods of its Jobs")),
+    field("maxFailedIndexes", &[Job], FieldMeaning::Unsupported(FEWER_RULES)),
     field("minReadySeconds", ALL_KINDS, FieldMeaning::NoEffect("a new version is accepted when it is ready")),
     field("ordinals", &[StatefulSet], FieldMeaning::Refused("the pod has the number 0")),
+    field("parallelism", &[Job], FieldMeaning::Used),
     field("paused", &[Deployment], FieldMeaning::Used),
     field(
         "persistentVolumeClaimRetentionPolicy",
         &[StatefulSet],
         FieldMeaning::NoEffect("data is kept until it is deleted"),
     ),
+    field("podFailurePolicy", &[Job], FieldMeaning::Unsupported(FEWER_RULES)),
     field("podManagementPolicy", &[StatefulSet], FieldMeaning::NoEffect("there is one pod")),
+    field("podReplacementPolicy", &[Job], FieldMeaning::NoEffect("a pod is replaced when it has ended")),
     field("progressDeadlineSeconds", &[Deployment], FieldMeaning::Used),
     field("replicas", &[Deployment, StatefulSet], FieldMeaning::Used),
     field("revisionHistoryLimit", ALL_KINDS, FieldMeaning::Used),
     field("selector", ALL_KINDS, FieldMeaning::Used),
+    field("selector", &[Job], FieldMeaning::NoEffect("the node knows the pods of its Jobs")),
     field("serviceName", &[StatefulSet], FieldMeaning::Used),
     field("strategy", &[Deployment], FieldMeaning::Used),
-    field("template", ALL_KINDS, FieldMeaning::Used),
+    field("successPolicy", &[Job], FieldMeaning::Unsupported("a Job is complete when all completions have succeeded")),
+    field("suspend", &[Job], FieldMeaning::Used),
+    field("template", &[DaemonSet, Deployment, Job, StatefulSet], FieldMeaning::Used),
+    field("ttlSecondsAfterFinished", &[Job], FieldMeaning::Used),
     field("updateStrategy", &[DaemonSet, StatefulSet], FieldMeaning::Used),
     field("volumeClaimTemplates", &[StatefulSet], FieldMeaning::Used),
 ];

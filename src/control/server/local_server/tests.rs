@@ -10,8 +10,8 @@ use std::pin::Pin;
 use super::super::http::parse_response;
 use super::*;
 use crate::control::server::{
-    AnswerFuture, DeviceEntry, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery,
-    SyncStatus,
+    AnswerFuture, DeviceEntry, ImageEntry, JobRow, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry,
+    PodQuery, SyncStatus,
 };
 use crate::kubelet::status::{LogUnavailable, NoLog};
 use crate::platform::rt::{TestFolder, block_on, blocking, either};
@@ -22,6 +22,10 @@ use crate::types::error::ErrorChain;
 struct TwoPods;
 
 impl LocalApi for TwoPods {
+    fn jobs(&self) -> Vec<JobRow> {
+        Vec::new()
+    }
+
     fn devices(&self) -> Vec<DeviceEntry> {
         Vec::new()
     }

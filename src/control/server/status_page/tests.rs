@@ -13,8 +13,8 @@ use super::*;
 use crate::control::server::connections::Text as _;
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::{
-    AnswerFuture, DeviceEntry, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery,
-    SyncStatus,
+    AnswerFuture, DeviceEntry, ImageEntry, JobRow, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry,
+    PodQuery, SyncStatus,
 };
 use crate::kubelet::status::{LogUnavailable, NoLog};
 use crate::platform::rt::{TcpListener, block_on, blocking, either};
@@ -41,6 +41,10 @@ impl Asked {
 }
 
 impl LocalApi for Asked {
+    fn jobs(&self) -> Vec<JobRow> {
+        Vec::new()
+    }
+
     fn devices(&self) -> Vec<DeviceEntry> {
         Vec::new()
     }

@@ -1,0 +1,388 @@
+//! Jobs of a node without a cluster: their documents, their records on disk, and their pods.
+//!
+//! ```text
+//! Sources -> take_documents
+//! a pod has ended, a deadline -> round: decide -> the disk (blocking) -> JobsWritten -> pods, events
+//! ```
+//!
+//! A document arrives as the template of its pods, and its pods take the template's place. They always follow from the
+//! records on disk.
+
+mod decide;
+mod record;
+mod table;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use self::decide::{Decision, JobEvent, JobInput, Moment, PodState, decide};
+use self::record::JobRecord;
+use self::table::{JobDocument, JobEntry, job_of, key, write};
+use crate::control::pod_sources::static_pod::{is_pod_name_of, job_name, job_pod, job_pod_uid, owning_workload};
+use crate::control::pod_table::{Effect, PodTable};
+use crate::control::pod_workers::State;
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::pods::{EventObject, PodEvent, SourceName, SourcePod, SourceProblem, SourceUpdate, SyncEvent};
+use crate::types::api::{ContainerStatus, EventKind, ObjectKind, Pod, PodPhase, PodUid, Reason};
+use crate::types::owned::{Owned, View};
+
+pub(crate) use self::table::JobTable;
+
+pub(crate) struct Jobs {
+    table: Owned<JobTable>,
+    inbox: Sender<SyncEvent>,
+    /// Something that decisions depend on may have changed.
+    is_stale: bool,
+    /// When a Job is to be decided about without an event, or a failed write is retried.
+    due: Option<Instant>,
+    writer: Option<rt::Task<()>>,
+    /// What the write under way has.
+    in_flight: Vec<JobChange>,
+    /// The last write failed.
+    fault: Option<String>,
+}
+
+struct JobChange {
+    key: String,
+    /// `None`: the Job is gone.
+    record: Option<JobRecord>,
+    effects: Vec<Effect>,
+}
+
+/// Wait before a failed write is retried, unless something changes before.
+const JOB_WRITE_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+impl Jobs {
+    pub(crate) fn new(table: JobTable, inbox: Sender<SyncEvent>) -> Self {
+        let table = Owned::new(table);
+        Self { table, inbox, is_stale: false, due: None, writer: None, in_flight: Vec::new(), fault: None }
+    }
+
+    pub(crate) fn view(&self) -> View<JobTable> {
+        self.table.view()
+    }
+
+    /// A pod has ended or changed its status.
+    pub(crate) fn on_change(&mut self) {
+        self.is_stale = true;
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.due.filter(|_| self.writer.is_none())
+    }
+
+    /// Takes the templates of Jobs out of the update of a source. True if the Jobs of the source are other ones now.
+    pub(crate) fn take_documents(&mut self, update: &mut SourceUpdate) -> bool {
+        let (templates, pods): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut update.pods).into_iter().partition(|pod| job_of(pod).is_some());
+        update.pods = pods;
+        let mut table = self.table.write();
+        let mut has_jobs = !templates.is_empty();
+        for entry in table.jobs.values_mut() {
+            has_jobs |= entry.document.take_if(|document| document.source == update.source).is_some();
+        }
+        for template in templates {
+            let Some(spec) = job_of(&template) else { continue };
+            let known = table.jobs.get(&key(&template.pod)).and_then(|entry| entry.document.as_ref());
+            match known.map(|known| duplicate(&template, known)) {
+                Some(problem) => update.problems.push(problem),
+                None => table.set_document(update.source, template, spec),
+            }
+        }
+        self.is_stale |= has_jobs;
+        has_jobs
+    }
+
+    /// Every source has reported, and now `source` completely: its Jobs without a document are gone, and those that no
+    /// source has had. Their records are removed, so that a document that comes again is a new Job.
+    pub(crate) fn forget_gone(&mut self, source: SourceName) {
+        let mut table = self.table.write();
+        let without = table.jobs.values_mut().filter(|entry| entry.document.is_none());
+        for entry in without.filter(|entry| entry.source.is_none_or(|of| of == source)) {
+            entry.is_gone = true;
+            self.is_stale = true;
+        }
+    }
+
+    pub(crate) fn pods(&self) -> Vec<(SourceName, SourcePod)> {
+        self.table.read().pods()
+    }
+
+    /// Decides about all Jobs, and writes what changes.
+    pub(crate) fn round(&mut self, pods: &PodTable, now: Instant) {
+        let is_due = self.is_stale || self.due.is_some_and(|due| due <= now);
+        if !is_due || self.writer.is_some() || !pods.is_relisted() {
+            return;
+        }
+        (self.is_stale, self.due) = (false, None);
+        let time = clock::now();
+        let at = Moment { now, clock: clock::is_set(time).then(|| time.unix_seconds()) };
+        let mut changes = Vec::new();
+        let mut table = self.table.write();
+        for (key, entry) in &mut table.jobs {
+            let decision = decide_entry(entry, pods, at);
+            let change = match decision.zip(entry.document.as_ref()) {
+                Some((decision, document)) => {
+                    self.due = self.due.into_iter().chain(decision.due).min();
+                    let is_same = entry.record.as_ref() == Some(&decision.record);
+                    (!is_same).then(|| {
+                        let effects = decision.events.iter().map(|event| shown(event, &document.template.pod));
+                        (Some(decision.record), effects.collect())
+                    })
+                }
+                None => entry.is_gone.then(|| (None, Vec::new())),
+            };
+            changes.extend(change.map(|(record, effects)| JobChange { key: key.clone(), record, effects }));
+        }
+        drop(table);
+        self.write(changes);
+    }
+
+    fn write(&mut self, changes: Vec<JobChange>) {
+        if changes.is_empty() {
+            return;
+        }
+        let directory = &self.table.read().directory;
+        let files: Vec<(PathBuf, Option<JobRecord>)> =
+            changes.iter().map(|change| (directory.join(&change.key), change.record.clone())).collect();
+        self.in_flight = changes;
+        let inbox = self.inbox.clone();
+        self.writer = Some(rt::spawn(async move {
+            let written = rt::blocking(move || {
+                files.iter().find_map(|(path, record)| {
+                    let error = write(path, record.as_ref()).err()?;
+                    Some(format!("failed to write {}: {error}", path.display()))
+                })
+            });
+            // Fails only when the agent is ending.
+            let _ = inbox.send(SyncEvent::JobsWritten(written.await)).await;
+        }));
+    }
+
+    /// The decisions are on the disk and take effect, or are repeated.
+    pub(crate) fn on_written(&mut self, fault: Option<String>, now: Instant) -> Vec<Effect> {
+        self.writer = None;
+        let changes = std::mem::take(&mut self.in_flight);
+        if let Some(line) = fault.as_ref().filter(|_| fault != self.fault) {
+            log!(warn, line);
+        }
+        let has_failed = fault.is_some();
+        self.fault = fault;
+        if has_failed {
+            self.due = now.checked_add(JOB_WRITE_RETRY_DELAY);
+            return Vec::new();
+        }
+        self.is_stale = true;
+        let mut effects = Vec::new();
+        let mut table = self.table.write();
+        for change in changes {
+            let entry = table.jobs.entry(change.key.clone()).or_default();
+            entry.record = change.record;
+            effects.extend(change.effects);
+            if entry.record.is_none() && entry.document.is_none() {
+                table.jobs.remove(&change.key);
+            }
+        }
+        effects
+    }
+}
+
+/// `None` if the Job is gone.
+fn decide_entry(entry: &mut JobEntry, pods: &PodTable, at: Moment) -> Option<Decision> {
+    let uids = entry.pod_uids();
+    let fresh = entry.its_record().is_none();
+    let document = entry.document.as_ref()?;
+    let template = &*document.template.pod;
+    let new;
+    let record = match &entry.record {
+        Some(record) if !fresh => record,
+        Some(_) | None => {
+            entry.times = decide::JobTimes::default();
+            new = JobRecord::new(template.metadata.uid.as_str());
+            &new
+        }
+    };
+    let input = JobInput {
+        spec: &document.spec,
+        restart_policy: template.spec.restart_policy,
+        state: &|pod| state(&job_pod_uid(template, pod.serial), pods),
+        has_leaving_pods: has_leaving_pods(template, &uids, pods),
+    };
+    Some(decide(&input, record, &mut entry.times, at))
+}
+
+/// A pod has ended when nothing of it runs any more. A rejected pod is admitted later, and a stopped one is started.
+fn state(uid: &PodUid, pods: &PodTable) -> PodState {
+    let records = pods.records();
+    let uid = records.running_uid(uid);
+    let Some(status) = records.statuses.status(uid) else { return PodState::Active { restarts: 0 } };
+    let is_rejected = pods.failed().any(|(failed, failure)| failed == uid && failure.is_rejection());
+    let has_stopped = pods.worker(uid).is_some_and(|worker| worker.wanted) && !pods.may_run(uid);
+    match status.phase {
+        PodPhase::Succeeded if has_stopped => PodState::Succeeded,
+        PodPhase::Failed if has_stopped && !is_rejected => PodState::Failed,
+        PodPhase::Pending | PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed | PodPhase::Unknown => {
+            let all = status.container_statuses.iter().chain(&status.init_container_statuses);
+            let restarts = |container: &ContainerStatus| u32::try_from(container.restart_count).unwrap_or(0);
+            PodState::Active { restarts: all.map(restarts).fold(0, u32::saturating_add) }
+        }
+    }
+}
+
+/// Whether pods of this Job that are not among `uids` have not ended: after a change of the Job, or of a former agent.
+fn has_leaving_pods(template: &Pod, uids: &[PodUid], pods: &PodTable) -> bool {
+    let (records, observed) = (pods.records(), pods.observed());
+    let is_other = |uid: &PodUid, namespace: &str, name: &str| {
+        namespace == template.metadata.namespace
+            && is_pod_name_of(template, name)
+            && !uids.iter().any(|own| records.running_uid(own) == uid)
+            && !records.sources.pods().any(|source| source.pod.metadata.uid == *uid)
+    };
+    let mut workers = pods.workers().iter();
+    workers.any(|worker| {
+        let identity = &worker.identity;
+        matches!(worker.state, State::Sync | State::Terminating { .. })
+            && is_other(&identity.uid, &identity.namespace, &identity.name)
+    }) || observed.iter().any(|pod| {
+        pods.worker(&pod.uid).is_none()
+            && pod.ready_sandbox().is_some()
+            && pod.source.as_deref().is_some_and(|source| source != SourceName::Api.as_str())
+            && is_other(&pod.uid, &pod.namespace, &pod.name)
+    })
+}
+
+fn duplicate(template: &SourcePod, known: &JobDocument) -> SourceProblem {
+    let metadata = &template.pod.metadata;
+    let name = job_name(&template.pod);
+    let what =
+        format!("Job {}/{name} is ignored: {} has a Job of this name", metadata.namespace, known.template.origin);
+    log!(warn, "manifest problem", file = template.origin, problem = what);
+    SourceProblem { origin: template.origin.clone(), what, keeps_last_good: false, since: clock::now() }
+}
+
+fn shown(event: &JobEvent, template: &Pod) -> Effect {
+    let uid = owning_workload(template).map_or("", |owner| &owner.uid);
+    let uid = PodUid::from(uid);
+    let (kind, reason, message) = match event {
+        JobEvent::Created(pod) => {
+            let created = job_pod(template, pod.serial, pod.index, None).metadata.name;
+            (EventKind::Normal, Reason::SUCCESSFUL_CREATE, ["Created pod: ", &created].concat())
+        }
+        JobEvent::Other(kind, reason, message) => (*kind, reason.clone(), (*message).to_owned()),
+    };
+    let object = EventObject {
+        kind: ObjectKind::Job,
+        namespace: template.metadata.namespace.clone(),
+        name: job_name(template).to_owned(),
+        uid: uid.clone(),
+    };
+    Effect::RecordOf(object, PodEvent::of_pod(&uid, kind, reason, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::control::jobs::record::ActivePod;
+    use crate::control::pod_sources::static_pod::testing::pods_of;
+    use crate::control::pod_table::testing::with_node;
+
+    fn update(source: SourceName, names: &[&str], complete: bool) -> SourceUpdate {
+        let pods = names.iter().flat_map(|name| {
+            pods_of(&format!(
+                "{{apiVersion: batch/v1, kind: Job, metadata: {{name: {name}}}, spec: {{template: {{spec: {{restartPolicy: Never, \
+                 containers: [{{name: c, image: i}}]}}}}}}}}"
+            ))
+        });
+        let pods = pods.map(|pod| SourcePod { pod: Arc::new(pod), origin: source.as_str().into() }).collect();
+        SourceUpdate {
+            source,
+            pods,
+            objects: Vec::new(),
+            mirrors: Vec::new(),
+            problems: Vec::new(),
+            complete,
+            relisted: false,
+        }
+    }
+
+    /// With the records of an earlier agent.
+    fn jobs(inbox: Sender<SyncEvent>, names: &[&str]) -> Jobs {
+        let mut table = JobTable::default();
+        for name in names {
+            let template = update(SourceName::File, &[name], true).pods.remove(0);
+            let mut record = JobRecord::new(template.pod.metadata.uid.as_str());
+            record.active.push(ActivePod { serial: 0, index: None });
+            table.jobs.insert(key(&template.pod), JobEntry { record: Some(record), ..JobEntry::default() });
+        }
+        Jobs::new(table, inbox)
+    }
+
+    fn gone(jobs: &Jobs) -> Vec<bool> {
+        jobs.table.read().jobs.values().map(|entry| entry.is_gone).collect()
+    }
+
+    #[test]
+    fn templates_give_way_to_the_pods_of_the_records() {
+        with_node(|node| {
+            let mut jobs = jobs(node.inbox, &["a"]);
+            let mut update = update(SourceName::File, &["a", "b"], true);
+            assert!(jobs.take_documents(&mut update));
+            assert_eq!(update.pods.len(), 0);
+            let pods = jobs.pods();
+            assert_eq!(pods.len(), 1, "b has no record yet");
+            assert!(pods[0].1.pod.metadata.name.starts_with("a-"));
+        });
+    }
+
+    #[test]
+    fn record_is_forgotten_when_its_own_source_is_complete_without_it() {
+        with_node(|node| {
+            let mut jobs = jobs(node.inbox, &["a", "never-reported"]);
+            jobs.take_documents(&mut update(SourceName::File, &["a"], true));
+            jobs.take_documents(&mut update(SourceName::File, &[], false));
+            jobs.forget_gone(SourceName::Local);
+            assert_eq!(gone(&jobs), [false, true]);
+            jobs.take_documents(&mut update(SourceName::File, &[], true));
+            jobs.forget_gone(SourceName::File);
+            assert_eq!(gone(&jobs), [true, true]);
+            jobs.take_documents(&mut update(SourceName::File, &["a"], true));
+            assert_eq!(gone(&jobs), [false, true], "it has come again");
+        });
+    }
+
+    #[test]
+    fn second_job_of_a_name_is_a_problem_of_its_source() {
+        with_node(|node| {
+            let mut jobs = jobs(node.inbox, &[]);
+            jobs.take_documents(&mut update(SourceName::File, &["a"], true));
+            let mut other = update(SourceName::Local, &["a"], true);
+            jobs.take_documents(&mut other);
+            assert_eq!(other.problems[0].what, "Job default/a is ignored: file has a Job of this name");
+        });
+    }
+
+    #[test]
+    fn decision_takes_effect_when_it_is_written_and_is_repeated_after_a_failure() {
+        with_node(|mut node| {
+            let mut jobs = jobs(node.inbox.clone(), &[]);
+            jobs.take_documents(&mut update(SourceName::File, &["a"], true));
+            node.list(Vec::new());
+            assert!(node.pods.relisted());
+            let now = rt::now();
+            jobs.round(&node.pods, now);
+            assert!(jobs.writer.is_some() && jobs.pods().is_empty(), "before the write");
+            assert_eq!(jobs.on_written(Some("disk full".to_owned()), now), []);
+            assert_eq!((jobs.pods().len(), jobs.next_due()), (0, now.checked_add(JOB_WRITE_RETRY_DELAY)));
+            jobs.round(&node.pods, now + JOB_WRITE_RETRY_DELAY);
+            let effects = jobs.on_written(None, now);
+            assert_eq!((effects.len(), jobs.pods().len()), (1, 1));
+            jobs.round(&node.pods, now);
+            assert!(jobs.writer.is_none() && jobs.next_due().is_none(), "nothing is left to decide");
+        });
+    }
+}

@@ -1,0 +1,223 @@
+//! The Jobs of the node: documents and records by name, the pods that follow from them, and what users see.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::decide::{JobTimes, wanted_completions};
+use super::record::JobRecord;
+use crate::control::pod_sources::static_pod::{job_name, job_of_template, job_pod, job_pod_uid};
+use crate::control::server::JobRow;
+use crate::platform::host::durable::{self, StoredFile};
+use crate::state::pods::{SourceName, SourcePod};
+use crate::types::api::{JobSpec, Pod, PodPhase, PodUid, decode_bytes};
+use crate::types::sorted::SortedMap;
+
+#[derive(Debug, Default)]
+pub(crate) struct JobTable {
+    pub(super) directory: PathBuf,
+    /// By file name.
+    pub(super) jobs: SortedMap<String, JobEntry>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct JobEntry {
+    /// `None` if no source has it, or none has reported it yet.
+    pub(super) document: Option<JobDocument>,
+    /// Of the last document; `None` if no source has reported one yet.
+    pub(super) source: Option<SourceName>,
+    /// Every source has reported, and none has it: its record is to be removed.
+    pub(super) is_gone: bool,
+    /// As it is on the disk.
+    pub(super) record: Option<JobRecord>,
+    pub(super) times: JobTimes,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct JobDocument {
+    pub(super) source: SourceName,
+    /// With the pod that is the template.
+    pub(super) template: SourcePod,
+    pub(super) spec: JobSpec,
+}
+
+/// Room for a hundred thousand completions.
+const MAX_JOB_RECORD_BYTES: u64 = 4 << 20;
+const JOB_RECORD_SUFFIX: &str = ".json";
+
+impl JobTable {
+    /// Reads the records in `directory`. Blocking. A Job whose record is damaged counts as failed: it may have run.
+    pub(crate) fn open(directory: PathBuf) -> Self {
+        let mut table = Self { directory, ..Self::default() };
+        let entries = match fs::read_dir(&table.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return table,
+            entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+        };
+        let files = entries.unwrap_or_else(|error| {
+            log!(warn, "failed to read records of jobs", directory = table.directory.display(), error = error);
+            Vec::new()
+        });
+        for entry in files {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(JOB_RECORD_SUFFIX) {
+                let record = read(&entry.path()).unwrap_or_else(|| {
+                    log!(warn, "record of job is damaged, it counts as failed", file = entry.path().display());
+                    JobRecord::damaged()
+                });
+                table.jobs.insert(name, JobEntry { record: Some(record), ..JobEntry::default() });
+            }
+        }
+        table
+    }
+
+    /// A source reports this Job, which is new, changed or the same.
+    pub(super) fn set_document(&mut self, source: SourceName, template: SourcePod, spec: JobSpec) {
+        let entry = self.jobs.entry(key(&template.pod)).or_default();
+        let uid = template.pod.metadata.uid.as_str();
+        match &mut entry.record {
+            Some(record) if record.uid.is_empty() => uid.clone_into(&mut record.uid),
+            Some(_) | None => {}
+        }
+        (entry.is_gone, entry.source) = (false, Some(source));
+        entry.document = Some(JobDocument { source, template, spec });
+    }
+
+    /// The pods of all Jobs. Those that have ended do not run again.
+    pub(crate) fn pods(&self) -> Vec<(SourceName, SourcePod)> {
+        let mut pods = Vec::new();
+        for entry in self.jobs.values() {
+            let (Some(document), Some(record)) = (&entry.document, entry.its_record()) else { continue };
+            let mut add = |serial, index, ended: Option<PodPhase>| {
+                let pod = Arc::new(job_pod(&document.template.pod, serial, index, ended));
+                pods.push((document.source, SourcePod { pod, origin: Arc::clone(&document.template.origin) }));
+            };
+            record.active.iter().for_each(|pod| add(pod.serial, pod.index, None));
+            record.ended.iter().for_each(|pod| add(pod.serial, pod.index, Some(pod.phase())));
+        }
+        pods
+    }
+
+    pub(crate) fn rows(&self) -> Vec<JobRow> {
+        let jobs = self.jobs.values().filter_map(|entry| Some((entry.document.as_ref()?, entry.its_record()?)));
+        let row = |(document, record): (&JobDocument, &JobRecord)| JobRow {
+            namespace: document.template.pod.metadata.namespace.clone(),
+            name: job_name(&document.template.pod).to_owned(),
+            status: match &*record.condition {
+                "" if record.is_suspended => "Suspended".to_owned(),
+                "" => "Running".to_owned(),
+                condition => condition.to_owned(),
+            },
+            reason: record.reason.clone(),
+            completions: wanted_completions(&document.spec),
+            active: u32::try_from(record.active.len()).unwrap_or(u32::MAX),
+            succeeded: record.succeeded,
+            failed: record.failed,
+            start_time: record.started,
+            completion_time: record.finished,
+        };
+        jobs.map(row).collect()
+    }
+}
+
+impl JobEntry {
+    /// The record of the document's Job, not of a former one with its name.
+    pub(super) fn its_record(&self) -> Option<&JobRecord> {
+        let document = self.document.as_ref()?;
+        self.record.as_ref().filter(|record| record.uid == document.template.pod.metadata.uid.as_str())
+    }
+
+    /// The uids of the pods that this Job has.
+    pub(super) fn pod_uids(&self) -> Vec<PodUid> {
+        let (Some(document), Some(record)) = (&self.document, self.its_record()) else { return Vec::new() };
+        let serials = record.active.iter().map(|pod| pod.serial).chain(record.ended.iter().map(|pod| pod.serial));
+        serials.map(|serial| job_pod_uid(&document.template.pod, serial)).collect()
+    }
+}
+
+/// The file of the Job with this template.
+pub(super) fn key(template: &Pod) -> String {
+    [&*template.metadata.namespace, "_", job_name(template), JOB_RECORD_SUFFIX].concat()
+}
+
+/// The Job whose template the pod is.
+pub(super) fn job_of(pod: &SourcePod) -> Option<JobSpec> {
+    job_of_template(&pod.pod)
+}
+
+fn read(path: &Path) -> Option<JobRecord> {
+    match durable::read(path, MAX_JOB_RECORD_BYTES) {
+        Ok(StoredFile::Whole(text)) => decode_bytes(&text).ok(),
+        Ok(StoredFile::Damaged | StoredFile::Nothing) | Err(_) => None,
+    }
+}
+
+/// Writes a record, or removes it. Blocking.
+pub(super) fn write(path: &Path, record: Option<&JobRecord>) -> io::Result<()> {
+    match record {
+        Some(record) => {
+            let text = serde_json::to_vec(record)?;
+            durable::write_changed_within(path, &text, MAX_JOB_RECORD_BYTES).map(drop)
+        }
+        None => durable::remove(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::jobs::record::{ActivePod, EndedPod};
+    use crate::control::pod_sources::static_pod::testing::pods_of;
+    use crate::platform::rt::TestFolder;
+
+    fn template() -> SourcePod {
+        let document = "{apiVersion: batch/v1, kind: Job, metadata: {name: task}, spec: {template: {spec: \
+                        {restartPolicy: Never, containers: [{name: c, image: i}]}}}}";
+        SourcePod { pod: Arc::new(pods_of(document).remove(0)), origin: "x".into() }
+    }
+
+    fn opened(folder: &TestFolder) -> JobTable {
+        let mut table = JobTable::open(folder.0.clone());
+        let spec = job_of(&template()).expect("a template");
+        table.set_document(SourceName::File, template(), spec);
+        table
+    }
+
+    #[test]
+    fn record_round_trips_and_its_pods_come_back() {
+        let folder = TestFolder::new("jobs-whole");
+        let mut record = JobRecord::new(template().pod.metadata.uid.as_str());
+        record.active.push(ActivePod { serial: 1, index: Some(4) });
+        record.ended.push(EndedPod { serial: 0, index: None, succeeded: true });
+        record.completed.push((0, 3));
+        record.started = Some(7);
+        let path = folder.0.join("default_task.json");
+        write(&path, Some(&record)).unwrap();
+        let table = opened(&folder);
+        assert_eq!(table.jobs.values().next().and_then(JobEntry::its_record), Some(&record));
+        let phases: Vec<_> = table.pods().into_iter().map(|(_, source)| source.pod.status.phase).collect();
+        assert_eq!(phases, [PodPhase::Pending, PodPhase::Succeeded]);
+        write(&path, None).unwrap();
+        assert_eq!(opened(&folder).pods().len(), 0);
+    }
+
+    #[test]
+    fn record_of_another_template_has_no_pods() {
+        let folder = TestFolder::new("jobs-other");
+        let mut record = JobRecord::new("another");
+        record.active.push(ActivePod { serial: 1, index: None });
+        write(&folder.0.join("default_task.json"), Some(&record)).unwrap();
+        assert_eq!(opened(&folder).pods().len(), 0);
+    }
+
+    #[test]
+    fn job_with_a_damaged_record_has_failed_after_each_start() {
+        let folder = TestFolder::new("jobs-damaged");
+        fs::create_dir_all(&folder.0).unwrap();
+        fs::write(folder.0.join("default_task.json"), "half").unwrap();
+        for _ in 0..2 {
+            let rows = opened(&folder).rows();
+            assert_eq!((&*rows[0].status, &*rows[0].reason), ("Failed", "RecordDamaged"));
+        }
+    }
+}
