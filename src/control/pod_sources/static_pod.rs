@@ -485,16 +485,14 @@ fn write_unsupported(f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
         return write!(f, "kind {kind}: did you mean {meant}?");
     }
     match kind {
-        "CronJob" | "Job" => {
-            write!(f, "kind {kind} needs a cluster: a manifest has its pod, the template, as kind Pod")
-        }
+        "CronJob" => write!(f, "kind {kind} needs a cluster: a manifest has its Job, which runs once"),
         "ReplicaSet" => write!(f, "kind {kind}: a manifest has its Deployment"),
         _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads"),
     }
 }
 
-const KINDS: [&str; 8] =
-    ["Pod", "ConfigMap", "Secret", "Service", "DaemonSet", "Deployment", "PersistentVolumeClaim", "StatefulSet"];
+const KINDS: [&str; 9] =
+    ["Pod", "ConfigMap", "Secret", "Service", "DaemonSet", "Deployment", "Job", "PersistentVolumeClaim", "StatefulSet"];
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Jobs and CronJobs of manifests, as far as they have a meaning on one node. Pure.
+//! Jobs of manifests, as far as they have a meaning on one node. Pure.
 
 use super::metadata::{Dropped, ObjectMeta};
 use super::workload::PodTemplate;
