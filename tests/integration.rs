@@ -28,5 +28,6 @@ mod faults;
 mod fuzz_corpus;
 mod grpc_plugin;
 mod real_apiserver;
+mod swtpm;
 mod wait;
 mod wire_judges;

@@ -90,9 +90,10 @@ fn remove_files(layout: &Layout, report: &mut Report) {
             Err(error) => report.failed(&ErrorChain(&error).to_string()),
         }
     }
-    let reenrolment = ReenrolmentPaths::new(&layout.root_dir);
+    let reenrolment = ReenrolmentPaths::new(&layout.root_dir, None);
     report.remove(&reenrolment.kubeconfig());
     report.remove(&reenrolment.key());
+    report.remove(&reenrolment.tpm_key());
     for name in ["kubelet.crt", "kubelet.key"] {
         report.remove(&layout.pki().join(name));
     }

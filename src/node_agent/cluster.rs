@@ -12,7 +12,7 @@ use crate::kubelet::certificates::{
 use crate::kubelet::node::{NodeProfile, NodeRegistration, SYNC_ANNOTATION};
 use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
 use crate::platform::apiserver::{Client, Gate};
-use crate::platform::config::Config;
+use crate::platform::config::{Config, ReenrolmentSettings};
 use crate::platform::cri::ImageService;
 use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
@@ -85,13 +85,18 @@ impl Cluster {
 
 /// `None` if the cluster has nothing for it.
 fn reenrolment(config: &Config, client: &Client) -> Option<Reenrolment> {
+    let settings = config.identity.reenrolment.as_ref()?;
     Some(Reenrolment {
         client: client.clone(),
         node_name: config.node.name.clone(),
-        secret: config.identity.reenrolment.clone()?,
-        paths: ReenrolmentPaths::new(&config.root_dir),
+        secret: settings.secret.clone(),
+        paths: reenrolment_paths(config, settings),
         kubeconfig: config.cluster.kubeconfig.clone()?,
     })
+}
+
+fn reenrolment_paths(config: &Config, settings: &ReenrolmentSettings) -> ReenrolmentPaths {
+    ReenrolmentPaths::new(&config.root_dir, settings.tpm.clone())
 }
 
 fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> ClientCertificate {
@@ -102,7 +107,7 @@ fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> Clie
             kubeconfig: config.cluster.kubeconfig.clone().unwrap_or_default(),
             bootstrap_kubeconfig: config.identity.bootstrap_kubeconfig.clone(),
             store: Store::new(config.identity.cert_dir.clone(), "kubelet-client"),
-            reenrolment: config.identity.reenrolment.as_ref().map(|_| ReenrolmentPaths::new(&config.root_dir)),
+            reenrolment: config.identity.reenrolment.as_ref().map(|settings| reenrolment_paths(config, settings)),
         },
         rotates: config.identity.rotate_certificates,
         client,

@@ -16,6 +16,7 @@ use crate::fake_api::certificates::Validity;
 use crate::fake_api::identity::Identity;
 use crate::fake_api::kubeconfig::Credentials;
 use crate::fake_api::{FakeApi, Options};
+use crate::swtpm::Swtpm;
 use crate::wait::{wait, wait_for};
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
@@ -272,7 +273,8 @@ fn prepared(validity: Validity) -> Newcomer {
         "metadata": { "name": "coracle-reenrolment", "namespace": "kube-system" },
         "data": { "token": STANDARD.encode(REENROLMENT_TOKEN) },
     }));
-    let settings = "reenrolment: {secret: kube-system/coracle-reenrolment}\n";
+    let tpm = newcomer.path("tpm");
+    let settings = format!("reenrolment: {{secret: kube-system/coracle-reenrolment, tpm: {}}}\n", tpm.display());
     fs::write(newcomer.path("coracle.yaml"), settings).unwrap();
     newcomer
 }
@@ -282,6 +284,28 @@ impl Newcomer {
         let settings = self.path("coracle.yaml").display().to_string();
         self.start_with(&["--coracle-config", &settings]);
     }
+
+    fn announced_key(&self) -> Option<String> {
+        let node = self.0.api.get(NODE).unwrap_or_default();
+        node["metadata"]["annotations"]["coracle.dev/reenrolment-key"].as_str().map(str::to_owned)
+    }
+
+    /// Starts with a certificate that expired while the board was away. Returns the request for another one, which the
+    /// announced key has signed.
+    fn come_back_after_a_year(&mut self) -> Value {
+        fs::remove_dir_all(self.path("pods/pki")).unwrap();
+        self.give_certificate(around_now(hours(9000), hours(-1)));
+        self.start_prepared();
+        // The first request is refused: it is made with the expired certificate.
+        let request = wait(|| self.requests().pop().ok_or_else(|| "no request for a certificate".to_owned()));
+        let bytes = |text: &Value| STANDARD.decode(text.as_str().unwrap()).unwrap();
+        let signed = bytes(&request["metadata"]["annotations"]["coracle.dev/reenrolment-signature"]);
+        let public = STANDARD.decode(self.announced_key().unwrap()).unwrap();
+        // The last 65 bytes of a P-256 SubjectPublicKeyInfo are the point.
+        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &public[public.len() - 65..]);
+        assert!(public.verify(&bytes(&request["spec"]["request"]), &signed).is_ok());
+        request
+    }
 }
 
 #[test]
@@ -289,34 +313,19 @@ fn certificate_that_expired_while_away_is_renewed_with_the_reenrolment_key() {
     let mut newcomer = prepared(around_now(hours(1), hours(99)));
     newcomer.0.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
     newcomer.start_prepared();
-    let annotation = |newcomer: &Newcomer| {
-        let node = newcomer.0.api.get(NODE).unwrap_or_default();
-        node["metadata"]["annotations"]["coracle.dev/reenrolment-key"].as_str().map(str::to_owned)
-    };
     let folder = newcomer.path("pods/coracle/reenrolment");
-    wait_for("the token and the key", || folder.join("kubeconfig").exists() && annotation(&newcomer).is_some());
+    wait_for("the token and the key", || folder.join("kubeconfig").exists() && newcomer.announced_key().is_some());
     for file in ["kubeconfig", "key.pem"] {
         assert_eq!(fs::metadata(folder.join(file)).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
     }
     newcomer.0.node.kill_agent();
 
-    // The board was away for a year.
-    fs::remove_dir_all(newcomer.path("pods/pki")).unwrap();
-    newcomer.give_certificate(around_now(hours(9000), hours(-1)));
-    newcomer.start_prepared();
-    // The first request is refused: it is made with the expired certificate.
-    let request = wait(|| newcomer.requests().pop().ok_or_else(|| "no request for a certificate".to_owned()));
+    let request = newcomer.come_back_after_a_year();
     let name = name_of(&request);
     assert_eq!(request["spec"]["username"], "system:serviceaccount:kube-system:coracle-reenrolment");
     let shown =
         newcomer.wait_until_shown("what is awaited", |shown| shown["message"].as_str().unwrap().contains(&name));
     assert_eq!(shown["state"], "Expired");
-    let bytes = |text: &Value| STANDARD.decode(text.as_str().unwrap()).unwrap();
-    let signed = bytes(&request["metadata"]["annotations"]["coracle.dev/reenrolment-signature"]);
-    let public = STANDARD.decode(annotation(&newcomer).unwrap()).unwrap();
-    // The last 65 bytes of a P-256 SubjectPublicKeyInfo are the point.
-    let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &public[public.len() - 65..]);
-    assert!(public.verify(&bytes(&request["spec"]["request"]), &signed).is_ok());
     newcomer.0.node.wait_until_ready("own");
 
     newcomer.0.api.approve(&name);
@@ -325,6 +334,28 @@ fn certificate_that_expired_while_away_is_renewed_with_the_reenrolment_key() {
     assert!(newcomer.0.node.seen("own").is_exactly(&[("main", 0)]));
     let log = newcomer.0.node.log();
     assert!(!log.contains(REENROLMENT_TOKEN) && !log.contains("PRIVATE KEY"));
+}
+
+#[test]
+fn reenrolment_key_of_a_tpm_replaces_that_of_a_file_and_signs() {
+    let mut newcomer = prepared(around_now(hours(1), hours(99)));
+    let folder = newcomer.path("pods/coracle/reenrolment");
+    newcomer.start_prepared();
+    wait_for("a key in a file", || folder.join("kubeconfig").exists() && newcomer.announced_key().is_some());
+    let of_file = newcomer.announced_key();
+    newcomer.0.node.kill_agent();
+
+    let _tpm = Swtpm::start(newcomer.0.node.folder());
+    newcomer.start_prepared();
+    wait_for("the key of the TPM", || folder.join("tpm-key.der").exists() && !folder.join("key.pem").exists());
+    assert_ne!(newcomer.announced_key(), of_file);
+    let of_tpm = fs::read(folder.join("tpm-key.der")).unwrap();
+    assert_eq!(newcomer.announced_key().unwrap(), STANDARD.encode(of_tpm));
+    newcomer.0.node.kill_agent();
+
+    let request = newcomer.come_back_after_a_year();
+    newcomer.0.api.approve(&name_of(&request));
+    newcomer.wait_until_shown("a valid certificate", |shown| shown["state"] == "Good" && shown["message"] == "");
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::key::{Key, KeyError};
 use super::pair::{Pair, PairError};
 use super::pkcs10::{Names, certification_request};
-use super::reenrolment_key::{SIGNATURE_ANNOTATION, signature};
+use super::reenrolment_key::{ReenrolmentKey, SIGNATURE_ANNOTATION};
 use super::rotation::{Failure, REQUEST_WAIT};
 use super::signing_request::{Outcome, Purpose, SigningRequest};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, Requester, reflect};
 use crate::platform::rt;
+use crate::types::api::Bytes;
 
 const CSR_PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
@@ -23,7 +24,7 @@ pub(super) struct IssuedCertificate {
 
 /// Vouches for requests of a node that the API server cannot authenticate any more.
 pub(super) struct Endorsement<'a> {
-    pub(super) key: Key,
+    pub(super) key: ReenrolmentKey,
     /// Called with the name of the request, which waits for an approval.
     pub(super) awaits: &'a dyn Fn(&str),
 }
@@ -40,8 +41,9 @@ pub(super) async fn request_certificate(
     let public_key = key.public_key().map_err(CsrError::Key)?;
     let mut request = SigningRequest::new(purpose, names, &public_key, key.is_rsa(), &der);
     if let Some(endorsement) = endorsement {
-        let signature = signature(&endorsement.key, request.pem.as_bytes()).map_err(CsrError::Key)?;
-        request.annotate(SIGNATURE_ANNOTATION, &signature);
+        let (key, pem) = (endorsement.key.clone(), request.pem.clone());
+        let signature = rt::slow(move || key.sign(pem.as_bytes())).await.map_err(CsrError::Endorsement)?;
+        request.annotate(SIGNATURE_ANNOTATION, &Bytes(signature).to_base64());
     }
     let is_fresh = match client.send(&Request::post(CSR_PATH, &request.object)).await {
         Ok(_) => true,
@@ -98,6 +100,8 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, CsrError> {
 pub(super) enum CsrError {
     Api(ApiError),
     Denied(String),
+    /// Of the re-enrolment key.
+    Endorsement(String),
     TimedOut {
         name: String,
     },
@@ -116,7 +120,7 @@ impl CsrError {
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Api(error) if error.is_retryable() => Failure::Passing,
-            Self::TimedOut { .. } | Self::Gone { .. } | Self::Old => Failure::Passing,
+            Self::Endorsement(_) | Self::TimedOut { .. } | Self::Gone { .. } | Self::Old => Failure::Passing,
             Self::Api(_) | Self::Denied(_) | Self::OtherNames | Self::Pair(_) | Self::Key(_) => Failure::Refused,
         }
     }
@@ -138,6 +142,7 @@ impl fmt::Display for CsrError {
         match self {
             Self::Api(_) => f.write_str("request a certificate"),
             Self::Denied(why) => f.write_str(why),
+            Self::Endorsement(why) => write!(f, "sign the request with the re-enrolment key: {why}"),
             Self::TimedOut { name } => write!(
                 f,
                 "{name} was not signed within {} minutes (kubectl certificate approve {name})",
@@ -160,7 +165,12 @@ impl std::error::Error for CsrError {
             Self::Api(error) => Some(error),
             Self::Pair(error) => Some(error),
             Self::Key(error) => Some(error),
-            Self::Denied(_) | Self::TimedOut { .. } | Self::Gone { .. } | Self::OtherNames | Self::Old => None,
+            Self::Denied(_)
+            | Self::Endorsement(_)
+            | Self::TimedOut { .. }
+            | Self::Gone { .. }
+            | Self::OtherNames
+            | Self::Old => None,
         }
     }
 }

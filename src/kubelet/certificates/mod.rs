@@ -22,6 +22,7 @@ mod rotation;
 mod serving;
 mod signing_request;
 mod store;
+mod tpm_key;
 mod waits;
 
 pub(crate) use certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};

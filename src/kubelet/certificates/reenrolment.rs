@@ -59,9 +59,10 @@ impl Reenrolment {
 
     async fn prepare(&self) -> Result<(), String> {
         let paths = self.paths.clone();
-        let key = rt::blocking(move || paths.ensure_key()).await?;
-        let public = Bytes(key.public_key().map_err(|error| error.to_string())?).to_base64();
-        self.announce(&public).await?;
+        let key = rt::slow(move || paths.ensure_key()).await?;
+        self.announce(&Bytes(key.public_key()?).to_base64()).await?;
+        let paths = self.paths.clone();
+        rt::blocking(move || paths.settle(&key)).await?;
         let token = self.token().await?;
         let (path, kubeconfig) = (self.paths.kubeconfig(), self.kubeconfig.clone());
         rt::blocking(move || write_kubeconfig(&path, &kubeconfig, &token)).await

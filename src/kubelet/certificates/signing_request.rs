@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::kubelet::certificates::key::Key;
-    use crate::kubelet::certificates::reenrolment_key::{SIGNATURE_ANNOTATION, signature};
+    use crate::kubelet::certificates::reenrolment_key::SIGNATURE_ANNOTATION;
 
     #[test]
     fn request_has_its_signer_and_usages() {
@@ -158,7 +158,7 @@ mod tests {
         let key = Key::generate().unwrap();
         let mut request = SigningRequest::new(Purpose::Client, &Names::of_node("a"), b"key", false, b"der");
         let plain = request.object.clone();
-        request.annotate(SIGNATURE_ANNOTATION, &signature(&key, request.pem.as_bytes()).unwrap());
+        request.annotate(SIGNATURE_ANNOTATION, &Bytes(key.sign(request.pem.as_bytes()).unwrap()).to_base64());
         let base64 = |value: &Value| Bytes::from_base64(value.as_str().unwrap()).unwrap().0;
         let signed = base64(&request.object["metadata"]["annotations"]["coracle.dev/reenrolment-signature"]);
         let text = base64(&request.object["spec"]["request"]);

@@ -15,6 +15,7 @@ use super::image_fetch::{self, FetchSettings, time_windows};
 use super::name_template::NameTemplate;
 use super::node_name::is_subdomain;
 use super::schema::CORACLE_FILE;
+use crate::platform::host::tpm::TPM_DEVICE;
 use crate::types::api::yaml;
 use crate::types::time_windows::TimeWindow;
 
@@ -23,12 +24,21 @@ use crate::types::time_windows::TimeWindow;
 pub(crate) struct CoracleFile {
     /// `nameTemplate`
     pub(crate) name_template: Option<NameTemplate>,
-    /// `reenrolment.secret`
-    pub(crate) reenrolment: Option<SecretName>,
+    /// `reenrolment`
+    pub(crate) reenrolment: Option<ReenrolmentSettings>,
     pub(crate) sync: SyncSettings,
     pub(crate) images: FetchSettings,
     pub(crate) devices: Vec<DeviceRule>,
     pub(crate) update_lock_limit: Option<Duration>,
+}
+
+/// How the node gets a certificate when its own has expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReenrolmentSettings {
+    /// With the token for the requests.
+    pub(crate) secret: SecretName,
+    /// The device of the TPM for the key; it may be missing. `None`: the key is in a file.
+    pub(crate) tpm: Option<PathBuf>,
 }
 
 /// The name of a Secret in the cluster.
@@ -114,11 +124,15 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     Ok(CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit })
 }
 
-fn reenrolment(document: &Value) -> Result<Option<SecretName>, Problem> {
-    let Some(text) = document.pointer("/reenrolment/secret").and_then(Value::as_str) else { return Ok(None) };
+fn reenrolment(document: &Value) -> Result<Option<ReenrolmentSettings>, Problem> {
+    let field = |pointer| document.pointer(pointer).and_then(Value::as_str);
+    let Some(text) = field("/reenrolment/secret") else { return Ok(None) };
+    let tpm = field("/reenrolment/tpm").unwrap_or(TPM_DEVICE);
+    let tpm = Some(tpm).filter(|path| !path.is_empty()).map(PathBuf::from);
     match text.split_once('/') {
         Some((namespace, name)) if is_subdomain(namespace) && is_subdomain(name) => {
-            Ok(Some(SecretName { namespace: namespace.to_owned(), name: name.to_owned() }))
+            let secret = SecretName { namespace: namespace.to_owned(), name: name.to_owned() };
+            Ok(Some(ReenrolmentSettings { secret, tpm }))
         }
         _ => Err(Problem {
             path: "reenrolment.secret".to_owned(),
@@ -260,7 +274,11 @@ mod tests {
     fn secret_of_the_reenrolment_has_a_namespace() {
         let read = |text: &str| reenrolment(&json!({"reenrolment": {"secret": text}}));
         let name = SecretName { namespace: "kube-system".to_owned(), name: "coracle-reenrolment".to_owned() };
-        assert_eq!(read("kube-system/coracle-reenrolment"), Ok(Some(name)));
+        let (secret, tpm) = (name, Some(PathBuf::from("/dev/tpmrm0")));
+        let settings = ReenrolmentSettings { secret, tpm };
+        assert_eq!(read("kube-system/coracle-reenrolment"), Ok(Some(settings.clone())));
+        let of_file = json!({"reenrolment": {"secret": "kube-system/coracle-reenrolment", "tpm": ""}});
+        assert_eq!(reenrolment(&of_file), Ok(Some(ReenrolmentSettings { tpm: None, ..settings })));
         assert_eq!(reenrolment(&json!({"reenrolment": {}})), Ok(None));
         for text in ["", "a", "a/", "/a", "a/b/c", "A/b", "a/../b"] {
             let error = read(text).unwrap_err().to_string();

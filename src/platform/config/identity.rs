@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::check::{Problem, conflict};
-use super::coracle_file::SecretName;
+use super::coracle_file::ReenrolmentSettings;
 use super::fields::Fields;
 use super::flag_values::FlagValues;
 use super::join_file::JOIN_FILE_PATH;
@@ -18,8 +18,8 @@ pub(crate) struct Identity {
     pub(crate) bootstrap_kubeconfig: Option<PathBuf>,
     /// The file that names a cluster to join; it may be missing.
     pub(crate) join_file: Option<PathBuf>,
-    /// The Secret with the token for requests of nodes whose certificate has expired.
-    pub(crate) reenrolment: Option<SecretName>,
+    /// `None`: the node does not prepare for the expiry of its certificate.
+    pub(crate) reenrolment: Option<ReenrolmentSettings>,
     /// Whether to renew the client certificate before it expires.
     pub(crate) rotate_certificates: bool,
     pub(crate) serving: ServingIdentity,

@@ -59,7 +59,7 @@ use flag_values::FlagValues;
 
 pub(crate) use cgroups::{CgroupDriver, MemoryQos, SwapBehavior};
 pub(crate) use configz::ConfiguredFields;
-pub(crate) use coracle_file::{SecretName, SyncMode, SyncWindows};
+pub(crate) use coracle_file::{ReenrolmentSettings, SecretName, SyncMode, SyncWindows};
 pub(crate) use credential_providers::{CredentialProvider, TokenAttributes, TokenCacheType};
 pub(crate) use device_rules::DeviceRule;
 pub(crate) use did_you_mean::nearest;

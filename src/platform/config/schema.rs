@@ -103,7 +103,7 @@ pub(super) const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "
 /// The file of `--coracle-config`.
 pub(super) const CORACLE_FILE: &[Field] = &[
     used("nameTemplate", Kind::Text),
-    used("reenrolment", Kind::Object(&[used("secret", Kind::Text)])),
+    used("reenrolment", Kind::Object(&[used("secret", Kind::Text), used("tpm", Kind::Text)])),
     used("sync", Kind::Object(SYNC)),
     used("images", Kind::Object(IMAGE_FETCH)),
     used("devices", Kind::List(&Kind::Object(DEVICE_RULE))),

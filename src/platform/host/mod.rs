@@ -30,5 +30,6 @@ pub(crate) mod signals;
 pub(crate) mod sysfs_events;
 pub(crate) mod thread_state;
 pub(crate) mod time_mark;
+pub(crate) mod tpm;
 mod urgent_events;
 pub(crate) mod wall_timer;
