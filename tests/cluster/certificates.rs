@@ -345,7 +345,8 @@ fn reenrolment_key_of_a_tpm_replaces_that_of_a_file_and_signs() {
     let of_file = newcomer.announced_key();
     newcomer.0.node.kill_agent();
 
-    let _tpm = Swtpm::start(newcomer.0.node.folder());
+    let tpm = Swtpm::start(newcomer.0.node.folder());
+    assert_eq!(tpm.socket, newcomer.path("tpm"), "as the settings say");
     newcomer.start_prepared();
     wait_for("the key of the TPM", || folder.join("tpm-key.der").exists() && !folder.join("key.pem").exists());
     assert_ne!(newcomer.announced_key(), of_file);
