@@ -17,7 +17,7 @@ use super::record::TrialState;
 use crate::kubelet::status::OwnCondition;
 use crate::types::api::annotations::{READY_WITHIN, ready_within};
 use crate::types::api::conditions::TRIAL;
-use crate::types::api::{ConditionStatus, Container, Pod, PodUid, Reason};
+use crate::types::api::{ConditionStatus, Container, Pod, PodCondition, PodUid, Reason};
 use crate::types::sorted::SortedMap;
 
 /// How long the images of a former version are kept without a pod of its owner: a controller makes the next pod when the
@@ -100,13 +100,13 @@ pub(super) fn has_gate(pod: &Pod) -> bool {
 
 impl ClusterTrials {
     /// Shows what is known of the pods, before their first statuses are generated: a status without the condition would
-    /// remove it from the API server.
-    pub(super) fn show(&mut self, seen: &[&Pod]) -> Vec<TrialNews> {
+    /// remove it from the API server. `is_complete` as for [`Self::judge`].
+    pub(super) fn show(&mut self, seen: &[&Pod], is_complete: bool) -> Vec<TrialNews> {
         let mut news = Vec::new();
         for pod in seen {
             let trial = self.pods.entry(pod.metadata.uid.clone()).or_default();
             self.is_stale |= trial.see(pod);
-            trial.tell(pod, &mut news);
+            trial.tell(pod, is_complete, &mut news);
         }
         news
     }
@@ -132,7 +132,7 @@ impl ClusterTrials {
                     self.owners.entry(owner.clone()).or_default().good = with_images(images);
                 }
             }
-            trial.tell(pod, &mut news);
+            trial.tell(pod, is_complete, &mut news);
         }
         // All that were seen are known by now.
         if is_complete && self.pods.len() > seen.len() {
@@ -238,19 +238,18 @@ impl ClusterTrials {
 }
 
 impl ClusterTrial {
-    /// True for the first time.
+    /// True for the first time, and when the API server knows the verdict of an agent whose file is lost.
     fn see(&mut self, pod: &Pod) -> bool {
-        if !self.name.is_empty() {
-            return false;
+        let is_first = self.name.is_empty();
+        if is_first {
+            self.name = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
+            self.owner = owner_of(pod);
         }
-        self.name = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
-        self.owner = owner_of(pod);
-        // The API server knows the verdict of an agent whose file is lost.
-        let known = pod.status.conditions.iter().find(|condition| condition.kind == TRIAL);
-        if let (None, Some(known)) = (&self.verdict, known.filter(|known| known.status != ConditionStatus::Unknown)) {
-            let is_good = known.status == ConditionStatus::True;
-            self.verdict = Some(Verdict { is_good, message: known.message.clone(), stage: Stage::Told });
-        }
+        let known = shown_trial(pod).filter(|known| known.status != ConditionStatus::Unknown);
+        let (None, Some(known)) = (&self.verdict, known) else { return is_first };
+        let is_good = known.status == ConditionStatus::True;
+        self.verdict = Some(Verdict { is_good, message: known.message.clone(), stage: Stage::Told });
+        self.is_shown = false;
         true
     }
 
@@ -278,10 +277,18 @@ impl ClusterTrial {
     }
 
     /// Shows the trial when it begins, and its verdict once it is written.
-    fn tell(&mut self, pod: &Pod, news: &mut Vec<TrialNews>) {
+    ///
+    /// While the node has not heard from the API server, the stored pod may be older than a verdict that the server has:
+    /// the beginning of a trial would take it back.
+    fn tell(&mut self, pod: &Pod, is_complete: bool, news: &mut Vec<TrialNews>) {
         let uid = &pod.metadata.uid;
         let is_new = self.verdict.as_ref().is_some_and(|verdict| verdict.stage == Stage::Written);
         if self.is_shown && !is_new {
+            return;
+        }
+        let is_told =
+            self.verdict.as_ref().is_some_and(|verdict| matches!(verdict.stage, Stage::Written | Stage::Told));
+        if !is_told && !is_complete && shown_trial(pod).is_none() {
             return;
         }
         self.is_shown = true;
@@ -302,6 +309,11 @@ impl ClusterTrial {
         }
         news.push(TrialNews::Condition(uid.clone(), OwnCondition { kind: TRIAL, status, reason, message }));
     }
+}
+
+/// The trial as the API server shows it.
+fn shown_trial(pod: &Pod) -> Option<&PodCondition> {
+    pod.status.conditions.iter().find(|condition| condition.kind == TRIAL)
 }
 
 fn with_images(images: impl Iterator<Item = String>) -> Arc<Pod> {

@@ -137,7 +137,7 @@ impl PodVersions {
     pub(crate) fn show_trials(&mut self, pods: &PodTable) -> Vec<Effect> {
         let all = pods.workers().iter().filter_map(|worker| worker.pod.as_deref());
         let tried: Vec<&Pod> = all.filter(|pod| has_gate(pod)).collect();
-        self.versions.write().cluster.show(&tried).into_iter().map(shown).collect()
+        self.versions.write().cluster.show(&tried, pods.all_sources_ready()).into_iter().map(shown).collect()
     }
 
     /// Judges the pods of the cluster that have a gate.

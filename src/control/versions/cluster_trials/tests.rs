@@ -157,7 +157,24 @@ fn trial_of_a_pod_that_ends_is_not_due() {
 fn known_verdict_is_shown_before_the_first_judgement() {
     let (pod, now) = (pod("a", "app:1"), Instant::now());
     let mut trials = after_a_restart(&judged(&pod, TrialState::Ready, now));
-    let shown = trials.show(&[&pod]);
+    let shown = trials.show(&[&pod], true);
     assert!(matches!(&*shown, [TrialNews::Condition(_, shown)] if shown.status == ConditionStatus::True));
-    assert!(trials.show(&[&pod]).is_empty() && judge(&mut trials, &[(&pod, None)], now).is_empty());
+    assert!(trials.show(&[&pod], true).is_empty() && judge(&mut trials, &[(&pod, None)], now).is_empty());
+}
+
+#[test]
+fn verdict_that_only_the_api_server_has_is_neither_taken_back_nor_repeated() {
+    let (stored, now) = (pod("a", "app:1"), Instant::now());
+    // The disk was full: neither the verdict nor the status with it is stored.
+    let mut trials = ClusterTrials::default();
+    assert_eq!(trials.show(&[&stored], false), []);
+    let tried = [TriedPod { pod: &stored, state: Some(TrialState::NotReady) }];
+    assert_eq!(trials.judge(&tried, false, now), []);
+    let mut listed = stored.clone();
+    let (kind, message) = (TRIAL.into(), "it is ready".to_owned());
+    listed.status.conditions =
+        vec![PodCondition { kind, status: ConditionStatus::True, message, ..PodCondition::default() }];
+    let news = trials.show(&[&listed], true);
+    assert!(matches!(&news[..], [TrialNews::Condition(_, shown)] if shown.status == ConditionStatus::True), "{news:?}");
+    assert!(judge(&mut trials, &[(&listed, Some(TrialState::Failed))], now + WITHIN).is_empty());
 }
