@@ -75,7 +75,7 @@ fn integer(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/swtpm.rs"]
+#[path = "../../../tests/swtpm/mod.rs"]
 mod swtpm;
 
 #[cfg(test)]

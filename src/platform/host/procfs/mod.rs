@@ -293,7 +293,8 @@ mod tests {
         let this = procfs.this_process();
         assert!(this.stat().is_some() && this.status().is_some() && this.cgroups().is_some());
         assert!(this.open_files().unwrap() > 0 && this.open_files() < this.open_files_limit());
-        assert!(this.threads().unwrap().all(|thread| thread.status().is_some()));
+        // A thread of another test may end meanwhile.
+        assert!(this.threads().unwrap().any(|thread| thread.status().is_some()));
         assert!(!procfs.process(std::process::id()).interfaces().is_empty());
     }
 
