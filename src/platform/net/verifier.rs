@@ -157,6 +157,17 @@ mod tests {
     }
 
     #[test]
+    fn certificate_of_another_authority_is_refused() {
+        let server = CertificateDer::from_pem_slice(SERVER).unwrap();
+        let name = ServerName::try_from("board-1").unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(MADE));
+        let verifier = Verifier::new(std::slice::from_ref(&server), &[], &default_provider()).unwrap();
+        let refused = verifier.verify_server_cert(&server, &[], &name, &[], now).unwrap_err();
+        assert!(refused.to_string().contains("UnknownIssuer"), "{refused}");
+        assert!(Verifier::new(&[], &[], &default_provider()).is_err());
+    }
+
+    #[test]
     fn clock_counts_unless_it_is_behind() {
         for (clock, floor, latest, shown, expected) in [
             (7, 5, 0, Some(9), 7),

@@ -181,6 +181,42 @@ mod tests {
     use super::*;
 
     #[test]
+    fn certificate_is_one_of_a_client_of_this_authority_now() {
+        let key = || rcgen::KeyPair::generate().unwrap();
+        let authority = |name: &str| {
+            let mut made = rcgen::CertificateParams::default();
+            made.distinguished_name.push(rcgen::DnType::CommonName, name);
+            made.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            let key = key();
+            (made.self_signed(&key).unwrap(), rcgen::Issuer::new(made, key))
+        };
+        let ((own, issuer), (_, stranger)) = (authority("own"), authority("other"));
+        let mut roots = RootCertStore::empty();
+        roots.add(own.der().clone()).unwrap();
+        let loaded = LoadedCa { roots, floor: 0, until: u64::MAX };
+        let verify = |issuer: &rcgen::Issuer<'_, rcgen::KeyPair>, usage, time| {
+            let mut made = rcgen::CertificateParams::default();
+            made.extended_key_usages = vec![usage];
+            (made.not_before, made.not_after) = (rcgen::date_time_ymd(2026, 1, 1), rcgen::date_time_ymd(2027, 1, 1));
+            let client = made.signed_by(&key(), issuer).unwrap();
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(time));
+            loaded.verify(client.der(), &[], now).map_err(|error| refusal(error).to_string())
+        };
+        let (client, server) = (rcgen::ExtendedKeyUsagePurpose::ClientAuth, rcgen::ExtendedKeyUsagePurpose::ServerAuth);
+        let now = 1_780_000_000;
+        assert_eq!(verify(&issuer, client.clone(), now), Ok(()));
+        assert!(verify(&issuer, server, now).is_err(), "a server's");
+        for (issuer, time, expected) in [
+            (&stranger, now, "UnknownIssuer"),
+            (&issuer, 1_900_000_000, "certificate expired"),
+            (&issuer, 1_700_000_000, "certificate not valid yet"),
+        ] {
+            let error = verify(issuer, client.clone(), time).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
     fn client_is_verified_at_the_latest_time_known() {
         let loaded = read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/certificates/ca.crt"))).unwrap();
         let (floor, until) = (loaded.floor, loaded.until);
