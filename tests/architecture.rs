@@ -19,6 +19,7 @@ const WIRING: &[&str] = &["cli", "lib", "main", "node_agent"];
 
 /// The permitted imports inside a layer.
 const ARROWS: &[(&str, &str)] = &[
+    ("api", "decimal"),
     ("api", "sorted"),
     ("api", "timestamp"),
     ("apiserver", "host"),

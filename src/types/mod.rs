@@ -6,6 +6,7 @@ pub mod api;
 pub(crate) mod architecture;
 pub(crate) mod board;
 pub(crate) mod cpu_set;
+pub(crate) mod decimal;
 pub(crate) mod error;
 #[macro_use]
 pub(crate) mod log;

@@ -10,6 +10,7 @@ use super::duration;
 use super::schema::{Field, FieldSupport, KUBELET_CONFIGURATION, Kind};
 use crate::types::api::{DeviceAttribute, Quantity, SysctlNamespace, dotted_sysctl};
 use crate::types::cpu_set::CpuSet;
+use crate::types::decimal::parse_decimal;
 
 /// An invalid value and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -387,7 +388,7 @@ pub(super) fn go_bool(text: &str) -> Option<bool> {
 }
 
 fn is_percent(text: &str) -> bool {
-    let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    let number = text.strip_suffix('%').and_then(parse_decimal);
     number.is_some_and(|number| (0.0..=100.0).contains(&number))
 }
 

@@ -8,6 +8,7 @@ use super::check::{Problem, conflict};
 use super::duration;
 use super::fields::Fields;
 use crate::types::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity, ResourceList};
+use crate::types::decimal::parse_decimal;
 
 /// Eviction signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +90,9 @@ impl Amount {
     /// Parses `10%` or a quantity.
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text.strip_suffix('%') {
-            Some(percent) => percent.parse::<f32>().ok().map(|percent| Self::Share(percent / 100.0)),
+            // Upstream counts in f32.
+            #[expect(clippy::cast_possible_truncation, reason = "f32 is exact enough for a share")]
+            Some(percent) => parse_decimal(percent).map(|percent| Self::Share(percent as f32 / 100.0)),
             None => text.parse().ok().map(Self::Quantity),
         }
     }

@@ -16,6 +16,7 @@ use super::runtime_profile::RuntimeProfile;
 use super::schema::{FieldSupport, Kind};
 use super::static_pod_url;
 use super::taints;
+use crate::types::decimal::parse_decimal;
 
 /// An error of the command line: one line that names the flag and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,7 +233,7 @@ fn value(kind: &Kind, text: &str) -> Value {
     match kind {
         Kind::Bool => go_bool(text).map_or_else(string, Value::Bool),
         Kind::Int(..) => text.parse::<i64>().map_or_else(|_| string(), Value::from),
-        Kind::Number(..) => text.parse::<f64>().map_or_else(|_| string(), Value::from),
+        Kind::Number(..) => parse_decimal(text).map_or_else(string, Value::from),
         Kind::List(kind) => parts(text).map(|part| value(kind, part)).collect(),
         Kind::Map(kind) | Kind::Keys(_, kind) => {
             let mut map = Map::new();

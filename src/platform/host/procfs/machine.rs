@@ -1,7 +1,5 @@
 //! The files about the machine as a whole: CPU time, memory, disks, tasks. Pure.
 
-use procfs::FromRead;
-
 use super::{MILLISECONDS_PER_TICK, number};
 use crate::types::sorted::SortedMap;
 
@@ -157,7 +155,8 @@ pub(super) fn page_faults(vmstat: &[u8]) -> Option<(u64, u64)> {
 }
 
 pub(super) fn tasks(loadavg: &[u8]) -> Option<u64> {
-    Some(procfs::LoadAverage::from_read(loadavg).ok()?.max.into())
+    let text = std::str::from_utf8(loadavg).ok()?;
+    text.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 /// `swaps` has a head line. The crate does not read this file.

@@ -5,19 +5,21 @@
 
 use serde_json::{Number, Value};
 
+use crate::types::decimal::parse_decimal;
+
 /// Resolves a plain scalar without a tag.
 pub(super) fn plain(text: &str) -> Scalar {
     if let Some(known) = word(text) {
         return known;
     }
     match text.bytes().next() {
-        Some(b'.') => float(text).map_or(Scalar::String, Scalar::Float),
+        Some(b'.') => parse_decimal(text).map_or(Scalar::String, Scalar::Float),
         Some(b'+' | b'-' | b'0'..=b'9') => {
             let digits: String = text.chars().filter(|c| *c != '_').collect();
             if let Some(number) = integer(&digits) {
                 Scalar::Integer(number)
             } else {
-                float(&digits).map_or(Scalar::String, Scalar::Float)
+                parse_decimal(&digits).map_or(Scalar::String, Scalar::Float)
             }
         }
         _ => Scalar::String,
@@ -91,25 +93,6 @@ fn integer(text: &str) -> Option<Number> {
     }
     let magnitude = u64::from_str_radix(digits, radix).ok()?;
     if negative { 0_i64.checked_sub_unsigned(magnitude).map(Number::from) } else { Some(Number::from(magnitude)) }
-}
-
-/// A finite float of the form `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`.
-fn float(text: &str) -> Option<f64> {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let all_digits = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
-        None => (unsigned, None),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let exponent_fits = exponent.is_none_or(|exponent| {
-        let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-        !digits.is_empty() && all_digits(digits)
-    });
-    if !exponent_fits || !all_digits(whole) || !all_digits(fraction) || (whole.is_empty() && fraction.is_empty()) {
-        return None;
-    }
-    text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 /// A float as Go writes it into JSON: `1.0` and `1e3` become integers.
