@@ -1,6 +1,6 @@
 //! The object watcher with more objects than it may watch: every one is read, and none keeps another pod waiting.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::platform::rt::{self, World};
 use crate::state::objects::{ObjectEvent, ObjectKey, ObjectKind, TokenKey, Topic};
 use crate::state::pods::SyncEvent;
 use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
 
 /// ConfigMaps of the greedy pod.
 const GREEDY: usize = 300;
@@ -206,7 +207,7 @@ fn tokens_of_one_pod_do_not_hold_up_those_of_another() {
             let pod = key.pod.clone();
             (Arc::new(Topic::Token(key)), pod)
         };
-        let topics: BTreeMap<_, _> = greedy.chain([token("honest", 0)]).map(topic).collect();
+        let topics: SortedMap<_, _> = greedy.chain([token("honest", 0)]).map(topic).collect();
         watched.watcher.follow(topics);
         let honest = Topic::Token(token("honest", 0));
         let mut heard = BTreeSet::new();

@@ -1,10 +1,9 @@
 //! One board as the API server shows it: its Node object and its lease. Pure.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::kubelet::node::UPGRADE_CONDITION;
+use crate::types::sorted::SortedMap;
 use crate::types::timestamp::Timestamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub(in crate::cli) struct Board {
     pub(in crate::cli) problems: Vec<String>,
     pub(in crate::cli) is_cordoned: bool,
     /// Annotations of coracle.dev.
-    pub(in crate::cli) annotations: BTreeMap<String, String>,
+    pub(in crate::cli) annotations: SortedMap<String, String>,
     /// How the last trial of a program or configuration ended: whether it was accepted, and the message.
     pub(in crate::cli) verdict: Option<(bool, String)>,
     pub(in crate::cli) lease: Option<BoardLease>,
@@ -101,6 +100,7 @@ impl Board {
 
     pub(in crate::cli) fn to_json(&self, now: i64) -> Value {
         let time = |seconds: Option<i64>| seconds.and_then(Timestamp::from_second).map(|time| time.to_string());
+        let annotations = self.annotations.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
         json!({
             "name": self.name,
             "status": self.status(now),
@@ -114,7 +114,7 @@ impl Board {
                 "accepted": is_accepted, "message": message,
             })),
             "problems": self.problems,
-            "annotations": self.annotations,
+            "annotations": annotations.collect::<Map<_, _>>(),
         })
     }
 }

@@ -11,10 +11,9 @@
 //! A board that sleeps while it is changing keeps its place among the unavailable ones: the change may be why it is
 //! silent. So a change that silences boards costs as many as may be unavailable at once, and no more.
 
-use std::collections::BTreeMap;
-
 use super::plan::Plan;
 use super::state::{Phase, State, Turn};
+use crate::types::sorted::SortedSet;
 
 /// One board, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +94,8 @@ pub(super) fn decide(plan: &Plan, state: &State, sights: &[Sight], now: i64) -> 
 
 /// Brings the turns of the boards up to date.
 fn follow(plan: &Plan, state: &mut State, sights: &[Sight], now: i64) {
-    let names: BTreeMap<&str, ()> = sights.iter().map(|sight| (sight.name.as_str(), ())).collect();
-    state.boards.retain(|name, _| names.contains_key(name.as_str()));
+    let names: SortedSet<&str> = sights.iter().map(|sight| sight.name.as_str()).collect();
+    state.boards.retain(|name, _| names.contains(name.as_str()));
     for sight in sights {
         match next_turn(plan, state.boards.get(&sight.name), sight, now) {
             Some(turn) => drop(state.boards.insert(sight.name.clone(), turn)),

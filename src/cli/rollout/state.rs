@@ -1,9 +1,8 @@
 //! How far a rollout is: the boards that have had their turn. Pure.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 
+use crate::types::sorted::SortedMap;
 use crate::types::timestamp::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +11,7 @@ pub(super) struct State {
     /// Why it stopped.
     pub(super) reason: String,
     /// Boards that have had their turn.
-    pub(super) boards: BTreeMap<String, Turn>,
+    pub(super) boards: SortedMap<String, Turn>,
 }
 
 /// Only `Running` writes anything for boards.
@@ -59,7 +58,7 @@ impl Phase {
 
 impl State {
     pub(super) fn new() -> Self {
-        Self { phase: Phase::Running, reason: String::new(), boards: BTreeMap::new() }
+        Self { phase: Phase::Running, reason: String::new(), boards: SortedMap::new() }
     }
 
     pub(super) fn count(&self, is_counted: impl Fn(&Turn) -> bool) -> u64 {

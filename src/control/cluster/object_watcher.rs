@@ -1,6 +1,5 @@
 //! Follows the API objects that pods need, for as long as a pod needs them: by a watch, or by requests.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use crate::types::time::{Backoff, jitter};
 /// Fetches and watches the wanted objects, and sends changes to the sync loop.
 pub(crate) struct ObjectWatcher {
     context: WatchContext,
-    watches: BTreeMap<Arc<Topic>, Watch>,
+    watches: SortedMap<Arc<Topic>, Watch>,
     requests: TopicRequests,
 }
 
@@ -46,16 +45,16 @@ const VERSION_LONGEST: Duration = Duration::from_secs(600);
 impl ObjectWatcher {
     pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>, gates: FeatureGates) -> Self {
         let context = WatchContext { client, store, inbox, gates };
-        Self { requests: TopicRequests::new(context.clone()), context, watches: BTreeMap::new() }
+        Self { requests: TopicRequests::new(context.clone()), context, watches: SortedMap::new() }
     }
 
     /// Follows exactly these topics, each on behalf of a pod; the empty uid is the node's own. Returns the topics that
     /// are no longer followed.
-    pub(crate) fn follow(&mut self, wanted: BTreeMap<Arc<Topic>, PodUid>) -> Vec<Arc<Topic>> {
+    pub(crate) fn follow(&mut self, wanted: SortedMap<Arc<Topic>, PodUid>) -> Vec<Arc<Topic>> {
         let known = self.watches.keys().cloned().chain(self.requests.topics());
         let released: Vec<Arc<Topic>> = known.filter(|topic| !wanted.contains_key(topic)).collect();
+        self.watches.retain(|topic, _| wanted.contains_key(topic));
         for topic in &released {
-            self.watches.remove(topic);
             self.requests.release(topic);
             self.context.store.forget(topic);
         }
@@ -65,6 +64,7 @@ impl ObjectWatcher {
             watch.task.take_if(|task| task.is_finished());
             watch.task.is_none() || budget.take(&watch.pod)
         });
+        let mut begun = Vec::new();
         for (topic, pod) in wanted {
             if self.watches.contains_key(&topic) {
                 continue;
@@ -72,22 +72,22 @@ impl ObjectWatcher {
             // A stored copy that was not used yet stays with its request.
             let may_move = !self.requests.has_stored_copy(&topic);
             if can_be_watched(&topic) && may_move && budget.take(&pod) {
-                self.watch(topic, pod);
+                begun.push((Arc::clone(&topic), self.watch(topic, pod)));
             } else if !self.requests.contains(&topic) {
                 // Taken even if it is not used: records that stay in the store are removed as garbage.
                 let stored = self.context.store.take(&topic);
                 self.requests.follow(topic, pod, stored);
             }
         }
+        self.watches.extend(begun);
         released
     }
 
-    fn watch(&mut self, topic: Arc<Topic>, pod: PodUid) {
+    fn watch(&mut self, topic: Arc<Topic>, pod: PodUid) -> Watch {
         // A topic that was requested so far is not read from the store again.
         self.requests.release(&topic);
         let stored = self.context.store.take(&topic);
-        let task = rt::spawn(watch_topic(self.context.clone(), Arc::clone(&topic), stored));
-        self.watches.insert(topic, Watch { pod, task: Some(task) });
+        Watch { pod, task: Some(rt::spawn(watch_topic(self.context.clone(), topic, stored))) }
     }
 }
 

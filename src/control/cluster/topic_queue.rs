@@ -4,18 +4,18 @@
 //! also share a number of requests an hour, so that the line of a pod with hundreds of objects costs no more than that of
 //! one with a few.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::state::objects::Topic;
 use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
 
 /// The waiting topics, and how many requests are under way.
 #[derive(Debug, Default)]
 pub(super) struct TopicQueue {
-    pods: BTreeMap<PodUid, PodQueue>,
+    pods: SortedMap<PodUid, PodQueue>,
     under_way: usize,
     /// The pod whose topic was requested last: the next one has its turn.
     last: PodUid,
@@ -23,8 +23,8 @@ pub(super) struct TopicQueue {
 
 #[derive(Debug, Default)]
 struct PodQueue {
-    /// By due time.
-    waiting: BTreeMap<Instant, BTreeSet<Arc<Topic>>>,
+    /// Topics by due time.
+    waiting: BTreeSet<(Instant, Arc<Topic>)>,
     under_way: usize,
 }
 
@@ -39,29 +39,19 @@ const TOPICS_READ_IN_TIME: u32 = 8;
 impl PodQueue {
     /// When the next request of the pod may begin.
     fn due(&self) -> Option<Instant> {
-        self.waiting.keys().next().copied().filter(|_| self.under_way < MAX_TOPIC_REQUESTS_OF_POD)
+        self.waiting.first().map(|(due, _)| *due).filter(|_| self.under_way < MAX_TOPIC_REQUESTS_OF_POD)
     }
 
     /// How long a topic waits, so that the pod's topics together stay within the requests of [`TOPICS_READ_IN_TIME`].
     fn stretched(&self, after: Duration) -> Duration {
-        let topics = self.waiting.values().map(BTreeSet::len).sum::<usize>() + self.under_way;
-        let topics = u32::try_from(topics).unwrap_or(u32::MAX);
+        let topics = u32::try_from(self.waiting.len() + self.under_way).unwrap_or(u32::MAX);
         after.saturating_mul(topics.max(TOPICS_READ_IN_TIME)) / TOPICS_READ_IN_TIME
-    }
-
-    fn pop(&mut self) -> Option<Arc<Topic>> {
-        let mut first = self.waiting.first_entry()?;
-        let topic = first.get_mut().pop_first();
-        if first.get().is_empty() {
-            first.remove();
-        }
-        topic
     }
 }
 
 impl TopicQueue {
     pub(super) fn insert(&mut self, pod: &PodUid, topic: Arc<Topic>, due: Instant) {
-        self.pods.entry(pod.clone()).or_default().waiting.entry(due).or_default().insert(topic);
+        self.pods.entry(pod.clone()).or_default().waiting.insert((due, topic));
     }
 
     /// Inserts a topic that is due after this time, or up to half of it earlier, together with others of the pod. With
@@ -76,20 +66,16 @@ impl TopicQueue {
         let queue = self.pods.entry(pod.clone()).or_default();
         let after = queue.stretched(after);
         let (earliest, latest) = (now + after / 2, now + after);
-        let waiting = &mut queue.waiting;
-        let due = waiting.range(earliest..=latest).next_back().map_or(latest, |(due, _)| *due);
-        waiting.entry(due).or_default().insert(topic);
+        let first = Arc::new(Topic::first());
+        let others = (earliest, Arc::clone(&first))..(latest + Duration::from_nanos(1), first);
+        let due = queue.waiting.range(others).next_back().map_or(latest, |(due, _)| *due);
+        queue.waiting.insert((due, topic));
         due
     }
 
     pub(super) fn remove(&mut self, pod: &PodUid, topic: &Arc<Topic>, due: Instant) {
         if let Some(queue) = self.pods.get_mut(pod) {
-            if let Some(topics) = queue.waiting.get_mut(&due) {
-                topics.remove(topic);
-                if topics.is_empty() {
-                    queue.waiting.remove(&due);
-                }
-            }
+            queue.waiting.remove(&(due, Arc::clone(topic)));
             self.drop_unused(pod);
         }
     }
@@ -100,10 +86,10 @@ impl TopicQueue {
             return None;
         }
         let is_due = |(_, queue): &(&PodUid, &PodQueue)| queue.due().is_some_and(|due| due <= now);
-        let later = self.pods.range::<PodUid, _>((Bound::Excluded(&self.last), Bound::Unbounded));
-        let pod = later.chain(self.pods.range::<PodUid, _>(..=&self.last)).find(is_due)?.0.clone();
+        let later = self.pods.iter().filter(|(uid, _)| **uid > self.last);
+        let pod = later.chain(&self.pods).find(is_due)?.0.clone();
         let queue = self.pods.get_mut(&pod)?;
-        let topic = queue.pop()?;
+        let (_, topic) = queue.waiting.pop_first()?;
         queue.under_way += 1;
         self.under_way += 1;
         self.last = pod;

@@ -1,14 +1,13 @@
 //! How many topics are watched, and those of which pods. Pure.
 
-use std::collections::BTreeMap;
-
 use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
 
 /// Watches that may still begin.
 #[derive(Debug)]
 pub(super) struct WatchBudget {
     watches_left: usize,
-    of_pods: BTreeMap<PodUid, usize>,
+    of_pods: SortedMap<PodUid, usize>,
 }
 
 /// A watch costs a stream of a connection and some kilobytes. Objects beyond the limits are requested again from time
@@ -19,7 +18,7 @@ const MAX_WATCHES_OF_POD: usize = 64;
 impl WatchBudget {
     /// `max_streams`: how many watches the connections carry.
     pub(super) fn new(max_streams: usize) -> Self {
-        Self { watches_left: MAX_WATCHES.min(max_streams), of_pods: BTreeMap::new() }
+        Self { watches_left: MAX_WATCHES.min(max_streams), of_pods: SortedMap::new() }
     }
 
     /// Takes a watch of the pod's share; the empty uid is the node's own. False if there is none.

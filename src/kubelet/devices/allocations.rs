@@ -6,7 +6,6 @@
 mod allocation_list;
 mod choice;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::device_name::device_name;
@@ -26,7 +25,7 @@ pub(super) struct DeviceAllocations {
     /// Allocated and chosen devices of each container.
     pub(super) entries: AllocationList,
     /// Preferred NUMA nodes by pod and container.
-    near: BTreeMap<(PodUid, String), Nodes>,
+    near: SortedMap<(PodUid, String), Nodes>,
     /// Resources that no longer exist: reported with a capacity of zero.
     gone: SortedSet<String>,
     registrations: u64,

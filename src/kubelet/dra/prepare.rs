@@ -1,6 +1,5 @@
 //! Prepares the claims of a pod.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::DraManager;
@@ -158,10 +157,8 @@ pub(super) fn container_claims(
     pod: &Pod,
     container: &Container,
 ) -> Result<Vec<(String, ClaimName, Vec<String>)>, DraError> {
-    let mut of_entries: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for one in &container.resources.claims {
-        of_entries.entry(&one.name).or_default().push(one.request.clone());
-    }
+    let mut wanted: Vec<_> = container.resources.claims.iter().collect();
+    wanted.sort_by(|one, other| one.name.cmp(&other.name));
     let mut used = Vec::new();
     for claim in pod_claims(pod) {
         let claim = claim.map_err(DraError::ClaimNotCreated)?;
@@ -173,7 +170,9 @@ pub(super) fn container_claims(
             let requests = extended_requests(pod, &container.name).filter(|(resource, _)| has(resource));
             requests.map(|(_, request)| request.to_owned()).collect()
         } else {
-            of_entries.get(claim.entry).cloned().unwrap_or_default()
+            let before = wanted.partition_point(|one| one.name.as_str() < claim.entry);
+            let of_entry = wanted.iter().skip(before).take_while(|one| one.name == claim.entry);
+            of_entry.map(|one| one.request.clone()).collect()
         };
         if let (Some(name), false) = (claim.claim, requests.is_empty()) {
             used.push((claim.entry.to_owned(), (pod.metadata.namespace.clone(), name.to_owned()), requests));

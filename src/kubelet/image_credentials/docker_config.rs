@@ -1,6 +1,5 @@
 //! Parses Docker's credential files: registries with usernames and passwords. Pure.
 
-use std::collections::BTreeMap;
 use std::{fmt, mem};
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -8,6 +7,7 @@ use serde_json::error::Category;
 
 use super::keyring::Login;
 use crate::types::api::Bytes;
+use crate::types::sorted::SortedMap;
 
 /// The two formats of these files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,14 @@ pub(super) enum InvalidConfig {
 
 /// The registries and logins in the file.
 pub(super) fn parse(text: &[u8], shape: ConfigFormat) -> Result<Vec<(String, Login)>, InvalidConfig> {
-    let mut found = BTreeMap::new();
-    for_each(text, shape, &mut |registry, login| drop(found.insert(registry, login)))?;
-    Ok(found.into_iter().collect())
+    let mut found = Vec::new();
+    for_each(text, shape, &mut |registry, login| found.push((registry, login)))?;
+    Ok(last_of_each(found))
+}
+
+/// Of several logins to one registry the last one counts.
+pub(super) fn last_of_each(logins: Vec<(String, Login)>) -> Vec<(String, Login)> {
+    SortedMap::from_iter(logins).into_iter().collect()
 }
 
 /// Passes each registry and its login on. The file's author may write tens of thousands, so they are not collected.

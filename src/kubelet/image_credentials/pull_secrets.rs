@@ -1,11 +1,10 @@
 //! Image pull secrets of a pod. Pure.
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
 
-use super::docker_config::{ConfigFormat, for_each};
+use super::docker_config::{ConfigFormat, for_each, last_of_each};
 use super::keyring::{Credential, Keyring, Login, Owner};
 use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, Objects};
 use crate::types::api::Pod;
@@ -72,13 +71,13 @@ impl PullSecrets {
         let mut found = RepositorySecrets { failed: self.failed, ..RepositorySecrets::default() };
         for SecretFile { key, shape, owner, name, text } in self.files {
             (&owner, text.as_slice()).hash(&mut hasher);
-            let (mut own, mut meant) = (Keyring::default(), BTreeMap::new());
+            let (mut own, mut meant) = (Keyring::default(), Vec::new());
             let mut invalid = None;
             let mut take = |registry: String, login: Login| match Keyring::may_find(&registry, repository) {
                 Some(true) => {
-                    meant.insert(registry, login);
+                    meant.push((registry, login));
                     if meant.len() > MOST_CREDENTIALS {
-                        own.add(mem::take(&mut meant).into_iter().collect(), &owner);
+                        own.add(last_of_each(mem::take(&mut meant)), &owner);
                         own.truncate(MOST_CREDENTIALS);
                     }
                 }
@@ -87,7 +86,7 @@ impl PullSecrets {
             };
             match for_each(&text, shape, &mut take) {
                 Ok(()) => {
-                    own.add(meant.into_iter().collect(), &owner);
+                    own.add(last_of_each(meant), &owner);
                     found.keyring.merge(own);
                     found.keyring.truncate(MOST_CREDENTIALS);
                     let problem = invalid.map(|registry| format!("{key}: {registry:?} is no registry"));

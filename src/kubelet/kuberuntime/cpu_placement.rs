@@ -1,7 +1,6 @@
 //! CPU placement of containers: set at their creation, and updated when it changes.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use crate::kubelet::kuberuntime::network_results::ignore_not_found;
 use crate::platform::cgroups::cpuset_of;
@@ -9,6 +8,7 @@ use crate::platform::cri::{self, RuntimeService, v1};
 use crate::state::pods::{ObservedCache, Placements};
 use crate::types::api::PodUid;
 use crate::types::cpu_set::CpuSet;
+use crate::types::sorted::SortedMap;
 
 /// A running container with the wrong cpuset.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct MisplacedContainer {
 pub(crate) struct ContainerCpus {
     cri: RuntimeService,
     /// By container id, as far as this process knows.
-    current: RefCell<BTreeMap<String, CpuSet>>,
+    current: RefCell<SortedMap<String, CpuSet>>,
 }
 
 impl ContainerCpus {

@@ -50,7 +50,6 @@ mod user_namespaces;
 mod work_views;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -70,6 +69,7 @@ use crate::platform::rpc;
 use crate::state::objects::{Lookup, Objects};
 use crate::state::pods::{PodDirs, SyncEvent};
 use crate::types::api::{Pod, PodUid};
+use crate::types::sorted::SortedSet;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, all_containers};
@@ -128,7 +128,7 @@ pub(crate) struct PodRuntime {
     /// The runtime supports the strict supplemental groups policy.
     strict_groups: Cell<bool>,
     /// Running containers that were queried twice, and of which the runtime has told no pid.
-    without_pid: RefCell<BTreeSet<String>>,
+    without_pid: RefCell<SortedSet<String>>,
 }
 
 impl PodRuntime {

@@ -1,7 +1,6 @@
 //! Resizes running containers, and tracks their current resources.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -20,6 +19,7 @@ use crate::platform::host::procfs::Procfs;
 use crate::state::pods::{ObservedContainer, ObservedResources, Placements};
 use crate::types::api::{CPU, Container, MEMORY, Pod, Quantity, ResizeRestartPolicy, ResourceRequirements};
 use crate::types::owned::View;
+use crate::types::sorted::SortedMap;
 
 /// Resources of a container as sent to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ pub(crate) struct ContainerResources {
     /// Allocated and actuated resources.
     pub(super) allocations: Rc<Allocations>,
     /// By container id, as far as this process knows.
-    applied: RefCell<BTreeMap<String, KnownResources>>,
+    applied: RefCell<SortedMap<String, KnownResources>>,
 }
 
 impl ContainerResources {

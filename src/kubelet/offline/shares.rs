@@ -1,14 +1,14 @@
 //! How much of the store each namespace uses, and may use. Pure.
 
-use std::collections::BTreeMap;
-
 use super::names;
+use crate::types::sorted::SortedMap;
 
 /// Bytes of the current records.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     total: u64,
-    namespaces: BTreeMap<String, u64>,
+    /// Those of pods that ran here.
+    namespaces: SortedMap<String, u64>,
 }
 
 /// Limit of all current records, in bytes.

@@ -17,7 +17,6 @@ mod resource_claim;
 mod service;
 mod trust_bundle;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::types::api::{ClusterTrustBundleProjection, Map, Pod, PodUid, Time, Volume, VolumeSource};
@@ -325,7 +324,7 @@ impl Objects {
 
     /// Determines what these pods need, if they have changed, and forgets all other pods. True if anything changed.
     pub(crate) fn set_pods(&mut self, pods: &[Arc<Pod>]) -> bool {
-        let uids: BTreeSet<&PodUid> = pods.iter().map(|pod| &pod.metadata.uid).collect();
+        let uids: SortedSet<&PodUid> = pods.iter().map(|pod| &pod.metadata.uid).collect();
         let mut has_changed = self.pod_topics.retain(|uid| uids.contains(uid));
         for pod in pods {
             if !self.pod_topics.is_current(pod) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CsiSource, ObjectKey, ResourceClaimKey, attachment_name, pod_claims, references};
+use super::{CsiSource, ObjectKey, ObjectKind, ResourceClaimKey, attachment_name, pod_claims, references};
 use crate::types::api::{
     ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, Volume, VolumeSource,
 };
@@ -35,6 +35,13 @@ pub(crate) enum Topic {
     ResourceClaim(ResourceClaimKey),
     TrustBundles(BundleKey),
     PodCertificate(Box<PodCertificateKey>),
+}
+
+impl Topic {
+    /// No topic is before this one.
+    pub(crate) fn first() -> Self {
+        Self::Object(ObjectKey { kind: ObjectKind::ConfigMap, namespace: String::new(), name: String::new() })
+    }
 }
 
 /// A pod with ephemeral volumes.

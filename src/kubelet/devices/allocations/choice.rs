@@ -2,7 +2,7 @@
 //!
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::{
     Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, in_order, requested_devices, selectors,
@@ -384,10 +384,11 @@ impl Device {
 
 /// The pod's maximum use of each resource at any time (`getPodDeviceRequest`).
 fn most_at_once(pod: &Pod) -> Vec<(&str, usize)> {
-    let mut uses: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let names = in_order(pod).flat_map(|(container, _)| requested_devices(pod, container));
+    let mut uses: SortedMap<&str, (usize, usize)> = names.map(|(name, _)| (name, (0, 0))).collect();
     for (container, stays) in in_order(pod) {
         for (name, count) in requested_devices(pod, container) {
-            let (most, staying) = uses.entry(name).or_default();
+            let Some((most, staying)) = uses.get_mut(name) else { continue };
             let now = staying.saturating_add(count);
             *most = now.max(*most);
             if stays {
