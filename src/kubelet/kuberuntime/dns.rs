@@ -1,11 +1,13 @@
 //! Resolver configuration of pods. Pure.
 
 use core::net::IpAddr;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::mem;
 
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::DnsConfig;
 use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, PodDnsConfigOption, Reason};
+use crate::types::sorted::SortedMap;
 
 /// Resolver configuration of a pod, and warnings about it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -144,17 +146,21 @@ fn add_new(list: &mut Vec<String>, more: &[String]) {
 
 /// Adds options; one with the name of another replaces that in place.
 fn set_options(options: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+    let own = options.len();
+    options.extend(more);
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
     // Of two options with one name in the file, the first is replaced.
-    let mut places: BTreeMap<String, usize> =
+    let places: SortedMap<String, usize> =
         options.iter().enumerate().rev().map(|(index, option)| (name(option), index)).collect();
-    for option in more {
-        let index = *places.entry(name(&option)).or_insert(options.len());
-        match options.get_mut(index) {
-            Some(other) => *other = option,
-            None => options.push(option),
+    let mut slots: Vec<Option<String>> = mem::take(options).into_iter().map(Some).collect();
+    for index in own..slots.len() {
+        let option = slots.get_mut(index).and_then(Option::take);
+        let place = option.as_deref().and_then(|option| places.get(&name(option))).copied();
+        if let Some(slot) = slots.get_mut(place.unwrap_or(index)) {
+            *slot = option;
         }
     }
+    options.extend(slots.into_iter().flatten());
 }
 
 /// Drops entries beyond the resolver's limits, with a warning.

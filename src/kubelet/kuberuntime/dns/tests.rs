@@ -78,6 +78,20 @@ fn node_without_resolver_file_uses_localhost() {
 }
 
 #[test]
+fn later_option_takes_the_place_of_the_first_with_its_name() {
+    for (own, more, expected) in [
+        (&["a:1", "b"][..], &["c", "a:2", "c:3", "d"][..], &["a:2", "b", "c:3", "d"][..]),
+        (&["a:1", "a:2"], &["a:3"], &["a:3", "a:2"]),
+        (&[], &["a", "a:1", "a"], &["a"]),
+        (&["a"], &[], &["a"]),
+    ] {
+        let mut options = strings(own);
+        set_options(&mut options, strings(more));
+        assert_eq!(options, strings(expected));
+    }
+}
+
+#[test]
 fn pod_dns_config_is_added_and_replaces_options() {
     let option =
         |name: &str, value: Option<&str>| PodDnsConfigOption { name: name.to_owned(), value: value.map(str::to_owned) };
