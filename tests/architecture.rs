@@ -22,6 +22,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("api", "decimal"),
     ("api", "sorted"),
     ("api", "timestamp"),
+    // What components have read is stored as the cluster's objects are.
+    ("api_cache", "offline"),
     ("apiserver", "host"),
     ("apiserver", "net"),
     ("apiserver", "rpc"),

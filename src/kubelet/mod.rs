@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod agent_update;
 pub(crate) mod allocation;
+pub(crate) mod api_cache;
 pub(crate) mod certificates;
 pub(crate) mod container_manager;
 pub mod csi;

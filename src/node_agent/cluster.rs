@@ -6,11 +6,13 @@ use std::rc::Rc;
 use super::handles::Handles;
 use crate::control::cluster::{EventSender, SyncScheduler};
 use crate::control::pod_sources::api::ApiSource;
+use crate::control::server::ApiEndpoint;
+use crate::kubelet::api_cache::ApiCache;
 use crate::kubelet::certificates::{
-    self, ClientCertificate, CredentialPaths, Names, Reenrolment, ReenrolmentPaths, Store,
+    self, ClientCertificate, CredentialPaths, Names, Reenrolment, ReenrolmentPaths, ServingCertificateCell, Store,
 };
 use crate::kubelet::node::{NodeProfile, NodeRegistration, SYNC_ANNOTATION};
-use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
+use crate::kubelet::offline::{API_ENDPOINT_STORE, KeyPlaces, OFFLINE, OfflineStore};
 use crate::platform::apiserver::{Client, Gate};
 use crate::platform::config::{Config, ReenrolmentSettings};
 use crate::platform::cri::ImageService;
@@ -25,6 +27,8 @@ pub(super) struct Cluster {
     /// Decides when the client may contact the API server.
     pub(super) scheduler: SyncScheduler,
     pub(super) store: OfflineStore,
+    /// What components have read through the API endpoint; `None`: it is off.
+    pub(super) api_cache: Option<ApiCache>,
 }
 
 impl Cluster {
@@ -37,7 +41,36 @@ impl Cluster {
         let client = Client::behind(gate, kubeconfig, dialer.clone());
         let scheduler = SyncScheduler::new(client.clone(), sync.mode.clone(), &config.process.local_socket);
         let store = OfflineStore::open(config.root_dir.join(OFFLINE), key_paths(config)).await;
-        Some(Self { client, dialer, scheduler, store })
+        let api_cache = match &config.api_endpoint {
+            Some(settings) => {
+                let reads = OfflineStore::open(config.root_dir.join(API_ENDPOINT_STORE), key_paths(config)).await;
+                Some(ApiCache::new(reads, &settings.service_accounts, &store.tokens_for_api_server()))
+            }
+            None => None,
+        };
+        Some(Self { client, dialer, scheduler, store, api_cache })
+    }
+
+    /// Serves the API endpoint, if it is on.
+    fn endpoint(&self, config: &Config) -> Vec<rt::Task<()>> {
+        let (Some(settings), Some(cache)) = (&config.api_endpoint, &self.api_cache) else { return Vec::new() };
+        let certificate = ServingCertificateCell::default();
+        let files = ["api-endpoint.crt", "api-endpoint.key"].map(|file| config.identity.cert_dir.join(file));
+        let name = config.node.name.clone();
+        let (address, cell) = (settings.listen, certificate.clone());
+        let endpoint = ApiEndpoint {
+            address,
+            certificate,
+            tls: config.identity.server.tls.clone(),
+            node: self.client.clone(),
+            upstream: self.client.for_others(self.dialer.clone()),
+            cache: cache.clone(),
+        };
+        vec![
+            rt::spawn(async move { certificates::keep_endpoint_certificate(&name, address.ip(), files, cell).await }),
+            rt::spawn(endpoint.serve()),
+            rt::spawn(cache.clone().run()),
+        ]
     }
 
     /// A ring that queues its events for the API server.
@@ -72,8 +105,9 @@ impl Cluster {
         let reenrolment = reenrolment(&handles.config, &self.client);
         let (certificates, inputs) = (Rc::clone(&handles.certificates), Rc::clone(&handles.status_inputs));
         inputs.report(SYNC_ANNOTATION, &handles.config.cluster.sync.mode.summary());
+        let mut tasks = self.endpoint(&handles.config);
         let certificate = client_certificate(handles, self.client, self.dialer);
-        let mut tasks = vec![rt::spawn(self.scheduler.run())];
+        tasks.push(rt::spawn(self.scheduler.run()));
         tasks.extend(registration.start());
         tasks.push(rt::spawn(api_source.run()));
         tasks.push(rt::spawn(certificates::keep_client_certificate(certificate)));

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::control::server::Watchdog;
 use crate::control::sync_loop::{LoopEnd, Part};
+use crate::kubelet::api_cache::ApiCache;
 use crate::kubelet::event_file::EventFile;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::rt;
@@ -15,8 +16,10 @@ pub(super) struct Background {
     pub(super) event_file: Rc<EventFile>,
     /// `None` without a cluster.
     pub(super) store: Option<OfflineStore>,
-    /// Writes the store. It must run until the store is flushed.
-    pub(super) writer: Option<rt::Task<()>>,
+    /// `None` without the API endpoint.
+    pub(super) api_cache: Option<ApiCache>,
+    /// Write the stores. They must run until the stores are flushed.
+    pub(super) writers: Vec<rt::Task<()>>,
 }
 
 impl Background {
@@ -38,6 +41,9 @@ impl Background {
         if let Some(store) = self.store {
             store.flush().await;
         }
-        drop(self.writer);
+        if let Some(cache) = self.api_cache {
+            cache.flush().await;
+        }
+        drop(self.writers);
     }
 }

@@ -15,6 +15,7 @@ use crate::control::local_api::{AgentControl, NodeLocalApi, NodeStats, ProgramFe
 use crate::control::server::{LocalApi, Pulse};
 use crate::control::sync_loop::LoopEnd;
 use crate::kubelet::agent_update::UPGRADE_KEY;
+use crate::kubelet::api_cache::ApiCache;
 use crate::kubelet::enrolment::JoinTask;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::{AddressWatch, BoardWatch, keep_iptables_chains};
@@ -54,6 +55,7 @@ impl Agent {
         } = self;
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
         let store = cluster.as_ref().map(|cluster| cluster.store.clone());
+        let api_cache = cluster.as_ref().and_then(|cluster| cluster.api_cache.clone());
         let profile = profile.known_before(plugins.devices.is_known_node());
         let (streaming, images) = (runtime.streaming(&handles.config.gates), runtime.shared.clone());
         let servers = Servers { local, api, streaming, client: client.clone(), images };
@@ -77,10 +79,15 @@ impl Agent {
             }
             tasks.extend(cluster.spawn(&handles, profile, runtime.image_service));
         }
-        let writer = store.clone().map(|store| rt::spawn(store.run()));
+        let stores = store.iter().cloned().chain(api_cache.as_ref().map(ApiCache::store));
+        let writers = stores.map(|store| rt::spawn(store.run())).collect();
         tasks.push(rt::spawn(runtime.importer.run()));
         tasks.extend(sources.spawn(&handles));
-        SpawnedAgent { sync_loop, background: Background { tasks, watchdog, event_file, store, writer }, restart }
+        SpawnedAgent {
+            sync_loop,
+            background: Background { tasks, watchdog, event_file, store, api_cache, writers },
+            restart,
+        }
     }
 
     /// The API behind the local socket and the other servers.

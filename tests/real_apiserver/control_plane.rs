@@ -98,12 +98,22 @@ impl ControlPlane {
     }
 
     fn copy_store(&mut self, node: &Node, from: &str, to: &str) {
-        // Stop the clients of etcd first.
+        // Stops the clients of etcd first.
+        self.stop();
+        let (from, to) = (self.path(from), self.path(to));
+        node.enclosure().run(&["sh", "-ec", &format!("rm -rf {to}; cp -a {from} {to}")]);
+        self.start_programs(node);
+    }
+
+    /// Kills all programs.
+    pub(crate) fn stop(&mut self) {
         for process in self.processes.drain(..).rev() {
             process.end(Signal::SIGKILL);
         }
-        let (from, to) = (self.path(from), self.path(to));
-        node.enclosure().run(&["sh", "-ec", &format!("rm -rf {to}; cp -a {from} {to}")]);
+    }
+
+    /// Starts the programs after [`Self::stop`].
+    pub(crate) fn start_again(&mut self, node: &Node) {
         self.start_programs(node);
     }
 

@@ -5,6 +5,7 @@
 //! `kube-controller-manager` in it is used, and a `kube-scheduler` and `kubeadm` by the tests that need them. Without the
 //! variable, each test prints one line that says why it did not run.
 
+mod api_endpoint;
 mod claims;
 mod cluster;
 mod control_plane;

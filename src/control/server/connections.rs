@@ -82,6 +82,26 @@ pub(super) trait Text {
         "text/plain; charset=utf-8"
     }
 
+    /// The head of the response, if it is not 200 with the content type.
+    fn head(&self, _after: AfterResponse) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Time limit of [`Text::open`].
+    fn open_limit(&self) -> Duration {
+        REQUEST_READ_TIMEOUT
+    }
+
+    /// Whether the connection is used again after the text.
+    fn keeps_connection(&self) -> bool {
+        false
+    }
+
+    /// Whether the text ended before its end, which the client must notice.
+    fn is_cut(&self) -> bool {
+        false
+    }
+
     /// Time limit for a reader to take a part. A user paging through a log takes long.
     fn slowest(&self) -> Duration {
         UNREAD
@@ -213,13 +233,22 @@ async fn converse(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) -> 
                 Ok(Ok(UpgradedConnection::Translated(web_socket))) => return web_socket.serve(stream, unread).await,
                 Err(rt::Elapsed) => return Ok(()),
             },
-            Reply::Text(mut text) => match rt::deadline(REQUEST_READ_TIMEOUT, text.open()).await {
+            Reply::Text(mut text) => match rt::deadline(text.open_limit(), text.open()).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(())) => {
                     // Later requests of the client wait until the end.
-                    let head = stream_head(text.content_type(), AfterResponse::Close, answers.headers());
+                    let after = if text.keeps_connection() { after } else { AfterResponse::Close };
+                    let head = text.head(after);
+                    let head = head.unwrap_or_else(|| stream_head(text.content_type(), after, answers.headers()));
                     write(stream, &head).await?;
-                    return send(stream, text).await;
+                    send(stream, text).await?;
+                    if after == AfterResponse::Close {
+                        return Ok(());
+                    }
+                    answers.on_idle();
+                    wait = IDLE_CONNECTION_TIMEOUT;
+                    rt::yield_now().await;
+                    continue;
                 }
                 Err(rt::Elapsed) => return Ok(()),
             },
@@ -433,6 +462,9 @@ async fn send(stream: &mut dyn ByteStream, mut text: Box<dyn Text>) -> io::Resul
             let next = async { Ok(text.next().await) };
             rt::either(next, gone(stream)).await?
         };
+        if part.is_none() && text.is_cut() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let chunk = chunk(part.as_deref().unwrap_or_default());
         rt::deadline(text.slowest(), stream.write_all(&chunk)).await.map_err(io::Error::other)??;
         if part.is_none() {

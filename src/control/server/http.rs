@@ -143,6 +143,16 @@ pub(super) fn stream_head(content_type: &str, after: AfterResponse, headers: &st
     format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{rest}\r\n{headers}{}\r\n", after.header()).into_bytes()
 }
 
+/// The head of another server's response, which is sent in chunks.
+pub(super) fn passed_head(status: u16, fields: &[(&str, &str)], after: AfterResponse) -> Vec<u8> {
+    let mut head = format!("HTTP/1.1 {status} \r\nTransfer-Encoding: chunked\r\n{}", after.header());
+    for (name, value) in fields.iter().filter(|(_, value)| !value.contains(char::is_control)) {
+        head.extend([*name, ": ", *value, "\r\n"]);
+    }
+    head.push_str("\r\n");
+    head.into_bytes()
+}
+
 /// One chunk. An empty chunk ends the body.
 pub(super) fn chunk(bytes: &[u8]) -> Vec<u8> {
     let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();

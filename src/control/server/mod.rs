@@ -1,6 +1,7 @@
 //! The servers: the kubelet API, health, the local socket, the status page; and the service manager and watchdogs.
 
 mod agent_requests;
+mod api_endpoint;
 mod connection_shares;
 mod connections;
 mod container_logs;
@@ -34,6 +35,7 @@ mod unread_responses;
 mod watchdog;
 mod web_sockets;
 
+pub(crate) use api_endpoint::ApiEndpoint;
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
 pub(crate) use image_entries::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};

@@ -33,5 +33,8 @@ pub(crate) use pkcs10::{Names, pod_key};
 pub(crate) use reenrolment::Reenrolment;
 pub(crate) use reenrolment_key::ReenrolmentPaths;
 pub(crate) use rotation::RenewalState;
-pub(crate) use serving::{ServingCertificate, ServingCertificateCell, ServingSource, run as keep_serving_certificate};
+pub(crate) use serving::{
+    ServingCertificate, ServingCertificateCell, ServingSource, run as keep_serving_certificate,
+    run_for_endpoint as keep_endpoint_certificate,
+};
 pub(crate) use store::Store;

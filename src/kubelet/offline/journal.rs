@@ -7,6 +7,7 @@ use std::io;
 
 use super::digest::digest;
 use super::files::Files;
+use super::names;
 use super::record::{BadRecord, Record, RecordValue, lines};
 use super::seal::Seal;
 use super::shares::{MAX_STORE_BYTES, Shares};
@@ -350,7 +351,7 @@ impl<'a> Lines<'a> {
 
 /// Whether the record is only written encrypted, unless plain storage is configured.
 pub(super) fn is_secret(name: &str) -> bool {
-    ["secret/", "token/"].iter().any(|kind| name.starts_with(kind))
+    ["secret/", "token/", names::READ_RECORD_PREFIX].iter().any(|kind| name.starts_with(kind))
 }
 
 fn length_of(bytes: &[u8]) -> u64 {

@@ -40,6 +40,9 @@ use seal::Seal;
 /// Directory of the store, below the root directory.
 pub(crate) const OFFLINE: &str = "coracle/offline";
 
+/// Directory of what components have read.
+pub(crate) const API_ENDPOINT_STORE: &str = "coracle/offline/api-endpoint";
+
 #[derive(Clone)]
 pub(crate) struct OfflineStore {
     inner: Rc<Inner>,
@@ -247,6 +250,34 @@ impl OfflineStore {
     fn take_named(&self, name: &str) -> Option<Value> {
         let content = self.inner.unclaimed.borrow_mut().remove(name)?;
         serde_json::from_slice(&content).ok()
+    }
+
+    /// The stored tokens of pods for the API server that were not taken yet.
+    pub(crate) fn tokens_for_api_server(&self) -> Vec<String> {
+        let unclaimed = self.inner.unclaimed.borrow();
+        let tokens = unclaimed.iter().filter(|(name, _)| names::is_token_for_api_server(name));
+        let read = tokens.filter_map(|(_, content)| serde_json::from_slice::<Value>(content).ok());
+        read.filter_map(|content| Some(content.get("token")?.as_str()?.to_owned())).collect()
+    }
+
+    /// The name of a record of what a component with this ServiceAccount has read.
+    pub(crate) fn read_record(account: &str, rest: &str) -> String {
+        names::of_read(account, rest)
+    }
+
+    /// Everything that components have read. Returned only once.
+    pub(crate) fn take_reads(&self) -> SortedMap<String, Vec<u8>> {
+        let mut unclaimed = self.inner.unclaimed.borrow_mut();
+        let is_read = |name: &str| name.starts_with(names::READ_RECORD_PREFIX);
+        let reads = unclaimed.iter_mut().filter(|(name, _)| is_read(name));
+        let reads = reads.map(|(name, content)| (name.clone(), std::mem::take(content))).collect();
+        unclaimed.retain(|name, _| !is_read(name));
+        reads
+    }
+
+    /// Remembers, or forgets, what a component has read.
+    pub(crate) fn remember_read(&self, name: String, content: Option<Vec<u8>>) {
+        self.change(name, content, WriteUrgency::Soon);
     }
 
     /// Removes the records that were not taken: their pods no longer exist.

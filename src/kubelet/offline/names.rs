@@ -10,6 +10,8 @@ use crate::types::api::{ObjectText, Pod, decode, encode};
 
 /// Prefix of pod records.
 pub(super) const POD_RECORD_PREFIX: &str = "pod/";
+/// Prefix of what a component has read.
+pub(super) const READ_RECORD_PREFIX: &str = "read/";
 /// The fields of the Node object.
 pub(super) const NODE_RECORD: &str = "node";
 
@@ -20,6 +22,17 @@ pub(super) const CLUSTER: &str = "cluster";
 pub(super) fn of_pod(pod: &Pod) -> String {
     let metadata = &pod.metadata;
     name(&["pod", &metadata.namespace, &metadata.name, metadata.uid.as_str()])
+}
+
+/// `account` counts as the namespace: each has at most half of the store.
+pub(super) fn of_read(account: &str, rest: &str) -> String {
+    name(&["read", account, rest])
+}
+
+/// Whether the record is a token for the API server itself.
+pub(super) fn is_token_for_api_server(record: &str) -> bool {
+    let mut parts = record.split('/');
+    parts.next() == Some("token") && parts.nth(3) == Some("")
 }
 
 /// Includes the kind and the object's name.
@@ -53,9 +66,10 @@ pub(super) fn of_topic(topic: &Topic) -> String {
 pub(super) fn namespace(record: &str) -> &str {
     let mut parts = record.split('/');
     match parts.next() {
-        Some("pod" | "configmap" | "secret" | "services" | "token" | "podcertificate" | "claim" | "resourceclaim") => {
-            parts.next().unwrap_or_default()
-        }
+        Some(
+            "pod" | "configmap" | "secret" | "services" | "token" | "podcertificate" | "read" | "claim"
+            | "resourceclaim",
+        ) => parts.next().unwrap_or_default(),
         _ => "",
     }
 }

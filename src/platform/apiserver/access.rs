@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -114,6 +115,23 @@ impl Access {
         };
         let authorities = trusted.iter().map(digest).collect();
         Ok(Self { url, tls, proxy, token, plugin_token: false, trusted, authorities })
+    }
+
+    /// The same server without the client's credentials. Those of others are not sent in plain text over a network.
+    pub(super) fn without_credentials(self) -> Result<Self, rustls::Error> {
+        let is_local = self.url.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        if self.tls.is_none() && !is_local {
+            return Err(rustls::Error::General("expected https for the tokens of others, found http".to_owned()));
+        }
+        let trust = match self.trusted.is_empty() {
+            true => tls::Trust::Anybody,
+            false => tls::Trust::Authorities(self.trusted.clone()),
+        };
+        let tls = match self.tls {
+            Some((_, name)) => Some((Arc::new(tls::client_config(trust, None)?), name)),
+            None => None,
+        };
+        Ok(Self { tls, token: None, plugin_token: false, ..self })
     }
 
     /// The client certificate and key, if there are any.

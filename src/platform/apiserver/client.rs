@@ -16,7 +16,7 @@ use super::kubeconfig::KubeconfigSource;
 use super::request::Request;
 use super::retry;
 use super::traffic::Traffic;
-use super::transport::Transport;
+use super::transport::{Credentials, Transport};
 use crate::platform::net::Dialer;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
@@ -59,21 +59,36 @@ const SHORT_REQUESTS: usize = 75;
 impl Client {
     /// Connects on the first request, and only while the gate admits requests.
     pub(crate) fn behind(gate: Rc<Gate>, kubeconfig: PathBuf, dialer: Dialer) -> Self {
-        Self::with(gate, Rc::default(), kubeconfig.as_path().into(), dialer)
+        Self::with(gate, Rc::default(), kubeconfig.as_path().into(), dialer, Credentials::Kubeconfig)
     }
 
     /// A client that is no node's: requests wait for nothing.
     pub(crate) fn of_operator(kubeconfig: KubeconfigSource, dialer: Dialer) -> Self {
-        Self::with(Gate::new(Opening::Open(Rank::Event), None), Rc::default(), kubeconfig, dialer)
+        let gate = Gate::new(Opening::Open(Rank::Event), None);
+        Self::with(gate, Rc::default(), kubeconfig, dialer, Credentials::Kubeconfig)
     }
 
     /// A client with another kubeconfig behind the same gate. Both count into the same traffic.
     pub(crate) fn beside(&self, kubeconfig: PathBuf, dialer: Dialer) -> Self {
-        Self::with(Rc::clone(self.gate()), Rc::clone(&self.transport().traffic), kubeconfig.as_path().into(), dialer)
+        let (gate, traffic) = (Rc::clone(self.gate()), Rc::clone(&self.transport().traffic));
+        Self::with(gate, traffic, kubeconfig.as_path().into(), dialer, Credentials::Kubeconfig)
     }
 
-    fn with(gate: Rc<Gate>, traffic: Rc<Traffic>, kubeconfig: KubeconfigSource, dialer: Dialer) -> Self {
-        let transport = Transport::new(kubeconfig, dialer, gate, traffic);
+    /// A client of the same server for requests of others, which have credentials of their own. It has connections of
+    /// its own behind the same gate, and counts into the same traffic.
+    pub(crate) fn for_others(&self, dialer: Dialer) -> Self {
+        let (gate, traffic) = (Rc::clone(self.gate()), Rc::clone(&self.transport().traffic));
+        Self::with(gate, traffic, self.transport().kubeconfig.clone(), dialer, Credentials::Requests)
+    }
+
+    fn with(
+        gate: Rc<Gate>,
+        traffic: Rc<Traffic>,
+        kubeconfig: KubeconfigSource,
+        dialer: Dialer,
+        credentials: Credentials,
+    ) -> Self {
+        let transport = Transport::new(kubeconfig, dialer, credentials, gate, traffic);
         let inner = Inner { connections: Connections::new(transport), unauthorized: Signal::default() };
         Self { inner: Rc::new(inner) }
     }
@@ -180,7 +195,7 @@ impl Client {
 
     /// Abandons a request at its deadline. A connection on which nothing has arrived since the request is dead, as are
     /// its watches: it is closed, and the next request makes a new one.
-    fn give_up(&self, ongoing: Ongoing, begun: Instant) -> ApiError {
+    pub(super) fn give_up(&self, ongoing: Ongoing, begun: Instant) -> ApiError {
         let error = if ongoing.is_unseen() { ApiError::NeverSent } else { ApiError::Timeout };
         self.transport().overload.shows();
         let link = Rc::clone(&ongoing.link);
@@ -283,6 +298,15 @@ impl Client {
 
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.transport().traffic
+    }
+
+    /// Waits until there is a connection, or until there is none.
+    pub(crate) async fn connection(&self, is_wanted: bool) {
+        self.inner.connections.is_in_state(is_wanted).await;
+    }
+
+    pub(super) fn connections(&self) -> &Connections {
+        &self.inner.connections
     }
 
     fn transport(&self) -> &Transport {

@@ -112,6 +112,17 @@ impl Connections {
         std::iter::once(&self.first).chain(&*self.further.borrow()).cloned().collect()
     }
 
+    /// Waits until there is a connection, or until there is none.
+    pub(super) async fn is_in_state(&self, is_connected: bool) {
+        loop {
+            let seen = self.first.changed.changes();
+            if self.is_connected() == is_connected {
+                return;
+            }
+            self.first.changed.beyond(seen).await;
+        }
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         self.first.connected_link().is_some()
     }

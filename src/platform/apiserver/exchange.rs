@@ -18,6 +18,8 @@ pub(super) struct Exchange {
     content: Vec<u8>,
     /// Taken bytes that were not returned to the window yet.
     taken: usize,
+    /// The fields of the head, for who asked for them.
+    fields: Option<Vec<Field>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,9 @@ impl rpc::Exchange for Exchange {
         };
         let retry_after = value("retry-after").and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
         self.head = Some(Head { status, retry_after, is_gzip: value("content-encoding") == Some("gzip") });
+        if let Some(kept) = &mut self.fields {
+            kept.extend(fields.iter().cloned());
+        }
         end.then_some(Ok(()))
     }
 
@@ -83,7 +88,12 @@ impl rpc::Exchange for Exchange {
 
 impl Exchange {
     pub(super) fn new(requester: Requester) -> Self {
-        Self { requester, head: None, content: Vec::new(), taken: 0 }
+        Self { requester, head: None, content: Vec::new(), taken: 0, fields: None }
+    }
+
+    /// Keeps the fields of the response.
+    pub(super) fn with_fields(requester: Requester) -> Self {
+        Self { fields: Some(Vec::new()), ..Self::new(requester) }
     }
 }
 
@@ -98,6 +108,12 @@ pub(super) fn ended(cause: &io::Error) -> String {
 impl Ongoing {
     pub(super) async fn head(&mut self) -> Result<Head, ApiError> {
         self.take(|exchange| exchange.head).await?.ok_or(ApiError::Malformed("no answer".into()))
+    }
+
+    /// The fields of the head, if they were kept.
+    pub(super) async fn fields(&mut self) -> Result<Vec<Field>, ApiError> {
+        let fields = self.take(|exchange| exchange.head.map(|_| exchange.fields.take().unwrap_or_default())).await?;
+        Ok(fields.unwrap_or_default())
     }
 
     /// The content since the last call; `None` at its end.

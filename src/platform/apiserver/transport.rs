@@ -28,6 +28,7 @@ pub(super) struct Transport {
     /// The credential of the kubeconfig's plugin.
     pub(super) exec: ExecCredentials,
     dialer: Dialer,
+    credentials: Credentials,
     pub(super) gate: Rc<Gate>,
     pub(super) traffic: Rc<Traffic>,
     /// Host and port of the last attempt.
@@ -41,6 +42,15 @@ pub(super) struct Transport {
     pub(super) overload: Overload,
     /// When the last connection was lost, and `hurried`'s count at that time; `None` before the first connection.
     lost: Cell<Option<(Instant, u64)>>,
+}
+
+/// Whose requests the connections carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credentials {
+    /// The kubeconfig's, on the connection or in each request.
+    Kubeconfig,
+    /// Those of each request only. A server prefers the certificate of a connection to the token of a request.
+    Requests,
 }
 
 /// What a connection is for.
@@ -61,11 +71,18 @@ const SILENT: Duration = Duration::from_secs(30);
 const PING: Duration = Duration::from_secs(15);
 
 impl Transport {
-    pub(super) fn new(kubeconfig: KubeconfigSource, dialer: Dialer, gate: Rc<Gate>, traffic: Rc<Traffic>) -> Rc<Self> {
+    pub(super) fn new(
+        kubeconfig: KubeconfigSource,
+        dialer: Dialer,
+        credentials: Credentials,
+        gate: Rc<Gate>,
+        traffic: Rc<Traffic>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             kubeconfig,
             exec: ExecCredentials::default(),
             dialer,
+            credentials,
             gate,
             traffic,
             server: RefCell::default(),
@@ -129,15 +146,16 @@ impl Transport {
             caller.token = self.exec.token();
         }
         let lives = live(connector, attempt, caller, socket, API_CONNECT_TIMEOUT, silent);
-        match role {
-            ConnectionRole::First => {
+        match (role, self.credentials) {
+            (ConnectionRole::First, Credentials::Kubeconfig) => {
                 rt::either(lives, rt::either(self.come_back(), self.renew_credential(attempt))).await;
                 // Without a connection, the absence continues.
                 if attempt.came_about() {
                     self.lost.set(Some((rt::now(), self.gate.hurried.changes())));
                 }
             }
-            ConnectionRole::Further => rt::either(lives, keep_alive(attempt)).await,
+            // These carry no lease.
+            (ConnectionRole::Further, _) | (_, Credentials::Requests) => rt::either(lives, keep_alive(attempt)).await,
         }
     }
 
@@ -172,7 +190,13 @@ impl Transport {
 
     async fn access(&self) -> Result<Access, ApiError> {
         let access = self.exec.access(&self.kubeconfig).await;
-        access.map_err(|error| ApiError::Access(ErrorChain(&error).to_string().into()))
+        let access = access.map_err(|error| ApiError::Access(ErrorChain(&error).to_string().into()))?;
+        match self.credentials {
+            Credentials::Kubeconfig => Ok(access),
+            Credentials::Requests => {
+                access.without_credentials().map_err(|error| ApiError::Access(error.to_string().into()))
+            }
+        }
     }
 
     async fn connect(&self) -> Result<(Access, Socket), ApiError> {

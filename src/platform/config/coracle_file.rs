@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Error;
+use super::api_endpoint::{self, ApiEndpointSettings};
 use super::check::{Problem, check_fields};
 use super::device_rules::{DeviceRule, device_rules};
 use super::fields::{Fields, MIN_DAY_BUDGET_BYTES};
@@ -30,6 +31,7 @@ pub(crate) struct CoracleFile {
     pub(crate) images: FetchSettings,
     pub(crate) devices: Vec<DeviceRule>,
     pub(crate) update_lock_limit: Option<Duration>,
+    pub(crate) api_endpoint: Option<ApiEndpointSettings>,
 }
 
 /// How the node gets a certificate when its own has expired.
@@ -121,7 +123,8 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let name_template = name_template(&document).map_err(refused)?;
     let update_lock_limit = document.as_object().and_then(|document| Fields(document).duration("updates.lockLimit"));
     let reenrolment = reenrolment(&document).map_err(refused)?;
-    Ok(CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit })
+    let api_endpoint = api_endpoint::read(&document, sync.mode == SyncMode::Watch).map_err(refused)?;
+    Ok(CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit, api_endpoint })
 }
 
 fn reenrolment(document: &Value) -> Result<Option<ReenrolmentSettings>, Problem> {

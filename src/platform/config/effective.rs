@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::api_endpoint::ApiEndpointSettings;
 use super::cgroups::{self, CgroupSettings};
 use super::check::Problem;
 use super::cluster::{self, ClusterSettings};
@@ -62,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) devices: Vec<DeviceRule>,
     /// How long a pod may keep the node from stopping it at most: `updates.lockLimit`.
     pub(crate) update_lock_limit: Duration,
+    /// `apiEndpoint`; `None`: off.
+    pub(crate) api_endpoint: Option<ApiEndpointSettings>,
     pub(crate) gates: FeatureGates,
     /// `None`: off.
     pub(crate) tracing: Option<TracingSettings>,
@@ -107,6 +110,7 @@ impl Default for Config {
             shutdown_phases: Vec::new(),
             devices: Vec::new(),
             update_lock_limit: MAX_UPDATE_LOCK_LIMIT,
+            api_endpoint: None,
             gates: FeatureGates::default(),
             tracing: None,
             configured: ConfiguredFields::default(),
@@ -158,6 +162,7 @@ impl Config {
             shutdown_phases: shutdown::read(fields)?,
             devices: Vec::new(),
             update_lock_limit: MAX_UPDATE_LOCK_LIMIT,
+            api_endpoint: None,
             gates: FeatureGates::default(),
             tracing: tracing::read(fields)?,
             configured: ConfiguredFields::default(),

@@ -3,6 +3,7 @@
 //! Flags that have a field in `KubeletConfiguration` are merged over the files as one more document. So every value
 //! takes the same path: parsed, checked against the schema, merged, and converted to a [`Config`].
 
+mod api_endpoint;
 mod cgroups;
 mod check;
 mod cluster;
@@ -120,7 +121,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;
     let file = coracle_file::read(given.coracle_config.as_deref())?;
-    let CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit } = file;
+    let CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit, api_endpoint } = file;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
         let wanted = "requires --kubeconfig, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
@@ -152,6 +153,10 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.cluster.sync = sync;
     config.images.fetch = images;
     config.devices = devices;
+    if api_endpoint.is_some() && config.cluster.kubeconfig.is_none() {
+        warnings.0.push("apiEndpoint has no effect without --kubeconfig".to_owned());
+    }
+    config.api_endpoint = api_endpoint;
     config.update_lock_limit = update_lock_limit.unwrap_or(config.update_lock_limit);
     config.configured = ConfiguredFields::new(&fields, std::mem::take(&mut given.flags));
     for provider in &config.images.credential_providers {

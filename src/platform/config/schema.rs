@@ -107,6 +107,7 @@ pub(super) const CORACLE_FILE: &[Field] = &[
     used("sync", Kind::Object(SYNC)),
     used("images", Kind::Object(IMAGE_FETCH)),
     used("devices", Kind::List(&Kind::Object(DEVICE_RULE))),
+    used("apiEndpoint", Kind::Object(&[used("listen", Kind::Text), used("serviceAccounts", TEXTS)])),
     used("updates", Kind::Object(&[used("lockLimit", Kind::Duration(Duration::ZERO, MAX_UPDATE_LOCK_LIMIT))])),
 ];
 /// As the largest limit of a pod.

@@ -135,7 +135,13 @@ impl Request {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+    /// Whether there is a header whose name begins so.
+    pub fn has_header_like(&self, prefix: &str) -> bool {
+        self.headers.iter().any(|(name, _)| name.starts_with(prefix))
+    }
+
+    /// The values of all headers with this name.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
         self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 

@@ -20,6 +20,23 @@ pub fn decode_into(message: &mut dyn Message, bytes: &[u8]) -> Result<(), Decode
     Decoder { memory: MEMORY_LIMIT }.message(message, bytes, DEPTH_LIMIT)
 }
 
+/// Passes each field of a message to `take`: its number, the content of a string, bytes or a message (else nothing), and
+/// the whole field.
+pub fn each_field<'a>(mut bytes: &'a [u8], take: &mut dyn FnMut(u32, &'a [u8], &'a [u8])) -> Result<(), DecodeError> {
+    while !bytes.is_empty() {
+        let (all, mut rest) = (bytes, bytes);
+        let key = take_key(&mut rest)?;
+        let content = match key.wire_type {
+            wire_type::LENGTH => take_content(&mut rest)?,
+            _ => skip(key, &mut rest, DEPTH_LIMIT).map(|()| &[][..])?,
+        };
+        let whole = all.get(..all.len() - rest.len()).unwrap_or_default();
+        take(key.field, content, whole);
+        bytes = rest;
+    }
+    Ok(())
+}
+
 /// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {

@@ -51,7 +51,7 @@ pub(super) fn put_double(number: u32, value: f64, out: &mut Vec<u8>) {
 }
 
 /// Appends `bytes` as field `number`, even if empty, as list entries need.
-pub(super) fn put_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+pub fn put_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     put_key(number, wire_type::LENGTH, out);
     put_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);

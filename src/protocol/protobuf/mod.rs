@@ -25,8 +25,8 @@ pub(crate) mod random;
 mod tests;
 
 pub use cut::Cutter;
-pub use decode::{DecodeError, decode, decode_into};
-pub use encode::{encode, put_message, put_str};
+pub use decode::{DecodeError, decode, decode_into, each_field};
+pub use encode::{encode, put_bytes, put_message, put_str};
 pub use field::{Field, Slot};
 pub(crate) use macros::{message, open_enum};
 

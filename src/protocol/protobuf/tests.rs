@@ -245,7 +245,7 @@ fn nesting_beyond_the_limit_is_refused() {
         let mut bytes = Vec::new();
         for _ in 1..depth {
             let mut outer = Vec::new();
-            encode::put_bytes(2, &bytes, &mut outer);
+            put_bytes(2, &bytes, &mut outer);
             bytes = outer;
         }
         decode(&bytes)

@@ -11,7 +11,7 @@ pub(super) fn tokens(request: &Request) -> Result<Vec<String>, &'static str> {
 }
 
 /// RFC 6750, as upstream parses it.
-fn bearer(authorization: &str) -> Option<&str> {
+pub(in crate::control::server) fn bearer(authorization: &str) -> Option<&str> {
     let (kind, token) = authorization.trim().split_once(' ')?;
     let token = token.split(' ').next().unwrap_or_default();
     (kind.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)

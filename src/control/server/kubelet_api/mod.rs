@@ -68,11 +68,13 @@ use crate::platform::rt::{self, TcpStream};
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
+pub(super) use bearer_token::bearer;
 use client_ca::Authorities;
 use connection::ServedConnection;
 use delegated_auth::DelegatedAuth;
 pub(crate) use read_only::ReadOnlyServer;
 use run_and_checkpoint::Checkpoints;
+pub(super) use tls::server_config;
 
 /// The kubelet API server.
 pub(crate) struct KubeletApiServer {
@@ -174,7 +176,7 @@ impl KubeletApiServer {
 
     /// Sets the TLS configuration of new connections.
     fn configure(&self, hints: Option<Vec<rustls::DistinguishedName>>) {
-        match tls::server_config(&self.settings.tls, &self.serving_certificate, hints) {
+        match server_config(&self.settings.tls, &self.serving_certificate, hints) {
             Ok(config) => drop(self.tls.replace(Some(config))),
             Err(error) => log!(error, "failed to configure TLS of the kubelet API", error = ErrorChain(&error)),
         }
@@ -210,7 +212,7 @@ impl KubeletApiServer {
 }
 
 /// Sets timeouts to notice dead clients. Best effort: without them, dead connections only last longer.
-fn watch_for_its_end(tcp: &TcpStream) {
+pub(super) fn watch_for_its_end(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
     let limit = u32::try_from(CLIENT_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(tcp, sockopt::TcpUserTimeout, &limit);

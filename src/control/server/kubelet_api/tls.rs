@@ -18,7 +18,7 @@ use crate::platform::config::TlsSettings;
 use crate::platform::net::HostClock;
 
 /// `hints` are the names of the accepted CAs; `None`: no client certificate is requested.
-pub(super) fn server_config(
+pub(in crate::control::server) fn server_config(
     settings: &TlsSettings,
     cell: &ServingCertificateCell,
     hints: Option<Vec<DistinguishedName>>,

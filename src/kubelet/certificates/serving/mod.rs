@@ -10,6 +10,7 @@ mod self_signed;
 mod validity;
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,6 +90,29 @@ pub(crate) async fn run(settings: ServingCertificate) {
         }
         ServingSource::SelfSigned { directory } => self_signed::run(&node_name, &directory, &shown, &events).await,
     }
+}
+
+/// Shows a self-signed certificate of the API endpoint, stored in these files. Clients name it as their CA, so it is
+/// valid for ten years: few of them read it again while they run. Never returns.
+pub(crate) async fn run_for_endpoint(
+    node_name: &str,
+    address: IpAddr,
+    files: [PathBuf; 2],
+    cell: ServingCertificateCell,
+) {
+    let mut names = self_signed::names_of(node_name);
+    names.dns_names.push("localhost".to_owned());
+    names.ip_addresses.extend([IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]);
+    if !address.is_unspecified() && !names.ip_addresses.contains(&address) {
+        names.ip_addresses.push(address);
+    }
+    let wanted = self_signed::Wanted { names, years: 10 };
+    let note = |entry: CertificateEntry| {
+        if let Some(fault) = entry.fault {
+            log!(error, "failed to keep certificate of API endpoint", error = fault);
+        }
+    };
+    self_signed::keep(&wanted, &files, &cell, &note).await;
 }
 
 /// The entry for a pair that is not renewed before its end.

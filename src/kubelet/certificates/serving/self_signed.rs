@@ -22,22 +22,41 @@ use crate::types::error::ErrorChain;
 
 pub(super) async fn run(node_name: &str, directory: &Path, cell: &ServingCertificateCell, events: &CertificateEvents) {
     let files = [directory.join("kubelet.crt"), directory.join("kubelet.key")];
+    let wanted = Wanted { names: names_of(node_name), years: 1 };
+    keep(&wanted, &files, cell, &|entry| events.note(entry)).await;
+}
+
+/// What a certificate is for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// The common name gets the time of the certificate appended.
+    pub(super) names: Names,
+    pub(super) years: Seconds,
+}
+
+/// Shows the certificate in the files, or a new one when that is missing, has expired or has other names. Never returns.
+pub(super) async fn keep(
+    wanted: &Wanted,
+    files: &[PathBuf; 2],
+    cell: &ServingCertificateCell,
+    note: &dyn Fn(CertificateEntry),
+) {
     // A certificate that could not be written is kept in memory.
     let mut held: Option<Pair> = None;
     loop {
-        let watch = FileWatch::new(&files);
-        let (paths, name, kept) = (files.clone(), node_name.to_owned(), held.take());
-        let (pair, fault) = rt::blocking(move || pair(&paths, &name, kept)).await;
+        let watch = FileWatch::new(files);
+        let (paths, wanted, kept) = (files.clone(), wanted.clone(), held.take());
+        let (pair, fault) = rt::blocking(move || pair(&paths, &wanted, kept)).await;
         let now = clock::now().unix_seconds();
         let is_kept = fault.is_none();
         let end = match &pair {
             Some(pair) => {
                 cell.show(pair);
-                events.note(CertificateEntry { fault, ..entry(pair, now) });
+                note(CertificateEntry { fault, ..entry(pair, now) });
                 pair.leaf.not_after.saturating_add(1)
             }
             None => {
-                events.note(CertificateEntry { fault, ..CertificateEntry::default() });
+                note(CertificateEntry { fault, ..CertificateEntry::default() });
                 Seconds::MAX
             }
         };
@@ -50,18 +69,24 @@ pub(super) async fn run(node_name: &str, directory: &Path, cell: &ServingCertifi
 
 /// The pair in the files if it is valid, else `present` if that is, else a new one, with the error of storing it.
 /// Blocks.
-fn pair(files: &[PathBuf; 2], node_name: &str, present: Option<Pair>) -> (Option<Pair>, Option<String>) {
+fn pair(files: &[PathBuf; 2], wanted: &Wanted, present: Option<Pair>) -> (Option<Pair>, Option<String>) {
     let (clock, built) = (clock::now().unix_seconds(), clock::built());
     let is_there = files.iter().any(|file| file.exists());
     let read = read_pair(files);
     if let (Err(error), true) = (&read, is_there) {
         log!(warn, "replacing self-signed serving certificate", error = ErrorChain(error));
     }
-    let good = read.ok().or(present).filter(|pair| validity::can_stay(&pair.leaf, clock, built));
+    let good = read.ok().or(present).filter(|pair| {
+        let is_for = |names: &Names| {
+            names.dns_names.iter().all(|name| pair.leaf.dns_names.contains(name))
+                && names.ip_addresses.iter().all(|ip| pair.leaf.ip_addresses.contains(ip))
+        };
+        validity::can_stay(&pair.leaf, clock, built) && is_for(&wanted.names)
+    });
     if good.is_some() {
         return (good, None);
     }
-    let made = match make(node_name, validity::of_new(clock, built), clock) {
+    let made = match make(wanted, validity::of_new(clock, built, wanted.years), clock) {
         Ok(made) => made,
         Err(error) => return (None, Some(format!("make a certificate: {error}"))),
     };
@@ -74,14 +99,20 @@ fn pair(files: &[PathBuf; 2], node_name: &str, present: Option<Pair>) -> (Option
     (Some(made), kept.err().map(|error| ErrorChain(&error).to_string()))
 }
 
-/// A certificate for the node's name; like upstream's, each has a different subject.
-fn make(node_name: &str, validity: Validity, clock: Seconds) -> Result<Pair, KeyError> {
-    let key = Key::generate()?;
-    let mut names = Names { common_name: format!("{node_name}@{clock}"), ..Names::default() };
+/// The node's name, or its address.
+pub(super) fn names_of(node_name: &str) -> Names {
+    let mut names = Names { common_name: node_name.to_owned(), ..Names::default() };
     match node_name.parse() {
         Ok(ip) => names.ip_addresses.push(ip),
         Err(_) => names.dns_names.push(node_name.to_owned()),
     }
+    names
+}
+
+/// Like upstream's, each certificate has a different subject.
+fn make(wanted: &Wanted, validity: Validity, clock: Seconds) -> Result<Pair, KeyError> {
+    let key = Key::generate()?;
+    let names = Names { common_name: format!("{}@{clock}", wanted.names.common_name), ..wanted.names.clone() };
     let time = |second: Seconds| Time::from_unix_nanos(second.saturating_mul(1_000_000_000));
     let der = self_signed(&key, &names, time(validity.not_before), time(validity.not_after))?;
     Pair::new(pem::encode(pem::CERTIFICATE, &der).as_bytes(), key).map_err(|_| KeyError::Unknown)
@@ -114,7 +145,7 @@ mod tests {
     }
 
     fn made(files: &[PathBuf; 2]) -> Pair {
-        let (pair, fault) = pair(files, "board", None);
+        let (pair, fault) = pair(files, &Wanted { names: names_of("board"), years: 1 }, None);
         assert_eq!(fault, None);
         pair.unwrap()
     }
@@ -142,7 +173,12 @@ mod tests {
             assert_eq!(read_pair(&files).unwrap().leaf, next.leaf);
         }
         let now = clock::now().unix_seconds();
-        let expired = make("board", Validity { not_before: now - 100, not_after: now - 50 }, now).unwrap();
+        let expired = make(
+            &Wanted { names: names_of("board"), years: 1 },
+            Validity { not_before: now - 100, not_after: now - 50 },
+            now,
+        )
+        .unwrap();
         fs::write(&files[0], expired.certificates_pem()).unwrap();
         fs::write(&files[1], expired.key_pem()).unwrap();
         assert!(made(&files).leaf.not_after > now);
@@ -151,9 +187,9 @@ mod tests {
     #[test]
     fn unwritable_certificate_is_held_in_memory_and_reported() {
         let files = [PathBuf::from("/proc/none/kubelet.crt"), PathBuf::from("/proc/none/kubelet.key")];
-        let (first, fault) = pair(&files, "board", None);
+        let (first, fault) = pair(&files, &Wanted { names: names_of("board"), years: 1 }, None);
         assert!(fault.unwrap().starts_with("write /proc/none/kubelet.key: "));
-        let (next, fault) = pair(&files, "board", first.clone());
+        let (next, fault) = pair(&files, &Wanted { names: names_of("board"), years: 1 }, first.clone());
         assert_eq!((next.unwrap().leaf, fault), (first.unwrap().leaf, None));
     }
 }

@@ -19,12 +19,12 @@ pub(super) struct Validity {
     pub(super) not_after: Seconds,
 }
 
-/// `notBefore` and `notAfter` (client-go: from an hour ago, for a year).
-pub(super) fn of_new(clock: Seconds, built: Option<Seconds>) -> Validity {
+/// `notBefore` and `notAfter` (client-go: from an hour ago, for one year).
+pub(super) fn of_new(clock: Seconds, built: Option<Seconds>, years: Seconds) -> Validity {
     let least = least(built);
     match clock < least {
         true => Validity { not_before: least - CERTIFICATE_HOUR_SECONDS, not_after: least + 10 * YEAR },
-        false => Validity { not_before: clock - CERTIFICATE_HOUR_SECONDS, not_after: clock + YEAR },
+        false => Validity { not_before: clock - CERTIFICATE_HOUR_SECONDS, not_after: clock + years * YEAR },
     }
 }
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     fn made(clock: Seconds) -> Certificate {
-        let Validity { not_before, not_after } = of_new(clock, None);
+        let Validity { not_before, not_after } = of_new(clock, None, 1);
         Certificate { not_before, not_after, ..Certificate::default() }
     }
 
@@ -71,10 +71,10 @@ mod tests {
             assert!(made.not_before < NOW && NOW + 5 * YEAR < made.not_after);
         }
         assert_eq!(
-            of_new(0, Some(NOW)),
+            of_new(0, Some(NOW), 1),
             Validity { not_before: NOW - CERTIFICATE_HOUR_SECONDS, not_after: NOW + 10 * YEAR }
         );
-        assert_eq!(of_new(0, Some(0)), of_new(0, None));
+        assert_eq!(of_new(0, Some(0), 1), of_new(0, None, 1));
     }
 
     #[test]

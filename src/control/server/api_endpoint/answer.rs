@@ -1,0 +1,225 @@
+//! The answer to one request: the server's, or what the component has read before.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::status::{OwnStatus, RETRY_AFTER};
+use super::{ENDPOINT_RESPONSE_TIMEOUT, Served};
+use crate::control::server::connections::Text;
+use crate::control::server::http::{AfterResponse, Response, passed_head};
+use crate::control::server::kubelet_api::bearer;
+use crate::kubelet::api_cache::{Identity, ReadKind, ReadRequest, Recorder, Remembered, ResponseHead};
+use crate::platform::apiserver::{ApiError, PassedRequest, PassedResponse};
+use crate::platform::rt;
+use crate::protocol::http1::Request;
+use crate::types::error::ErrorChain;
+
+pub(super) struct Answer {
+    served: Rc<Served>,
+    request: PassedRequest,
+    /// What is read, if it is to be remembered.
+    read: Option<(Identity, ReadRequest)>,
+    is_watch: bool,
+    source: Source,
+    is_cut: bool,
+}
+
+enum Source {
+    /// Nothing yet.
+    None,
+    Server {
+        response: Box<PassedResponse>,
+        recorder: Option<Recorder>,
+    },
+    Own(OwnStatus, bool),
+    Memory {
+        content_type: String,
+        body: Option<Vec<u8>>,
+    },
+    /// A watch without events. It ends when the server is back, so that the client asks the server.
+    Held {
+        content_type: String,
+        limit: Option<Duration>,
+    },
+}
+
+/// The fields of a response that are passed on.
+const RETURNED_FIELDS: [&str; 6] =
+    ["content-type", "content-encoding", "retry-after", "warning", "audit-id", "location"];
+/// A held watch lasts at least so long, for the case that the components' requests fail although the node's do not.
+const SHORTEST_HELD_WATCH: Duration = Duration::from_secs(2);
+/// For the connection, on top of the time limit of the server.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+impl Answer {
+    pub(super) fn new(served: Rc<Served>, request: &Request, passed: PassedRequest) -> Self {
+        let token = request.header("authorization").and_then(bearer);
+        let identity = token.and_then(|token| served.endpoint.cache.identity(token));
+        let read = identity.zip(ReadRequest::of(request));
+        let is_watch = request.query_value("watch").is_some() || request.query_value("follow").is_some();
+        Self { served, request: passed, read, is_watch, source: Source::None, is_cut: false }
+    }
+
+    async fn begin(&mut self) {
+        let (node, upstream) = (&self.served.endpoint.node, &self.served.endpoint.upstream);
+        if !node.is_connected() {
+            let why = node.failure().map_or_else(|| "no connection yet".to_owned(), |error| shown(&error));
+            return self.without_server(&why).await;
+        }
+        let lost = async {
+            node.connection(false).await;
+            Err(ApiError::Lost("the node has lost its connection".into()))
+        };
+        match rt::either(upstream.pass_on(&self.request, ENDPOINT_RESPONSE_TIMEOUT), lost).await {
+            Ok(response) => self.with_server(response),
+            Err(error) if self.request.method == "GET" || is_unsent(&error) => {
+                self.without_server(&shown(&error)).await
+            }
+            Err(error) => self.source = Source::Own(OwnStatus::unknown_outcome(&shown(&error)), true),
+        }
+    }
+
+    fn with_server(&mut self, response: PassedResponse) {
+        let (cache, upstream) = (&self.served.endpoint.cache, &self.served.endpoint.upstream);
+        let mut recorder = None;
+        if let Some((identity, read)) = &self.read {
+            match response.status {
+                // Discovery may be open to everybody.
+                200..300 if read.is_of_objects => cache.accepted(identity, &upstream.authorities()),
+                401 => cache.rejected(identity),
+                403 | 404 => cache.forget(identity, read),
+                _ => {}
+            }
+            let head = ResponseHead {
+                status: response.status,
+                content_type: response.field("content-type"),
+                content_encoding: response.field("content-encoding"),
+            };
+            recorder = cache.record(identity, read, head);
+        }
+        self.source = Source::Server { response: Box::new(response), recorder };
+    }
+
+    /// Answers from memory what the account has read before, if the token is proved to be one of it.
+    async fn without_server(&mut self, why: &str) {
+        let cache = &self.served.endpoint.cache;
+        let unavailable = |what: &str| Source::Own(OwnStatus::unavailable(&[why, what].concat()), true);
+        let Some((identity, read)) = &self.read else {
+            self.source = unavailable("; nothing is remembered for this request");
+            return;
+        };
+        if !cache.is_accepted(identity) {
+            self.source = unavailable("; the token was not accepted by it before");
+            return;
+        }
+        if let ReadKind::Watch { has_initial_events: true, .. } = read.kind {
+            self.source = Source::Own(OwnStatus::no_initial_events(), true);
+            return;
+        }
+        let found = cache.find(identity, read);
+        self.source = match (&read.kind, found) {
+            (ReadKind::Watch { limit, .. }, Some(Remembered { content_type, is_list: true, .. })) => {
+                Source::Held { content_type: [&*content_type, ";stream=watch"].concat(), limit: *limit }
+            }
+            (ReadKind::Once, Some(remembered)) => match cache.body(&remembered).await {
+                Some(body) => Source::Memory { content_type: remembered.content_type, body: Some(body) },
+                None => unavailable("; what was read is damaged"),
+            },
+            (ReadKind::Once | ReadKind::Watch { .. }, _) => unavailable("; this was not read before"),
+        };
+    }
+
+    async fn part(&mut self) -> Option<Vec<u8>> {
+        match &mut self.source {
+            Source::Server { response, recorder } => match response.next().await {
+                Ok(Some(part)) => {
+                    if let Some(recorder) = recorder {
+                        recorder.data(&part).await;
+                    }
+                    Some(part)
+                }
+                Ok(None) => {
+                    if let Some(recorder) = recorder {
+                        recorder.end().await;
+                    }
+                    None
+                }
+                Err(error) => {
+                    log!(debug, "response of the API server was cut", error = shown(&error));
+                    self.is_cut = true;
+                    None
+                }
+            },
+            Source::Own(status, is_left) => std::mem::take(is_left).then(|| status.body()),
+            Source::Memory { body, .. } => body.take(),
+            Source::Held { limit, .. } => {
+                let node = &self.served.endpoint.node;
+                let is_back = async {
+                    rt::sleep(SHORTEST_HELD_WATCH).await;
+                    node.connection(true).await;
+                };
+                match limit {
+                    Some(limit) => rt::either(rt::sleep(*limit), is_back).await,
+                    None => is_back.await,
+                }
+                None
+            }
+            Source::None => None,
+        }
+    }
+}
+
+fn shown(error: &ApiError) -> String {
+    ErrorChain(error).to_string()
+}
+
+/// Whether the server has not seen the request.
+fn is_unsent(error: &ApiError) -> bool {
+    matches!(error, ApiError::Access(_) | ApiError::NeverSent | ApiError::Unreachable(_))
+}
+
+impl Text for Answer {
+    fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Response>> + '_>> {
+        Box::pin(async {
+            self.begin().await;
+            Ok(())
+        })
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>> {
+        Box::pin(self.part())
+    }
+
+    fn head(&self, after: AfterResponse) -> Option<Vec<u8>> {
+        let head = match &self.source {
+            Source::Server { response, .. } => {
+                let field = |name: &&'static str| Some((*name, response.field(name)?));
+                let fields: Vec<(&str, &str)> = RETURNED_FIELDS.iter().filter_map(field).collect();
+                passed_head(response.status, &fields, after)
+            }
+            Source::Own(status, _) => {
+                let fields = [("content-type", "application/json"), ("retry-after", RETRY_AFTER)];
+                passed_head(status.code, if status.may_retry { &fields } else { fields.split_at(1).0 }, after)
+            }
+            Source::Memory { content_type, .. } | Source::Held { content_type, .. } => {
+                passed_head(200, &[("content-type", content_type)], after)
+            }
+            Source::None => return None,
+        };
+        Some(head)
+    }
+
+    fn open_limit(&self) -> Duration {
+        ENDPOINT_RESPONSE_TIMEOUT + CONNECT_TIME
+    }
+
+    fn keeps_connection(&self) -> bool {
+        !self.is_watch
+    }
+
+    fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
