@@ -1,13 +1,15 @@
 //! The API endpoint of the node, used by kubectl and curl with a ServiceAccount's token.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::control_plane::Assets;
+use super::node::NODE_NAME;
 
 const SERVICES: &str = "/api/v1/services?labelSelector=app";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -32,7 +34,8 @@ fn token(cluster: &Cluster, account: &str) -> String {
     cluster.kubectl(&["--namespace=kube-system", "create", "token", account]).trim().to_owned()
 }
 
-fn kubectl(cluster: &Cluster, token: &str, arguments: &[&str]) -> Output {
+/// A kubeconfig of the endpoint.
+fn kubeconfig(cluster: &Cluster, token: &str) -> PathBuf {
     let folder = cluster.node.folder();
     let kubeconfig = folder.join("endpoint.conf");
     let text = format!(
@@ -42,6 +45,11 @@ fn kubectl(cluster: &Cluster, token: &str, arguments: &[&str]) -> Output {
         folder.join("pods/pki/api-endpoint.crt").display()
     );
     fs::write(&kubeconfig, text).unwrap();
+    kubeconfig
+}
+
+fn kubectl(cluster: &Cluster, token: &str, arguments: &[&str]) -> Output {
+    let kubeconfig = kubeconfig(cluster, token);
     cluster.plane.kubectl_command(&cluster.node, &kubeconfig, arguments).output().unwrap()
 }
 
@@ -150,4 +158,68 @@ fn components_read_through_the_endpoint_with_and_without_the_server() {
         (names(read.rsplit_once("\n200")?.0) == ["three", "two"]).then_some(())
     });
     assert_eq!(cluster.try_get(&["namespace", "lost"]), None);
+}
+
+/// Serves a Service whose one endpoint is `address`.
+fn give_endpoint(cluster: &Cluster, address: &str) {
+    cluster.apply(&json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"ports": [{"port": 80, "targetPort": 8080}]},
+    }));
+    cluster.apply(&json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "web-1", "namespace": "default", "labels": {"kubernetes.io/service-name": "web"}},
+        "ports": [{"port": 8080, "protocol": "TCP"}], "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+    }));
+}
+
+#[test]
+fn kube_proxy_serves_cluster_ips_after_a_reboot_without_the_server() {
+    let test = "kube_proxy_serves_cluster_ips_after_a_reboot_without_the_server";
+    let Some(assets) = Assets::find(test, &["kube-proxy"]) else { return };
+    let program = assets.program("kube-proxy");
+    let mut cluster = cluster(assets);
+    let kubeconfig = kubeconfig(&cluster, &token(&cluster, "proxy"));
+    let log = cluster.node.folder().join("kube-proxy.log");
+    let node_name = format!("--hostname-override={NODE_NAME}");
+    let of_kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let arguments = [
+        &*of_kubeconfig,
+        &node_name,
+        "--proxy-mode=iptables",
+        "--iptables-min-sync-period=100ms",
+        "--conntrack-max-per-core=0",
+        "--conntrack-tcp-timeout-established=0",
+        "--conntrack-tcp-timeout-close-wait=0",
+        "--healthz-bind-address=127.0.0.1:10256",
+    ];
+    let start = |cluster: &Cluster| cluster.node.enclosure().start(&program, &arguments, &log);
+    let rules = |cluster: &Cluster| cluster.node.enclosure().run(&["iptables-save", "-t", "nat"]);
+    let leads_to = |cluster: &Cluster, address: &str| {
+        let destination = format!("--to-destination {address}:8080");
+        cluster.wait("the rules of the service", || rules(cluster).contains(&destination).then_some(()));
+    };
+
+    give_endpoint(&cluster, "10.1.2.3");
+    let proxy = start(&cluster);
+    leads_to(&cluster, "10.1.2.3");
+    give_endpoint(&cluster, "10.1.2.4");
+    leads_to(&cluster, "10.1.2.4");
+
+    // The board is cut off and starts again.
+    cluster.plane.stop();
+    drop(proxy);
+    cluster.node.stop_agent(Signal::SIGTERM);
+    cluster.node.enclosure().run(&["iptables", "-t", "nat", "-F"]);
+    assert!(!rules(&cluster).contains("10.1.2.4"));
+    cluster.node.start_agent();
+    let _proxy = start(&cluster);
+    leads_to(&cluster, "10.1.2.4");
+    assert!(!rules(&cluster).contains("10.1.2.3:"));
+
+    // The server is back, and says something else.
+    cluster.plane.start_again(&cluster.node);
+    give_endpoint(&cluster, "10.1.2.5");
+    leads_to(&cluster, "10.1.2.5");
+    assert!(!rules(&cluster).contains("10.1.2.4:"));
 }
