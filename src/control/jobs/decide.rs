@@ -54,8 +54,9 @@ pub(super) struct JobInput<'a> {
     pub(super) spec: &'a JobSpec,
     pub(super) restart_policy: RestartPolicy,
     pub(super) state: &'a dyn Fn(&ActivePod) -> PodState,
-    /// Pods of this Job or of a former one with its name still end: their successors wait.
-    pub(super) has_leaving_pods: bool,
+    /// Whether pods of this Job or of a former one with its name still end: their successors wait. Looks at all pods of
+    /// the node, so it is asked only before a pod is made.
+    pub(super) has_leaving_pods: &'a dyn Fn() -> bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,7 +232,7 @@ fn scale(input: &JobInput<'_>, decision: &mut Decision, times: &JobTimes, at: Mo
         None => parallelism,
     };
     record.active.truncate(wanted);
-    if record.active.len() >= wanted || input.has_leaving_pods {
+    if record.active.len() >= wanted || (input.has_leaving_pods)() {
         return;
     }
     if let Some(retry) = times.retry.filter(|retry| *retry > at.now) {

@@ -209,7 +209,7 @@ fn decide_entry(entry: &mut JobEntry, pods: &PodTable, at: Moment) -> Option<Dec
         spec: &document.spec,
         restart_policy: template.spec.restart_policy,
         state: &|pod| state(&job_pod_uid(template, pod.serial), pods),
-        has_leaving_pods: has_leaving_pods(template, &uids, pods),
+        has_leaving_pods: &|| has_leaving_pods(template, &uids, pods),
     };
     Some(decide(&input, record, &mut entry.times, at))
 }

@@ -23,6 +23,8 @@ struct Node {
     states: Vec<(u32, PodState)>,
     events: Vec<String>,
     has_leaving_pods: bool,
+    /// How often the decision has looked at the other pods of the node.
+    looks: Cell<u32>,
 }
 
 impl Node {
@@ -38,6 +40,7 @@ impl Node {
             states: Vec::new(),
             events: Vec::new(),
             has_leaving_pods: false,
+            looks: Cell::new(0),
         }
     }
 
@@ -46,11 +49,15 @@ impl Node {
             let known = self.states.iter().rev().find(|(serial, _)| *serial == pod.serial);
             known.map_or(PodState::Active { restarts: 0 }, |(_, state)| *state)
         };
+        let has_leaving_pods = || {
+            self.looks.set(self.looks.get() + 1);
+            self.has_leaving_pods
+        };
         let input = JobInput {
             spec: &self.spec,
             restart_policy: self.restart_policy,
             state: &state,
-            has_leaving_pods: self.has_leaving_pods,
+            has_leaving_pods: &has_leaving_pods,
         };
         let clock = self.clock.map(|clock| clock.saturating_add_unsigned(self.passed.as_secs()));
         decide(&input, &self.record, &mut self.times, Moment { now: self.start + self.passed, clock })
@@ -302,6 +309,16 @@ fn pods_of_a_former_job_end_before_new_ones_are_made() {
     node.has_leaving_pods = false;
     node.settle();
     assert_eq!(node.active(), [0]);
+}
+
+/// A hundred Jobs are decided about at each change of a pod.
+#[test]
+fn job_that_has_its_pods_does_not_look_at_those_of_others() {
+    let mut node = Node::new(spec(10, 3));
+    node.settle();
+    assert_eq!((node.active(), node.looks.take()), (vec![0, 1, 2], 1));
+    node.settle();
+    assert_eq!(node.looks.take(), 0);
 }
 
 #[test]
