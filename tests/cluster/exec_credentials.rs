@@ -118,7 +118,7 @@ fn refused_token_is_replaced() {
     start(&mut joined);
     joined.node.wait_until("the plugin to be asked", |_| !plugin.asked().is_empty());
     plugin.answer(&json!({"token": "second"}));
-    joined.wait_until_ready();
+    wait_for_next_list(&joined);
 }
 
 #[test]
@@ -133,7 +133,12 @@ fn failing_plugin_keeps_no_static_pod_from_running() {
     joined.node.wait_until("the plugin's error", |_| message().contains("no answer today"));
     assert!(message().contains("/plugin/login failed with exit status: 3"), "{}", message());
     plugin.answer(&json!({"token": "first"}));
-    // Lists are tried again after up to 30 s.
+    wait_for_next_list(&joined);
+}
+
+/// The node is ready after its next list, which is tried again after up to 30 s, and by chance up to twice that.
+#[track_caller]
+fn wait_for_next_list(joined: &Joined) {
     let is_ready = |node: &Value| condition(node, "Ready")["status"] == "True";
-    joined.api.wait_within(Duration::from_secs(60), NODE, "the node to be ready", is_ready);
+    joined.api.wait_within(Duration::from_secs(90), NODE, "the node to be ready", is_ready);
 }
