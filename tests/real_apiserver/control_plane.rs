@@ -59,6 +59,7 @@ pub(crate) struct ControlPlane {
     processes: Vec<Process>,
     /// Further arguments of the API server.
     arguments: Vec<String>,
+    has_controllers: bool,
 }
 
 impl ControlPlane {
@@ -66,11 +67,22 @@ impl ControlPlane {
         Self::start_with(assets, node, &[])
     }
 
+    /// Without kube-controller-manager, though it may be there.
+    pub(crate) fn without_controllers(assets: Assets, node: &Node) -> Self {
+        Self::start_all(assets, node, &[], false)
+    }
+
     pub(crate) fn start_with(assets: Assets, node: &Node, arguments: &[String]) -> Self {
+        let has_controllers = assets.has("kube-controller-manager");
+        Self::start_all(assets, node, arguments, has_controllers)
+    }
+
+    fn start_all(assets: Assets, node: &Node, arguments: &[String], has_controllers: bool) -> Self {
         let folder = node.folder().join("control-plane");
         fs::create_dir(&folder).unwrap();
         let authority = Authority::new(Timestamp::now());
-        let mut plane = Self { assets, authority, folder, processes: Vec::new(), arguments: arguments.to_vec() };
+        let mut plane =
+            Self { assets, authority, folder, processes: Vec::new(), arguments: arguments.to_vec(), has_controllers };
         plane.write_credentials();
         plane.start_programs(node);
         plane
@@ -118,8 +130,8 @@ impl ControlPlane {
     }
 
     /// Whether controllers sign certificates and create pods, so that the test need not.
-    pub(crate) fn has_controllers(&self) -> bool {
-        self.assets.has("kube-controller-manager")
+    pub(crate) const fn has_controllers(&self) -> bool {
+        self.has_controllers
     }
 
     fn path(&self, name: &str) -> String {
@@ -256,9 +268,13 @@ impl ControlPlane {
         command
     }
 
+    pub(crate) fn admin_kubectl(&self, node: &Node, arguments: &[&str]) -> Command {
+        self.kubectl_command(node, &self.folder.join("admin.conf"), arguments)
+    }
+
     /// Runs kubectl as administrator and returns its output, even after a failure.
     pub(crate) fn try_kubectl(&self, node: &Node, arguments: &[&str]) -> Output {
-        self.kubectl_command(node, &self.folder.join("admin.conf"), arguments).output().unwrap()
+        self.admin_kubectl(node, arguments).output().unwrap()
     }
 
     /// The last log lines of the programs.

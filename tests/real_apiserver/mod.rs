@@ -11,6 +11,7 @@ mod cluster;
 mod control_plane;
 mod crowd;
 mod density;
+mod fleet;
 mod kubeadm;
 mod nodes;
 mod pods;
