@@ -67,7 +67,8 @@ impl TopicQueue {
         let after = queue.stretched(after);
         let (earliest, latest) = (now + after / 2, now + after);
         let first = Arc::new(Topic::first());
-        let others = (earliest, Arc::clone(&first))..(latest + Duration::from_nanos(1), first);
+        // Those that are due at `latest` need no look: it is the time without others.
+        let others = (earliest, Arc::clone(&first))..(latest, first);
         let due = queue.waiting.range(others).next_back().map_or(latest, |(due, _)| *due);
         queue.waiting.insert((due, topic));
         due
