@@ -107,11 +107,12 @@ impl Authority {
         STANDARD.encode(self.issuer.key().public_key_raw())
     }
 
-    pub(crate) fn issue_server(&self, address: IpAddr, names: &[&str], validity: Validity) -> Certified {
+    pub(crate) fn issue_server(&self, addresses: &[IpAddr], names: &[&str], validity: Validity) -> Certified {
         let mut params = CertificateParams::default();
         name(&mut params, "kube-apiserver", &[]);
         let names = names.iter().map(|&name| SanType::DnsName(name.try_into().unwrap()));
-        params.subject_alt_names = names.chain([SanType::IpAddress(address)]).collect();
+        let addresses = addresses.iter().map(|&address| SanType::IpAddress(address));
+        params.subject_alt_names = names.chain(addresses).collect();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(params, validity)
     }

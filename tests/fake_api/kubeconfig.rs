@@ -47,7 +47,7 @@ impl FakeApi {
     /// A certificate from the server's CA for another server on this machine.
     pub(crate) fn certificate_of_localhost(&self) -> Certified {
         let now = self.look(|world| world.now());
-        self.shared.authority().issue_server(Ipv4Addr::LOCALHOST.into(), &["localhost"], Validity::a_day(now))
+        self.shared.authority().issue_server(&[Ipv4Addr::LOCALHOST.into()], &["localhost"], Validity::a_day(now))
     }
 
     fn kubeconfig_text(&self, dir: &Path, credentials: &Credentials) -> String {

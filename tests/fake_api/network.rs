@@ -34,7 +34,7 @@ pub(crate) struct Backup(Store);
 const NAMES: &[&str] = &["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc.cluster.local"];
 
 pub(super) fn own_certificate(authority: &Authority, address: IpAddr, now: Timestamp) -> Certified {
-    authority.issue_server(address, NAMES, Validity::a_day(now))
+    authority.issue_server(&[address], NAMES, Validity::a_day(now))
 }
 
 /// Reserves a port for as long as the descriptor is open.
@@ -120,9 +120,9 @@ impl FakeApi {
         let other = IpAddr::from([192, 0, 2, 1]);
         let certificate = match which {
             ServerCertificate::Right | ServerCertificate::Renewed => own_certificate(&authority, address, now),
-            ServerCertificate::Expired => authority.issue_server(address, NAMES, Validity::expired(now)),
+            ServerCertificate::Expired => authority.issue_server(&[address], NAMES, Validity::expired(now)),
             ServerCertificate::OfOtherAuthority => own_certificate(&Authority::new(now), address, now),
-            ServerCertificate::OfOtherName => authority.issue_server(other, &["elsewhere"], Validity::a_day(now)),
+            ServerCertificate::OfOtherName => authority.issue_server(&[other], &["elsewhere"], Validity::a_day(now)),
         };
         self.shared.tls.as_ref().expect("a server that speaks TLS").set_certificate(&certificate);
     }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::certificates::{Validity, from_pem};
 use super::control_plane::{ADDRESS, Assets, ControlPlane, User};
 use super::der;
+use super::identity::Identity;
 use super::node::{NODE_NAME, Node};
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
@@ -149,6 +150,14 @@ impl Cluster {
         request["status"]["certificate"] = json!(STANDARD.encode(certificate));
         let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}/status");
         self.kubectl_with(&["replace", "--raw", &path, "--filename", "-"], &request.to_string());
+    }
+
+    /// Replaces the client certificate of a node that does not run by one that has expired. `root` is its state directory.
+    pub(crate) fn expire_certificate(&self, name: &str, root: &Path) {
+        let identity = Identity::new(&format!("system:node:{name}"), &["system:nodes"]);
+        let expired = self.plane.authority.issue_client(&identity, Validity::expired(Timestamp::now()));
+        let pair = fs::canonicalize(root.join("pki/kubelet-client-current.pem")).unwrap();
+        fs::write(pair, expired.certificate_pem() + &expired.key_pem()).unwrap();
     }
 
     fn sign_requests(&self) {

@@ -16,6 +16,9 @@ use super::node::{Node, Process, wait_for};
 
 /// The node's address in its network namespace.
 pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+/// The ClusterIP of the API server, which the environment of pods has. Pods reach it after
+/// [`ControlPlane::serve_cluster_ip`].
+const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 const LONGEST_START: Duration = Duration::from_secs(120);
 
 /// The directory of the programs.
@@ -152,7 +155,8 @@ impl ControlPlane {
         let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc.cluster.local"];
         let client = |user: &str, group: &str| self.authority.issue_client(&Identity::new(user, &[group]), validity);
         self.write_pair("ca", &self.authority.pair());
-        self.write_pair("apiserver", &self.authority.issue_server(IpAddr::V4(ADDRESS), &names, validity));
+        let addresses = [ADDRESS, SERVICE].map(IpAddr::V4);
+        self.write_pair("apiserver", &self.authority.issue_server(&addresses, &names, validity));
         self.write_pair("kubelet-client", &client("kube-apiserver-kubelet-client", "system:masters"));
         // Only its key is used.
         self.write_pair("accounts", &client("accounts", "none"));
@@ -253,6 +257,13 @@ impl ControlPlane {
             "--leader-elect=false".to_owned(),
         ];
         self.start_program(node, "kube-scheduler", &arguments);
+    }
+
+    /// Leads connections of pods to the API server, as kube-proxy does.
+    pub(crate) fn serve_cluster_ip(&self, node: &Node) {
+        let (service, target) = (SERVICE.to_string(), format!("{ADDRESS}:6443"));
+        let rule = ["-d", &service, "-p", "tcp", "--dport", "443", "-j", "DNAT", "--to-destination", &target];
+        node.enclosure().run(&[&["iptables", "-t", "nat", "-A", "PREROUTING"][..], &rule].concat());
     }
 
     pub(crate) fn kubectl_command(&self, node: &Node, kubeconfig: &Path, arguments: &[&str]) -> Command {

@@ -15,6 +15,7 @@ mod fleet;
 mod kubeadm;
 mod nodes;
 mod pods;
+mod reenrolment;
 mod streams;
 mod workloads;
 
