@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::joined::{Joined, condition};
+use super::joined::{Joined, NODE, condition};
 use super::pods::{WEB, pod};
 
 const TRIAL: &str = "coracle.dev/Trial";
@@ -39,6 +39,9 @@ fn pods_on_trial_are_judged_and_a_restart_does_not_judge_again() {
     let bad = wait_for_verdict(&joined, BAD, "False");
     assert_eq!((&*good[1], &*good[2]), ("UpdateAccepted", "it is ready"));
     assert_eq!((&*bad[1], &*bad[2]), ("UpdateRejected", "it has failed"));
+    // Operators see it on the node, for `coracle fleet` does not list the pods.
+    let held = |node: &Value| node["metadata"]["annotations"]["coracle.dev/held"].clone();
+    joined.api.wait(NODE, "the rejected pod on the node", |node| held(node) == "default/bad rejected");
     joined.node.kill_agent();
     let reports = joined.api.requests_of("patch", &format!("{WEB}/status")).len();
     joined.start("", &[]);
@@ -55,6 +58,9 @@ fn pods_on_trial_are_judged_and_a_restart_does_not_judge_again() {
         joined.api.look(|world| world.list("/api/v1/events").iter().filter(|event| event["reason"] == reason).count())
     };
     assert_eq!((told("UpdateAccepted"), told("UpdateRejected")), (1, 1));
+    joined.api.wait(NODE, "the rejected pod on the node again", |node| held(node) == "default/bad rejected");
+    joined.api.delete(BAD);
+    joined.api.wait(NODE, "no rejected pod", |node| held(node).is_null());
 }
 
 #[test]

@@ -182,6 +182,13 @@ impl ClusterTrials {
         })
     }
 
+    /// The pods whose rejection the API server may know.
+    pub(super) fn rejected(&self) -> impl Iterator<Item = &str> {
+        let is_rejected = |verdict: &Verdict| !verdict.is_good && verdict.is_stored();
+        let rejected = self.pods.values().filter(move |trial| trial.verdict.as_ref().is_some_and(is_rejected));
+        rejected.map(|trial| trial.name.as_str()).filter(|name| !name.is_empty())
+    }
+
     /// True once after each change, which is written now.
     pub(super) fn take_dirty(&mut self) -> bool {
         let is_dirty = std::mem::take(&mut self.is_dirty);
@@ -237,6 +244,13 @@ impl ClusterTrials {
     }
 }
 
+impl Verdict {
+    /// Before that it is not told.
+    fn is_stored(&self) -> bool {
+        matches!(self.stage, Stage::Written | Stage::Told)
+    }
+}
+
 impl ClusterTrial {
     /// True for the first time, and when the API server knows the verdict of an agent whose file is lost.
     fn see(&mut self, pod: &Pod) -> bool {
@@ -286,13 +300,12 @@ impl ClusterTrial {
         if self.is_shown && !is_new {
             return;
         }
-        let is_told =
-            self.verdict.as_ref().is_some_and(|verdict| matches!(verdict.stage, Stage::Written | Stage::Told));
+        let is_told = self.verdict.as_ref().is_some_and(Verdict::is_stored);
         if !is_told && !is_complete && shown_trial(pod).is_none() {
             return;
         }
         self.is_shown = true;
-        let told = self.verdict.as_mut().filter(|verdict| matches!(verdict.stage, Stage::Written | Stage::Told));
+        let told = self.verdict.as_mut().filter(|verdict| verdict.is_stored());
         let (status, reason, message) = match &told {
             Some(verdict) if verdict.is_good => {
                 (ConditionStatus::True, Reason::UPDATE_ACCEPTED, verdict.message.clone())

@@ -283,14 +283,16 @@ impl Versions {
         owned.chain(of_cluster)
     }
 
-    /// The pods that do not run the version of their manifest, as `default/web-node1 held`; empty if all do.
+    /// The pods that do not run the version of their manifest, as `default/web-node1 held`, and the pods of the cluster
+    /// that were rejected; empty if there are none.
     pub(crate) fn held(&self) -> String {
         let held = self.records.iter().filter(|(_, entry)| entry.record.is_held());
         let held = held.filter_map(|(key, entry)| {
             let (word, _) = entry.record.state()?;
             Some(format!("{} {word}", key.trim_end_matches(VERSION_RECORD_SUFFIX).replacen('_', "/", 1)))
         });
-        held.collect::<Vec<_>>().join(",")
+        let rejected = self.cluster.rejected().map(|name| format!("{name} rejected"));
+        held.chain(rejected).collect::<Vec<_>>().join(",")
     }
 
     /// The changes to write, in flight until [`Self::wrote`].

@@ -23,7 +23,7 @@ pub(crate) const UPGRADE_CONDITION: &str = "AgentUpgraded";
 pub(crate) const CERTIFICATE_ANNOTATIONS: [&str; 2] =
     ["coracle.dev/client-certificate-expires", "coracle.dev/serving-certificate-expires"];
 
-/// Pods of the node that do not run the version of their manifest, and why.
+/// Pods of the node that do not run the version of their manifest, and why; pods of the cluster that were rejected.
 pub(crate) const HELD_ANNOTATION: &str = "coracle.dev/held";
 
 /// How the node exchanges data with the cluster, unless it watches.

@@ -99,6 +99,24 @@ fn next_agent_shows_the_verdict_and_does_not_judge_again() {
 }
 
 #[test]
+fn pod_counts_as_rejected_from_its_stored_verdict_until_it_is_gone() {
+    let (good, bad, now) = (pod("a", "app:1"), pod("b", "app:2"), Instant::now());
+    let both = [(&good, Some(TrialState::Ready)), (&bad, Some(TrialState::Failed))];
+    let mut trials = ClusterTrials::default();
+    judge(&mut trials, &both, now);
+    let rejected = |trials: &ClusterTrials| trials.rejected().map(str::to_owned).collect::<Vec<_>>();
+    assert!(trials.take_dirty() && rejected(&trials).is_empty(), "it is not on disk");
+    trials.on_written();
+    assert_eq!(rejected(&trials), ["default/agent-b"]);
+    let mut trials = after_a_restart(&trials);
+    assert!(rejected(&trials).is_empty(), "its name is not known yet");
+    judge(&mut trials, &both, now);
+    assert_eq!(rejected(&trials), ["default/agent-b"]);
+    judge(&mut trials, &[(&good, Some(TrialState::Ready))], now);
+    assert!(rejected(&trials).is_empty());
+}
+
+#[test]
 fn images_of_the_good_version_stay_while_the_next_is_on_trial_or_rejected() {
     let (first, second, now) = (pod("a", "app:1"), pod("b", "app:2"), Instant::now());
     let mut trials = judged(&first, TrialState::Ready, now);
