@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::handles::Handles;
 use crate::control::cluster::{EventSender, SyncScheduler};
 use crate::control::pod_sources::api::ApiSource;
-use crate::control::server::ApiEndpoint;
+use crate::control::server::{ApiEndpoint, OwnNodeSource};
 use crate::kubelet::api_cache::ApiCache;
 use crate::kubelet::certificates::{
     self, ClientCertificate, CredentialPaths, Names, Reenrolment, ReenrolmentPaths, ServingCertificateCell, Store,
@@ -52,7 +52,8 @@ impl Cluster {
     }
 
     /// Serves the API endpoint, if it is on.
-    fn endpoint(&self, config: &Config) -> Vec<rt::Task<()>> {
+    fn endpoint(&self, handles: &Handles, own_node: Rc<dyn OwnNodeSource>) -> Vec<rt::Task<()>> {
+        let config = &handles.config;
         let (Some(settings), Some(cache)) = (&config.api_endpoint, &self.api_cache) else { return Vec::new() };
         let certificate = ServingCertificateCell::default();
         let files = ["api-endpoint.crt", "api-endpoint.key"].map(|file| config.identity.cert_dir.join(file));
@@ -65,6 +66,8 @@ impl Cluster {
             node: self.client.clone(),
             upstream: self.client.for_others(self.dialer.clone()),
             cache: cache.clone(),
+            own_node,
+            status_inputs: Rc::clone(&handles.status_inputs),
         };
         vec![
             rt::spawn(async move { certificates::keep_endpoint_certificate(&name, address.ip(), files, cell).await }),
@@ -85,8 +88,14 @@ impl Cluster {
         EventSender::start(self.client.clone(), &config.node.name, &config.cluster.reporting, ring, noted)
     }
 
-    /// `profile` is for the Node object, `images` for the images in the node status.
-    pub(super) fn spawn(self, handles: &Handles, profile: NodeProfile, images: ImageService) -> Vec<rt::Task<()>> {
+    /// `profile` is for the Node object, `images` for the images in the node status, `own_node` for the API endpoint.
+    pub(super) fn spawn(
+        self,
+        handles: &Handles,
+        profile: NodeProfile,
+        images: ImageService,
+        own_node: Rc<dyn OwnNodeSource>,
+    ) -> Vec<rt::Task<()>> {
         let registration = NodeRegistration {
             client: self.client.clone(),
             profile,
@@ -105,7 +114,7 @@ impl Cluster {
         let reenrolment = reenrolment(&handles.config, &self.client);
         let (certificates, inputs) = (Rc::clone(&handles.certificates), Rc::clone(&handles.status_inputs));
         inputs.report(SYNC_ANNOTATION, &handles.config.cluster.sync.mode.summary());
-        let mut tasks = self.endpoint(&handles.config);
+        let mut tasks = self.endpoint(handles, own_node);
         let certificate = client_certificate(handles, self.client, self.dialer);
         tasks.push(rt::spawn(self.scheduler.run()));
         tasks.extend(registration.start());

@@ -12,7 +12,7 @@ use super::open::Agent;
 use super::servers::Servers;
 use super::sources::artifacts;
 use crate::control::local_api::{AgentControl, NodeLocalApi, NodeStats, ProgramFetch, RemoteUpgrades};
-use crate::control::server::{LocalApi, Pulse};
+use crate::control::server::Pulse;
 use crate::control::sync_loop::LoopEnd;
 use crate::kubelet::agent_update::UPGRADE_KEY;
 use crate::kubelet::api_cache::ApiCache;
@@ -58,7 +58,7 @@ impl Agent {
         let api_cache = cluster.as_ref().and_then(|cluster| cluster.api_cache.clone());
         let profile = profile.known_before(plugins.devices.is_known_node());
         let (streaming, images) = (runtime.streaming(&handles.config.gates), runtime.shared.clone());
-        let servers = Servers { local, api, streaming, client: client.clone(), images };
+        let servers = Servers { local, api: api.clone(), streaming, client: client.clone(), images };
         let records = sync_loop.views().records;
         let sync_loop = rt::spawn(sync_loop.run());
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
@@ -77,7 +77,7 @@ impl Agent {
             if handles.config.process.iptables_chains {
                 tasks.push(rt::spawn(keep_iptables_chains()));
             }
-            tasks.extend(cluster.spawn(&handles, profile, runtime.image_service));
+            tasks.extend(cluster.spawn(&handles, profile, runtime.image_service, api));
         }
         let stores = store.iter().cloned().chain(api_cache.as_ref().map(ApiCache::store));
         let writers = stores.map(|store| rt::spawn(store.run())).collect();
@@ -91,7 +91,7 @@ impl Agent {
     }
 
     /// The API behind the local socket and the other servers.
-    fn local_api(&self, remote: &Rc<RemoteUpgrades>) -> Rc<dyn LocalApi> {
+    fn local_api(&self, remote: &Rc<RemoteUpgrades>) -> Rc<NodeLocalApi> {
         let (handles, runtime) = (&self.handles, &self.runtime.pods);
         let client = self.cluster.as_ref().map(|cluster| cluster.client.clone());
         Rc::new(NodeLocalApi {

@@ -1,15 +1,16 @@
 //! The API endpoint of the node, used by kubectl and curl with a ServiceAccount's token.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::control_plane::Assets;
-use super::node::NODE_NAME;
+use super::node::{NODE_NAME, Process, STAY};
+use super::pods::run;
 
 const SERVICES: &str = "/api/v1/services?labelSelector=app";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -160,8 +161,12 @@ fn components_read_through_the_endpoint_with_and_without_the_server() {
     assert_eq!(cluster.try_get(&["namespace", "lost"]), None);
 }
 
-/// Serves a Service whose one endpoint is `address`.
-fn give_endpoint(cluster: &Cluster, address: &str) {
+fn endpoint_of(address: &str) -> Value {
+    json!({"addresses": [address], "conditions": {"ready": true}})
+}
+
+/// Serves a Service with these endpoints.
+fn give_endpoints(cluster: &Cluster, endpoints: &[Value]) {
     cluster.apply(&json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
         "spec": {"ports": [{"port": 80, "targetPort": 8080}]},
@@ -169,8 +174,34 @@ fn give_endpoint(cluster: &Cluster, address: &str) {
     cluster.apply(&json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "web-1", "namespace": "default", "labels": {"kubernetes.io/service-name": "web"}},
-        "ports": [{"port": 8080, "protocol": "TCP"}], "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+        "ports": [{"port": 8080, "protocol": "TCP"}], "endpoints": endpoints,
     }));
+}
+
+fn start_kube_proxy(cluster: &Cluster, program: &Path, token: &str) -> Process {
+    let log = cluster.node.folder().join("kube-proxy.log");
+    let arguments = [
+        &*format!("--kubeconfig={}", kubeconfig(cluster, token).display()),
+        &format!("--hostname-override={NODE_NAME}"),
+        "--proxy-mode=iptables",
+        "--iptables-min-sync-period=100ms",
+        "--conntrack-max-per-core=0",
+        "--conntrack-tcp-timeout-established=0",
+        "--conntrack-tcp-timeout-close-wait=0",
+        "--healthz-bind-address=127.0.0.1:10256",
+    ];
+    cluster.node.enclosure().start(program, &arguments, &log)
+}
+
+fn leads_to(cluster: &Cluster, address: &str) -> bool {
+    let rules = cluster.node.enclosure().run(&["iptables-save", "-t", "nat"]);
+    rules.contains(&format!("--to-destination {address}:8080"))
+}
+
+#[track_caller]
+fn wait_for_rules(cluster: &Cluster, address: &str, former: &str) {
+    let what = format!("the rules of the service to lead to {address}, not to {former}");
+    cluster.wait(&what, || (leads_to(cluster, address) && !leads_to(cluster, former)).then_some(()));
 }
 
 #[test]
@@ -179,47 +210,133 @@ fn kube_proxy_serves_cluster_ips_after_a_reboot_without_the_server() {
     let Some(assets) = Assets::find(test, &["kube-proxy"]) else { return };
     let program = assets.program("kube-proxy");
     let mut cluster = cluster(assets);
-    let kubeconfig = kubeconfig(&cluster, &token(&cluster, "proxy"));
-    let log = cluster.node.folder().join("kube-proxy.log");
-    let node_name = format!("--hostname-override={NODE_NAME}");
-    let of_kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-    let arguments = [
-        &*of_kubeconfig,
-        &node_name,
-        "--proxy-mode=iptables",
-        "--iptables-min-sync-period=100ms",
-        "--conntrack-max-per-core=0",
-        "--conntrack-tcp-timeout-established=0",
-        "--conntrack-tcp-timeout-close-wait=0",
-        "--healthz-bind-address=127.0.0.1:10256",
-    ];
-    let start = |cluster: &Cluster| cluster.node.enclosure().start(&program, &arguments, &log);
-    let rules = |cluster: &Cluster| cluster.node.enclosure().run(&["iptables-save", "-t", "nat"]);
-    let leads_to = |cluster: &Cluster, address: &str| {
-        let destination = format!("--to-destination {address}:8080");
-        cluster.wait("the rules of the service", || rules(cluster).contains(&destination).then_some(()));
-    };
+    let token = token(&cluster, "proxy");
+    let give = |cluster: &Cluster, address: &str| give_endpoints(cluster, &[endpoint_of(address)]);
 
-    give_endpoint(&cluster, "10.1.2.3");
-    let proxy = start(&cluster);
-    leads_to(&cluster, "10.1.2.3");
-    give_endpoint(&cluster, "10.1.2.4");
-    leads_to(&cluster, "10.1.2.4");
+    give(&cluster, "10.1.2.3");
+    let proxy = start_kube_proxy(&cluster, &program, &token);
+    wait_for_rules(&cluster, "10.1.2.3", "none");
+    give(&cluster, "10.1.2.4");
+    wait_for_rules(&cluster, "10.1.2.4", "10.1.2.3");
 
     // The board is cut off and starts again.
     cluster.plane.stop();
     drop(proxy);
     cluster.node.stop_agent(Signal::SIGTERM);
     cluster.node.enclosure().run(&["iptables", "-t", "nat", "-F"]);
-    assert!(!rules(&cluster).contains("10.1.2.4"));
+    assert!(!leads_to(&cluster, "10.1.2.4"));
     cluster.node.start_agent();
-    let _proxy = start(&cluster);
-    leads_to(&cluster, "10.1.2.4");
-    assert!(!rules(&cluster).contains("10.1.2.3:"));
+    let _proxy = start_kube_proxy(&cluster, &program, &token);
+    wait_for_rules(&cluster, "10.1.2.4", "10.1.2.3");
 
     // The server is back, and says something else.
     cluster.plane.start_again(&cluster.node);
-    give_endpoint(&cluster, "10.1.2.5");
-    leads_to(&cluster, "10.1.2.5");
-    assert!(!rules(&cluster).contains("10.1.2.4:"));
+    give(&cluster, "10.1.2.5");
+    wait_for_rules(&cluster, "10.1.2.5", "10.1.2.4");
+}
+
+const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
+
+/// The slice of the Service as a component reads it in JSON, and the version of the list.
+fn read_slice(cluster: &Cluster, token: &str) -> Option<(Value, String)> {
+    let answer = read(cluster, token, "application/json", SLICES);
+    let mut list: Value = serde_json::from_str(answer.rsplit_once("\n200\n")?.0).unwrap();
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let slices = list["items"].as_array_mut().unwrap();
+    let index = slices.iter().position(|slice| slice["metadata"]["name"] == "web-1").unwrap();
+    Some((slices.swap_remove(index), version))
+}
+
+/// Waits for the pod to be ready at another address.
+fn next_address(cluster: &Cluster, former: &str) -> String {
+    cluster.wait("the pod to have a new address", || {
+        let pods = cluster.node.pods();
+        let pod = pods.0.iter().find(|pod| pod.name() == "web" && pod.is_ready() && pod.ip() != former)?;
+        Some(pod.ip().to_owned())
+    })
+}
+
+#[test]
+fn kube_proxy_follows_pods_of_the_node_without_the_server_and_the_server_after_it() {
+    let test = "kube_proxy_follows_pods_of_the_node_without_the_server_and_the_server_after_it";
+    let Some(assets) = Assets::find(test, &["kube-proxy"]) else { return };
+    let program = assets.program("kube-proxy");
+    let mut cluster = cluster(assets);
+    let token = token(&cluster, "proxy");
+    run(&cluster, "web", STAY);
+    let first = cluster.wait_until_pod_is_ready("web")["status"]["podIP"].as_str().unwrap().to_owned();
+    let of_pod = |address: &str, node: &str, pod: &str| {
+        json!({"addresses": [address], "conditions": {"ready": true, "serving": true, "terminating": false},
+            "nodeName": node, "targetRef": {"kind": "Pod", "namespace": "default", "name": pod}})
+    };
+    let elsewhere = of_pod("10.1.2.3", "elsewhere", "web");
+    give_endpoints(
+        &cluster,
+        &[of_pod(&first, NODE_NAME, "web"), of_pod("10.1.2.4", NODE_NAME, "gone"), elsewhere.clone()],
+    );
+    let proxy = start_kube_proxy(&cluster, &program, &token);
+    wait_for_rules(&cluster, &first, "none");
+    let (server, server_version) = read_slice(&cluster, &token).unwrap();
+    assert!(leads_to(&cluster, "10.1.2.3") && leads_to(&cluster, "10.1.2.4"));
+
+    // The board starts again without the server: the pod has another address.
+    cluster.plane.stop();
+    drop(proxy);
+    cluster.node.stop_agent(Signal::SIGTERM);
+    cluster.node.cut_power();
+    cluster.node.enclosure().run(&["iptables", "-t", "nat", "-F"]);
+    cluster.node.start_containerd();
+    cluster.node.start_agent();
+    let second = next_address(&cluster, &first);
+    let _proxy = start_kube_proxy(&cluster, &program, &token);
+    wait_for_rules(&cluster, &second, &first);
+    assert!(leads_to(&cluster, "10.1.2.3") && !leads_to(&cluster, "10.1.2.4"));
+
+    // Only these fields differ from what the server said.
+    let (mut corrected, version) = read_slice(&cluster, &token).unwrap();
+    assert_eq!(corrected["metadata"]["resourceVersion"], version);
+    corrected["metadata"]["resourceVersion"] = server["metadata"]["resourceVersion"].clone();
+    let fields = corrected.as_object_mut().unwrap();
+    assert_eq!((fields.remove("kind"), fields.remove("apiVersion")).0, Some("EndpointSlice".into()));
+    let mut expected = server.clone();
+    expected["endpoints"] = json!([of_pod(&second, NODE_NAME, "web"), elsewhere]);
+    assert_eq!(corrected, expected);
+
+    // A change while components watch.
+    let watch = |version: &str| format!("{SLICES}?watch=true&resourceVersion={version}");
+    let mut watches = Vec::new();
+    for (version, file) in [(&server_version, "of-server"), (&version, "of-node")] {
+        watches.push(curl(&cluster, &token, "application/json", &watch(version), file));
+    }
+    cluster.wait("the first event", || output(&cluster, "of-server").contains(&second).then_some(()));
+    assert_eq!(output(&cluster, "of-node"), "", "it has that already");
+    let ids =
+        cluster.node.ctr_command(&["containers", "list", "--quiet", "labels.\"io.cri-containerd.kind\"==sandbox"]);
+    for id in String::from_utf8(output_of(ids)).unwrap().lines() {
+        output_of(cluster.node.ctr_command(&["tasks", "kill", "--signal", "SIGKILL", id]));
+    }
+    let third = next_address(&cluster, &second);
+    wait_for_rules(&cluster, &third, &second);
+    for file in ["of-server", "of-node"] {
+        cluster.wait("the event", || output(&cluster, file).contains(&third).then_some(()));
+    }
+    let (_, version) = read_slice(&cluster, &token).unwrap();
+
+    // The server is back with its own word: nobody may watch on from what it never said.
+    cluster.plane.start_again(&cluster.node);
+    for mut watch in watches {
+        watch.wait().unwrap();
+    }
+    wait_for_rules(&cluster, &first, &third);
+    assert!(leads_to(&cluster, "10.1.2.3") && leads_to(&cluster, "10.1.2.4"));
+    let list = format!("{SLICES}?resourceVersion={version}");
+    for path in [watch(&version), list] {
+        let answer = read(&cluster, &token, "application/json", &path);
+        assert!(answer.ends_with("\n410\n") && answer.contains("\"Expired\""), "{answer}");
+    }
+    assert_eq!(read_slice(&cluster, &token).unwrap().0, server);
+}
+
+fn output_of(mut command: Command) -> Vec<u8> {
+    command.output().unwrap().stdout
 }

@@ -11,6 +11,7 @@ mod board_metrics;
 mod log_followers;
 mod node_local_api;
 mod node_stats;
+mod own_node;
 mod pod_changes;
 mod pod_requests;
 mod recent_errors;

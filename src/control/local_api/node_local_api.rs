@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::agent_remote::RemoteUpgrades;
 use super::log_followers::Followers;
 use super::node_stats::NodeStats;
+use super::own_node::own_node;
 use super::recent_errors::RecentErrors;
 use super::shown_pods::{ShownPod, each_pod};
 use super::sync_status::sync_status;
@@ -24,10 +25,11 @@ use crate::control::pod_table::PodRecords;
 use crate::control::server::{
     AgentRequest, AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus,
     ConditionStatus, DeviceEntry, ImageEntry, JobRow, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus,
-    NotFound, OfflineStatus, Page, PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus, RuntimeStatus,
-    SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
+    NotFound, OfflineStatus, OwnNodeSource, Page, PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus,
+    RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
 use crate::control::versions::VersionView;
+use crate::kubelet::api_cache::OwnNode;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
 use crate::kubelet::devices::{DeviceRecord, Devices};
 use crate::kubelet::enrolment::JoinLine;
@@ -75,6 +77,18 @@ pub(crate) struct NodeLocalApi {
     pub(crate) inbox: Sender<SyncEvent>,
     pub(crate) agent: Rc<RemoteUpgrades>,
     pub(crate) started: Instant,
+}
+
+impl OwnNodeSource for NodeLocalApi {
+    fn own_node(&self) -> OwnNode {
+        let (records, observed) = (self.views.records.read(), self.views.observed.read());
+        let mut own = own_node(&self.config.node.name, &records, &observed, &self.figures.status_inputs);
+        if self.config.cluster.reporting.external_cloud {
+            // The cloud's controller writes them.
+            own.addresses.clear();
+        }
+        own
+    }
 }
 
 impl LocalApi for NodeLocalApi {

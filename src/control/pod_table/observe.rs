@@ -46,6 +46,10 @@ impl PodTable {
             let gone = observed.iter().filter(|pod| !listed.contains(&pod.uid));
             gone.map(|pod| ObservedPod::new(pod.uid.clone(), &pod.namespace, &pod.name)).collect()
         };
+        if self.records.read().relisted_all != relist.unseen.is_empty() {
+            self.records.write().relisted_all = relist.unseen.is_empty();
+            self.reports.status.pods_changed();
+        }
         self.workers.unseen(relist.unseen);
         (relist.pods.into_iter().chain(gone).collect(), relist.look)
     }

@@ -14,6 +14,8 @@ pub(crate) struct PodRecords {
     pub(crate) sources: Sources,
     pub(crate) statuses: PodStatuses,
     pub(crate) runtime: RuntimeState,
+    /// The last relist had every pod with its containers: a pod that was not observed does not run.
+    pub(crate) relisted_all: bool,
     /// Pods that no source has any more and that have not ended yet.
     pub(crate) ending: SortedMap<PodUid, Arc<Pod>>,
     /// Pods that run with another spec than their manifest's, which kept its uid, and since when.
@@ -28,6 +30,7 @@ impl PodRecords {
             sources,
             statuses: PodStatuses::default(),
             runtime: RuntimeState::default(),
+            relisted_all: false,
             ending: SortedMap::new(),
             unreplaced: SortedMap::new(),
             takeovers: SortedMap::new(),

@@ -66,6 +66,8 @@ impl PodTable {
             Some(since) => drop(records.unreplaced.insert(uid.clone(), since)),
             None => drop(records.unreplaced.remove(uid)),
         }
+        drop(records);
+        self.reports.status.pods_changed();
     }
 
     /// Whether the pod runs with another spec than `pod` has, and is not replaced.

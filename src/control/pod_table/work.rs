@@ -115,6 +115,7 @@ impl PodTable {
         records.ending.remove(uid);
         records.unreplaced.remove(uid);
         drop(records);
+        self.reports.status.pods_changed();
         self.dirty.remove(uid);
         self.failed.remove(uid);
         self.own_conditions.remove(uid);

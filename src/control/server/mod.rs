@@ -35,7 +35,7 @@ mod unread_responses;
 mod watchdog;
 mod web_sockets;
 
-pub(crate) use api_endpoint::ApiEndpoint;
+pub(crate) use api_endpoint::{ApiEndpoint, OwnNodeSource};
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
 pub(crate) use image_entries::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};

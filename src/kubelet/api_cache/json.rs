@@ -1,7 +1,10 @@
 //! Lists and events of a watch in JSON. Pure.
 
+use serde_json::{Value, json};
+
 use super::object_set::{Change, Content, ObjectSet, WatchedEvent, is_other_form, key_of};
-use crate::types::api::ObjectText;
+use super::own_node::{CorrectedObject, Endpoint, EndpointChange, OwnKind, OwnNode};
+use crate::types::api::{NodeAddress, ObjectText};
 use crate::types::sorted::SortedMap;
 
 pub(super) fn read(body: Vec<u8>) -> Option<Content> {
@@ -93,4 +96,91 @@ pub(super) fn lasting(object: &[u8], is_node: bool) -> Vec<u8> {
         Ok(object) => object.without(changing).into_bytes(),
         Err(_) => object.to_vec(),
     }
+}
+
+/// One object as a set.
+pub(super) fn single(body: &[u8]) -> Option<ObjectSet> {
+    let [kind, api_version] = ObjectText::parse(body.to_vec()).ok()?.parts(["kind", "apiVersion"]).ok()?;
+    let objects = [(String::new(), body.to_vec())].into_iter().collect();
+    Some(ObjectSet { kind: text(kind), api_version: text(api_version), version: 0, objects })
+}
+
+/// The object with what the node knows better, as an event of a watch has it; `None` if it is not about this node.
+pub(super) fn correct(object: &[u8], kind: OwnKind, own: &OwnNode, version: u64) -> Option<CorrectedObject> {
+    let mut object: Value = serde_json::from_slice(object).ok()?;
+    let is_changed = match kind {
+        OwnKind::EndpointSlice => correct_slice(&mut object, own)?,
+        OwnKind::Node => correct_node(&mut object, own)?,
+    };
+    set(object.get_mut("metadata")?, "resourceVersion", version.to_string().into());
+    let [kind, api_version] = kind.names();
+    set(&mut object, "kind", kind.into());
+    set(&mut object, "apiVersion", api_version.into());
+    Some(CorrectedObject { object: object.to_string().into_bytes(), is_changed })
+}
+
+fn correct_slice(slice: &mut Value, own: &OwnNode) -> Option<bool> {
+    let address_type = str_at(slice, "/addressType").to_owned();
+    let (mut is_own, mut is_changed) = (false, false);
+    slice.get_mut("endpoints")?.as_array_mut()?.retain_mut(|endpoint| {
+        let Some(change) = change_of(endpoint, &address_type, own) else { return true };
+        is_own = true;
+        is_changed |= change != EndpointChange::Same;
+        if let EndpointChange::Changed { address, conditions: [ready, serving, terminating] } = change {
+            set(endpoint, "addresses", json!([address]));
+            let conditions = json!({"ready": ready, "serving": serving, "terminating": terminating});
+            set(endpoint, "conditions", conditions);
+        }
+        change != EndpointChange::Gone
+    });
+    is_own.then_some(is_changed)
+}
+
+fn change_of<'a>(endpoint: &Value, address_type: &str, own: &'a OwnNode) -> Option<EndpointChange<'a>> {
+    if str_at(endpoint, "/targetRef/kind") != "Pod" {
+        return None;
+    }
+    let condition = |path: &str| endpoint.pointer(path).and_then(Value::as_bool);
+    let seen = Endpoint {
+        pod: &key_of(str_at(endpoint, "/targetRef/namespace"), str_at(endpoint, "/targetRef/name")),
+        node: str_at(endpoint, "/nodeName"),
+        address: str_at(endpoint, "/addresses/0"),
+        conditions: ["/conditions/ready", "/conditions/serving", "/conditions/terminating"].map(condition),
+    };
+    own.endpoint(&seen, address_type)
+}
+
+fn correct_node(node: &mut Value, own: &OwnNode) -> Option<bool> {
+    if str_at(node, "/metadata/name") != own.name {
+        return None;
+    }
+    let status = node.get_mut("status")?;
+    let conditions = status.get_mut("conditions")?.as_array_mut()?;
+    let ready = conditions.iter_mut().find(|condition| str_at(condition, "/type") == "Ready")?;
+    let mut is_changed = str_at(ready, "/status") != own.ready[0];
+    if is_changed {
+        for (name, value) in ["status", "reason", "message"].into_iter().zip(&own.ready) {
+            set(ready, name, value.as_str().into());
+        }
+    }
+    let address = |address: &NodeAddress| json!({"type": address.kind, "address": address.address});
+    let addresses: Value = own.addresses.iter().map(address).collect();
+    if !own.addresses.is_empty() && status.get("addresses") != Some(&addresses) {
+        set(status, "addresses", addresses);
+        is_changed = true;
+    }
+    Some(is_changed)
+}
+
+fn set(object: &mut Value, name: &str, value: Value) {
+    object.as_object_mut().map(|object| object.insert(name.to_owned(), value));
+}
+
+fn str_at<'a>(value: &'a Value, path: &str) -> &'a str {
+    value.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// An event of a watch.
+pub(super) fn write_event(change: &str, object: &[u8]) -> Vec<u8> {
+    [br#"{"type":""#, change.as_bytes(), br#"","object":"#, object, b"}\n"].concat()
 }

@@ -8,9 +8,11 @@
 //!   recorder.rs   copies a response while it is passed on        -> frames.rs
 //!   fold.rs       the next body of a list                        -> encoding.rs, json.rs, protobuf.rs
 //!   entries.rs    the remembered answers
+//!   correction.rs an answer with what the node knows better      -> own_node.rs, json.rs, protobuf.rs
 //! ```
 
 mod accepted_tokens;
+mod correction;
 mod encoding;
 mod entries;
 mod fold;
@@ -18,6 +20,7 @@ mod frames;
 mod identity;
 mod json;
 mod object_set;
+mod own_node;
 mod protobuf;
 mod read_request;
 mod recorder;
@@ -37,11 +40,14 @@ use crate::types::api::Bytes;
 use crate::types::time::Backoff;
 
 use accepted_tokens::AcceptedTokens;
+pub(crate) use correction::{AnswerForm, OwnAnswer};
 use entries::{Entries, MAX_PENDING_BYTES};
 use fold::{Folded, MAX_BODY_BYTES};
 pub(crate) use identity::Identity;
 #[cfg(test)]
 pub(crate) use identity::testing;
+pub(crate) use object_set::key_of;
+pub(crate) use own_node::{OwnNode, OwnPod, OwnPodState};
 pub(crate) use read_request::{ReadKind, ReadRequest};
 pub(crate) use recorder::{Recorder, ResponseHead};
 
@@ -215,18 +221,24 @@ impl ApiCache {
         })
     }
 
-    /// The body with all events so far.
-    pub(crate) async fn body(&self, remembered: &Remembered) -> Option<Vec<u8>> {
-        let (body, fold) = {
+    /// The answer with all events so far, and with what the node knows better. `None` if it is damaged or removed.
+    pub(crate) async fn answer(
+        &self,
+        remembered: &Remembered,
+        own: Option<OwnNode>,
+        form: AnswerForm,
+    ) -> Option<OwnAnswer> {
+        let (encoding, body, fold) = {
             let mut entries = self.inner.entries.borrow_mut();
             let entry = entries.get(&remembered.name)?;
-            (entry.body.clone(), entry.fold())
+            (entry.encoding(), entry.body.clone(), entry.fold())
         };
-        let inflated = move || {
+        let answered = move || {
             let body = fold.map_or(Ok(body), |fold| fold.run().map(|folded| folded.body)).ok()?;
-            inflate(&body, MAX_BODY_BYTES).ok()
+            let body = inflate(&body, MAX_BODY_BYTES).ok()?;
+            Some(encoding.own_answer(body, own.as_ref(), form))
         };
-        rt::blocking_for(rt::CLIENTS, inflated).await
+        rt::blocking_for(rt::CLIENTS, answered).await
     }
 
     /// Folds pending events into the body of a list. Only one task does this at a time.

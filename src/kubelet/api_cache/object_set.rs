@@ -51,6 +51,6 @@ pub(super) fn is_other_form(kind: &str) -> bool {
     matches!(kind, "Table" | "PartialObjectMetadata" | "PartialObjectMetadataList")
 }
 
-pub(super) fn key_of(namespace: &str, name: &str) -> String {
+pub(crate) fn key_of(namespace: &str, name: &str) -> String {
     [namespace, "/", name].concat()
 }

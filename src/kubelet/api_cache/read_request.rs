@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::correction::corrected_version;
 use crate::protocol::http1::Request;
 
 /// A GET of the API.
@@ -14,6 +15,10 @@ pub(crate) struct ReadRequest {
     pub(super) accepted: Vec<String>,
     /// Whether the path is that of objects, not of discovery.
     pub(crate) is_of_objects: bool,
+    /// Whether the node may know some of the fields better when the server is away.
+    pub(crate) is_correctable: bool,
+    /// The version of the corrected list that the client has.
+    pub(crate) corrected_version: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +63,14 @@ impl ReadRequest {
                 limit: value("timeoutSeconds").parse().ok().map(Duration::from_secs),
             },
         };
-        Some(Self { key: key(request), kind, accepted: accepted(request), is_of_objects: is_of_objects(&request.path) })
+        Some(Self {
+            key: key(request),
+            kind,
+            accepted: accepted(request),
+            is_of_objects: is_of_objects(&request.path),
+            is_correctable: is_correctable(&request.path),
+            corrected_version: corrected_version(&value("resourceVersion")),
+        })
     }
 }
 
@@ -77,6 +89,15 @@ fn is_of_objects(path: &str) -> bool {
     match parts.first() {
         Some(&"api") => parts.len() > 2,
         Some(&"apis") => parts.len() > 3,
+        _ => false,
+    }
+}
+
+fn is_correctable(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    match *parts {
+        ["api", "v1", "nodes"] | ["api", "v1", "nodes", _] => true,
+        ["apis", "discovery.k8s.io", "v1", ..] => parts.contains(&"endpointslices"),
         _ => false,
     }
 }
@@ -155,5 +176,10 @@ mod tests {
             assert!(!is_of_objects(path), "{path}");
         }
         assert!(is_of_objects("/api/v1/nodes") && is_of_objects("/apis/apps/v1/daemonsets"));
+        let slices = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices";
+        assert!(is_correctable("/api/v1/nodes/a") && is_correctable(slices));
+        for path in ["/api/v1/pods", "/api/v1/nodes/a/status", "/apis/discovery.k8s.io/v1", ""] {
+            assert!(!is_correctable(path), "{path}");
+        }
     }
 }

@@ -31,7 +31,8 @@ async fn recorded(cache: &ApiCache, identity: &Identity, target: &str, body: &[u
 
 async fn body(cache: &ApiCache, identity: &Identity, target: &str) -> Option<String> {
     let found = cache.find(identity, &request(target))?;
-    cache.body(&found).await.map(|body| String::from_utf8(body).unwrap())
+    let answer = cache.answer(&found, None, AnswerForm::Body).await?;
+    Some(String::from_utf8(answer.bytes).unwrap())
 }
 
 #[test]
@@ -110,5 +111,27 @@ fn large_response_is_not_remembered_and_leaves_room_to_others() {
         assert_eq!((body(&cache, &proxy, "/api/v1/services").await, cache.inner.recorded.get()), (None, 0));
         recorded(&cache, &proxy, "/api/v1/services", LIST.as_bytes()).await;
         assert_eq!((cache.inner.recorded.get(), cache.inner.entries.borrow().all.len()), (0, 1));
+    });
+}
+
+#[test]
+fn correction_is_neither_remembered_nor_stored() {
+    rt::block_on(async {
+        let folder = TestFolder::new("api-cache-corrected");
+        let cache = opened(&folder).await;
+        let proxy = identity(&cache, PROXY, "real").unwrap();
+        let node = json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "resourceVersion": "5"},
+            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+        let (path, node) = ("/api/v1/nodes/n", node.to_string());
+        recorded(&cache, &proxy, path, node.as_bytes()).await;
+        cache.flush().await;
+        let journal = || std::fs::read(folder.0.join("store/journal")).unwrap();
+        let before = journal();
+        let own = OwnNode { name: "n".to_owned(), ready: ["True", "", ""].map(str::to_owned), ..OwnNode::default() };
+        let found = cache.find(&proxy, &request(path)).unwrap();
+        let answer = cache.answer(&found, Some(own), AnswerForm::Body).await.unwrap();
+        assert!(answer.version.is_some() && String::from_utf8(answer.bytes).unwrap().contains("True"));
+        cache.flush().await;
+        assert_eq!((body(&cache, &proxy, path).await, journal()), (Some(node), before));
     });
 }

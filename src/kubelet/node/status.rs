@@ -148,20 +148,14 @@ impl NodeProfile {
         }
         conditions.extend(BoardProblem::ALL.iter().filter_map(|problem| of_board(*problem, observation, server)));
         let faults = self.faults(observation, capacity);
-        let (reason, message) = match faults.is_empty() {
-            true => (Reason::KUBELET_READY, "kubelet is posting ready status".to_owned()),
-            false => (Reason::KUBELET_NOT_READY, aggregate(faults.clone())),
-        };
+        let (reason, message) = readiness(&faults);
         conditions.push(condition(READY, faults.is_empty(), reason, message, before(READY), observation.now));
         conditions
     }
 
     /// Why the node is not ready, in upstream's order.
     fn faults(&self, observation: &NodeObservation<'_>, capacity: &ResourceList) -> Vec<String> {
-        let mut faults = observation.runtime.faults(observation.instant);
-        if observation.shuts_down {
-            faults.push("node is shutting down".to_owned());
-        }
+        let mut faults = faults(observation.runtime, observation.shuts_down, observation.instant);
         let storage = self.needs_storage.then_some(EPHEMERAL_STORAGE);
         let needed = [CPU, MEMORY, PODS].into_iter().chain(storage);
         let missing: Vec<&str> = needed.filter(|name| !capacity.contains_key(name)).collect();
@@ -169,6 +163,23 @@ impl NodeProfile {
             faults.push(format!("missing node capacity for resources: {}", missing.join(", ")));
         }
         faults
+    }
+}
+
+/// Why the node is not ready, whatever its capacity is.
+pub(super) fn faults(runtime: &RuntimeHealth, shuts_down: bool, now: Instant) -> Vec<String> {
+    let mut faults = runtime.faults(now);
+    if shuts_down {
+        faults.push("node is shutting down".to_owned());
+    }
+    faults
+}
+
+/// Reason and message of the condition `Ready`.
+pub(super) fn readiness(faults: &[String]) -> (Reason, String) {
+    match faults.is_empty() {
+        true => (Reason::KUBELET_READY, "kubelet is posting ready status".to_owned()),
+        false => (Reason::KUBELET_NOT_READY, aggregate(faults.to_vec())),
     }
 }
 

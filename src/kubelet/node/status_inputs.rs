@@ -4,10 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::status::{faults, readiness};
 use super::{BoardHealth, BoardMoment, RuntimeHealth};
 use crate::platform::rpc::Signal;
+use crate::platform::rt;
 use crate::state::pods::{NodeEvent, PressureCondition, RuntimeState};
-use crate::types::api::{AgentSpec, Map, NodeAddress, ResourceList};
+use crate::types::api::{AgentSpec, Map, NodeAddress, Reason, ResourceList};
 use crate::types::board::BoardReadings;
 
 /// URL of the program that this node is to run. `{arch}` in it stands for the architecture.
@@ -69,12 +71,41 @@ pub(crate) struct StatusInputs {
     pub(super) reports: RefCell<Map<String>>,
     /// Notified on every change of the node status.
     pub(super) changed: Signal,
+    /// Notified when a pod, or readiness or addresses of the node, may have changed.
+    own_changed: Signal,
 }
 
 impl StatusInputs {
     pub(crate) fn runtime(&self, state: RuntimeState, now: Instant) {
         self.runtime.borrow_mut().note(state, now);
         self.changed.notify();
+        self.own_changed.notify();
+    }
+
+    /// A pod's status may have changed, or a pod is gone.
+    pub(crate) fn pods_changed(&self) {
+        self.own_changed.notify();
+    }
+
+    pub(crate) fn own_changes(&self) -> u64 {
+        self.own_changed.changes()
+    }
+
+    /// Waits until a pod, or readiness or addresses of the node, may have changed.
+    pub(crate) async fn beyond_own_changes(&self, seen: u64) {
+        let due = self.runtime.borrow().due(rt::now());
+        let changed = self.own_changed.beyond(seen);
+        match due {
+            Some(due) => rt::either(rt::sleep_until(due), changed).await,
+            None => changed.await,
+        }
+    }
+
+    /// Whether the condition `Ready` holds, its reason and its message.
+    pub(crate) fn readiness(&self, now: Instant) -> (bool, Reason, String) {
+        let faults = faults(&self.runtime.borrow(), self.shuts_down.get(), now);
+        let (reason, message) = readiness(&faults);
+        (faults.is_empty(), reason, message)
     }
 
     pub(crate) fn pressures(&self, conditions: Vec<PressureCondition>) {
@@ -175,6 +206,7 @@ impl StatusInputs {
     pub(crate) fn shuts_down(&self, shuts_down: bool) {
         if self.shuts_down.replace(shuts_down) != shuts_down {
             self.changed.notify();
+            self.own_changed.notify();
         }
     }
 
@@ -221,6 +253,7 @@ impl StatusInputs {
         if *self.addresses.borrow() != addresses {
             self.addresses.replace(addresses);
             self.addresses_changed.notify();
+            self.own_changed.notify();
         }
     }
 

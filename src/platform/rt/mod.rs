@@ -66,7 +66,7 @@ pub(crate) use test_folder::TestFolder;
 #[cfg(test)]
 pub(crate) use turn_meter::{FutureFigures, TurnFigures, processor_time};
 #[cfg(test)]
-pub(crate) use virtual_time::{WakesBy, World, simulate, world};
+pub(crate) use virtual_time::{Stuck, WakesBy, World, simulate, world};
 
 use pin_project_lite::pin_project;
 use smol::future::FutureExt;

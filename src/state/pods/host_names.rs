@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use crate::state::objects::ConfigObject;
-use crate::types::api::{ConditionStatus, Pod, PodPhase, PodStatus};
+use crate::types::api::{Pod, PodPhase, PodStatus};
 
 /// The names and their addresses.
 #[derive(Debug, Default)]
@@ -87,9 +87,9 @@ pub(crate) fn host_names<'a>(pods: &[NamedPod<'_>], services: impl Iterator<Item
     for service in &services {
         let all = || pods.iter().filter(runs).filter(|pod| service.leads_to(&pod.pod.metadata));
         let publishes_all = service.service.as_ref().is_some_and(|service| service.publish_not_ready_addresses);
-        let shows_all = publishes_all || !all().any(is_ready);
+        let shows_all = publishes_all || !all().any(|pod| pod.status.is_ready());
         let (namespace, name) = (&service.key.namespace, &service.key.name);
-        all().filter(|pod| shows_all || is_ready(pod)).for_each(|pod| add(namespace, name, pod, true));
+        all().filter(|pod| shows_all || pod.status.is_ready()).for_each(|pod| add(namespace, name, pod, true));
     }
     for pod in pods.iter().filter(runs) {
         let (namespace, name) = (&pod.pod.metadata.namespace, manifest_name(pod.pod));
@@ -101,10 +101,6 @@ pub(crate) fn host_names<'a>(pods: &[NamedPod<'_>], services: impl Iterator<Item
     entries.sort_unstable();
     entries.dedup();
     entries
-}
-
-fn is_ready(pod: &NamedPod<'_>) -> bool {
-    pod.status.conditions.iter().any(|condition| condition.kind == "Ready" && condition.status == ConditionStatus::True)
 }
 
 /// The name without the name of the node, which a static pod has at its end.

@@ -49,6 +49,13 @@ words! {
     }
 }
 
+impl PodStatus {
+    pub fn is_ready(&self) -> bool {
+        let is_true = |condition: &PodCondition| condition.status == ConditionStatus::True;
+        self.conditions.iter().any(|condition| condition.kind == conditions::READY && is_true(condition))
+    }
+}
+
 impl PodPhase {
     /// Whether no container of the pod will run again.
     pub fn is_terminal(self) -> bool {

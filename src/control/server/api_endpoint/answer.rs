@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::held_watch::HeldWatch;
 use super::status::{OwnStatus, RETRY_AFTER};
 use super::{ENDPOINT_RESPONSE_TIMEOUT, Served};
 use crate::control::server::connections::Text;
 use crate::control::server::http::{AfterResponse, Response, passed_head};
 use crate::control::server::kubelet_api::bearer;
-use crate::kubelet::api_cache::{Identity, ReadKind, ReadRequest, Recorder, Remembered, ResponseHead};
+use crate::kubelet::api_cache::{AnswerForm, Identity, ReadKind, ReadRequest, Recorder, Remembered, ResponseHead};
 use crate::platform::apiserver::{ApiError, PassedRequest, PassedResponse};
 use crate::platform::rt;
 use crate::protocol::http1::Request;
@@ -38,18 +39,12 @@ enum Source {
         content_type: String,
         body: Option<Vec<u8>>,
     },
-    /// A watch without events. It ends when the server is back, so that the client asks the server.
-    Held {
-        content_type: String,
-        limit: Option<Duration>,
-    },
+    Held(Box<HeldWatch>),
 }
 
 /// The fields of a response that are passed on.
 const RETURNED_FIELDS: [&str; 6] =
     ["content-type", "content-encoding", "retry-after", "warning", "audit-id", "location"];
-/// A held watch lasts at least so long, for the case that the components' requests fail although the node's do not.
-const SHORTEST_HELD_WATCH: Duration = Duration::from_secs(2);
 /// For the connection, on top of the time limit of the server.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
@@ -67,6 +62,10 @@ impl Answer {
         if !node.is_connected() {
             let why = node.failure().map_or_else(|| "no connection yet".to_owned(), |error| shown(&error));
             return self.without_server(&why).await;
+        }
+        if self.read.as_ref().is_some_and(|(_, read)| read.corrected_version.is_some()) {
+            self.source = Source::Own(OwnStatus::expired(), true);
+            return;
         }
         let lost = async {
             node.connection(false).await;
@@ -104,7 +103,8 @@ impl Answer {
 
     /// Answers from memory what the account has read before, if the token is proved to be one of it.
     async fn without_server(&mut self, why: &str) {
-        let cache = &self.served.endpoint.cache;
+        let endpoint = &self.served.endpoint;
+        let cache = &endpoint.cache;
         let unavailable = |what: &str| Source::Own(OwnStatus::unavailable(&[why, what].concat()), true);
         let Some((identity, read)) = &self.read else {
             self.source = unavailable("; nothing is remembered for this request");
@@ -120,13 +120,19 @@ impl Answer {
         }
         let found = cache.find(identity, read);
         self.source = match (&read.kind, found) {
-            (ReadKind::Watch { limit, .. }, Some(Remembered { content_type, is_list: true, .. })) => {
-                Source::Held { content_type: [&*content_type, ";stream=watch"].concat(), limit: *limit }
+            (ReadKind::Watch { limit, .. }, Some(remembered @ Remembered { is_list: true, .. })) => {
+                match HeldWatch::open(endpoint, remembered, read, *limit).await {
+                    Ok(watch) => Source::Held(Box::new(watch)),
+                    Err(status) => Source::Own(status, true),
+                }
             }
-            (ReadKind::Once, Some(remembered)) => match cache.body(&remembered).await {
-                Some(body) => Source::Memory { content_type: remembered.content_type, body: Some(body) },
-                None => unavailable("; what was read is damaged"),
-            },
+            (ReadKind::Once, Some(remembered)) => {
+                let own = read.is_correctable.then(|| endpoint.own_node.own_node());
+                match cache.answer(&remembered, own, AnswerForm::Body).await {
+                    Some(answer) => Source::Memory { content_type: remembered.content_type, body: Some(answer.bytes) },
+                    None => unavailable("; what was read is damaged"),
+                }
+            }
             (ReadKind::Once | ReadKind::Watch { .. }, _) => unavailable("; this was not read before"),
         };
     }
@@ -154,18 +160,7 @@ impl Answer {
             },
             Source::Own(status, is_left) => std::mem::take(is_left).then(|| status.body()),
             Source::Memory { body, .. } => body.take(),
-            Source::Held { limit, .. } => {
-                let node = &self.served.endpoint.node;
-                let is_back = async {
-                    rt::sleep(SHORTEST_HELD_WATCH).await;
-                    node.connection(true).await;
-                };
-                match limit {
-                    Some(limit) => rt::either(rt::sleep(*limit), is_back).await,
-                    None => is_back.await,
-                }
-                None
-            }
+            Source::Held(watch) => watch.next(&self.served.endpoint).await,
             Source::None => None,
         }
     }
@@ -203,9 +198,8 @@ impl Text for Answer {
                 let fields = [("content-type", "application/json"), ("retry-after", RETRY_AFTER)];
                 passed_head(status.code, if status.may_retry { &fields } else { fields.split_at(1).0 }, after)
             }
-            Source::Memory { content_type, .. } | Source::Held { content_type, .. } => {
-                passed_head(200, &[("content-type", content_type)], after)
-            }
+            Source::Memory { content_type, .. } => passed_head(200, &[("content-type", content_type)], after),
+            Source::Held(watch) => passed_head(200, &[("content-type", &*watch.content_type)], after),
             Source::None => return None,
         };
         Some(head)

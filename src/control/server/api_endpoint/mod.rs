@@ -4,13 +4,14 @@
 //!   TLS with a certificate of its own, HTTP/1.1     ../connections.rs
 //!   reads requests; a bearer token is required      visit.rs
 //!   with the server: passes requests on             answer.rs, apiserver/pass_on.rs
-//!   without it: answers from what was read          answer.rs, kubelet/api_cache
+//!   without it: answers from what was read          answer.rs, held_watch.rs, kubelet/api_cache
 //! ```
 //!
 //! Whether the server is there is known from the node's own connection, which renews the lease: the endpoint does not
 //! probe.
 
 mod answer;
+mod held_watch;
 mod status;
 mod visit;
 
@@ -27,8 +28,9 @@ use super::connections::{REQUEST_READ_TIMEOUT, serve_connection};
 use super::kubelet_api::{server_config, watch_for_its_end};
 use super::listener::Listener;
 use super::stream_slots::StreamSlots;
-use crate::kubelet::api_cache::ApiCache;
+use crate::kubelet::api_cache::{ApiCache, OwnNode};
 use crate::kubelet::certificates::ServingCertificateCell;
+use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
 use crate::platform::config::TlsSettings;
 use crate::platform::net::TlsSocket;
@@ -46,6 +48,14 @@ pub(crate) struct ApiEndpoint {
     /// Carries the components' requests.
     pub(crate) upstream: Client,
     pub(crate) cache: ApiCache,
+    pub(crate) own_node: Rc<dyn OwnNodeSource>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
+}
+
+/// Implemented by the local API.
+pub(crate) trait OwnNodeSource {
+    /// What the node knows of itself and of its pods better than the server's last answers.
+    fn own_node(&self) -> OwnNode;
 }
 
 struct Served {

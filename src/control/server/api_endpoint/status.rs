@@ -34,6 +34,12 @@ impl OwnStatus {
         Self { code: 422, reason: "Invalid", message, may_retry: false }
     }
 
+    /// The client has a corrected list.
+    pub(super) fn expired() -> Self {
+        let message = "the list has what the node knew better while the API server was away: list again".to_owned();
+        Self { code: 410, reason: "Expired", message, may_retry: false }
+    }
+
     pub(super) fn unauthorized() -> Self {
         let message = "this endpoint passes on bearer tokens only: use a kubeconfig with token or tokenFile; a client \
                        certificate cannot be passed on";
