@@ -247,6 +247,11 @@ fn read_slice(cluster: &Cluster, token: &str) -> Option<(Value, String)> {
     Some((slices.swap_remove(index), version))
 }
 
+fn read_nodes(cluster: &Cluster, token: &str) -> Value {
+    let answer = read(cluster, token, "application/json", "/api/v1/nodes");
+    serde_json::from_str::<Value>(answer.rsplit_once("\n200\n").unwrap().0).unwrap()["items"].take()
+}
+
 /// Waits for the pod to be ready at another address.
 fn next_address(cluster: &Cluster, former: &str) -> String {
     cluster.wait("the pod to have a new address", || {
@@ -278,6 +283,7 @@ fn kube_proxy_follows_pods_of_the_node_without_the_server_and_the_server_after_i
     wait_for_rules(&cluster, &first, "none");
     let (server, server_version) = read_slice(&cluster, &token).unwrap();
     assert!(leads_to(&cluster, "10.1.2.3") && leads_to(&cluster, "10.1.2.4"));
+    let nodes = read_nodes(&cluster, &token);
 
     // The board starts again without the server: the pod has another address.
     cluster.plane.stop();
@@ -301,6 +307,8 @@ fn kube_proxy_follows_pods_of_the_node_without_the_server_and_the_server_after_i
     let mut expected = server.clone();
     expected["endpoints"] = json!([of_pod(&second, NODE_NAME, "web"), elsewhere]);
     assert_eq!(corrected, expected);
+    // The node itself is as before, so that nothing of it is corrected.
+    cluster.wait("the Node to be as the server said", || (read_nodes(&cluster, &token) == nodes).then_some(()));
 
     // A change while components watch.
     let watch = |version: &str| format!("{SLICES}?watch=true&resourceVersion={version}");
