@@ -8,7 +8,7 @@ use super::api_server::NODE;
 use super::container_runtime::{self, revision as revision_of};
 use super::life::Node;
 use super::record::Rule;
-use super::wanted::{Pod, SECRET, Source, TOO_MUCH, WantedPods, own_path, shares, tells_secret};
+use super::wanted::{Pod, SECRET, TOO_MUCH, WantedPods, own_path, shares, tells_secret};
 use super::{dra_driver, fake_cri, trials};
 use crate::platform::cri::v1;
 use crate::types::metrics;
@@ -107,13 +107,7 @@ impl Node {
             let is_half_done =
                 pod.traits.job && phase == "Running" && self.running_container(revision, "side").is_some();
             let is_done = is_done || is_half_done;
-            // As upstream, the mirror pod of a static pod keeps its phase: its last container never started, and never will.
-            let is_interrupted = pod.traits.job
-                && pod.source == Source::Manifest
-                && phase == "Pending"
-                && self.runtime.starts(revision, "main") > 0
-                && !self.has_sandbox(revision);
-            return if is_done || is_interrupted || self.was_refused(revision, pod) {
+            return if is_done || self.was_refused(revision, pod) {
                 Ok(())
             } else {
                 Err(format!("it does not run; the API server shows {phase:?}"))
@@ -248,14 +242,6 @@ impl Node {
     /// The id and attempt of a revision's running main container.
     pub(super) fn running_of(&self, revision: &str) -> Option<(String, u32)> {
         self.running_container(revision, "main")
-    }
-
-    /// The revision has a sandbox that is ready.
-    fn has_sandbox(&self, revision: &str) -> bool {
-        self.runtime.look(|runtime| {
-            let mut ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
-            ready.any(|one| revision_of(&one.config.labels, one) == revision)
-        })
     }
 
     fn running_container(&self, revision: &str, name: &str) -> Option<(String, u32)> {

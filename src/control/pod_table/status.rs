@@ -55,7 +55,7 @@ impl PodTable {
             shows_sandbox: self.shows_sandbox,
             own_conditions: self.own_conditions.get(uid).map(Vec::as_slice).unwrap_or_default(),
         });
-        let status = self.last_status(worker, pod, status);
+        let status = self.last_status(worker, pod, status, observed.is_stopped());
         count_terminations(records.statuses.status(uid).map_or(&pod.status, |known| known), &status);
         drop(records);
         let is_unreplaced = worker.state == State::Sync && runs_other_spec(pod, &observed);
@@ -88,10 +88,9 @@ impl PodTable {
     }
 
     /// For an ended pod, reports containers that were never observed to exit as lost.
-    fn last_status(&self, worker: &Worker, pod: &Pod, status: PodStatus) -> PodStatus {
-        let has_ended = matches!(worker.state, State::Terminated | State::Finished);
+    fn last_status(&self, worker: &Worker, pod: &Pod, status: PodStatus, is_stopped: bool) -> PodStatus {
         let has_begun = self.admitted.contains(&worker.identity.uid);
-        match has_ended && has_begun && !pod.is_static() {
+        match worker.has_ended_for_good(is_stopped) && has_begun {
             true => terminated(pod, &status, clock::now()),
             false => status,
         }

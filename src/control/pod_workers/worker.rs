@@ -26,6 +26,8 @@ pub(crate) struct Worker {
     /// `None` for a pod that is known only from the runtime: it can only be ended.
     pub(crate) pod: Option<Arc<Pod>>,
     pub(crate) state: State,
+    /// The pod ended by itself: no container starts again, not even after a restart of the agent.
+    has_completed: bool,
     /// A source has the pod.
     pub(crate) wanted: bool,
     /// A pod with the same uid, to be started when this one has ended.
@@ -176,6 +178,7 @@ impl Worker {
             wanted: pod.is_some(),
             pod,
             state,
+            has_completed: false,
             successor: None,
             busy: None,
             waiting: SortedMap::new(),
@@ -263,6 +266,17 @@ impl Worker {
     pub(crate) fn completed(&mut self) {
         let grace = self.pod.as_ref().map_or(Duration::ZERO, |pod| pod.spec.termination_grace());
         self.enter(Input::Completed { grace: grace.max(LEAST_GRACE) });
+        self.has_completed = true;
+    }
+
+    /// Whether nothing of the pod runs or starts again. A static pod that was terminated starts again with the agent.
+    pub(crate) fn has_ended_for_good(&self, is_stopped: bool) -> bool {
+        let has_ended = matches!(self.state, State::Terminated | State::Finished);
+        match self.has_completed {
+            // Before the worker has stopped it again: the status stays the same when the agent restarts.
+            true => has_ended || is_stopped,
+            false => has_ended && !self.pod.as_ref().is_some_and(|pod| pod.is_static()),
+        }
     }
 
     fn enter(&mut self, input: Input) {

@@ -46,7 +46,7 @@ pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: T
     merged
 }
 
-/// The final status of a terminated pod: nothing runs, and containers not seen to exit have an unknown outcome.
+/// The final status of a pod that has ended for good: containers not seen to exit have an unknown outcome.
 pub(crate) fn terminated(pod: &Pod, status: &PodStatus, now: Time) -> PodStatus {
     let mut last = status.clone();
     if has_initialized(pod, status) {
@@ -55,8 +55,7 @@ pub(crate) fn terminated(pod: &Pod, status: &PodStatus, now: Time) -> PodStatus 
     // Init containers after the last started one were not reached.
     let reached = status.init_container_statuses.iter().rposition(has_begun).map_or(0, |at| at + 1);
     last.init_container_statuses.iter_mut().take(reached).for_each(|status| lose(status, now));
-    // A static pod has no terminal phase: it starts again with the kubelet.
-    if !last.phase.is_terminal() && !pod.is_static() {
+    if !last.phase.is_terminal() {
         last.phase = PodPhase::Failed;
     }
     last

@@ -1,6 +1,6 @@
 use super::*;
 use crate::kubelet::kuberuntime::{Action, ContainerIndex};
-use crate::types::api::Reason;
+use crate::types::api::{Reason, annotations};
 
 fn pod(image: &str) -> Arc<Pod> {
     let mut pod = Pod::default();
@@ -196,6 +196,25 @@ fn completed_pod_keeps_its_records_while_a_source_wants_it() {
     check(&worker, start(), Next::Work(Work::CleanUp { purge: true }));
     done(&mut worker, Kind::CleanUp, true);
     check(&worker, start(), Next::Forget);
+}
+
+#[test]
+fn static_pod_has_ended_for_good_only_if_it_completed() {
+    for (source, completes, expected) in
+        [("api", true, true), ("api", false, true), ("file", true, true), ("file", false, false)]
+    {
+        let mut pod = Pod::default();
+        pod.metadata.annotations.insert(annotations::CONFIG_SOURCE, source.to_owned());
+        let mut worker = Worker::new(Arc::new(pod));
+        if completes {
+            worker.completed();
+        }
+        worker.terminate(Duration::from_secs(5));
+        assert!(!worker.has_ended_for_good(false), "{source}: its containers may run");
+        assert_eq!(worker.has_ended_for_good(true), completes, "{source}: terminated, and its containers have exited");
+        done(&mut worker, Kind::Stop, false);
+        assert_eq!(worker.has_ended_for_good(true), expected, "{source}, completes: {completes}");
+    }
 }
 
 #[test]

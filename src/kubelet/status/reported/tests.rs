@@ -1,7 +1,7 @@
 //! The rules of merging statuses.
 
 use super::*;
-use crate::types::api::{Container, ContainerStateRunning, ContainerStateWaiting, PodCondition, Reason, annotations};
+use crate::types::api::{Container, ContainerStateRunning, ContainerStateWaiting, PodCondition, Reason};
 
 fn second(second: i64) -> Time {
     Time::from_unix_nanos(second * 1_000_000_000)
@@ -83,15 +83,11 @@ fn pod_in_a_terminal_phase_is_not_ready() {
 
 #[test]
 fn container_whose_exit_was_not_observed_is_lost() {
-    let mut pod = Pod::default();
     let mut now = status(PodPhase::Running, Vec::new());
     now.container_statuses = vec![running("a"), waiting("b")];
-    let last = terminated(&pod, &now, second(9));
+    let last = terminated(&Pod::default(), &now, second(9));
     assert!(last.container_statuses.iter().all(is_lost));
     assert_eq!(last.phase, PodPhase::Failed);
-
-    pod.metadata.annotations.insert(annotations::CONFIG_SOURCE, "file".to_owned());
-    assert_eq!(terminated(&pod, &now, second(9)).phase, PodPhase::Running);
 }
 
 #[test]
