@@ -108,9 +108,7 @@ impl PressureCheck {
         }
         match self.runtime.images.free_unused(pods).await {
             Ok(bytes) => log!(info, "removed unused images under disk pressure", bytes = bytes),
-            Err(error) => {
-                log!(warn, "failed to remove unused images under disk pressure", error = format!("{error:?}"))
-            }
+            Err(error) => log!(warn, "failed to remove unused images under disk pressure", error = error),
         }
         let (seen, _) = observe(&self.runtime).await;
         is_resolved(thresholds, &seen)

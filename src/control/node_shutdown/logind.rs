@@ -226,9 +226,8 @@ impl Logind {
                 self.owner = owner;
                 Ok(Duration::from_micros(delay))
             }
-            (_, other) => {
-                Err(io::Error::other(format!("logind: InhibitDelayMaxUSec: a number expected, found {other:?}")).into())
-            }
+            (_, Some(_)) => Err(io::Error::other("logind: InhibitDelayMaxUSec: expected a number").into()),
+            (_, None) => Err(io::Error::other("logind: InhibitDelayMaxUSec: expected a number, found nothing").into()),
         }
     }
 
