@@ -110,7 +110,7 @@ _coracle() {
             jobs)
                 _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[print all fields]:output:(json)' \
-                    '(-n --namespace)'{-n,--namespace}'[only Jobs of this namespace]:namespace:' \
+                    '(-n --namespace)'{-n,--namespace}'[only Jobs and CronJobs of this namespace]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
@@ -377,7 +377,7 @@ _coracle() {
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
         'claims:list the claims that pods use, and how full they are'
-        'jobs:list the Jobs of manifests, and how far they are'
+        'jobs:list the Jobs and CronJobs of manifests, and how far they are'
         'devices:list devices, their attributes and who has them'
         'images:list, import, pull or remove images, or make a delta of two archives'
         'top:show CPU and memory usage of the node and its pods'

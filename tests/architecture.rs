@@ -44,6 +44,8 @@ const ARROWS: &[(&str, &str)] = &[
     // Each call is a span.
     ("cri", "tracing"),
     ("dbus", "rt"),
+    ("cron_schedule", "time_zone"),
+    ("cron_schedule", "timestamp"),
     ("csi", "node"),
     // Devices are allocated by NUMA node too.
     ("devices", "resource_managers"),
@@ -125,6 +127,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("sync_loop", "pod_workers"),
     ("sync_loop", "server"),
     ("sync_loop", "versions"),
+    ("time_zone", "timestamp"),
     ("tracing", "config"),
     ("tracing", "host"),
     ("tracing", "net"),

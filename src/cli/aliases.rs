@@ -21,7 +21,7 @@ pub(super) fn translated(arguments: &[String]) -> Result<Vec<String>, String> {
             let name = [noun, "/", name].concat();
             return translated(&[&[verb.clone(), name][..], rest].concat());
         }
-        [verb, noun, rest @ ..] if verb == "get" && kind_of_word(noun) == Some("Job") => {
+        [verb, noun, rest @ ..] if verb == "get" && matches!(kind_of_word(noun), Some("CronJob" | "Job")) => {
             return Ok([&["jobs".to_owned()], rest].concat());
         }
         [verb, noun, rest @ ..] if verb == "get" && kind_of_word(noun).is_some() => {

@@ -182,14 +182,15 @@ with_machine_commands! {
     command ListJobs "jobs" {
         brief: "",
         usage: "[-n NAMESPACE] [-o json]",
-        summary: "list the Jobs of manifests, and how far they are",
+        summary: "list the Jobs and CronJobs of manifests, and how far they are",
         description: [
             "Lists the Jobs of the manifests of a node without a cluster: whether they run, are complete or have failed, \
-             and how many of their pods have succeeded. coracle pods job/NAME lists the pods of a Job.",
+             and how many of their pods have succeeded. CronJobs come first, with the time of their next Job. coracle \
+             pods job/NAME lists the pods of a Job, cronjob/NAME those of all Jobs that it started.",
         ],
         flags {
             output['o']: TopOutput = "TopOutput::Table" => flag(Value::OneOf(&["json"]), "print all fields");
-            NAMESPACE.summary("only Jobs of this namespace");
+            NAMESPACE.summary("only Jobs and CronJobs of this namespace");
             LOCAL_SOCKET;
         }
         examples: ["coracle jobs"],

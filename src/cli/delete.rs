@@ -56,15 +56,18 @@ pub(super) fn run(command: &Delete) -> ExitCode {
 fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String, Vec<Pod>), String> {
     let requested = PodName::new(name, namespace);
     let found = find_group(socket, name, namespace);
-    let owner = found.as_ref().ok().and_then(|pods| owning_workload(pods.first()?));
+    let is_cron_job = requested.kind() == Some("CronJob");
+    // The pods of a CronJob belong to its Jobs.
+    let owner = found.as_ref().ok().and_then(|pods| owning_workload(pods.first()?)).filter(|_| !is_cron_job);
     let kind = owner.map(|owner| owner.kind.clone()).or_else(|| requested.kind().map(str::to_owned));
     // A pod with a corrupt manifest does not run and is known only by name, and so is a workload without pods.
     let (namespace, name) = match (&found, requested.parts()) {
-        (Ok(pods), _) if let Some(pod) = pods.first() => {
+        (Ok(pods), _) if let Some(pod) = pods.first().filter(|_| !is_cron_job) => {
             let name = owner.map_or_else(|| name_in_manifest(pod), |owner| &owner.name);
             (pod.metadata.namespace.clone(), name.to_owned())
         }
         (_, (Some(namespace), name)) => (namespace.to_owned(), name.to_owned()),
+        (Ok(pods), (None, name)) if let Some(pod) = pods.first() => (pod.metadata.namespace.clone(), name.to_owned()),
         (_, (None, name)) if requested.kind().is_some() => ("default".to_owned(), name.to_owned()),
         (Err(line), (None, _)) => return Err(line.clone()),
         (Ok(_), (None, name)) => return Err(format!("no pod {name}")),

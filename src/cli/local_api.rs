@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
     use crate::control::server::{
-        AnswerFuture, DeviceEntry, ImageEntry, JobRow, LocalApi, LocalServer, LogQuery, LogSource, MissingImage,
+        AnswerFuture, DeviceEntry, ImageEntry, JobRows, LocalApi, LocalServer, LogQuery, LogSource, MissingImage,
         NodeStatus, NotFound, Page, PodEntry, PodQuery, SyncStatus,
     };
     use crate::kubelet::status::{LogUnavailable, NoLog};
@@ -228,8 +228,8 @@ mod tests {
     struct Empty;
 
     impl LocalApi for Empty {
-        fn jobs(&self) -> Vec<JobRow> {
-            Vec::new()
+        fn jobs(&self) -> JobRows {
+            JobRows::default()
         }
 
         fn devices(&self) -> Vec<DeviceEntry> {

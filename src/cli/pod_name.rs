@@ -2,7 +2,7 @@
 
 use super::workload_words::kind_of_word;
 use crate::control::pod_sources::static_pod::owning_workload;
-use crate::types::api::Pod;
+use crate::types::api::{OwnerReference, Pod};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodName<'a> {
@@ -31,11 +31,15 @@ impl<'a> PodName<'a> {
 
     /// Whether the pod belongs to the workload of this name; with an empty name, to any of the kind.
     pub(super) fn is_owner_of(&self, pod: &Pod) -> bool {
-        let owner = owning_workload(pod);
+        let Some(owner) = owning_workload(pod) else { return false };
+        // The pods of a CronJob belong to its Jobs.
+        let (kind, name) = match (self.kind, of_cron_job(owner)) {
+            (Some("CronJob"), Some(name)) => ("CronJob", name),
+            _ => (&*owner.kind, &*owner.name),
+        };
         self.namespace.is_none_or(|wanted| wanted == pod.metadata.namespace)
-            && owner.is_some_and(|owner| {
-                (owner.name == self.name || self.name.is_empty()) && self.kind.is_none_or(|kind| kind == owner.kind)
-            })
+            && (name == self.name || self.name.is_empty())
+            && self.kind.is_none_or(|wanted| wanted == kind)
     }
 
     /// The namespace, if given, and the name.
@@ -51,6 +55,12 @@ impl<'a> PodName<'a> {
     }
 }
 
+/// The CronJob whose Job this may be: `NAME-MINUTES`.
+fn of_cron_job(job: &OwnerReference) -> Option<&str> {
+    let (name, minutes) = job.name.rsplit_once('-').filter(|_| job.kind == "Job")?;
+    minutes.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
+}
+
 /// The names that match a pod: its own, and if it is from a manifest on `node` the name in the manifest.
 pub(super) fn names<'a>(name: &'a str, node: &str) -> impl Iterator<Item = &'a str> {
     let in_manifest = name.strip_suffix(node).and_then(|name| name.strip_suffix('-'));
@@ -64,6 +74,22 @@ mod tests {
 
     const DEPLOYMENT: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 2, selector: {matchLabels: \
                               {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}";
+
+    #[test]
+    fn pods_of_a_cron_job_are_those_of_its_jobs() {
+        let job = |name: &str| {
+            pods_of(&format!(
+                "{{apiVersion: batch/v1, kind: Job, metadata: {{name: {name}}}, spec: {{template: {{spec: \
+                 {{restartPolicy: Never, containers: [{{name: c, image: i}}]}}}}}}}}"
+            ))
+            .remove(0)
+        };
+        let owns = |name: &str, of: &str| PodName::new(name, None).is_owner_of(&job(of));
+        assert!(owns("cronjob/backup", "backup-29000000") && owns("cj/", "backup-29000000"));
+        assert!(owns("job/backup-29000000", "backup-29000000"));
+        assert!(!owns("cronjob/backup", "backup") && !owns("cronjob/backup", "backup-front-29000000"));
+        assert!(!owns("job/backup", "backup-29000000"));
+    }
 
     #[test]
     fn workload_is_named_with_or_without_its_kind() {

@@ -93,12 +93,14 @@ impl Report {
             Ok(Object::Workload(workload)) => {
                 // The annotation of a trial is not the user's.
                 let doubts = workload.pods.first().map(warnings).unwrap_or_default();
+                let before = if workload.kind == WorkloadKind::CronJob { "spec.jobTemplate." } else { "" };
                 for doubt in doubts.iter().filter(|doubt| doubt.starts_with("spec.")) {
-                    self.line(file, &format!("warning: {place}spec.template.{doubt}"));
+                    self.line(file, &format!("warning: {place}{before}spec.template.{doubt}"));
                 }
                 let name = format!("{} {}/{}", workload.kind.as_str(), workload.namespace, workload.name);
                 // The names of a Job's pods are not known.
-                let pods = workload.pods.iter().filter(|_| workload.kind != WorkloadKind::Job);
+                let has_names = !matches!(workload.kind, WorkloadKind::CronJob | WorkloadKind::Job);
+                let pods = workload.pods.iter().filter(|_| has_names);
                 let pods: Vec<String> = pods.map(|pod| self.name_of(pod)).collect();
                 self.accept(file, &place, name, &pods);
             }

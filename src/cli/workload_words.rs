@@ -4,6 +4,7 @@
 pub(super) fn kind_of_word(word: &str) -> Option<&'static str> {
     let word = word.strip_suffix(".apps").or_else(|| word.strip_suffix(".batch")).unwrap_or(word);
     Some(match word.to_ascii_lowercase().as_str() {
+        "cronjob" | "cronjobs" | "cj" => "CronJob",
         "daemonset" | "daemonsets" | "ds" => "DaemonSet",
         "deployment" | "deployments" | "deploy" => "Deployment",
         "job" | "jobs" => "Job",

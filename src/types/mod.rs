@@ -6,6 +6,7 @@ pub mod api;
 pub(crate) mod architecture;
 pub(crate) mod board;
 pub(crate) mod cpu_set;
+pub(crate) mod cron_schedule;
 pub(crate) mod decimal;
 pub(crate) mod error;
 #[macro_use]
@@ -16,4 +17,5 @@ pub mod sorted;
 pub(crate) mod text;
 pub(crate) mod time;
 pub(crate) mod time_windows;
+pub(crate) mod time_zone;
 pub mod timestamp;

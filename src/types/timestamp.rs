@@ -135,7 +135,7 @@ pub(crate) const fn days(year: i64, month: i64, day: i64) -> i64 {
 const SECOND: u32 = 1_000_000_000;
 
 /// Seconds of a day.
-const DAY_SECONDS: i64 = 86_400;
+pub(crate) const DAY_SECONDS: i64 = 86_400;
 
 /// Days of 400 years.
 const CYCLE: i64 = 146_097;

@@ -1,7 +1,8 @@
-//! Jobs of a node without a cluster.
+//! Jobs and CronJobs of a node without a cluster.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -79,4 +80,42 @@ fn failing_job_fails_after_its_limit() {
     for reason in ["SuccessfulCreate", "BackoffLimitExceeded"] {
         assert!(events.contains(reason), "{events}");
     }
+}
+
+#[test]
+fn cron_job_runs_each_minute_once_over_a_power_cut() {
+    let mut node = Node::start();
+    node.apply(&Manifest::new("other").container("main", STAY));
+    let data = data(&node);
+    let of_job = job("backoffLimit: 0", &data, "date +%s >>/data/runs");
+    let (_, spec) = of_job.split_once("spec:\n").unwrap();
+    let template: String = spec.lines().map(|line| format!("    {line}\n")).collect();
+    let document = format!(
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: task}}\nspec:\n  schedule: '* * * * *'\n  \
+         timeZone: UTC\n  jobTemplate:\n    spec:\n{template}"
+    );
+    node.write_manifest("task", &document);
+    let minute = Duration::from_secs(60);
+    let done = |node: &Node| row(node).filter(|job| job["status"] == "Complete");
+    let first = wait_for("the first minute", PATIENCE + minute, || done(&node));
+    let name = first["name"].as_str().unwrap();
+    let minutes = name.strip_prefix("task-").and_then(|minutes| minutes.parse::<u64>().ok()).expect(name);
+    let pods = node.ask(&["pods", "cronjob/task"]).expect("its pods");
+    assert!(pods.contains(name), "{pods}");
+    node.cut_power();
+    node.start_containerd();
+    node.start_agent();
+    let second = [minutes + 1, minutes + 2].map(|minutes| format!("task-{minutes}"));
+    wait_for("the next minute", PATIENCE + minute * 2, || {
+        let all: Value = serde_json::from_str(&node.ask(&["jobs", "-o", "json"])?).unwrap();
+        let mut jobs = all["jobs"].as_array().unwrap().iter();
+        jobs.find(|job| second.iter().any(|name| job["name"] == **name) && job["status"] == "Complete").cloned()
+    });
+    let runs = fs::read_to_string(data.join("runs")).unwrap();
+    let mut of_minutes: Vec<u64> = runs.lines().map(|second| second.parse::<u64>().unwrap() / 60).collect();
+    of_minutes.dedup();
+    assert_eq!(of_minutes.len(), runs.lines().count(), "one run a minute: {runs}");
+    node.remove_manifest("task");
+    wait_for("the end of its jobs", PATIENCE, || row(&node).is_none().then_some(()));
+    assert_eq!(node.source_errors(), "");
 }

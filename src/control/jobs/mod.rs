@@ -1,15 +1,19 @@
-//! Jobs of a node without a cluster: their documents, their records on disk, and their pods.
+//! Jobs and CronJobs of a node without a cluster: their documents, their records on disk, and their pods.
 //!
 //! ```text
 //! Sources -> take_documents
-//! a pod has ended, a deadline -> round: decide -> the disk (blocking) -> JobsWritten -> pods, events
+//! ScheduleDue                 -> round: decide_cron -+
+//! a pod has ended, a deadline -> round: decide ------+-> the disk (blocking) -> JobsWritten -> pods, events
 //! ```
 //!
 //! A document arrives as the template of its pods, and its pods take the template's place. They always follow from the
 //! records on disk.
 
+mod cron_jobs;
 mod decide;
+mod decide_cron;
 mod record;
+mod schedule_clock;
 mod table;
 
 use std::path::PathBuf;
@@ -19,13 +23,18 @@ use async_channel::Sender;
 
 use self::decide::{Decision, JobEvent, JobInput, Moment, PodState, decide};
 use self::record::JobRecord;
-use self::table::{JobDocument, JobEntry, job_of, key, write};
-use crate::control::pod_sources::static_pod::{is_pod_name_of, job_name, job_pod, job_pod_uid, owning_workload};
+use self::schedule_clock::ScheduleClock;
+use self::table::{DocumentSpec, JobDocument, JobEntry, job_of, key, write};
+use crate::control::pod_sources::static_pod::{
+    WorkloadKind, is_pod_name_of, job_name, job_pod, job_pod_uid, owning_workload,
+};
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::State;
 use crate::platform::host::clock;
 use crate::platform::rt;
-use crate::state::pods::{EventObject, PodEvent, SourceName, SourcePod, SourceProblem, SourceUpdate, SyncEvent};
+use crate::state::pods::{
+    EventObject, PodEvent, SourceName, SourcePod, SourceProblem, SourceUpdate, SyncEvent, ZoneFile,
+};
 use crate::types::api::{ContainerStatus, EventKind, ObjectKind, Pod, PodPhase, PodUid, Reason};
 use crate::types::owned::{Owned, View};
 
@@ -33,6 +42,7 @@ pub(crate) use self::table::JobTable;
 
 pub(crate) struct Jobs {
     table: Owned<JobTable>,
+    clock: ScheduleClock,
     inbox: Sender<SyncEvent>,
     /// Something that decisions depend on may have changed.
     is_stale: bool,
@@ -58,7 +68,8 @@ const JOB_WRITE_RETRY_DELAY: Duration = Duration::from_secs(30);
 impl Jobs {
     pub(crate) fn new(table: JobTable, inbox: Sender<SyncEvent>) -> Self {
         let table = Owned::new(table);
-        Self { table, inbox, is_stale: false, due: None, writer: None, in_flight: Vec::new(), fault: None }
+        let clock = ScheduleClock::new(inbox.clone());
+        Self { table, clock, inbox, is_stale: false, due: None, writer: None, in_flight: Vec::new(), fault: None }
     }
 
     pub(crate) fn view(&self) -> View<JobTable> {
@@ -67,6 +78,11 @@ impl Jobs {
 
     /// A pod has ended or changed its status.
     pub(crate) fn on_change(&mut self) {
+        self.is_stale = true;
+    }
+
+    pub(crate) fn on_schedule_due(&mut self, zones: Vec<ZoneFile>) {
+        self.clock.on_due(zones);
         self.is_stale = true;
     }
 
@@ -82,15 +98,20 @@ impl Jobs {
         let mut table = self.table.write();
         let mut has_jobs = !templates.is_empty();
         for entry in table.jobs.values_mut() {
-            has_jobs |= entry.document.take_if(|document| document.source == update.source).is_some();
+            let is_run = entry.run().is_some();
+            let of_source = entry.document.take_if(|document| document.source == update.source && !is_run);
+            has_jobs |= of_source.is_some();
         }
         for template in templates {
             let Some(spec) = job_of(&template) else { continue };
-            let known = table.jobs.get(&key(&template.pod)).and_then(|entry| entry.document.as_ref());
+            let known = table.jobs.get(&key(&template.pod, &spec)).and_then(|entry| entry.document.as_ref());
             match known.map(|known| duplicate(&template, known)) {
                 Some(problem) => update.problems.push(problem),
                 None => table.set_document(update.source, template, spec),
             }
+        }
+        if has_jobs {
+            table.set_documents_of_runs();
         }
         self.is_stale |= has_jobs;
         has_jobs
@@ -120,9 +141,14 @@ impl Jobs {
         (self.is_stale, self.due) = (false, None);
         let time = clock::now();
         let at = Moment { now, clock: clock::is_set(time).then(|| time.unix_seconds()) };
-        let mut changes = Vec::new();
+        let mut changes = self.decide_cron_jobs(pods, at);
+        let from_cron = changes.len();
         let mut table = self.table.write();
         for (key, entry) in &mut table.jobs {
+            let is_decided = changes.iter().take(from_cron).any(|change| change.key == *key);
+            if is_decided || entry.cron_job().is_some() {
+                continue;
+            }
             let decision = decide_entry(entry, pods, at);
             let change = match decision.zip(entry.document.as_ref()) {
                 Some((decision, document)) => {
@@ -178,13 +204,19 @@ impl Jobs {
         self.is_stale = true;
         let mut effects = Vec::new();
         let mut table = self.table.write();
+        let is_of_run = |change: &JobChange| change.record.as_ref().is_some_and(|record| record.run.is_some());
+        let has_runs = changes.iter().any(is_of_run);
         for change in changes {
             let entry = table.jobs.entry(change.key.clone()).or_default();
+            let was_run = entry.run().is_some();
             entry.record = change.record;
             effects.extend(change.effects);
-            if entry.record.is_none() && entry.document.is_none() {
+            if entry.record.is_none() && (was_run || entry.document.is_none()) {
                 table.jobs.remove(&change.key);
             }
+        }
+        if has_runs {
+            table.set_documents_of_runs();
         }
         effects
     }
@@ -195,6 +227,7 @@ fn decide_entry(entry: &mut JobEntry, pods: &PodTable, at: Moment) -> Option<Dec
     let uids = entry.pod_uids();
     let fresh = entry.its_record().is_none();
     let document = entry.document.as_ref()?;
+    let DocumentSpec::Job(spec) = &document.spec else { return None };
     let template = &*document.template.pod;
     let new;
     let record = match &entry.record {
@@ -206,7 +239,7 @@ fn decide_entry(entry: &mut JobEntry, pods: &PodTable, at: Moment) -> Option<Dec
         }
     };
     let input = JobInput {
-        spec: &document.spec,
+        spec,
         restart_policy: template.spec.restart_policy,
         state: &|pod| state(&job_pod_uid(template, pod.serial), pods),
         has_leaving_pods: &|| has_leaving_pods(template, &uids, pods),
@@ -256,16 +289,14 @@ fn has_leaving_pods(template: &Pod, uids: &[PodUid], pods: &PodTable) -> bool {
 
 fn duplicate(template: &SourcePod, known: &JobDocument) -> SourceProblem {
     let metadata = &template.pod.metadata;
-    let name = job_name(&template.pod);
-    let what =
-        format!("Job {}/{name} is ignored: {} has a Job of this name", metadata.namespace, known.template.origin);
+    let (kind, name) = owning_workload(&template.pod).map_or(("", ""), |owner| (&owner.kind, &owner.name));
+    let (namespace, origin) = (&metadata.namespace, &known.template.origin);
+    let what = format!("{kind} {namespace}/{name} is ignored: {origin} has a {kind} of this name");
     log!(warn, "manifest problem", file = template.origin, problem = what);
     SourceProblem { origin: template.origin.clone(), what, keeps_last_good: false, since: clock::now() }
 }
 
 fn shown(event: &JobEvent, template: &Pod) -> Effect {
-    let uid = owning_workload(template).map_or("", |owner| &owner.uid);
-    let uid = PodUid::from(uid);
     let (kind, reason, message) = match event {
         JobEvent::Created(pod) => {
             let created = job_pod(template, pod.serial, pod.index, None).metadata.name;
@@ -273,8 +304,15 @@ fn shown(event: &JobEvent, template: &Pod) -> Effect {
         }
         JobEvent::Other(kind, reason, message) => (*kind, reason.clone(), (*message).to_owned()),
     };
+    event_of(template, kind, reason, message)
+}
+
+/// An event of the Job or CronJob with this template.
+fn event_of(template: &Pod, kind: EventKind, reason: Reason, message: String) -> Effect {
+    let (of_kind, uid) = owning_workload(template).map_or(("", ""), |owner| (&owner.kind, &owner.uid));
+    let uid = PodUid::from(uid);
     let object = EventObject {
-        kind: ObjectKind::Job,
+        kind: if of_kind == WorkloadKind::CronJob.as_str() { ObjectKind::CronJob } else { ObjectKind::Job },
         namespace: template.metadata.namespace.clone(),
         name: job_name(template).to_owned(),
         uid: uid.clone(),
@@ -317,7 +355,8 @@ mod tests {
             let template = update(SourceName::File, &[name], true).pods.remove(0);
             let mut record = JobRecord::new(template.pod.metadata.uid.as_str());
             record.active.push(ActivePod { serial: 0, index: None });
-            table.jobs.insert(key(&template.pod), JobEntry { record: Some(record), ..JobEntry::default() });
+            let spec = job_of(&template).expect("a template");
+            table.jobs.insert(key(&template.pod, &spec), JobEntry { record: Some(record), ..JobEntry::default() });
         }
         Jobs::new(table, inbox)
     }

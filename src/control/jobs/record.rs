@@ -19,7 +19,7 @@ record! {
         /// Failures since the last success, for the back-off.
         pub(crate) failed_in_row: u32,
         /// Indexes that have succeeded, as ranges with both ends, in order.
-        pub(crate) completed: Vec<(u64, u64)>,
+        pub(crate) completed: Vec<(i64, i64)>,
         pub(crate) is_suspended: bool = "suspended",
         /// Unix time; `None` if the clock was not set.
         pub(crate) started: Option<i64>,
@@ -28,6 +28,35 @@ record! {
         pub(crate) condition: String,
         /// Why it has failed.
         pub(crate) reason: String,
+        /// Of a Job that a CronJob started.
+        pub(crate) run: Option<CronRun>,
+        /// Of a CronJob, which has none of the above.
+        pub(crate) schedule: Option<ScheduleRecord>,
+    }
+}
+
+record! {
+    /// Why a Job without a document exists.
+    #[derive(Eq)]
+    pub(crate) struct CronRun {
+        /// The file of the CronJob's record.
+        pub(crate) cron_job: String,
+        /// The scheduled Unix time.
+        pub(crate) time: i64,
+        /// The pod that is the template, as JSON: a changed CronJob does not change Jobs that have started.
+        pub(crate) template: String,
+    }
+}
+
+record! {
+    /// Which times of a CronJob are over, so that no Job starts twice.
+    #[derive(Eq)]
+    pub(crate) struct ScheduleRecord {
+        /// Ranges of Unix times with both ends, in order and apart: each scheduled time in them was started or does not
+        /// count. A clock that jumps ahead leaves a gap, so that the times in it come when it is set back.
+        pub(crate) over: Vec<(i64, i64)>,
+        /// The last time that was started.
+        pub(crate) last: Option<i64>,
     }
 }
 
@@ -70,11 +99,11 @@ impl JobRecord {
     }
 
     pub(super) fn has_completed(&self, index: u32) -> bool {
-        self.completed.iter().any(|(first, last)| (*first..=*last).contains(&u64::from(index)))
+        self.completed.iter().any(|(first, last)| (*first..=*last).contains(&i64::from(index)))
     }
 
     pub(super) fn complete(&mut self, index: u32) {
-        let index = u64::from(index);
+        let index = i64::from(index);
         let at = self.completed.iter().position(|(first, _)| *first > index).unwrap_or(self.completed.len());
         self.completed.insert(at, (index, index));
         self.completed.dedup_by(|next, before| {

@@ -1,4 +1,4 @@
-//! The Jobs of the node: documents and records by name, the pods that follow from them, and what users see.
+//! The Jobs and CronJobs of the node: documents and records by name, the pods that follow from them, and what users see.
 
 use std::fs;
 use std::io;
@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::decide::{JobTimes, wanted_completions};
-use super::record::JobRecord;
-use crate::control::pod_sources::static_pod::{job_name, job_of_template, job_pod, job_pod_uid};
-use crate::control::server::JobRow;
+use super::record::{CronRun, JobRecord};
+use crate::control::pod_sources::static_pod::{
+    cron_job_of_template, job_name, job_of_template, job_pod, job_pod_uid, scheduled_job, scheduled_job_name,
+};
+use crate::control::server::{CronJobRow, JobRow};
+use crate::platform::config::parse_duration;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::state::pods::{SourceName, SourcePod};
-use crate::types::api::{JobSpec, Pod, PodPhase, PodUid, decode_bytes};
+use crate::types::api::{CronJobSpec, JobSpec, Pod, PodPhase, PodUid, decode_bytes, encode_text};
+use crate::types::cron_schedule::CronSchedule;
 use crate::types::sorted::SortedMap;
 
 #[derive(Debug, Default)]
@@ -32,6 +36,7 @@ pub(super) struct JobEntry {
     /// As it is on the disk.
     pub(super) record: Option<JobRecord>,
     pub(super) times: JobTimes,
+    pub(super) cron_times: CronTimes,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +44,24 @@ pub(super) struct JobDocument {
     pub(super) source: SourceName,
     /// With the pod that is the template.
     pub(super) template: SourcePod,
-    pub(super) spec: JobSpec,
+    pub(super) spec: DocumentSpec,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum DocumentSpec {
+    CronJob(Box<CronJobSpec>, CronSchedule),
+    Job(Box<JobSpec>),
+}
+
+/// What only this process knows of a CronJob.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CronTimes {
+    /// The Unix times of the last look and of the next start: in between there is nothing to decide.
+    pub(super) next: Option<(i64, i64)>,
+    /// The time that waits for the end of an earlier Job, whose event was written.
+    pub(super) waits: Option<i64>,
+    /// Why its time zone is not known, whose event was written.
+    pub(super) problem: Option<String>,
 }
 
 /// Room for a hundred thousand completions.
@@ -71,16 +93,39 @@ impl JobTable {
         table
     }
 
-    /// A source reports this Job, which is new, changed or the same.
-    pub(super) fn set_document(&mut self, source: SourceName, template: SourcePod, spec: JobSpec) {
-        let entry = self.jobs.entry(key(&template.pod)).or_default();
+    /// A source reports this Job or CronJob, which is new, changed or the same.
+    pub(super) fn set_document(&mut self, source: SourceName, template: SourcePod, spec: DocumentSpec) {
+        let entry = self.jobs.entry(key(&template.pod, &spec)).or_default();
         let uid = template.pod.metadata.uid.as_str();
         match &mut entry.record {
             Some(record) if record.uid.is_empty() => uid.clone_into(&mut record.uid),
             Some(_) | None => {}
         }
         (entry.is_gone, entry.source) = (false, Some(source));
+        entry.cron_times = CronTimes::default();
         entry.document = Some(JobDocument { source, template, spec });
+    }
+
+    /// The Jobs of CronJobs have a document as long as their CronJob has one.
+    pub(super) fn set_documents_of_runs(&mut self) {
+        let cron_jobs = self.jobs.iter().filter_map(|(key, entry)| {
+            let (JobDocument { source, template, .. }, ..) = entry.cron_job()?;
+            Some((key.clone(), *source, Arc::clone(&template.origin)))
+        });
+        let cron_jobs: Vec<(String, SourceName, Arc<str>)> = cron_jobs.collect();
+        for entry in self.jobs.values_mut() {
+            let Some(run) = entry.record.as_ref().and_then(|record| record.run.as_ref()) else { continue };
+            match (cron_jobs.iter().find(|(key, ..)| *key == run.cron_job), &mut entry.document) {
+                (None, document) => *document = None,
+                (Some((_, source, origin)), Some(document)) => {
+                    (document.source, document.template.origin) = (*source, Arc::clone(origin));
+                }
+                (Some((_, source, origin)), document @ None) => *document = document_of_run(run, *source, origin),
+            }
+            if let Some(document) = &entry.document {
+                (entry.is_gone, entry.source) = (false, Some(document.source));
+            }
+        }
     }
 
     /// The pods of all Jobs. Those that have ended do not run again.
@@ -100,27 +145,64 @@ impl JobTable {
 
     pub(crate) fn rows(&self) -> Vec<JobRow> {
         let jobs = self.jobs.values().filter_map(|entry| Some((entry.document.as_ref()?, entry.its_record()?)));
-        let row = |(document, record): (&JobDocument, &JobRecord)| JobRow {
-            namespace: document.template.pod.metadata.namespace.clone(),
-            name: job_name(&document.template.pod).to_owned(),
-            status: match &*record.condition {
-                "" if record.is_suspended => "Suspended".to_owned(),
-                "" => "Running".to_owned(),
-                condition => condition.to_owned(),
-            },
-            reason: record.reason.clone(),
-            completions: wanted_completions(&document.spec),
-            active: u32::try_from(record.active.len()).unwrap_or(u32::MAX),
-            succeeded: record.succeeded,
-            failed: record.failed,
-            start_time: record.started,
-            completion_time: record.finished,
+        let row = |(document, record): (&JobDocument, &JobRecord)| {
+            let DocumentSpec::Job(spec) = &document.spec else { return None };
+            Some(JobRow {
+                namespace: document.template.pod.metadata.namespace.clone(),
+                name: job_name(&document.template.pod).to_owned(),
+                status: match &*record.condition {
+                    "" if record.is_suspended => "Suspended".to_owned(),
+                    "" => "Running".to_owned(),
+                    condition => condition.to_owned(),
+                },
+                reason: record.reason.clone(),
+                completions: wanted_completions(spec),
+                active: u32::try_from(record.active.len()).unwrap_or(u32::MAX),
+                succeeded: record.succeeded,
+                failed: record.failed,
+                start_time: record.started,
+                completion_time: record.finished,
+            })
         };
-        jobs.map(row).collect()
+        jobs.filter_map(row).collect()
+    }
+
+    pub(crate) fn cron_rows(&self) -> Vec<CronJobRow> {
+        let row = |(key, entry): (&String, &JobEntry)| {
+            let (document, spec, _) = entry.cron_job()?;
+            let runs = self.jobs.values().filter(|entry| entry.run().is_some_and(|run| run.cron_job == *key));
+            let is_active = |entry: &&JobEntry| entry.record.as_ref().is_some_and(|record| !record.is_finished());
+            Some(CronJobRow {
+                namespace: document.template.pod.metadata.namespace.clone(),
+                name: job_name(&document.template.pod).to_owned(),
+                schedule: spec.schedule.clone(),
+                time_zone: spec.time_zone.clone(),
+                suspend: spec.suspend,
+                active: u32::try_from(runs.filter(is_active).count()).unwrap_or(u32::MAX),
+                last_schedule_time: entry.record.as_ref().and_then(|record| record.schedule.as_ref()?.last),
+                next_schedule_time: entry.cron_times.next.map(|(_, next)| next),
+                problem: entry.cron_times.problem.clone().unwrap_or_default(),
+            })
+        };
+        self.jobs.iter().filter_map(row).collect()
     }
 }
 
 impl JobEntry {
+    /// Of a CronJob with a document.
+    pub(super) fn cron_job(&self) -> Option<(&JobDocument, &CronJobSpec, &CronSchedule)> {
+        let document = self.document.as_ref()?;
+        match &document.spec {
+            DocumentSpec::CronJob(spec, schedule) => Some((document, spec, schedule)),
+            DocumentSpec::Job(_) => None,
+        }
+    }
+
+    /// Why a CronJob has started this Job.
+    pub(super) fn run(&self) -> Option<&CronRun> {
+        self.record.as_ref()?.run.as_ref()
+    }
+
     /// The record of the document's Job, not of a former one with its name.
     pub(super) fn its_record(&self) -> Option<&JobRecord> {
         let document = self.document.as_ref()?;
@@ -135,14 +217,46 @@ impl JobEntry {
     }
 }
 
-/// The file of the Job with this template.
-pub(super) fn key(template: &Pod) -> String {
-    [&*template.metadata.namespace, "_", job_name(template), JOB_RECORD_SUFFIX].concat()
+/// The file of the Job or CronJob with this template. No name has an underscore.
+pub(super) fn key(template: &Pod, spec: &DocumentSpec) -> String {
+    let kind = match spec {
+        DocumentSpec::CronJob(..) => "_cron",
+        DocumentSpec::Job(_) => "",
+    };
+    [&*template.metadata.namespace, "_", job_name(template), kind, JOB_RECORD_SUFFIX].concat()
 }
 
-/// The Job whose template the pod is.
-pub(super) fn job_of(pod: &SourcePod) -> Option<JobSpec> {
-    job_of_template(&pod.pod)
+/// The file of the Job that the CronJob starts for this time.
+pub(super) fn key_of_run(cron_template: &Pod, time: i64) -> String {
+    let name = scheduled_job_name(cron_template, time);
+    [&*cron_template.metadata.namespace, "_", &name, JOB_RECORD_SUFFIX].concat()
+}
+
+/// The Job or CronJob whose template the pod is.
+pub(super) fn job_of(pod: &SourcePod) -> Option<DocumentSpec> {
+    if let Some(spec) = job_of_template(&pod.pod) {
+        return Some(DocumentSpec::Job(Box::new(spec)));
+    }
+    let spec = cron_job_of_template(&pod.pod)?;
+    let schedule = CronSchedule::parse(&spec.schedule, parse_duration).ok()?;
+    Some(DocumentSpec::CronJob(Box::new(spec), schedule))
+}
+
+/// A Job for this time, which nothing was decided about.
+pub(super) fn new_run(cron_job: &str, of: &JobDocument, time: i64) -> JobEntry {
+    let template = scheduled_job(&of.template.pod, time);
+    let run = CronRun { cron_job: cron_job.to_owned(), time, template: encode_text(&template) };
+    let record = JobRecord { run: Some(run), ..JobRecord::new(template.metadata.uid.as_str()) };
+    let origin = &of.template.origin;
+    let document = record.run.as_ref().and_then(|run| document_of_run(run, of.source, origin));
+    JobEntry { document, record: Some(record), ..JobEntry::default() }
+}
+
+fn document_of_run(run: &CronRun, source: SourceName, origin: &Arc<str>) -> Option<JobDocument> {
+    let pod: Pod = decode_bytes(run.template.as_bytes()).ok()?;
+    let spec = job_of_template(&pod)?;
+    let template = SourcePod { pod: Arc::new(pod), origin: Arc::clone(origin) };
+    Some(JobDocument { source, template, spec: DocumentSpec::Job(Box::new(spec)) })
 }
 
 fn read(path: &Path) -> Option<JobRecord> {

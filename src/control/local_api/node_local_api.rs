@@ -24,7 +24,7 @@ use crate::control::pod_sources::merge::SourceView;
 use crate::control::pod_table::PodRecords;
 use crate::control::server::{
     AgentRequest, AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus,
-    ConditionStatus, DeviceEntry, ImageEntry, JobRow, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus,
+    ConditionStatus, DeviceEntry, ImageEntry, JobRows, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus,
     NotFound, OfflineStatus, OwnNodeSource, Page, PodEntry, PodQuery, PodVerdict, PullBudgetStatus, PullStatus,
     RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
@@ -188,8 +188,9 @@ impl LocalApi for NodeLocalApi {
         self.devices.listed().into_iter().map(entry).collect()
     }
 
-    fn jobs(&self) -> Vec<JobRow> {
-        self.views.jobs.read().rows()
+    fn jobs(&self) -> JobRows {
+        let jobs = self.views.jobs.read();
+        JobRows { jobs: jobs.rows(), cron_jobs: jobs.cron_rows() }
     }
 
     fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {

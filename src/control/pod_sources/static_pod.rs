@@ -6,11 +6,13 @@
 //! not affect the others. Text that is not valid YAML invalidates the whole file, because the next document cannot be
 //! located.
 
+mod cron_job;
 mod job;
 mod volume_claim;
 mod workload;
 mod workload_fields;
 
+pub(crate) use cron_job::{cron_job_of_template, scheduled_job, scheduled_job_name};
 pub(crate) use job::{is_pod_name_of, job_name, job_of_template, job_pod, job_pod_uid};
 pub(crate) use workload::{WorkloadPods, owning_workload};
 pub(crate) use workload_fields::WorkloadKind;
@@ -193,6 +195,7 @@ fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>)
         "Secret" => read_secret(object, &mut warnings),
         "Service" => read_service(object, &mut warnings),
         _ => match WorkloadKind::from_word(&name) {
+            Some(WorkloadKind::CronJob) => cron_job::read_cron_job(object, origin, &mut warnings),
             Some(WorkloadKind::Job) => job::read_job(object, origin, &mut warnings),
             Some(kind) => workload::read_workload(object, kind, origin, &mut warnings),
             None => read_pod(object, origin, &mut warnings),
@@ -485,14 +488,23 @@ fn write_unsupported(f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
         return write!(f, "kind {kind}: did you mean {meant}?");
     }
     match kind {
-        "CronJob" => write!(f, "kind {kind} needs a cluster: a manifest has its Job, which runs once"),
         "ReplicaSet" => write!(f, "kind {kind}: a manifest has its Deployment"),
         _ => write!(f, "kind {kind}: a manifest has Pods, ConfigMaps, Secrets, Services, claims and workloads"),
     }
 }
 
-const KINDS: [&str; 9] =
-    ["Pod", "ConfigMap", "Secret", "Service", "DaemonSet", "Deployment", "Job", "PersistentVolumeClaim", "StatefulSet"];
+const KINDS: [&str; 10] = [
+    "Pod",
+    "ConfigMap",
+    "Secret",
+    "Service",
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "PersistentVolumeClaim",
+    "StatefulSet",
+];
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

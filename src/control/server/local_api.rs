@@ -32,7 +32,7 @@ pub(crate) trait LocalApi {
     fn devices(&self) -> Vec<DeviceEntry>;
 
     /// Every Job of this node.
-    fn jobs(&self) -> Vec<JobRow>;
+    fn jobs(&self) -> JobRows;
 
     /// The bytes of a metrics page, computed when awaited.
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>>;
@@ -135,6 +135,7 @@ record! {
     /// The response of `/jobs`.
     pub(crate) struct JobRows {
         pub(crate) jobs: Vec<JobRow>,
+        pub(crate) cron_jobs: Vec<CronJobRow>,
     }
 }
 
@@ -155,6 +156,25 @@ record! {
         /// Unix times; unset while the clock is not set.
         pub(crate) start_time: Option<i64>,
         pub(crate) completion_time: Option<i64>,
+    }
+}
+
+record! {
+    /// One CronJob of `/jobs`.
+    pub(crate) struct CronJobRow {
+        pub(crate) namespace: String,
+        pub(crate) name: String,
+        pub(crate) schedule: String,
+        /// The node's own if unset.
+        pub(crate) time_zone: Option<String>,
+        pub(crate) suspend: bool,
+        /// Jobs that have not finished.
+        pub(crate) active: u32,
+        /// Unix times. The next is unset while the clock is not set, the CronJob is suspended or waits for a Job's end.
+        pub(crate) last_schedule_time: Option<i64>,
+        pub(crate) next_schedule_time: Option<i64>,
+        /// Why no Job starts.
+        pub(crate) problem: String,
     }
 }
 

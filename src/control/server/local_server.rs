@@ -9,7 +9,7 @@
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/devices   {"devices": [DeviceEntry, ...]}
-//! curl --unix-socket /run/coracle/coracle.sock http://localhost/jobs      {"jobs": [JobRow, ...]}
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/jobs      {"jobs": [JobRow, ...], "cronJobs": [CronJobRow, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/images    {"images": [ImageEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock -X POST http://localhost/images?image=NAME    {"result": ID}
 //! curl --unix-socket /run/coracle/coracle.sock -X DELETE http://localhost/images?image=NAME
@@ -44,7 +44,7 @@ use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::images::{self, images};
 use super::json_list::{List, json};
-use super::local_api::{DeviceEntries, JobRows, LocalApi};
+use super::local_api::{DeviceEntries, LocalApi};
 use super::local_socket::{LocalError, LocalPeer, LocalSocket, READERS_GROUP};
 use super::metrics_pages::Page;
 use super::open_connections::{ConnectionFuture, Connections};
@@ -221,7 +221,7 @@ pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
             Response::json(list.end())
         }
         "/devices" => Response::json(json(&DeviceEntries { devices: api.devices() })),
-        "/jobs" => Response::json(json(&JobRows { jobs: api.jobs() })),
+        "/jobs" => Response::json(json(&api.jobs())),
         "/events" => Response::json(event_list(api, &|event| event)),
         _ => Response::not_found(),
     }

@@ -41,8 +41,8 @@ pub(crate) use http::parse_response;
 pub(crate) use image_entries::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};
 pub(crate) use kubelet_api::{KubeletApiServer, ReadOnlyServer};
 pub(crate) use local_api::{
-    AgentRequest, AnswerFuture, DeviceEntries, DeviceEntry, JobRow, JobRows, LocalApi, LogSource, NotFound, PodEntry,
-    PodQuery,
+    AgentRequest, AnswerFuture, CronJobRow, DeviceEntries, DeviceEntry, JobRow, JobRows, LocalApi, LogSource, NotFound,
+    PodEntry, PodQuery,
 };
 pub(crate) use local_server::LocalServer;
 pub(crate) use local_socket::{LocalError, readers_group};

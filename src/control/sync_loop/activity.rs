@@ -35,6 +35,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::StoppedPodsWritten(_)
         | SyncEvent::HostsWritten
         | SyncEvent::JobsWritten(_)
+        | SyncEvent::ScheduleDue(_)
         | SyncEvent::VersionRequest(_)
         | SyncEvent::NextVersionPulled { .. }
         | SyncEvent::UpdateLockTried(..)

@@ -52,6 +52,7 @@ impl SyncLoop {
             }
             SyncEvent::StoppedPodsWritten(written) => return self.on_stopped_pods_written(written, now),
             SyncEvent::JobsWritten(fault) => return self.on_jobs_written(fault, now),
+            SyncEvent::ScheduleDue(zones) => return parts.jobs.on_schedule_due(zones),
             SyncEvent::HostsWritten => return parts.hosts_files.on_written(),
             SyncEvent::VersionRequest(request) => parts.versions.on_request(request),
             SyncEvent::NextVersionPulled { uid, pulled } => {

@@ -10,14 +10,16 @@ use rustix::io::Errno;
 use rustix::time::TimerfdClockId as TimerClock;
 use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
 
+use crate::platform::host::clock;
 use crate::platform::rt;
 
 /// Returns at this Unix second, or when the clock is set. The caller must then check again whether something is due.
 pub(crate) async fn until(second: i64) {
     if let Err(error) = wait(second).await {
-        // The kernel or a seccomp filter does not allow it. An hourly check is enough: the dates here are months apart.
+        // The kernel or a seccomp filter does not allow it. An hourly check notices a clock that was set.
         log!(debug, "failed to create wall-clock timer", error = error);
-        rt::sleep(Duration::from_secs(3600)).await;
+        let left = second.saturating_sub(clock::now().unix_seconds()).clamp(1, 3600);
+        rt::sleep(Duration::from_secs(left.unsigned_abs())).await;
     }
 }
 
@@ -49,7 +51,6 @@ const MAX_TIMER_SECONDS: i64 = i64::MAX / 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::host::clock;
 
     #[test]
     fn past_times_are_due_and_future_ones_are_not() {

@@ -9,6 +9,7 @@ use crate::state::pods::{
     Waiting,
 };
 use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, Pod, PodUid, Reason, ResourceList, Taint};
+use crate::types::time_zone::TimeZone;
 
 /// Everything that the sync loop reacts to; its inbox has only these.
 #[derive(Debug)]
@@ -73,6 +74,8 @@ pub(crate) enum SyncEvent {
     StoppedPodsWritten(Result<StoppedPods, String>),
     /// The records of Jobs were stored; a failure is one line.
     JobsWritten(Option<String>),
+    /// A scheduled time of a CronJob has come or the clock was set; the time zones of all CronJobs.
+    ScheduleDue(Vec<ZoneFile>),
     /// The hosts files of running pods were written.
     HostsWritten,
     /// A request about the versions of a pod.
@@ -89,6 +92,15 @@ pub(crate) enum SyncEvent {
     CpusMoved(CpuMoveResult),
     /// The watchdog checks that the loop makes progress; receiving it is the answer.
     Beat,
+}
+
+/// A time zone of CronJobs.
+#[derive(Debug)]
+pub(crate) struct ZoneFile {
+    /// Empty: the node's own.
+    pub(crate) name: String,
+    /// A failure is one line.
+    pub(crate) zone: Result<TimeZone, String>,
 }
 
 /// The result of moving containers to their CPUs.

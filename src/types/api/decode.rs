@@ -78,6 +78,12 @@ impl DecodeError {
         self
     }
 
+    /// The error in a document that has this one below `path`.
+    pub(crate) fn below(mut self, path: &str) -> Self {
+        self.path = Some([path, self.path()].concat());
+        self
+    }
+
     /// The path of the field; empty for the document itself.
     pub fn path(&self) -> &str {
         self.path.as_deref().unwrap_or_default()
@@ -281,9 +287,9 @@ impl Decode for u32 {
     }
 }
 
-impl Decode for (u64, u64) {
+impl<T: Decode + Copy> Decode for (T, T) {
     fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
-        match Vec::decode(input, context)?.as_slice() {
+        match Vec::<T>::decode(input, context)?.as_slice() {
             [first, second] => Ok((*first, *second)),
             numbers => Err(DecodeError::new(format_args!("expected two numbers, found {}", numbers.len()))),
         }

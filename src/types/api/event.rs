@@ -60,6 +60,7 @@ words! {
     pub enum ObjectKind {
         #[default]
         Event = "Event",
+        CronJob = "CronJob",
         Job = "Job",
         Node = "Node",
         Pod = "Pod",

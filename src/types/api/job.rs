@@ -1,4 +1,4 @@
-//! Jobs of manifests, as far as they have a meaning on one node. Pure.
+//! Jobs and CronJobs of manifests, as far as they have a meaning on one node. Pure.
 
 use super::metadata::{Dropped, ObjectMeta};
 use super::workload::PodTemplate;
@@ -33,5 +33,39 @@ words! {
         #[default]
         NonIndexed = "NonIndexed",
         Indexed = "Indexed",
+    }
+}
+
+object! {
+    /// A `batch/v1` CronJob, without the template of its Jobs.
+    pub struct CronJob {
+        api_version: String,
+        kind: String,
+        metadata: ObjectMeta,
+        spec: CronJobSpec,
+        status: Dropped,
+    }
+}
+
+object! {
+    pub struct CronJobSpec {
+        schedule: String,
+        /// Such as `Europe/Berlin`; the node's own if unset.
+        time_zone: Option<String>,
+        concurrency_policy: ConcurrencyPolicy,
+        starting_deadline_seconds: Option<i64>,
+        suspend: bool,
+        successful_jobs_history_limit: Option<i32>,
+        failed_jobs_history_limit: Option<i32>,
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum ConcurrencyPolicy {
+        #[default]
+        Allow = "Allow",
+        Forbid = "Forbid",
+        Replace = "Replace",
     }
 }

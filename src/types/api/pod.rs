@@ -328,6 +328,8 @@ pub mod annotations {
     pub const ONE_AT_A_TIME: &str = "coracle.dev/one-at-a-time";
     /// In the node's memory: the spec of the Job whose template the pod is.
     pub const JOB: &str = "coracle.dev/job";
+    /// In the node's memory: the spec of the CronJob whose template the pod is, beside [`JOB`].
+    pub const CRON_JOB: &str = "coracle.dev/cron-job";
     /// Of a pod that the node shows: what its next version waits for.
     pub const NEXT_VERSION: &str = "coracle.dev/next-version";
     /// `VOLUME/PATH`: the application holds a lock (flock) on this file while it must not be stopped.

@@ -69,11 +69,16 @@ reasons! {
     TERMINATION_BY_KUBELET = "TerminationByKubelet";
     UNKNOWN_CONTAINER_STATUSES = "UnknownContainerStatuses";
 
-    // Jobs.
+    // Jobs and CronJobs.
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded";
+    FAILED_CREATE = "FailedCreate";
+    JOB_ALREADY_ACTIVE = "JobAlreadyActive";
     RESUMED = "Resumed";
     SUCCESSFUL_CREATE = "SuccessfulCreate";
+    SUCCESSFUL_DELETE = "SuccessfulDelete";
     SUSPENDED = "Suspended";
+    TOO_MANY_MISSED_TIMES = "TooManyMissedTimes";
+    UNKNOWN_TIME_ZONE = "UnknownTimeZone";
 
     // Pods that the node rejects or terminates.
     APP_ARMOR = "AppArmor";

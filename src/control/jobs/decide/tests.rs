@@ -397,9 +397,9 @@ fn live(seed: u64) {
         seen = counted;
         let really = world.ran.iter().filter(|(_, end)| *end == Some(PodState::Succeeded)).count();
         assert!(usize::try_from(counted.0).unwrap() <= really, "{seed}: counted twice");
-        let indexes: u64 = node.record.completed.iter().map(|(first, last)| last - first + 1).sum();
+        let indexes: i64 = node.record.completed.iter().map(|(first, last)| last - first + 1).sum();
         let is_indexed = node.spec.completion_mode == CompletionMode::Indexed;
-        assert!(!is_indexed || indexes == u64::from(counted.0), "{seed}: an index succeeded twice");
+        assert!(!is_indexed || indexes == i64::from(counted.0), "{seed}: an index succeeded twice");
         node.passed += SECOND * u32::try_from(random.below(30)).unwrap();
         if node.record.is_finished() {
             assert_eq!(node.active(), Vec::<u32>::new());

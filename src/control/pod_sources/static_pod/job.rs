@@ -6,11 +6,13 @@ use serde_json::{Map, Value};
 use super::workload::{MAX_REPLICAS, MAX_REPLICAS_BYTES, check_pods, fault, owner, owning_workload};
 use super::workload_fields::{WorkloadKind, take_known_fields};
 use super::{Fnv128a, Object, ObjectError, Origin, Warning, WorkloadPods, read, set_namespace, static_pod, valid};
-use crate::types::api::annotations::{CONFIG_HASH, JOB, KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, READY_WITHIN};
+use crate::types::api::annotations::{
+    CONFIG_HASH, CRON_JOB, JOB, KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, READY_WITHIN,
+};
 use crate::types::api::validation::FieldError;
 use crate::types::api::{
-    CompletionMode, EnvVar, EnvVars, Job, JobSpec, ObjectMeta, Pod, PodPhase, PodTemplate, PodUid, RestartPolicy,
-    decode_bytes, encode, encode_text,
+    self, CompletionMode, EnvVar, EnvVars, Job, JobSpec, ObjectMeta, OwnerReference, Pod, PodPhase, PodTemplate,
+    PodUid, RestartPolicy, decode_bytes, encode, encode_text,
 };
 
 /// The name is a label of the pods.
@@ -18,13 +20,25 @@ const MAX_JOB_NAME_BYTES: usize = 63;
 /// Upstream's limit for indexed Jobs.
 const MAX_COMPLETIONS: i32 = 100_000;
 
-const BATCH_V1: &str = "batch/v1";
+pub(super) const BATCH_V1: &str = "batch/v1";
 
 pub(super) fn read_job(
-    mut object: Map<String, Value>,
+    object: Map<String, Value>,
     origin: &Origin<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Object, ObjectError> {
+    let (job, template) = read_template(object, origin, warnings)?;
+    let ObjectMeta { namespace, name, .. } = job.metadata;
+    let pods = WorkloadPods { kind: WorkloadKind::Job, namespace, name, pods: vec![template], claims: Vec::new() };
+    Ok(Object::Workload(Box::new(pods)))
+}
+
+/// The Job, and the pod that stands for it.
+pub(super) fn read_template(
+    mut object: Map<String, Value>,
+    origin: &Origin<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(Job, Pod), ObjectError> {
     let mut faults = take_known_fields(WorkloadKind::Job, &mut object, warnings);
     let (mut job, errors): (Job, _) = read(object, warnings)?;
     set_namespace(&mut job.metadata);
@@ -47,9 +61,7 @@ pub(super) fn read_job(
     let template = template(&job, origin);
     check_pods(std::slice::from_ref(&template), &mut faults);
     valid(errors, faults)?;
-    let ObjectMeta { namespace, name, .. } = job.metadata;
-    let pods = WorkloadPods { kind: WorkloadKind::Job, namespace, name, pods: vec![template], claims: Vec::new() };
-    Ok(Object::Workload(Box::new(pods)))
+    Ok((job, template))
 }
 
 fn check(spec: &JobSpec, faults: &mut Vec<FieldError>) {
@@ -106,10 +118,7 @@ fn template(job: &Job, origin: &Origin<'_>) -> Pod {
         hash.write(part.as_bytes());
         hash.write(b"\n");
     }
-    for prefix in ["", "batch.kubernetes.io/"] {
-        labels.insert(&[prefix, "controller-uid"].concat(), owner.uid.clone());
-        labels.insert(&[prefix, "job-name"].concat(), job.metadata.name.clone());
-    }
+    label(&mut labels, &owner);
     annotations.insert(JOB, encode_text(&JobSpec { template: PodTemplate::default(), ..spec.clone() }));
     let metadata = ObjectMeta {
         name: job.metadata.name.clone(),
@@ -123,6 +132,14 @@ fn template(job: &Job, origin: &Origin<'_>) -> Pod {
     static_pod(Pod { metadata, spec: pod_spec, ..Pod::default() }, origin)
 }
 
+/// The labels by which upstream's controller knows the pods of a Job.
+pub(super) fn label(labels: &mut api::Map<String>, owner: &OwnerReference) {
+    for prefix in ["", "batch.kubernetes.io/"] {
+        labels.insert(&[prefix, "controller-uid"].concat(), owner.uid.clone());
+        labels.insert(&[prefix, "job-name"].concat(), owner.name.clone());
+    }
+}
+
 /// The Job whose template the pod is, without the template.
 pub(crate) fn job_of_template(pod: &Pod) -> Option<JobSpec> {
     let owner = owning_workload(pod)?;
@@ -130,20 +147,24 @@ pub(crate) fn job_of_template(pod: &Pod) -> Option<JobSpec> {
     decode_bytes(text.as_bytes()).ok()
 }
 
-/// The name of the Job whose template the pod is.
+/// The name of the Job or CronJob whose template the pod is.
 pub(crate) fn job_name(template: &Pod) -> &str {
     owning_workload(template).map_or("", |owner| &owner.name)
+}
+
+/// What the pod's name has after that of its Job: `-NODE`.
+pub(super) fn of_node(template: &Pod) -> &str {
+    template.metadata.name.strip_prefix(job_name(template)).unwrap_or_default()
 }
 
 /// Pod `serial` of the Job with this template. `ended`: its phase, if it has ended; it never runs again.
 pub(crate) fn job_pod(template: &Pod, serial: u32, index: Option<u32>, ended: Option<PodPhase>) -> Pod {
     let name = job_name(template);
     let hash = pod_hash(template, serial);
-    let of_node = template.metadata.name.strip_prefix(name).unwrap_or_default();
     let of_index = index.map_or_else(String::new, |index| format!("-{index}"));
     let mut pod = template.clone();
     let metadata = &mut pod.metadata;
-    metadata.name = [name, &of_index, "-", &suffix(hash.0), of_node].concat();
+    metadata.name = [name, &of_index, "-", &suffix(hash.0), of_node(template)].concat();
     metadata.uid = PodUid::from(hash.marked());
     metadata.annotations.remove(JOB);
     metadata.annotations.insert(CONFIG_HASH, metadata.uid.as_str().to_owned());
@@ -205,16 +226,24 @@ fn suffix(mut hash: u128) -> String {
 const GENERATED_NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_NAME_LENGTH: usize = 5;
 
-/// Whether a pod of this name may be one of the Job: `NAME-xxxxx-NODE` or `NAME-INDEX-xxxxx-NODE`.
+/// Whether the pod is the template of a CronJob.
+pub(super) fn is_cron_job(pod: &Pod) -> bool {
+    pod.annotation(CRON_JOB).is_some()
+        && owning_workload(pod).is_some_and(|owner| owner.kind == WorkloadKind::CronJob.as_str())
+}
+
+/// Whether a pod of this name may be one of the Job, `NAME-xxxxx-NODE` or `NAME-INDEX-xxxxx-NODE`, or of the CronJob,
+/// whose Jobs are `NAME-MINUTES`.
 pub(crate) fn is_pod_name_of(template: &Pod, pod_name: &str) -> bool {
-    let name = job_name(template);
-    let of_node = template.metadata.name.strip_prefix(name).unwrap_or_default();
-    let rest = pod_name.strip_prefix(name).and_then(|rest| rest.strip_suffix(of_node)?.strip_prefix('-'));
-    let Some(rest) = rest else { return false };
-    let generated = match rest.split_once('-') {
-        Some((index, generated)) if index.parse::<u32>().is_ok() => generated,
-        _ => rest,
+    let rest = pod_name.strip_prefix(job_name(template));
+    let Some(rest) = rest.and_then(|rest| rest.strip_suffix(of_node(template))?.strip_prefix('-')) else {
+        return false;
     };
+    let numbers = if is_cron_job(template) { 2 } else { 1 };
+    let generated = (0..numbers).fold(rest, |rest, _| match rest.split_once('-') {
+        Some((number, generated)) if number.parse::<u32>().is_ok() => generated,
+        _ => rest,
+    });
     generated.len() == GENERATED_NAME_LENGTH && generated.bytes().all(|byte| GENERATED_NAME_LETTERS.contains(&byte))
 }
 

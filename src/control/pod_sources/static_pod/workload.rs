@@ -66,7 +66,7 @@ pub(super) fn read_workload(
 
 fn replicas(kind: WorkloadKind, spec: &WorkloadSpec) -> i32 {
     match kind {
-        WorkloadKind::DaemonSet | WorkloadKind::Job => 1,
+        WorkloadKind::CronJob | WorkloadKind::DaemonSet | WorkloadKind::Job => 1,
         WorkloadKind::Deployment | WorkloadKind::StatefulSet => spec.replicas.unwrap_or(1),
     }
 }
@@ -74,7 +74,9 @@ fn replicas(kind: WorkloadKind, spec: &WorkloadSpec) -> i32 {
 fn strategy(kind: WorkloadKind, spec: &WorkloadSpec) -> &UpdateStrategy {
     match kind {
         WorkloadKind::Deployment => &spec.strategy,
-        WorkloadKind::DaemonSet | WorkloadKind::Job | WorkloadKind::StatefulSet => &spec.update_strategy,
+        WorkloadKind::CronJob | WorkloadKind::DaemonSet | WorkloadKind::Job | WorkloadKind::StatefulSet => {
+            &spec.update_strategy
+        }
     }
 }
 
@@ -145,7 +147,7 @@ fn check_strategy(kind: WorkloadKind, strategy: &UpdateStrategy, faults: &mut Ve
             fault(faults, "spec.updateStrategy.type", "expected RollingUpdate");
         }
         // A Job has no strategy.
-        (WorkloadKind::Job, Some(UpdateStrategyType::OnDelete))
+        (WorkloadKind::CronJob | WorkloadKind::Job, Some(UpdateStrategyType::OnDelete))
         | (_, Some(UpdateStrategyType::Recreate | UpdateStrategyType::RollingUpdate) | None) => {}
     }
     if strategy.rolling_update.as_ref().is_some_and(|rolling| rolling.partition != 0) {

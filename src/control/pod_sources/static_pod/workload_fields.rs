@@ -2,12 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use self::WorkloadKind::{DaemonSet, Deployment, Job, StatefulSet};
+use self::WorkloadKind::{CronJob, DaemonSet, Deployment, Job, StatefulSet};
 use super::Warning;
 use crate::types::api::validation::FieldError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkloadKind {
+    CronJob,
     DaemonSet,
     Deployment,
     Job,
@@ -16,11 +17,14 @@ pub(crate) enum WorkloadKind {
 
 impl WorkloadKind {
     pub(crate) fn from_word(word: &str) -> Option<Self> {
-        [Self::DaemonSet, Self::Deployment, Self::Job, Self::StatefulSet].into_iter().find(|kind| kind.as_str() == word)
+        [Self::CronJob, Self::DaemonSet, Self::Deployment, Self::Job, Self::StatefulSet]
+            .into_iter()
+            .find(|kind| kind.as_str() == word)
     }
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
+            Self::CronJob => "CronJob",
             Self::DaemonSet => "DaemonSet",
             Self::Deployment => "Deployment",
             Self::Job => "Job",
@@ -83,12 +87,15 @@ const ALL_KINDS: &[WorkloadKind] = &[DaemonSet, Deployment, StatefulSet];
 
 const FEWER_RULES: &str = "backoffLimit counts the failed pods of the Job";
 
-const WORKLOAD_FIELDS: [WorkloadField; 29] = [
+const WORKLOAD_FIELDS: [WorkloadField; 36] = [
     field("activeDeadlineSeconds", &[Job], FieldMeaning::Used),
     field("backoffLimit", &[Job], FieldMeaning::Used),
     field("backoffLimitPerIndex", &[Job], FieldMeaning::Unsupported(FEWER_RULES)),
     field("completionMode", &[Job], FieldMeaning::Used),
     field("completions", &[Job], FieldMeaning::Used),
+    field("concurrencyPolicy", &[CronJob], FieldMeaning::Used),
+    field("failedJobsHistoryLimit", &[CronJob], FieldMeaning::Used),
+    field("jobTemplate", &[CronJob], FieldMeaning::Used),
     field("managedBy", &[Job], FieldMeaning::Refused("the node runs its Jobs itself")),
     field("manualSelector", &[Job], FieldMeaning::NoEffect("the node knows the pods of its Jobs")),
     field("maxFailedIndexes", &[Job], FieldMeaning::Unsupported(FEWER_RULES)),
@@ -107,13 +114,17 @@ const WORKLOAD_FIELDS: [WorkloadField; 29] = [
     field("progressDeadlineSeconds", &[Deployment], FieldMeaning::Used),
     field("replicas", &[Deployment, StatefulSet], FieldMeaning::Used),
     field("revisionHistoryLimit", ALL_KINDS, FieldMeaning::Used),
+    field("schedule", &[CronJob], FieldMeaning::Used),
     field("selector", ALL_KINDS, FieldMeaning::Used),
     field("selector", &[Job], FieldMeaning::NoEffect("the node knows the pods of its Jobs")),
     field("serviceName", &[StatefulSet], FieldMeaning::Used),
+    field("startingDeadlineSeconds", &[CronJob], FieldMeaning::Used),
     field("strategy", &[Deployment], FieldMeaning::Used),
+    field("successfulJobsHistoryLimit", &[CronJob], FieldMeaning::Used),
     field("successPolicy", &[Job], FieldMeaning::Unsupported("a Job is complete when all completions have succeeded")),
-    field("suspend", &[Job], FieldMeaning::Used),
+    field("suspend", &[CronJob, Job], FieldMeaning::Used),
     field("template", &[DaemonSet, Deployment, Job, StatefulSet], FieldMeaning::Used),
+    field("timeZone", &[CronJob], FieldMeaning::Used),
     field("ttlSecondsAfterFinished", &[Job], FieldMeaning::Used),
     field("updateStrategy", &[DaemonSet, StatefulSet], FieldMeaning::Used),
     field("volumeClaimTemplates", &[StatefulSet], FieldMeaning::Used),

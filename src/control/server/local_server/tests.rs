@@ -10,7 +10,7 @@ use std::pin::Pin;
 use super::super::http::parse_response;
 use super::*;
 use crate::control::server::{
-    AnswerFuture, DeviceEntry, ImageEntry, JobRow, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry,
+    AnswerFuture, DeviceEntry, ImageEntry, JobRows, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry,
     PodQuery, SyncStatus,
 };
 use crate::kubelet::status::{LogUnavailable, NoLog};
@@ -22,8 +22,8 @@ use crate::types::error::ErrorChain;
 struct TwoPods;
 
 impl LocalApi for TwoPods {
-    fn jobs(&self) -> Vec<JobRow> {
-        Vec::new()
+    fn jobs(&self) -> JobRows {
+        JobRows::default()
     }
 
     fn devices(&self) -> Vec<DeviceEntry> {

@@ -13,7 +13,7 @@ use super::*;
 use crate::control::server::connections::Text as _;
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::{
-    AnswerFuture, DeviceEntry, ImageEntry, JobRow, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry,
+    AnswerFuture, DeviceEntry, ImageEntry, JobRows, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry,
     PodQuery, SyncStatus,
 };
 use crate::kubelet::status::{LogUnavailable, NoLog};
@@ -41,8 +41,8 @@ impl Asked {
 }
 
 impl LocalApi for Asked {
-    fn jobs(&self) -> Vec<JobRow> {
-        Vec::new()
+    fn jobs(&self) -> JobRows {
+        JobRows::default()
     }
 
     fn devices(&self) -> Vec<DeviceEntry> {
