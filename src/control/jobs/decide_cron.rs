@@ -93,7 +93,9 @@ pub(super) fn decide_cron(input: &CronInput<'_>, record: Option<&ScheduleRecord>
     }
     let last_over = over.iter().filter(is_before).map(|(_, last)| *last).max().unwrap_or(now);
     let latest = schedule.latest(last_over, now, zone);
-    decision.next = schedule.next(latest.unwrap_or(last_over), zone);
+    // Never due at once, whatever a zone says.
+    let next = schedule.next(latest.unwrap_or(last_over), zone);
+    decision.next = next.map(|next| next.max(now.saturating_add(1)));
     let is_too_late =
         |time: i64| spec.starting_deadline_seconds.is_some_and(|deadline| time.saturating_add(deadline) < now);
     let Some(time) = latest.filter(|time| !is_too_late(*time)) else { return decision };

@@ -45,6 +45,10 @@ pub(super) fn read_cron_job(
         }
     }
     let (_, mut template) = template.map_err(below_job_template)?;
+    if encode_text(&template.spec).len() > MAX_CRON_TEMPLATE_BYTES {
+        let problem = "must have at most 1 MiB, because the record of each Job has it".to_owned();
+        return Err(ObjectError::Invalid(vec![FieldError { path: in_job_template("spec.template.spec"), problem }]));
+    }
     template.metadata.owner_references =
         vec![owner(WorkloadKind::CronJob.as_str(), BATCH_V1, &cron_job.metadata, origin)];
     template.metadata.annotations.insert(CRON_JOB, encode_text(&cron_job.spec));
@@ -52,6 +56,9 @@ pub(super) fn read_cron_job(
     let pods = WorkloadPods { kind: WorkloadKind::CronJob, namespace, name, pods: vec![template], claims: Vec::new() };
     Ok(Object::Workload(Box::new(pods)))
 }
+
+/// Quotes in it are escaped in a record, which has 4 MiB.
+const MAX_CRON_TEMPLATE_BYTES: usize = 1 << 20;
 
 const JOB_TEMPLATE: &str = "jobTemplate";
 

@@ -102,6 +102,9 @@ fn what_a_cron_job_cannot_have_is_refused_by_name() {
         }
         assert!(all.len() >= expected.len(), "{all:?}: {expected:?}");
     }
+    let mut large = document(json!({}));
+    large["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(1 << 20)]);
+    assert!(lines(&large)[0].starts_with("spec.jobTemplate.spec.template.spec: must have at most 1 MiB"));
     let mut other = document(json!({}));
     other["metadata"]["name"] = json!("x".repeat(53));
     assert!(lines(&other)[0].starts_with("metadata.name: must have at most 52 characters"));
