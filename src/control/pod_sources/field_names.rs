@@ -17,7 +17,7 @@ fn letters(name: &str) -> Vec<char> {
     letters
 }
 
-const MANIFEST_FIELDS: [&str; 88] = [
+const MANIFEST_FIELDS: [&str; 90] = [
     "activeDeadlineSeconds",
     "add",
     "affinity",
@@ -27,6 +27,7 @@ const MANIFEST_FIELDS: [&str; 88] = [
     "args",
     "capabilities",
     "command",
+    "concurrencyPolicy",
     "configMap",
     "configMapKeyRef",
     "configMapRef",
@@ -101,6 +102,7 @@ const MANIFEST_FIELDS: [&str; 88] = [
     "stdin",
     "subPath",
     "terminationGracePeriodSeconds",
+    "timeZone",
     "timeoutSeconds",
     "tolerations",
     "valueFrom",
@@ -112,11 +114,12 @@ const MANIFEST_FIELDS: [&str; 88] = [
 mod tests {
     use super::*;
     use crate::types::api::fields::{Step, fields_of};
-    use crate::types::api::{ConfigMap, Pod, Secret};
+    use crate::types::api::{ConfigMap, CronJob, Pod, Secret};
 
     #[test]
     fn names_are_fields_of_manifests() {
-        let fields = [fields_of::<Pod>(), fields_of::<ConfigMap>(), fields_of::<Secret>()].concat();
+        let fields =
+            [fields_of::<Pod>(), fields_of::<ConfigMap>(), fields_of::<Secret>(), fields_of::<CronJob>()].concat();
         let known: Vec<&String> = fields
             .iter()
             .filter_map(|field| match field.path.last() {
@@ -134,6 +137,7 @@ mod tests {
         assert_eq!(meant("spec.hostNetwrok"), Some("hostNetwork"));
         assert_eq!(meant("spec.containers[0].imagePullpolicy"), Some("imagePullPolicy"));
         assert_eq!(meant("metadata.lables"), Some("labels"));
+        assert_eq!(meant("spec.timezone"), Some("timeZone"));
         assert_eq!(meant("spec.replicas"), None);
         // A known field in the wrong place.
         assert_eq!(meant("spec.image"), None);
