@@ -12,7 +12,8 @@ asked_at() {
 is_asked() { [ -n "$(asked_at "$line")" ]; }
 
 round=0
-while [ $round -lt 3 ]; do
+# The first round is that after the boot, which is always the slowest.
+while [ $round -lt 5 ]; do
     round=$((round + 1))
     line=$(($(wc -l <"$LOGS/containerd.log") + 1))
     # The time just before exec, from the clock that the runtime's log uses.
@@ -30,4 +31,4 @@ while [ $round -lt 3 ]; do
 done
 figure exec-to-first-sandbox-all-rounds "$(tr '\n' '/' </run/rounds)" - ms
 figure exec-to-first-sandbox-after-boot "$(head -n1 /run/rounds)" - ms
-figure exec-to-first-sandbox "$(sort -n /run/rounds | sed -n 2p)" 300 ms
+figure exec-to-first-sandbox "$(sort -n /run/rounds | sed -n 3p)" 300 ms
