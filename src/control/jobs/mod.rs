@@ -24,7 +24,7 @@ use async_channel::Sender;
 use self::decide::{Decision, JobEvent, JobInput, Moment, PodState, decide};
 use self::record::JobRecord;
 use self::schedule_clock::ScheduleClock;
-use self::table::{DocumentSpec, JobDocument, JobEntry, job_of, key, write};
+use self::table::{CronTimes, DocumentSpec, JobDocument, JobEntry, job_of, key, write};
 use crate::control::pod_sources::static_pod::{
     WorkloadKind, is_pod_name_of, job_name, job_pod, job_pod_uid, owning_workload,
 };
@@ -198,6 +198,8 @@ impl Jobs {
         let has_failed = fault.is_some();
         self.fault = fault;
         if has_failed {
+            // What was decided about a time is decided again, with its events.
+            self.table.write().jobs.values_mut().for_each(|entry| entry.cron_times = CronTimes::default());
             self.due = now.checked_add(JOB_WRITE_RETRY_DELAY);
             return Vec::new();
         }

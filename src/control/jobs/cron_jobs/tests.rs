@@ -102,6 +102,20 @@ fn time_whose_job_is_on_the_disk_starts_no_other() {
 }
 
 #[test]
+fn start_whose_write_failed_is_repeated() {
+    with_node(|mut node| {
+        node.list(Vec::new());
+        let mut jobs = opened(&node, JobTable::default());
+        jobs.take_documents(&mut update("i", ""));
+        look(&mut jobs, &node, "2026-11-28T10:40:30Z");
+        jobs.in_flight = jobs.decide_cron_jobs(&node.pods, at("2026-11-28T10:41:00Z"));
+        jobs.on_written(Some("disk full".to_owned()), rt::now());
+        assert_eq!(jobs.pods().len(), 0);
+        assert_eq!(look(&mut jobs, &node, "2026-11-28T10:41:30Z"), [FIRST, CRON]);
+    });
+}
+
+#[test]
 fn changed_template_is_that_of_later_jobs() {
     with_node(|mut node| {
         node.list(Vec::new());
