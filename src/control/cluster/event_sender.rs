@@ -76,10 +76,10 @@ async fn run(
                 // Compared with events only: they may have an etcd of their own.
                 client.on_written(&mut history, version, None);
                 ring.borrow_mut().sent(&unsent, outcome);
-                let all = ring.borrow().lost();
-                if all > lost {
-                    log!(warn, "events lost before they could be sent", events = all - lost);
-                    lost = all;
+                let lost_total = ring.borrow().lost();
+                if lost_total > lost {
+                    log!(warn, "events lost before they could be sent", events = lost_total - lost);
+                    lost = lost_total;
                 }
             }
             Err(error) => {
@@ -93,10 +93,12 @@ async fn run(
 
 /// Returns the event's resource version too, if it was written. Fails only if a retry may succeed.
 async fn send(client: &Client, unsent: &UnsentEvent) -> Result<(SendOutcome, Option<u64>), ApiError> {
-    let all = format!("/api/v1/namespaces/{}/events", unsent.namespace);
+    let collection_path = format!("/api/v1/namespaces/{}/events", unsent.namespace);
     let (request, is_new) = match &unsent.what {
-        UnsentChange::New(event) => (Request::post(all, &encode(&**event)), true),
-        UnsentChange::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
+        UnsentChange::New(event) => (Request::post(collection_path, &encode(&**event)), true),
+        UnsentChange::Again(patch) => {
+            (Request::patch(format!("{collection_path}/{}", unsent.name), Patch::Merge, patch), false)
+        }
     };
     match client.send(&request.unread().ranked(Rank::Event)).await {
         Ok(response) => Ok((SendOutcome::Accepted, response.version())),

@@ -37,7 +37,7 @@ pub(super) fn steps(
     node: &str,
     node_uid: &str,
 ) -> Vec<MirrorStep> {
-    let same_name = |one: &Pod, other: &Pod| one.full_name() == other.full_name();
+    let same_name = |a: &Pod, b: &Pod| a.full_name() == b.full_name();
     let is_ending = |mirror: &Pod| ending.iter().any(|pod| same_name(pod, mirror) && has_hash_of(mirror, pod));
     let outdated = mirrors.iter().filter(|mirror| !is_ending(mirror)).filter(|mirror| {
         match static_pods.iter().find(|pod| same_name(pod, mirror)) {
@@ -50,10 +50,10 @@ pub(super) fn steps(
         name: mirror.metadata.name.clone(),
         uid: mirror.metadata.uid.to_string(),
     };
-    let known = static_pods.iter().filter(|_| !node_uid.is_empty());
+    let creatable_pods = static_pods.iter().filter(|_| !node_uid.is_empty());
     // A static pod starts when its namesake has ended.
-    let known = known.filter(|pod| !ending.iter().any(|other| same_name(pod, other)));
-    let missing = known.filter(|pod| !mirrors.iter().any(|mirror| same_name(pod, mirror)));
+    let creatable_pods = creatable_pods.filter(|pod| !ending.iter().any(|ending_pod| same_name(pod, ending_pod)));
+    let missing = creatable_pods.filter(|pod| !mirrors.iter().any(|mirror| same_name(pod, mirror)));
     let create = |pod: &Arc<Pod>| MirrorStep::Create {
         namespace: pod.metadata.namespace.clone(),
         name: pod.metadata.name.clone(),

@@ -51,8 +51,8 @@ impl ObjectWatcher {
     /// Follows exactly these topics, each on behalf of a pod; the empty uid is the node's own. Returns the topics that
     /// are no longer followed.
     pub(crate) fn follow(&mut self, wanted: SortedMap<Arc<Topic>, PodUid>) -> Vec<Arc<Topic>> {
-        let known = self.watches.keys().cloned().chain(self.requests.topics());
-        let released: Vec<Arc<Topic>> = known.filter(|topic| !wanted.contains_key(topic)).collect();
+        let followed_topics = self.watches.keys().cloned().chain(self.requests.topics());
+        let released: Vec<Arc<Topic>> = followed_topics.filter(|topic| !wanted.contains_key(topic)).collect();
         self.watches.retain(|topic, _| wanted.contains_key(topic));
         for topic in &released {
             self.requests.release(topic);
@@ -144,7 +144,7 @@ async fn watch_bundles(context: &WatchContext, key: &BundleKey, topic: &Topic, m
 
 /// Sends changes until no further change is possible.
 async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
-    let mut there: SortedMap<String, ObjectText> = SortedMap::new();
+    let mut objects_by_name: SortedMap<String, ObjectText> = SortedMap::new();
     loop {
         let change = async { changes.recv().await };
         let change = match stored {
@@ -158,21 +158,21 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
             Err(_) => return,
             Ok(Change::Away(why)) => match stored.take() {
                 Some(stored) => {
-                    there = stored_by_name(&stored);
-                    object_event(topic, &there)
+                    objects_by_name = stored_by_name(&stored);
+                    object_event(topic, &objects_by_name)
                 }
                 None => ObjectEvent::Failed(topic.clone(), why),
             },
             Ok(change) => {
                 stored = None;
                 match change {
-                    Change::Replaced(all) => there = by_name(all),
-                    Change::Applied(object) => drop(there.insert(name_of(&object), object)),
-                    Change::Deleted(object) => drop(there.remove(&name_of(&object))),
+                    Change::Replaced(objects) => objects_by_name = by_name(objects),
+                    Change::Applied(object) => drop(objects_by_name.insert(name_of(&object), object)),
+                    Change::Deleted(object) => drop(objects_by_name.remove(&name_of(&object))),
                     Change::Away(_) => {}
                 }
-                let event = object_event(topic, &there);
-                remember(&context.store, topic, &event, &there);
+                let event = object_event(topic, &objects_by_name);
+                remember(&context.store, topic, &event, &objects_by_name);
                 event
             }
         };
@@ -180,7 +180,7 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
             matches!(&event, ObjectEvent::Received(_, Some(Content::Object(object))) if object.immutable);
         // The sync loop keeps the object: no second copy is needed.
         if matches!(topic, Topic::Object(_)) {
-            there.clear();
+            objects_by_name.clear();
         }
         if context.inbox.send(SyncEvent::Object(event)).await.is_err() || is_immutable && is_of_now {
             return;

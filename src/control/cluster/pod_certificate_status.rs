@@ -46,7 +46,7 @@ impl RequestState {
         let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let status = object.get("status").unwrap_or(&Value::Null);
         let conditions = status.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let Some(condition) = conditions.iter().find(|one| FINAL.contains(&&*text(one, "type"))) else {
+        let Some(condition) = conditions.iter().find(|condition| FINAL.contains(&&*text(condition, "type"))) else {
             return Ok(Self::Pending);
         };
         let kind = text(condition, "type");
@@ -96,15 +96,15 @@ impl Refusal {
     /// Upstream's message of the event.
     pub(super) fn event_message(&self, request: &str) -> String {
         let Self { kind, reason, message } = self;
-        let what = if kind == "Denied" { "was denied" } else { "failed" };
-        format!("PodCertificateRequest {request} {what}, reason={reason:?}, message={message:?}")
+        let outcome = if kind == "Denied" { "was denied" } else { "failed" };
+        format!("PodCertificateRequest {request} {outcome}, reason={reason:?}, message={message:?}")
     }
 
     /// Upstream's error of the volume.
     pub(super) fn why(&self) -> String {
         let Self { kind, reason, message } = self;
-        let what = if kind == "Denied" { "denied" } else { "failed" };
-        format!("PodCertificateRequest was permanently {what}: reason={reason:?} message={message:?}")
+        let outcome = if kind == "Denied" { "denied" } else { "failed" };
+        format!("PodCertificateRequest was permanently {outcome}: reason={reason:?} message={message:?}")
     }
 }
 

@@ -104,17 +104,17 @@ impl StatusManager {
     /// The static pods under their running uids, and the API server's mirror pods. `complete`: `pods` has those of all
     /// manifests.
     pub(crate) fn set_mirror_pods(&mut self, pods: StaticPods, complete: bool, mirrors: Vec<Arc<Pod>>) {
-        let StaticPods { pods: own, ending } = pods;
+        let StaticPods { pods: static_pods, ending } = pods;
         for mirror in &mirrors {
             let is_of = |pod: &Pod| pod.full_name() == mirror.full_name() && mirror_pods::has_hash_of(mirror, pod);
-            let pod = own.iter().chain(&ending).find(|(_, pod)| is_of(pod));
+            let pod = static_pods.iter().chain(&ending).find(|(_, pod)| is_of(pod));
             if let Some((uid, _)) = pod.filter(|_| mirror.metadata.deletion_timestamp.is_none()) {
                 self.reports.on_server_status(uid, target(mirror), &mirror.status, version(mirror));
             }
         }
         let settled = |name: &str| mirrors.iter().any(|mirror| mirror.full_name() == name);
         self.mirrored.retain(|name, state| !(matches!(state, Mirrored::Settles(_)) && settled(name)));
-        self.static_pods = own.into_iter().map(|(_, pod)| pod).collect();
+        self.static_pods = static_pods.into_iter().map(|(_, pod)| pod).collect();
         self.ending = ending.into_iter().map(|(_, pod)| pod).collect();
         self.own_complete = complete;
         self.mirrors = mirrors;
@@ -193,8 +193,8 @@ impl StatusManager {
             Mirrored::UnderWay => true,
             Mirrored::Settles(moment) | Mirrored::Failed(moment) => *moment > now,
         });
-        let Self { static_pods: own, ending, mirrors, node_uid, .. } = self;
-        for step in mirror_pods::steps(own, ending, mirrors, self.own_complete, node, node_uid) {
+        let Self { static_pods, ending, mirrors, node_uid, .. } = self;
+        for step in mirror_pods::steps(static_pods, ending, mirrors, self.own_complete, node, node_uid) {
             let (MirrorStep::Delete { namespace, name, .. } | MirrorStep::Create { namespace, name, .. }) = &step;
             let name = crate::types::api::full_name(name, namespace);
             if self.mirrored.contains_key(&name) {

@@ -270,15 +270,15 @@ impl SyncScheduler {
         let (gate, traffic) = (self.inner.client.gate(), self.inner.client.traffic());
         loop {
             let (day, now) = (self.inner.day.get(), clock::uptime());
-            let left = day.left(now);
-            if left.is_zero() {
+            let until_midnight = day.left(now);
+            if until_midnight.is_zero() {
                 self.inner.day.set(ByteDay::new(now, traffic.bytes()));
                 continue;
             }
             let marked = traffic.marked.changes();
             let used = day.used(traffic.bytes());
             gate.used(used);
-            gate.set_day_end(now.saturating_add(left));
+            gate.set_day_end(now.saturating_add(until_midnight));
             self.log_left_out();
             if let Some(record) = &self.inner.day_record {
                 record.write(day, traffic.bytes()).await;
@@ -286,7 +286,7 @@ impl SyncScheduler {
             let write = gate.budget().map(|budget| next_write(budget, used));
             let mark = [gate.next_mark(), write].into_iter().flatten().min();
             traffic.mark(mark.map(|mark| day.counted_at(mark)));
-            rt::either(boot_timer::sleep(left), traffic.marked.beyond(marked)).await;
+            rt::either(boot_timer::sleep(until_midnight), traffic.marked.beyond(marked)).await;
         }
     }
 

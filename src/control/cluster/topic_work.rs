@@ -66,7 +66,7 @@ impl TopicWork {
         match self {
             Self::Certificate(_) => false,
             Self::Token(token) => token.has_stored_copy(),
-            Self::Other(other) => other.stored.is_some(),
+            Self::Other(object) => object.stored.is_some(),
         }
     }
 
@@ -87,8 +87,8 @@ impl TopicWork {
         match (self, response) {
             (Self::Certificate(certificate), Answer::Certificate(answer)) => certificate.on_response(topic, answer),
             (Self::Token(token), Answer::Token(answer)) => token.on_response(topic, answer, store),
-            (Self::Other(other), Answer::Object(answer)) => other.on_lookup(topic, answer, store),
-            (Self::Other(other), Answer::Collection(answer)) => other.on_read(topic, answer, store),
+            (Self::Other(object), Answer::Object(answer)) => object.on_lookup(topic, answer, store),
+            (Self::Other(object), Answer::Collection(answer)) => object.on_read(topic, answer, store),
             (Self::Certificate(_), _)
             | (Self::Token(_), Answer::Certificate(_) | Answer::Object(_) | Answer::Collection(_))
             | (Self::Other(_), Answer::Certificate(_) | Answer::Token(_)) => NextStep::default(),

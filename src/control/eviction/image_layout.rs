@@ -38,7 +38,7 @@ impl Layout {
     /// writable layers.
     pub(crate) fn thresholds(self, configured: &[Threshold]) -> Vec<Threshold> {
         let is_own = |signal| matches!(signal, Signal::ContainerFsAvailable | Signal::ContainerFsInodesFree);
-        let mut all: Vec<Threshold> = configured.iter().copied().filter(|t| !is_own(t.signal)).collect();
+        let mut thresholds: Vec<Threshold> = configured.iter().copied().filter(|t| !is_own(t.signal)).collect();
         let (bytes, inodes) = match self {
             Self::Shared | Self::Split => (Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
             Self::ImagesApart => (Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
@@ -48,9 +48,9 @@ impl Layout {
             signal if signal == inodes => Some(Threshold { signal: Signal::ContainerFsInodesFree, ..*t }),
             _ => None,
         };
-        let following: Vec<Threshold> = all.iter().filter_map(follow).collect();
-        all.extend(following);
-        all
+        let following: Vec<Threshold> = thresholds.iter().filter_map(follow).collect();
+        thresholds.extend(following);
+        thresholds
     }
 
     pub(crate) fn parts(self, signal: Signal) -> CountedUsage {

@@ -19,8 +19,8 @@ pub(crate) fn node_was_low(
     let mut message = format!("The node was low on resource: {resource}. ");
     let mut of_resource = thresholds.iter().filter(|t| Starved::of(t.signal) == starved);
     if let Some((threshold, seen)) = of_resource.find_map(|t| Some((t, observed.get(&t.signal)?))) {
-        let (wanted, left) = (threshold.value.of(seen.capacity), starved.quantity(seen.available));
-        let _ = write!(message, "Threshold quantity: {wanted}, available: {left}. ");
+        let (wanted, available) = (threshold.value.of(seen.capacity), starved.quantity(seen.available));
+        let _ = write!(message, "Threshold quantity: {wanted}, available: {available}. ");
     }
     let (pod, Some(usage)) = (measured.pod, measured.usage) else { return message };
     let of_pod = pod.spec.resources.as_ref().and_then(|resources| resources.requests.get(MEMORY));
@@ -45,9 +45,11 @@ pub(crate) fn node_was_low(
     message
 }
 
-fn blame(message: &mut String, what: &str, name: &str, used: Quantity, request: Quantity, resource: &str) {
-    let _ =
-        write!(message, "{what} {name} was using {used}, request is {request}, has larger consumption of {resource}. ");
+fn blame(message: &mut String, subject: &str, name: &str, used: Quantity, request: Quantity, resource: &str) {
+    let _ = write!(
+        message,
+        "{subject} {name} was using {used}, request is {request}, has larger consumption of {resource}. "
+    );
 }
 
 #[cfg(test)]

@@ -72,10 +72,10 @@ impl Measure {
                 let logs = Some(measured(&logs.join(&name), end));
                 ContainerUsage { name, logs, ..ContainerUsage::default() }
             };
-            let volume = |place: VolumeDir| VolumeUsage {
-                name: place.name,
-                disk: measured(&place.path, end),
-                in_memory: place.in_memory,
+            let volume = |volume_dir: VolumeDir| VolumeUsage {
+                name: volume_dir.name,
+                disk: measured(&volume_dir.path, end),
+                in_memory: volume_dir.in_memory,
             };
             PodUsage {
                 containers: names.into_iter().map(logs_of).collect(),
@@ -103,15 +103,15 @@ impl Measure {
 /// Usage of a pod's cgroup and of its containers, given by id and name.
 fn memory_of_group(group: &str, running: Vec<(String, String)>) -> Option<PodUsage> {
     let mut reader = UsageReader::new(Path::new(HIERARCHY));
-    let whole = reader.read(group, Depth::Memory).ok()?;
+    let pod_usage = reader.read(group, Depth::Memory).ok()?;
     let mut containers = Vec::new();
-    for (place, below) in reader.containers(group, running.iter().map(|(id, _)| id.as_str())).ok()? {
-        let Some((_, name)) = running.get(place) else { continue };
-        let memory = reader.read(&below, Depth::Memory).ok().and_then(|usage| usage.working_set());
+    for (index, child_group) in reader.containers(group, running.iter().map(|(id, _)| id.as_str())).ok()? {
+        let Some((_, name)) = running.get(index) else { continue };
+        let memory = reader.read(&child_group, Depth::Memory).ok().and_then(|usage| usage.working_set());
         containers.push(ContainerUsage { name: name.clone(), memory, ..ContainerUsage::default() });
     }
     containers.sort_by(|a, b| a.name.cmp(&b.name));
-    Some(PodUsage { memory: whole.working_set(), pids: whole.pids, containers, ..PodUsage::default() })
+    Some(PodUsage { memory: pod_usage.working_set(), pids: pod_usage.pids, containers, ..PodUsage::default() })
 }
 
 fn running(observed: &ObservedPod) -> impl Iterator<Item = &crate::state::pods::ObservedContainer> {
@@ -120,14 +120,14 @@ fn running(observed: &ObservedPod) -> impl Iterator<Item = &crate::state::pods::
 
 /// An unreadable directory counts as empty: no pod is evicted for usage that was not measured.
 fn measured(path: &Path, end: Instant) -> Disk {
-    let found = disk_usage(path, end).unwrap_or_default();
-    Disk { bytes: found.bytes, inodes: found.inodes }
+    let usage = disk_usage(path, end).unwrap_or_default();
+    Disk { bytes: usage.bytes, inodes: usage.inodes }
 }
 
 /// The volumes that count towards the pod, as upstream.
 fn volumes(pod: &Pod, dirs: &PodDirs) -> impl Iterator<Item = VolumeDir> {
-    let places = volume_dirs(pod, &pod.metadata.uid, dirs);
-    places.into_iter().filter(|place| matches!(place.kind, EMPTY_DIR | CONFIG_MAP))
+    let volume_dirs = volume_dirs(pod, &pod.metadata.uid, dirs);
+    volume_dirs.into_iter().filter(|place| matches!(place.kind, EMPTY_DIR | CONFIG_MAP))
 }
 
 #[cfg(test)]

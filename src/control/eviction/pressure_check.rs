@@ -170,8 +170,8 @@ where
     let end = rt::now() + MEASURING;
     let mut usages = Vec::new();
     for (index, candidate) in pods.iter().enumerate() {
-        let left = end.saturating_duration_since(rt::now());
-        let share = left / u32::try_from(pods.len().saturating_sub(index)).unwrap_or(u32::MAX).max(1);
+        let time_left = end.saturating_duration_since(rt::now());
+        let share = time_left / u32::try_from(pods.len().saturating_sub(index)).unwrap_or(u32::MAX).max(1);
         usages.push(rt::deadline(share + WALK_STOP_GRACE, measure(candidate, rt::now() + share)).await.ok());
     }
     usages

@@ -36,7 +36,8 @@ impl ThresholdState {
         let mut met: Vec<Threshold> = thresholds.iter().copied().filter(|t| is_met(t, observed, false)).collect();
         let unresolved = self.met.iter().copied().filter(|t| is_met(t, observed, true) && !met.contains(t));
         met.extend(unresolved.collect::<Vec<_>>());
-        let first = |t: &Threshold| self.first_met.iter().find(|(known, _)| known == t).map_or(now, |(_, at)| *at);
+        let first =
+            |t: &Threshold| self.first_met.iter().find(|(threshold, _)| threshold == t).map_or(now, |(_, at)| *at);
         self.first_met = met.iter().map(|t| (*t, first(t))).collect();
         for threshold in &met {
             self.last_seen.insert(Starved::of(threshold.signal).pressure(), now);

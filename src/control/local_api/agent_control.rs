@@ -74,7 +74,7 @@ impl AgentControl {
     /// `asked`: the key of what the cluster or the manifests asked for.
     pub(super) async fn arm(
         &self,
-        place: Place,
+        area: Place,
         digest: String,
         version: Option<String>,
         within: Duration,
@@ -83,8 +83,8 @@ impl AgentControl {
         let (updates, before, file) = (self.updates(), self.before(within), self.config_file.clone());
         let wanted = if version.is_some() { Wanted::Program } else { Wanted::Config };
         rt::blocking(move || {
-            let stored = updates.path(place, &digest);
-            updates.read(place, &digest).map_err(|error| format!("{}: {error}", stored.display()))?;
+            let stored = updates.path(area, &digest);
+            updates.read(area, &digest).map_err(|error| format!("{}: {error}", stored.display()))?;
             let subject = match version {
                 Some(version) => Subject::Program(Slot { digest, version }),
                 None => config_subject(&updates, file, digest)?,
@@ -310,7 +310,7 @@ fn is_this_process(record: &Record) -> bool {
 }
 
 fn may_end(pod: &Pod, container: &str) -> bool {
-    let is_main = pod.spec.containers.iter().any(|one| one.name == container);
+    let is_main = pod.spec.containers.iter().any(|main| main.name == container);
     !is_main || pod.spec.restart_policy != RestartPolicy::Always
 }
 

@@ -148,14 +148,14 @@ impl ProgramFetch {
     /// The key of this node, and the signature beside the program: one that is missing costs no program.
     async fn signature(&self, at: &Url) -> Result<Proof, String> {
         let key = self.key().await?;
-        let mut place = at.clone();
-        place.target = match at.target.split_once('?') {
+        let mut signature_url = at.clone();
+        signature_url.target = match at.target.split_once('?') {
             Some((path, query)) => format!("{path}.sig?{query}"),
             None => format!("{}.sig", at.target),
         };
-        let answer = fetch_small(&self.dialer, &place, MAX_REMOTE_KEY_BYTES).await;
-        let answer = answer.map_err(|line| format!("signature: {line}"))?;
-        let signature = plain_signature(&answer).ok_or(EXPECTED_SIGNATURE)?;
+        let signature_file = fetch_small(&self.dialer, &signature_url, MAX_REMOTE_KEY_BYTES).await;
+        let signature_file = signature_file.map_err(|line| format!("signature: {line}"))?;
+        let signature = plain_signature(&signature_file).ok_or(EXPECTED_SIGNATURE)?;
         Ok(Proof::Signature(Box::new(key), signature))
     }
 }

@@ -82,12 +82,12 @@ pub(crate) struct NodeLocalApi {
 impl OwnNodeSource for NodeLocalApi {
     fn own_node(&self) -> OwnNode {
         let (records, observed) = (self.views.records.read(), self.views.observed.read());
-        let mut own = own_node(&self.config.node.name, &records, &observed, &self.figures.status_inputs);
+        let mut node = own_node(&self.config.node.name, &records, &observed, &self.figures.status_inputs);
         if self.config.cluster.reporting.external_cloud {
             // The cloud's controller writes them.
-            own.addresses.clear();
+            node.addresses.clear();
         }
-        own
+        node
     }
 }
 
@@ -196,8 +196,8 @@ impl LocalApi for NodeLocalApi {
     fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {
         let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.known_pods());
         Box::pin(async move {
-            let known = runtime.images.list(&pods).await.map_err(|error| error.to_string())?;
-            Ok(known.into_iter().map(image_entry).collect())
+            let images = runtime.images.list(&pods).await.map_err(|error| error.to_string())?;
+            Ok(images.into_iter().map(image_entry).collect())
         })
     }
 
@@ -383,9 +383,9 @@ fn image_entry(KnownImage { image, users }: KnownImage) -> ImageEntry {
 
 /// The kubelet's `/runningpods` format (`ToAPIPod`): only running containers, and no list if there are none.
 fn running_pod(pod: &ObservedPod) -> Value {
-    let running = pod.containers.iter().filter(|one| matches!(one.state, ContainerState::Running { .. }));
+    let running = pod.containers.iter().filter(|container| matches!(container.state, ContainerState::Running { .. }));
     let containers: Vec<Value> =
-        running.map(|one| json!({"name": one.name, "image": one.image, "resources": {}})).collect();
+        running.map(|container| json!({"name": container.name, "image": container.image, "resources": {}})).collect();
     let containers = if containers.is_empty() { Value::Null } else { Value::Array(containers) };
     json!({
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid.as_str()},

@@ -40,11 +40,11 @@ impl NodeLocalApi {
         }
         let node = &self.config.node.name;
         let records = self.views.records.read();
-        let all = || records.sources.pods().chain(records.sources.stopped().map(|(source, _)| source));
-        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, all())) {
+        let all_pods = || records.sources.pods().chain(records.sources.stopped().map(|(source, _)| source));
+        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, all_pods())) {
             return Box::pin(ready(PodAnswer::Conflict(why)));
         }
-        let elsewhere = elsewhere(&change, node, all());
+        let elsewhere = elsewhere(&change, node, all_pods());
         let stopped = self.find_stopped(&records, &change).map(|source| still_stopped(&source.pod));
         let pods = self.local_pods.clone();
         Box::pin(async move {
@@ -61,8 +61,8 @@ impl NodeLocalApi {
 
     /// The pod with that name, on the node or in its manifest. A stopped pod has to be started first.
     fn find<'a>(&self, records: &'a PodRecords, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
-        if let Some(found) = records.sources.pods().find(|source| self.is_of(change, source)) {
-            return Ok(found);
+        if let Some(source) = records.sources.pods().find(|source| self.is_of(change, source)) {
+            return Ok(source);
         }
         let PodChange { namespace, name, .. } = change;
         Err(match self.find_stopped(records, change) {
@@ -122,12 +122,12 @@ impl NodeLocalApi {
     /// Lets the sync loop run an ended pod again.
     fn rerun(&self, change: &PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         let records = self.views.records.read();
-        let found = self.find(&records, change).and_then(|source| {
+        let restartable = self.find(&records, change).and_then(|source| {
             let uid = records.running_uid(&source.pod.metadata.uid);
             let phase = records.statuses.status(uid).map_or(source.pod.status.phase, |status| status.phase);
             pod_requests::rerun(&source.pod, phase).map(|()| Arc::clone(&source.pod))
         });
-        let pod = match found {
+        let pod = match restartable {
             Ok(pod) => pod,
             Err(refused) => return Box::pin(ready(refused)),
         };

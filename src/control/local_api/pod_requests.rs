@@ -16,14 +16,14 @@ pub(super) fn elsewhere<'a>(
 ) -> Option<String> {
     let PodChange { namespace, name, .. } = change;
     let on_node = name_on_node(name, node_name);
-    let found = pods.find(|other| {
+    let other_pod = pods.find(|other| {
         let metadata = &other.pod.metadata;
         metadata.namespace == *namespace
             && (metadata.name == on_node || metadata.name == *name)
             && !other.origin.starts_with(LOCAL_POD_ORIGIN_PREFIX)
     })?;
-    let origin = &found.origin;
-    Some(if found.pod.is_of_cluster() {
+    let origin = &other_pod.origin;
+    Some(if other_pod.pod.is_of_cluster() {
         format!("pod {namespace}/{name} is the cluster's: change or delete it there")
     } else {
         format!("pod {namespace}/{name} comes from {origin}: change or remove it there")
@@ -107,21 +107,23 @@ pub(super) fn still_stopped(pod: &Pod) -> String {
 /// The containers that can restart, each with its effective restart policy.
 fn candidates<'a>(pod: &'a Pod, container: Option<&str>) -> Result<Vec<(&'a str, RestartPolicy)>, PodAnswer> {
     let (name, spec) = (&pod.metadata.name, &pod.spec);
-    let lasting = spec.init_containers.iter().filter(|one| one.is_sidecar()).chain(&spec.containers);
+    let lasting = spec.init_containers.iter().filter(|candidate| candidate.is_sidecar()).chain(&spec.containers);
     let policy = |own: Option<RestartPolicy>| own.unwrap_or(spec.restart_policy);
     let lasting: Vec<(&str, RestartPolicy)> =
-        lasting.map(|one| (one.name.as_str(), policy(one.restart_policy))).collect();
-    let all = lasting.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let chosen: Vec<(&str, RestartPolicy)> =
-        lasting.into_iter().filter(|(one, _)| container.is_none_or(|container| container == *one)).collect();
+        lasting.map(|candidate| (candidate.name.as_str(), policy(candidate.restart_policy))).collect();
+    let restartable_names = lasting.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let chosen: Vec<(&str, RestartPolicy)> = lasting
+        .into_iter()
+        .filter(|(candidate, _)| container.is_none_or(|container| container == *candidate))
+        .collect();
     if let (Some(container), true) = (container, chosen.is_empty()) {
-        let exists = spec.all_containers().any(|one| one.name == container);
+        let exists = spec.all_containers().any(|candidate| candidate.name == container);
         return Err(if exists {
             PodAnswer::Refused(format!(
-                "container {container} of pod {name} runs once; containers that can be restarted: {all}"
+                "container {container} of pod {name} runs once; containers that can be restarted: {restartable_names}"
             ))
         } else {
-            PodAnswer::Missing(format!("pod {name} has no container {container}, only {all}"))
+            PodAnswer::Missing(format!("pod {name} has no container {container}, only {restartable_names}"))
         });
     }
     match chosen.iter().find(|(_, policy)| *policy == RestartPolicy::Never) {

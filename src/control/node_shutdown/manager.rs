@@ -59,8 +59,8 @@ impl NodeShutdown {
             return Vec::new();
         }
         self.waiting.clear();
-        let what = if shuts_down { "shutdown event" } else { "shutdown cancellation" };
-        let message = format!("Shutdown manager detected {what}");
+        let event_name = if shuts_down { "shutdown event" } else { "shutdown cancellation" };
+        let message = format!("Shutdown manager detected {event_name}");
         vec![
             Effect::NodeStatus(NodeStatusChange::ShutsDown(shuts_down)),
             Effect::RecordNode(NodeEvent::new(EventKind::Normal, Reason::SHUTDOWN, message)),
@@ -87,14 +87,14 @@ impl NodeShutdown {
         if self.next_due().is_none() {
             return Vec::new();
         }
-        let left = running_pods(pods.workers().iter());
-        let ends = self.end_phases(&left, now);
+        let running = running_pods(pods.workers().iter());
+        let ends = self.end_phases(&running, now);
         for EndPod { uid, grace, .. } in ends {
-            let own = pods
+            let pod_grace = pods
                 .syncing(&uid)
                 .and_then(|worker| worker.pod.as_ref())
                 .map_or(grace, |pod| pod.spec.termination_grace());
-            let latest = now + grace.saturating_sub(own);
+            let latest = now + grace.saturating_sub(pod_grace);
             self.waiting.push(WaitingEnd { uid, latest, phase_end: now + grace });
         }
         let mut ends = Vec::new();
@@ -132,11 +132,11 @@ impl NodeShutdown {
 
 /// The pods that have not ended, with their priorities.
 fn running_pods<'a>(workers: impl Iterator<Item = &'a Worker>) -> Vec<(PodUid, i32)> {
-    let left = workers.filter(|worker| worker.state != State::Finished).filter_map(|worker| {
+    let running = workers.filter(|worker| worker.state != State::Finished).filter_map(|worker| {
         let pod = worker.pod.as_ref()?;
         Some((worker.identity.uid.clone(), pod.spec.priority.unwrap_or(0)))
     });
-    left.collect()
+    running.collect()
 }
 
 fn end(uid: PodUid, grace: Duration) -> EndPod {

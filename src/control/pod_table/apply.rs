@@ -69,7 +69,7 @@ impl PodTable {
 
     fn set_condition(&mut self, uid: PodUid, kind: &'static str, condition: Option<OwnCondition>) {
         let mut conditions = self.own_conditions.remove(&uid).unwrap_or_default();
-        conditions.retain(|known| known.kind != kind);
+        conditions.retain(|condition| condition.kind != kind);
         conditions.extend(condition);
         if !conditions.is_empty() {
             self.own_conditions.insert(uid.clone(), conditions);

@@ -50,11 +50,12 @@ impl PodTable {
     /// The static pods of the sources, and those that have not stopped since their manifest is gone.
     pub(crate) fn static_pods(&self) -> StaticPods {
         let records = self.records.read();
-        let own = records.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
-        let own = own.map(|pod| (records.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod))).collect();
+        let static_pods = records.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
+        let static_pods =
+            static_pods.map(|pod| (records.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod))).collect();
         let ending = records.ending.iter().filter(|(uid, pod)| pod.is_static() && self.may_run(uid));
         let ending = ending.map(|(uid, pod)| (uid.clone(), Arc::clone(pod))).collect();
-        StaticPods { pods: own, ending }
+        StaticPods { pods: static_pods, ending }
     }
 
     /// The source no longer has the pod. Returns its running uid.
@@ -78,10 +79,10 @@ impl PodTable {
             return Some(uid.clone());
         }
         let observed = self.observed.read();
-        let all = observed.iter().map(|rc| &**rc).chain(self.workers.all_unseen());
-        if all.clone().any(|observed| observed.uid == *manifest_uid) {
+        let running_pods = observed.iter().map(|rc| &**rc).chain(self.workers.all_unseen());
+        if running_pods.clone().any(|observed| observed.uid == *manifest_uid) {
             return None;
         }
-        adoption::running_uid(pod, all.filter(|observed| self.worker(&observed.uid).is_none()))
+        adoption::running_uid(pod, running_pods.filter(|observed| self.worker(&observed.uid).is_none()))
     }
 }

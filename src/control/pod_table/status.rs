@@ -81,7 +81,7 @@ impl PodTable {
         }
         let mut shown = Cow::Borrowed(devices);
         if !self.shows_health_messages && !devices.is_empty() {
-            let all = shown.to_mut().iter_mut().flat_map(|given| &mut given.devices);
+            let all = shown.to_mut().iter_mut().flat_map(|allocated| &mut allocated.devices);
             all.for_each(|device| device.message.clear());
         }
         shown

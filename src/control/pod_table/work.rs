@@ -49,8 +49,8 @@ impl PodTable {
             };
             self.errors.push(NodeError { subject: ErrorSubject::Pod(subject), message: failure.clone() });
         }
-        if let WorkResult::Cleaned { left, .. } = result {
-            self.note_leftovers(uid, left, now);
+        if let WorkResult::Cleaned { left: leftovers, .. } = result {
+            self.note_leftovers(uid, leftovers, now);
         }
         self.record_failure(uid, result, now);
         if let WorkResult::Synced { warnings, .. } | WorkResult::Refreshed { warnings, .. } = result {

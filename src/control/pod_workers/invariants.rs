@@ -95,5 +95,5 @@ fn starts_something(plan: &Plan) -> bool {
 
 fn runs(pod: &ObservedPod) -> bool {
     pod.sandboxes.iter().any(|sandbox| sandbox.state == SandboxState::Ready)
-        || pod.containers.iter().any(|one| one.is_running())
+        || pod.containers.iter().any(|container| container.is_running())
 }

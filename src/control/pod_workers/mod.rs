@@ -313,11 +313,11 @@ impl PodWorkers {
                     None => entry.worker.succeeded(kind, false, now),
                 }
             }
-            WorkResult::Refreshed { all: true, .. } => entry.worker.succeeded(kind, false, now),
-            WorkResult::Refreshed { all: false, .. } => entry.worker.not_refreshed(now, stretch),
-            WorkResult::Collected { all } => {
+            WorkResult::Refreshed { all_refreshed: true, .. } => entry.worker.succeeded(kind, false, now),
+            WorkResult::Refreshed { all_refreshed: false, .. } => entry.worker.not_refreshed(now, stretch),
+            WorkResult::Collected { all_removed } => {
                 entry.worker.stale = !seen;
-                match all {
+                match all_removed {
                     true => entry.worker.succeeded(kind, false, now),
                     false => entry.worker.not_collected(now, stretch),
                 }

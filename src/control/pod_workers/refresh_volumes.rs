@@ -23,10 +23,14 @@ pub(super) async fn refresh_volumes(
         let with = SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
         volumes::refresh(pod, with, csi, Box::pin(async move { watch.cancelled().await }))
     };
-    let (all, failed) = match refreshed.await {
+    let (all_refreshed, failed) = match refreshed.await {
         Ok(kept) => (true, kept),
         Err(error) => (false, vec![error]),
     };
     let warnings = failed.iter().map(|error| (error.reason(), ErrorChain(error).to_string())).collect();
-    WorkDone { uid: pod.metadata.uid.clone(), observation: None, result: WorkResult::Refreshed { all, warnings } }
+    WorkDone {
+        uid: pod.metadata.uid.clone(),
+        observation: None,
+        result: WorkResult::Refreshed { all_refreshed, warnings },
+    }
 }

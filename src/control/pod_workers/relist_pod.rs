@@ -25,8 +25,8 @@ pub(super) async fn collect(
     cache: &View<ObservedCache>,
 ) -> WorkDone {
     let uid = observed.uid.clone();
-    let all = runtime.remover.collect(observed, garbage).await;
+    let all_removed = runtime.remover.collect(observed, garbage).await;
     // If the observation fails, the next work observes the pod.
     let observation = runtime.observe_pod(&uid, cache).await.ok();
-    WorkDone { uid, observation, result: WorkResult::Collected { all } }
+    WorkDone { uid, observation, result: WorkResult::Collected { all_removed } }
 }

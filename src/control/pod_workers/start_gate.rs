@@ -15,8 +15,8 @@ impl PodWorkers {
     }
 
     pub(super) fn touch_namesakes(&mut self, identity: &Identity) {
-        let namesakes = self.iter().map(|worker| &worker.identity).filter(|other| other.is_namesake(identity));
-        let namesakes: Vec<PodUid> = namesakes.map(|other| other.uid.clone()).collect();
+        let namesakes = self.iter().map(|worker| &worker.identity).filter(|namesake| namesake.is_namesake(identity));
+        let namesakes: Vec<PodUid> = namesakes.map(|namesake| namesake.uid.clone()).collect();
         self.touched.extend(namesakes);
     }
 
@@ -45,14 +45,14 @@ impl PodWorkers {
             Some(entry) if !entry.waits_for.is_empty() && entry.worker.state == State::Sync => entry.waits_for.clone(),
             Some(_) | None => return false,
         };
-        let is_ending = |other: &PodUid| {
-            let worker = self.worker(other);
+        let is_ending = |uid: &PodUid| {
+            let worker = self.worker(uid);
             worker.is_some_and(|worker| matches!(worker.state, State::Terminating { .. }))
         };
-        let left: Vec<PodUid> = waits_for.into_iter().filter(is_ending).collect();
-        let waits = !left.is_empty();
+        let still_ending: Vec<PodUid> = waits_for.into_iter().filter(is_ending).collect();
+        let waits = !still_ending.is_empty();
         if let Some(entry) = self.workers.get_mut(uid) {
-            entry.waits_for = left;
+            entry.waits_for = still_ending;
         }
         waits
     }

@@ -128,8 +128,8 @@ impl PodWorkers {
         let entry = self.workers.get_mut(uid)?;
         if let Some(observed) = observed.filter(|_| !entry.to_restart.is_empty()) {
             // Instances that no longer run need no restart.
-            let running = observed.containers.iter().filter(|one| one.is_running());
-            let running: SortedSet<&str> = running.map(|one| one.id.as_str()).collect();
+            let running = observed.containers.iter().filter(|container| container.is_running());
+            let running: SortedSet<&str> = running.map(|container| container.id.as_str()).collect();
             entry.to_restart.retain(|id| running.contains(id.as_str()));
         }
         let pod = entry.worker.pod.clone();
@@ -146,7 +146,7 @@ impl PodWorkers {
             let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
                 runtime.resources.resize_of(&index, container, is_init, running, &placements)
             };
-            let known = sync_input::SyncInput {
+            let inputs = sync_input::SyncInput {
                 observed,
                 probed: probes.probed(uid),
                 held_until: &held_until,
@@ -155,7 +155,7 @@ impl PodWorkers {
                 groupless: entry.groupless.as_deref(),
                 to_restart: &entry.to_restart,
             };
-            let plan = sync_input::plan(pod, &known, backoff, now);
+            let plan = sync_input::plan(pod, &inputs, backoff, now);
             *backing_off = sync_input::backing_off(pod, &plan, backoff);
             is_in_order = !plan.resizes();
             plan

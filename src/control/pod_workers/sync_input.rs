@@ -108,7 +108,7 @@ fn newest_exited<'a>(observed: &'a ObservedPod, name: &str) -> Option<&'a Observ
 /// The containers that the plan starts after an earlier run. Each of these starts, once tried, counts for the back-off.
 pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Key> {
     let starts = plan.actions.iter().filter_map(|action| match action {
-        Action::StartContainer { container: place, .. } => place.of(pod),
+        Action::StartContainer { container: container_index, .. } => container_index.of(pod),
         Action::CreateSandbox { .. }
         | Action::KillContainer { .. }
         | Action::KillContainers { .. }
@@ -135,9 +135,8 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
 /// The containers with a `postStart` hook that the plan starts.
 pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
     let started = plan.actions.iter().filter_map(|action| match action {
-        Action::StartContainer { container: place, .. } | Action::StartCreated { container: place, .. } => {
-            place.of(pod)
-        }
+        Action::StartContainer { container: container_index, .. }
+        | Action::StartCreated { container: container_index, .. } => container_index.of(pod),
         Action::KillPod
         | Action::CreateSandbox { .. }
         | Action::KillContainer { .. }
@@ -152,7 +151,7 @@ pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
 
 /// The containers that the plan leaves in crash-loop back-off, with their wait.
 pub(crate) fn backing_off(pod: &Pod, plan: &Plan, backoff: &RestartBackoff) -> Vec<(String, Duration)> {
-    let containers = plan.backing_off.iter().filter_map(|(place, _)| place.of(pod));
+    let containers = plan.backing_off.iter().filter_map(|(container_index, _)| container_index.of(pod));
     containers.filter_map(|container| Some((container.name.clone(), backoff.wait(&key(pod, container))?))).collect()
 }
 

@@ -44,11 +44,11 @@ async fn release(
 ) -> Result<Vec<String>, Box<dyn Error>> {
     // The containers have exited. Processes that outlived them must not keep a volume busy.
     groups.remove_pod(&observed.uid).await?;
-    let left = match purge {
+    let leftovers = match purge {
         true => volumes::remove(&runtime.dirs, observed, csi, &runtime.removals).await?,
         false => volumes::tear_down(&runtime.dirs, &observed.uid, csi, &runtime.removals).await?,
     };
-    Ok(left.iter().map(|error| ErrorChain(error).to_string()).collect())
+    Ok(leftovers.iter().map(|error| ErrorChain(error).to_string()).collect())
 }
 
 /// Removes the containers and sandboxes from the runtime, and dangling links to their logs.
@@ -58,15 +58,15 @@ async fn remove_containers(
     cache: &View<ObservedCache>,
 ) -> Result<Observation, Box<dyn Error>> {
     runtime.remover.remove_pod(observed).await?;
-    let mut left = runtime.listed_pod(&observed.uid, cache).await?;
-    if !left.pod.is_gone() {
+    let mut remaining = runtime.listed_pod(&observed.uid, cache).await?;
+    if !remaining.pod.is_gone() {
         // The pod could never be observed.
-        runtime.remover.remove_pod(&left.pod).await?;
-        left = runtime.listed_pod(&observed.uid, cache).await?;
+        runtime.remover.remove_pod(&remaining.pod).await?;
+        remaining = runtime.listed_pod(&observed.uid, cache).await?;
     }
     runtime.remover.remove_dead_log_links().await;
-    match left.pod.is_gone() {
-        true => Ok(left),
+    match remaining.pod.is_gone() {
+        true => Ok(remaining),
         false => Err("the runtime still has containers or sandboxes of the removed pod".into()),
     }
 }

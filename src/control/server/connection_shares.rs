@@ -62,12 +62,13 @@ pub(super) const JUST_COME: Duration = Duration::from_secs(2);
 impl ConnectionLimits {
     /// The room for a connection of `peer`.
     pub(super) fn room(&self, open: &[OpenOne], peer: Peer, is_known: impl Fn(Peer) -> bool) -> Room {
-        let own = open.iter().filter(|one| one.peer == peer).count();
-        if own >= self.most_of_one {
-            return connection_to_close(open, |one| one.peer == peer).map_or(Room::Never, Room::Displaces);
+        let of_this_peer = open.iter().filter(|connection| connection.peer == peer).count();
+        if of_this_peer >= self.most_of_one {
+            return connection_to_close(open, |connection| connection.peer == peer)
+                .map_or(Room::Never, Room::Displaces);
         }
         // The last ones are left to peers that have none.
-        let most = if own == 0 { self.most } else { self.most - self.most / 16 };
+        let most = if of_this_peer == 0 { self.most } else { self.most - self.most / 16 };
         if open.len() >= most {
             return connection_to_close(open, |_| true).map_or(Room::Never, Room::Displaces);
         }
@@ -77,17 +78,17 @@ impl ConnectionLimits {
     /// Every connection begins as a stranger's.
     fn room_of_stranger(&self, open: &[OpenOne], peer: Peer, is_known: impl Fn(Peer) -> bool) -> Room {
         let of_known = is_known(peer);
-        let is_stranger = |one: &OpenOne| one.state == ClientState::Stranger;
-        let is_own = |one: &OpenOne| is_stranger(one) && one.peer == peer;
-        let is_alike = |one: &OpenOne| is_stranger(one) && is_known(one.peer) == of_known;
-        let count = |counted: &dyn Fn(&OpenOne) -> bool| open.iter().filter(|one| counted(one)).count();
+        let is_stranger = |connection: &OpenOne| connection.state == ClientState::Stranger;
+        let is_own = |connection: &OpenOne| is_stranger(connection) && connection.peer == peer;
+        let is_alike = |connection: &OpenOne| is_stranger(connection) && is_known(connection.peer) == of_known;
+        let count = |counted: &dyn Fn(&OpenOne) -> bool| open.iter().filter(|connection| counted(connection)).count();
         let of_kind = self.most_strangers - self.most_strangers / 4;
         let of_one = if of_known { of_kind } else { self.most_strangers / 2 };
 
-        let own = count(&is_own);
-        let old_enough = |index: usize| open.get(index).is_some_and(|one| one.age >= JUST_COME);
-        if own >= of_one {
-            return oldest(open, is_own).filter(|place| old_enough(*place)).map_or(Room::Later, Room::Displaces);
+        let of_this_peer = count(&is_own);
+        let old_enough = |index: usize| open.get(index).is_some_and(|connection| connection.age >= JUST_COME);
+        if of_this_peer >= of_one {
+            return oldest(open, is_own).filter(|index| old_enough(*index)).map_or(Room::Later, Room::Displaces);
         }
         if count(&is_alike) < of_kind && count(&is_stranger) < self.most_strangers {
             return Room::Free;
@@ -95,13 +96,14 @@ impl ConnectionLimits {
         // The peer with the most of them gives way, at once if it has more than this one gets.
         let most = open
             .iter()
-            .filter(|one| is_alike(one))
-            .map(|one| count(&|other| is_stranger(other) && other.peer == one.peer));
+            .filter(|connection| is_alike(connection))
+            .map(|connection| count(&|other| is_stranger(other) && other.peer == connection.peer));
         let most = most.max().unwrap_or(0);
-        let gives_way =
-            |one: &OpenOne| is_alike(one) && count(&|other| is_stranger(other) && other.peer == one.peer) == most;
-        let place = oldest(open, gives_way).filter(|place| most > own + 1 || old_enough(*place));
-        place.map_or(Room::Later, Room::Displaces)
+        let gives_way = |connection: &OpenOne| {
+            is_alike(connection) && count(&|other| is_stranger(other) && other.peer == connection.peer) == most
+        };
+        let index = oldest(open, gives_way).filter(|index| most > of_this_peer + 1 || old_enough(*index));
+        index.map_or(Room::Later, Room::Displaces)
     }
 }
 
@@ -109,18 +111,19 @@ impl ConnectionLimits {
 /// with the most connections among those that `may_end`.
 fn connection_to_close(open: &[OpenOne], may_end: impl Fn(&OpenOne) -> bool) -> Option<usize> {
     let of_state = |state| {
-        let may_end = |one: &OpenOne| one.state == state && may_end(one);
+        let may_end = |connection: &OpenOne| connection.state == state && may_end(connection);
         let of_peer = |peer| open.iter().filter(|other| other.peer == peer).count();
-        let most = open.iter().filter(|one| may_end(one)).map(|one| of_peer(one.peer)).max()?;
-        oldest(open, |one| may_end(one) && of_peer(one.peer) == most)
+        let most =
+            open.iter().filter(|connection| may_end(connection)).map(|connection| of_peer(connection.peer)).max()?;
+        oldest(open, |connection| may_end(connection) && of_peer(connection.peer) == most)
     };
     of_state(ClientState::Stranger).or_else(|| of_state(ClientState::Idle))
 }
 
 fn oldest(open: &[OpenOne], counts: impl Fn(&OpenOne) -> bool) -> Option<usize> {
-    let counted = open.iter().enumerate().filter(|(_, one)| counts(one));
+    let counted = open.iter().enumerate().filter(|(_, connection)| counts(connection));
     // The first of those with the same age.
-    counted.rev().max_by_key(|(_, one)| one.age).map(|(place, _)| place)
+    counted.rev().max_by_key(|(_, connection)| connection.age).map(|(index, _)| index)
 }
 
 #[cfg(test)]

@@ -397,8 +397,8 @@ async fn next_request(
         }
         let was_empty = unread.is_empty();
         searched = unread.len();
-        let left = end.saturating_duration_since(rt::now());
-        if !rt::deadline(left, read(stream, unread)).await.map_err(io::Error::other)?? {
+        let time_left = end.saturating_duration_since(rt::now());
+        if !rt::deadline(time_left, read(stream, unread)).await.map_err(io::Error::other)?? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if was_empty {
@@ -413,19 +413,19 @@ async fn next_request(
 /// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::admit`], are
 /// kept.
 async fn body(stream: &mut dyn ByteStream, unread: &mut Vec<u8>, length: u64, is_kept: bool) -> io::Result<Vec<u8>> {
-    let mut left = usize::try_from(length).map_err(io::Error::other)?;
+    let mut bytes_left = usize::try_from(length).map_err(io::Error::other)?;
     let mut kept = Vec::new();
     let taken = async {
         loop {
-            let taken = left.min(unread.len());
+            let taken = bytes_left.min(unread.len());
             let part = unread.drain(..taken);
             if is_kept {
                 kept.extend(part);
             } else {
                 drop(part);
             }
-            left -= taken;
-            if left == 0 {
+            bytes_left -= taken;
+            if bytes_left == 0 {
                 return Ok(kept);
             }
             if !read(stream, unread).await? {
@@ -477,12 +477,12 @@ async fn send(stream: &mut dyn ByteStream, mut text: Box<dyn Text>) -> io::Resul
 async fn send_file(stream: &mut dyn ByteStream, part: FilePart) -> io::Result<()> {
     write(stream, &part.head).await?;
     let _turn = part.client_share;
-    let Some((mut file, mut left)) = part.body else { return Ok(()) };
+    let Some((mut file, mut bytes_left)) = part.body else { return Ok(()) };
     let mut buffer = Vec::new();
-    while left > 0 && part.end.is_none_or(|end| rt::now() < end) {
+    while bytes_left > 0 && part.end.is_none_or(|end| rt::now() < end) {
         let next = move || {
             buffer.clear();
-            let most = left.min(FILE_PART);
+            let most = bytes_left.min(FILE_PART);
             (&file).take(most).read_to_end(&mut buffer).map(|_| (file, buffer))
         };
         (file, buffer) = rt::blocking_for(rt::CLIENTS, next).await?;
@@ -490,7 +490,7 @@ async fn send_file(stream: &mut dyn ByteStream, part: FilePart) -> io::Result<()
             return Ok(());
         }
         write(stream, &buffer).await?;
-        left = left.saturating_sub(u64::try_from(buffer.len()).unwrap_or(u64::MAX));
+        bytes_left = bytes_left.saturating_sub(u64::try_from(buffer.len()).unwrap_or(u64::MAX));
     }
     Ok(())
 }
@@ -498,11 +498,11 @@ async fn send_file(stream: &mut dyn ByteStream, part: FilePart) -> io::Result<()
 /// Discards what the client sends until it closes the connection, or has sent more than [`MOST_IGNORED`].
 async fn gone<T>(stream: &mut dyn ByteStream) -> io::Result<T> {
     let mut buffer = [0; 64];
-    let mut left = MOST_IGNORED;
-    while left > 0 {
+    let mut bytes_left = MOST_IGNORED;
+    while bytes_left > 0 {
         match stream.read(&mut buffer).await? {
             0 => break,
-            len => left = left.saturating_sub(len),
+            len => bytes_left = bytes_left.saturating_sub(len),
         }
         // A client that always has more bytes must not block other tasks or a deadline.
         rt::yield_now().await;

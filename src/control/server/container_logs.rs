@@ -46,8 +46,8 @@ impl Text for LogText {
                     return Err(Response::text(Status::BadRequest, "the log of this container is gone"));
                 }
                 Err(error) => {
-                    let what = format!("read {}: {}\n", self.source.log.display(), ErrorChain(&error));
-                    return Err(Response::text(Status::InternalServerError, what));
+                    let message = format!("read {}: {}\n", self.source.log.display(), ErrorChain(&error));
+                    return Err(Response::text(Status::InternalServerError, message));
                 }
             }
             Ok(())

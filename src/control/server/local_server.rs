@@ -186,8 +186,8 @@ const MAX_LOCAL_STREAMS_OF_PROCESS: usize = 64;
 pub(super) fn reply_to_change(change: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {
     match change {
         Ok(change) => {
-            let answer = api.change(change);
-            Reply::Later(Box::pin(async { pod_changes::response(answer.await) }))
+            let outcome = api.change(change);
+            Reply::Later(Box::pin(async { pod_changes::response(outcome.await) }))
         }
         Err(response) => Reply::Whole(response),
     }

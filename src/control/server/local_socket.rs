@@ -44,7 +44,7 @@ impl LocalSocket {
         }
         let lock = lock(path)?;
         match fs::symlink_metadata(path) {
-            Ok(found) if found.file_type().is_socket() => fs::remove_file(path).map_err(failed("replace"))?,
+            Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path).map_err(failed("replace"))?,
             Ok(_) => return Err(failed("replace")(io::Error::other("it is no socket"))),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed("open")(error)),

@@ -96,8 +96,8 @@ impl<'a> Connections<'a> {
     }
 
     fn start(&mut self, room: Room, peer: Peer, start: StartConnection<'a>) {
-        if let Room::Displaces(place) = room {
-            self.open.remove(place);
+        if let Room::Displaces(index) = room {
+            self.open.remove(index);
         }
         let client_state = Rc::default();
         let task = rt::spawn(start(Rc::clone(&client_state)));

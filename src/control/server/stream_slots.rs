@@ -40,13 +40,13 @@ impl StreamSlots {
 
     pub(super) fn take(self: &Rc<Self>, client: &str) -> Result<StreamSlot, TooManyStreams> {
         let mut open = self.open.borrow_mut();
-        let own = open.iter().filter(|other| &***other == client).count();
+        let of_client = open.iter().filter(|other| &***other == client).count();
         // The last ones are left to clients that have none.
-        let limit = if own == 0 { self.limit } else { self.limit - self.limit / 8 };
+        let limit = if of_client == 0 { self.limit } else { self.limit - self.limit / 8 };
         if open.len() >= limit {
             return Err(TooManyStreams::OfAll);
         }
-        if own >= self.most_of_one {
+        if of_client >= self.most_of_one {
             return Err(TooManyStreams::OfClient);
         }
         let client: Rc<str> = client.into();
@@ -59,7 +59,7 @@ impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut open = self.slots.open.borrow_mut();
         let index = open.iter().position(|client| *client == self.client);
-        index.map(|place| open.swap_remove(place));
+        index.map(|index| open.swap_remove(index));
     }
 }
 

@@ -32,7 +32,7 @@ struct Unread {
 #[derive(Debug)]
 pub(super) struct UnreadResponse {
     slots: Rc<UnreadResponses>,
-    one: Rc<Unread>,
+    unread: Rc<Unread>,
 }
 
 impl UnreadResponses {
@@ -48,17 +48,17 @@ impl UnreadResponses {
         if bytes > SMALL && !self.make_room() {
             return None;
         }
-        let one = Rc::new(Unread { bytes, since: rt::now(), displaced: Signal::default() });
+        let unread = Rc::new(Unread { bytes, since: rt::now(), displaced: Signal::default() });
         if bytes > SMALL {
-            self.open.borrow_mut().push(Rc::clone(&one));
+            self.open.borrow_mut().push(Rc::clone(&unread));
         }
-        Some(UnreadResponse { slots: Rc::clone(self), one })
+        Some(UnreadResponse { slots: Rc::clone(self), unread })
     }
 
     /// Displaces slow readers, the slowest first, until there is room. Whether there is.
     fn make_room(&self) -> bool {
         let mut open = self.open.borrow_mut();
-        while open.iter().map(|one| one.bytes).sum::<usize>() >= MAX_UNREAD_BYTES {
+        while open.iter().map(|unread| unread.bytes).sum::<usize>() >= MAX_UNREAD_BYTES {
             // The oldest is first.
             match open.first() {
                 Some(oldest) if rt::elapsed(oldest.since) >= SLOW_READER_TIME => open.remove(0).displaced.notify(),
@@ -72,13 +72,13 @@ impl UnreadResponses {
 impl UnreadResponse {
     /// Returns when the response has to make room for another one.
     pub(super) async fn displaced(&self) {
-        self.one.displaced.beyond(0).await;
+        self.unread.displaced.beyond(0).await;
     }
 }
 
 impl Drop for UnreadResponse {
     fn drop(&mut self) {
-        self.slots.open.borrow_mut().retain(|one| !Rc::ptr_eq(one, &self.one));
+        self.slots.open.borrow_mut().retain(|unread| !Rc::ptr_eq(unread, &self.unread));
     }
 }
 

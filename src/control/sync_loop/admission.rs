@@ -88,8 +88,8 @@ impl PodAdmission {
                 self.waiting.push(uid.clone());
                 vec![Effect::Hold(uid.clone())]
             }
-            Ok((own, victims)) => {
-                cpus.allocate(uid, own);
+            Ok((allocation, victims)) => {
+                cpus.allocate(uid, allocation);
                 admit(uid, victims)
             }
             Err(rejection) if labels == Labels::MayChange && self.reads_for(pod, &rejection, now) => {
@@ -120,15 +120,15 @@ impl PodAdmission {
         cpus: &CpuAssignment,
         Gates { eviction, shutdown }: Gates,
     ) -> Result<(PodAllocation, Vec<PodUid>), Rejection> {
-        let own = self.plan(pod, pods, cpus);
-        let allocation = own.as_ref().map(drop).map_err(Rejection::clone);
+        let planned = self.plan(pod, pods, cpus);
+        let allocation = planned.as_ref().map(drop).map_err(Rejection::clone);
         let is_device = |resource: &str| self.devices.is_known(resource);
         let (others, strict_groups) = (others(&pod.metadata.uid, pods), pods.runtime().supports_strict_groups());
         let others: Vec<&Pod> = others.iter().map(|other| &**other).collect();
         eviction?;
         let victims = self.admission.admit(pod, &others, strict_groups, allocation, &is_device)?;
         shutdown?;
-        Ok((own.unwrap_or_default(), victims))
+        Ok((planned.unwrap_or_default(), victims))
     }
 
     /// Whether the node has room for `wanted`, the resized pod. Returns the pods to preempt for it.
@@ -242,8 +242,8 @@ fn others(uid: &PodUid, pods: &PodTable) -> Vec<Arc<Pod>> {
 pub(super) fn in_order_of_admission(mut added: Vec<Arc<Pod>>, pods: &PodTable) -> Vec<Arc<Pod>> {
     let observed = pods.observed();
     let oldest = |uid: &PodUid| {
-        let known = observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen());
-        let sandboxes = known.filter(|pod| pod.uid == *uid).flat_map(|pod| &pod.sandboxes);
+        let running_pods = observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen());
+        let sandboxes = running_pods.filter(|pod| pod.uid == *uid).flat_map(|pod| &pod.sandboxes);
         sandboxes.map(|sandbox| sandbox.created_at).min()
     };
     added.sort_by_cached_key(|pod| {

@@ -41,11 +41,11 @@ impl Leftovers {
 
     /// A pod has ended that could not be removed completely.
     pub(super) fn add(&mut self, errors: &[String]) {
-        let mut known = self.errors.write();
-        for error in errors.iter().filter(|error| !known.contains(error)).cloned().collect::<Vec<_>>() {
+        let mut errors_shown = self.errors.write();
+        for error in errors.iter().filter(|error| !errors_shown.contains(error)).cloned().collect::<Vec<_>>() {
             self.is_new = true;
-            if known.len() < MAX_LEFTOVER_ERRORS {
-                known.push(error);
+            if errors_shown.len() < MAX_LEFTOVER_ERRORS {
+                errors_shown.push(error);
             }
         }
     }

@@ -51,8 +51,8 @@ impl NodeCgroups {
 
     fn spawn_maintenance(&mut self, pods: &PodTable) {
         self.has_seen_all_pods |= pods.all_sources_ready();
-        let known = pods.all_sources_ready().then(|| pods.workers().uids().cloned().collect());
-        let maintenance = maintain(Rc::clone(&self.groups), known, running_pods(pods), self.inbox.clone());
+        let known_pods = pods.all_sources_ready().then(|| pods.workers().uids().cloned().collect());
+        let maintenance = maintain(Rc::clone(&self.groups), known_pods, running_pods(pods), self.inbox.clone());
         let former = self.task.take();
         self.task = Some(rt::spawn(async move {
             if let Some(former) = former {
@@ -101,8 +101,8 @@ async fn maintain(
         // The loop has ended only if the process is ending.
         let _ = inbox.send(SyncEvent::NodeEvent(event)).await;
     }
-    if let Some(known) = pods_with_cgroups {
-        groups.remove_orphaned(&known).await;
+    if let Some(known_pods) = pods_with_cgroups {
+        groups.remove_orphaned(&known_pods).await;
     }
     let groupless = groups.pods_without_cgroup(running.iter().map(|(pod, _)| Arc::clone(pod)).collect()).await;
     for (pod, sandbox) in running.into_iter().filter(|(pod, _)| groupless.contains(&pod.metadata.uid)) {

@@ -74,8 +74,9 @@ impl OomWatcher {
 
     /// `counted` takes the kills counted by the pod's cgroup.
     fn set_reasons(&mut self, pod: &mut ObservedPod, former: Option<&ObservedPod>, counted: impl Fn() -> bool) {
-        let ended = former.iter().flat_map(|known| &known.containers).filter(|known| known.exit().is_some());
-        let ended: SortedSet<&str> = ended.map(|known| known.id.as_str()).collect();
+        let ended =
+            former.iter().flat_map(|former_pod| &former_pod.containers).filter(|container| container.exit().is_some());
+        let ended: SortedSet<&str> = ended.map(|container| container.id.as_str()).collect();
         let is_news =
             |container: &ObservedContainer| container.exit().is_some() && !ended.contains(container.id.as_str());
         let of_pod: Vec<String> = pod.containers.iter().map(|container| container.id.clone()).collect();
@@ -123,13 +124,13 @@ async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
                 return;
             }
         };
-        let rest = if begun && kills.is_empty() { KILL_RECORD_DELAY } else { MIN_KERNEL_LOG_READ_INTERVAL };
+        let pause = if begun && kills.is_empty() { KILL_RECORD_DELAY } else { MIN_KERNEL_LOG_READ_INTERVAL };
         for kill in kills {
             if inbox.send(SyncEvent::OomKilled(kill)).await.is_err() {
                 return;
             }
         }
-        rt::sleep(rest).await;
+        rt::sleep(pause).await;
     }
 }
 

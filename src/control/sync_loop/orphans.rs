@@ -60,9 +60,9 @@ impl Orphans {
         // Also without a removal before, so that it is scheduled.
         let is_due = self.leftovers.is_due(now);
         if self.removal.as_ref().is_none_or(|task| task.is_finished() && is_due) {
-            let known = pods.workers().uids().cloned().collect();
+            let kept_pods = pods.workers().uids().cloned().collect();
             let (runtime, csi) = (Rc::clone(pods.runtime()), Rc::clone(&self.csi));
-            self.removal = Some(rt::spawn(remove(runtime, csi, known, pods.view(), Rc::clone(&self.outcome))));
+            self.removal = Some(rt::spawn(remove(runtime, csi, kept_pods, pods.view(), Rc::clone(&self.outcome))));
         }
     }
 }
@@ -79,7 +79,7 @@ async fn remove(
     let is_known = |uid: &str| {
         let records = records.read();
         let is_wanted = records.sources.pods().any(|pod| records.running_uid(&pod.pod.metadata.uid).as_str() == uid);
-        is_wanted || kept_pods.iter().any(|known| known.as_str() == uid)
+        is_wanted || kept_pods.iter().any(|kept_uid| kept_uid.as_str() == uid)
     };
     let failures = match volumes::find_pods(&runtime.dirs).await {
         Ok(directories) => directories.remove_orphaned(&is_known, &csi, &runtime.removals).await,

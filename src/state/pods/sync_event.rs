@@ -180,11 +180,11 @@ pub(crate) enum WorkResult {
         /// Warning events of the pod: about its cgroup, and about volumes that could not be set up or updated.
         warnings: Vec<(Reason, String)>,
     },
-    /// The volume files of a running pod were updated. `all`: every file that can be updated was; the others have
+    /// The volume files of a running pod were updated. `all_refreshed`: every file that can be updated was; the others have
     /// warnings.
-    Refreshed { all: bool, warnings: Vec<(Reason, String)> },
-    /// Dead containers were removed, `all` of them or not.
-    Collected { all: bool },
+    Refreshed { all_refreshed: bool, warnings: Vec<(Reason, String)> },
+    /// Dead containers were removed.
+    Collected { all_removed: bool },
     /// Nothing of the pod is running any more.
     Stopped,
     /// Its mounts are removed; `purged`: all its files as well. `left`: errors of files that cannot be removed, which

@@ -118,8 +118,8 @@ impl Answer {
             self.source = Source::Own(OwnStatus::no_initial_events(), true);
             return;
         }
-        let found = cache.find(identity, read);
-        self.source = match (&read.kind, found) {
+        let cached = cache.find(identity, read);
+        self.source = match (&read.kind, cached) {
             (ReadKind::Watch { limit, .. }, Some(remembered @ Remembered { is_list: true, .. })) => {
                 match HeldWatch::open(endpoint, remembered, read, *limit).await {
                     Ok(watch) => Source::Held(Box::new(watch)),
@@ -127,8 +127,8 @@ impl Answer {
                 }
             }
             (ReadKind::Once, Some(remembered)) => {
-                let own = read.is_correctable.then(|| endpoint.own_node.own_node());
-                match cache.answer(&remembered, own, AnswerForm::Body).await {
+                let own_node = read.is_correctable.then(|| endpoint.own_node.own_node());
+                match cache.answer(&remembered, own_node, AnswerForm::Body).await {
                     Some(answer) => Source::Memory { content_type: remembered.content_type, body: Some(answer.bytes) },
                     None => unavailable("; what was read is damaged"),
                 }

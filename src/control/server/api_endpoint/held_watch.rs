@@ -73,14 +73,14 @@ impl HeldWatch {
             return Ok(());
         }
         self.own.clone_from(&own);
-        let answer = endpoint.cache.answer(&self.remembered, own, AnswerForm::Events).await;
-        let answer = answer.ok_or_else(OwnStatus::expired)?;
-        if answer.version == self.version {
+        let cached_events = endpoint.cache.answer(&self.remembered, own, AnswerForm::Events).await;
+        let cached_events = cached_events.ok_or_else(OwnStatus::expired)?;
+        if cached_events.version == self.version {
             return Ok(());
         }
         // All is as the server says again, which a list tells.
-        let version = answer.version.ok_or_else(OwnStatus::expired)?;
-        (self.version, self.events) = (Some(version), answer.bytes);
+        let version = cached_events.version.ok_or_else(OwnStatus::expired)?;
+        (self.version, self.events) = (Some(version), cached_events.bytes);
         Ok(())
     }
 

@@ -46,8 +46,8 @@ impl OwnStatus {
         Self { code: 401, reason: "Unauthorized", message: message.to_owned(), may_retry: false }
     }
 
-    pub(super) fn bad_request(what: &str) -> Self {
-        Self { code: 400, reason: "BadRequest", message: what.to_owned(), may_retry: false }
+    pub(super) fn bad_request(message: &str) -> Self {
+        Self { code: 400, reason: "BadRequest", message: message.to_owned(), may_retry: false }
     }
 
     pub(super) fn body(&self) -> Vec<u8> {

@@ -76,10 +76,10 @@ impl Authorities {
             let watch = FileWatch::new(&[path.to_owned()]);
             let file = path.to_owned();
             match rt::blocking(move || read(&file)).await {
-                Ok(known) => {
+                Ok(authorities) => {
                     logged.clear();
-                    let hints = known.roots.subjects();
-                    self.loaded.replace(Some(known));
+                    let hints = authorities.roots.subjects();
+                    self.loaded.replace(Some(authorities));
                     self.generation.set(self.generation.get() + 1);
                     changed(Some(hints));
                 }
@@ -111,13 +111,13 @@ impl Authorities {
     }
 
     fn user(&self, chain: &[CertificateDer<'static>]) -> Result<(User, i64), CertificateError> {
-        let known = self.loaded.borrow();
-        let known = known.as_ref().ok_or(CertificateError::NoAuthorities)?;
+        let authorities = self.loaded.borrow();
+        let authorities = authorities.as_ref().ok_or(CertificateError::NoAuthorities)?;
         let (first, between) = chain.split_first().ok_or(CertificateError::NoCertificate)?;
         let clock = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
-        let now = known.verification_time(clock, self.latest.get());
+        let now = authorities.verification_time(clock, self.latest.get());
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        known.verify(first, between, now).map_err(|error| CertificateError::Refused(refusal(error)))?;
+        authorities.verify(first, between, now).map_err(|error| CertificateError::Refused(refusal(error)))?;
         let read = Certificate::read(first).map_err(CertificateError::Malformed)?;
         let user = User::of_certificate(&read, first).ok_or(CertificateError::NoName)?;
         Ok((user, read.not_after))

@@ -88,12 +88,12 @@ impl DelegatedAuth {
         good: Duration,
     ) -> Result<Option<User>, ReviewFailure> {
         let key = key(&self.salt, token.as_bytes());
-        let known = || self.tokens.borrow().get(&key, rt::now());
-        if let Some(user) = known() {
+        let cached_user = || self.tokens.borrow().get(&key, rt::now());
+        if let Some(user) = cached_user() {
             return Ok(user);
         }
         let _turn = self.asking.take(&peer.to_string()).await;
-        if let Some(user) = known() {
+        if let Some(user) = cached_user() {
             return Ok(user);
         }
         let now = rt::now();
@@ -138,12 +138,12 @@ impl DelegatedAuth {
     ) -> Result<bool, ReviewError> {
         let review = access_review(user, verb, &self.node, part);
         let key: Key = key(&self.salt, review.to_string().as_bytes());
-        let known = || self.accesses.borrow().get(&key, rt::now());
-        if let Some(allowed) = known() {
+        let cached_verdict = || self.accesses.borrow().get(&key, rt::now());
+        if let Some(allowed) = cached_verdict() {
             return Ok(allowed);
         }
         let _turn = self.asking.take(&user.name).await;
-        if let Some(allowed) = known() {
+        if let Some(allowed) = cached_verdict() {
             return Ok(allowed);
         }
         let allowed = is_allowed(&self.send_review(ACCESS_REVIEWS, &review).await?)?;

@@ -40,7 +40,7 @@ fn all(request: &Request, checks: &[Check]) -> Response {
         };
         lines.push_str(&line);
     }
-    let unknown = excluded.iter().filter(|name| !checks.iter().any(|(known, _)| known == name));
+    let unknown = excluded.iter().filter(|name| !checks.iter().any(|(check, _)| check == name));
     let unknown: Vec<String> = unknown.map(|name| format!("{name:?}")).collect();
     if !unknown.is_empty() {
         let names = unknown.join(", ");

@@ -77,12 +77,13 @@ pub(super) fn checkpoint(
     if request.method != "POST" {
         return Some(Reply::Whole(Response::not_allowed()));
     }
-    let what = format!("{namespace}/{pod}/{container}");
+    let container_path = format!("{namespace}/{pod}/{container}");
     let limit = match container_of(request, api, namespace, pod, container) {
         Ok(limit) => limit,
         Err(response) => return Some(Reply::Whole(response)),
     };
-    let failed = move |why: &dyn std::fmt::Display| internal(format!("checkpointing of {what} failed ({why})"));
+    let failed =
+        move |why: &dyn std::fmt::Display| internal(format!("checkpointing of {container_path} failed ({why})"));
     let Ok(id) = api.running_container(&PodQuery::new(namespace, pod, None), container) else {
         return Some(Reply::Whole(failed(&format_args!("container {container} not found"))));
     };
@@ -110,20 +111,20 @@ fn container_of(
     pod: &str,
     container: &str,
 ) -> Result<Duration, Response> {
-    let mut found = Err(no_pod());
+    let mut lookup = Err(no_pod());
     api.pods(&mut |entry| {
         let text = |pointer: &str| entry.pod.pointer(pointer).and_then(Value::as_str);
         if text("/metadata/name") == Some(pod) && text("/metadata/namespace") == Some(namespace) {
             let lists = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
-            let mut all = lists.iter().filter_map(|list| entry.pod.pointer(list)?.as_array()).flatten();
-            let is_it = |one: &Value| one.get("name").and_then(Value::as_str) == Some(container);
-            found = match all.any(is_it) {
+            let mut containers = lists.iter().filter_map(|list| entry.pod.pointer(list)?.as_array()).flatten();
+            let is_it = |container_spec: &Value| container_spec.get("name").and_then(Value::as_str) == Some(container);
+            lookup = match containers.any(is_it) {
                 true => Ok(()),
                 false => Err(Response::text(Status::NotFound, format!("container {container} does not exist\n"))),
             };
         }
     });
-    found?;
+    lookup?;
     let Some(timeout) = request.query_values("timeout").pop() else { return Ok(Duration::ZERO) };
     let seconds = timeout.parse::<i64>();
     let seconds = seconds.map_err(|_| Response::text(Status::NotFound, "cannot parse value of timeout parameter\n"))?;

@@ -75,15 +75,15 @@ impl Range {
 /// Blocking.
 fn file_part(part: SharedPart, range: Range, digest: &str, is_head: bool) -> Result<FilePart, Response> {
     let SharedPart { mut file, length, is_whole, client_share } = part;
-    let left = length.saturating_sub(range.first);
+    let available = length.saturating_sub(range.first);
     let (status, count, content_range) = match range.most {
         Some(most) => {
-            let count = left.min(most);
+            let count = available.min(most);
             let last = range.first.saturating_add(count).saturating_sub(1);
             let total = if is_whole { length.to_string() } else { "*".to_owned() };
             ("206 Partial Content", count, format!("Content-Range: bytes {}-{last}/{total}\r\n", range.first))
         }
-        None if is_whole => ("200 OK", left, String::new()),
+        None if is_whole => ("200 OK", available, String::new()),
         None => return Err(error(Status::NotFound, "BLOB_UNKNOWN", &"only a part is on this node")),
     };
     let sought = file.seek(SeekFrom::Start(range.first));

@@ -45,9 +45,9 @@ fn provider(settings: &TlsSettings) -> CryptoProvider {
     let is_1_3 = |suite: &SupportedCipherSuite| suite.tls13().is_some();
     if !settings.cipher_suites.is_empty() {
         let wanted = |name: &str| settings.cipher_suites.iter().any(|wanted| is_same(wanted, name));
-        let all = provider.cipher_suites.clone();
+        let supported_suites = provider.cipher_suites.clone();
         provider.cipher_suites.retain(|suite| is_1_3(suite) || wanted(&name_of(suite)));
-        let is_known = |wanted: &&String| all.iter().any(|suite| is_same(wanted, &name_of(suite)));
+        let is_known = |wanted: &&String| supported_suites.iter().any(|suite| is_same(wanted, &name_of(suite)));
         let unknown: Vec<&str> =
             settings.cipher_suites.iter().filter(|wanted| !is_known(wanted)).map(String::as_str).collect();
         if !unknown.is_empty() {
@@ -55,11 +55,11 @@ fn provider(settings: &TlsSettings) -> CryptoProvider {
         }
     }
     if !settings.curves.is_empty() {
-        let all = provider.kx_groups.clone();
+        let supported_groups = provider.kx_groups.clone();
         provider.kx_groups.retain(|group| settings.curves.contains(&u16::from(group.name())));
         if provider.kx_groups.is_empty() {
             log!(warn, "no supported curve configured, using all supported ones", tlsCurvePreferences = "");
-            provider.kx_groups = all;
+            provider.kx_groups = supported_groups;
         }
     }
     provider

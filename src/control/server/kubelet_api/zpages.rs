@@ -100,7 +100,9 @@ fn requested_format(request: &Request, kind: &str) -> RequestedFormat {
         let media = parts.next().unwrap_or_default();
         let parameters: Vec<&str> = parts.collect();
         let has = |name: &str, value: &str| {
-            parameters.iter().any(|one| one.split_once('=').is_some_and(|(key, found)| (key, found) == (name, value)))
+            parameters.iter().any(|parameter| {
+                parameter.split_once('=').is_some_and(|(key, parameter_value)| (key, parameter_value) == (name, value))
+            })
         };
         match media {
             "application/json" if has("as", kind) && has("g", GROUP) => VERSIONS

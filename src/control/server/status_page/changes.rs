@@ -53,8 +53,8 @@ impl Changes {
         json.hash(&mut hasher);
         let seen = (hasher.finish(), self.round);
         match self.sent.get_mut(key) {
-            Some(known) => {
-                if std::mem::replace(known, seen).0 == seen.0 {
+            Some(sent_state) => {
+                if std::mem::replace(sent_state, seen).0 == seen.0 {
                     return;
                 }
             }

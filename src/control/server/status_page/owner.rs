@@ -57,9 +57,9 @@ impl Owner {
 
 /// Whether the token has this digest. Takes the same time for every digest of this length.
 fn is_token(token: &str, digest: &[u8]) -> bool {
-    let (given, digest) = (sha256(token.trim().as_bytes()), digest.trim_ascii());
-    let differing = given.bytes().zip(digest).fold(0, |bits, (one, other)| bits | (one ^ other));
-    given.len() == digest.len() && differing == 0
+    let (token_digest, digest) = (sha256(token.trim().as_bytes()), digest.trim_ascii());
+    let differing = token_digest.bytes().zip(digest).fold(0, |bits, (a, b)| bits | (a ^ b));
+    token_digest.len() == digest.len() && differing == 0
 }
 
 #[cfg(test)]

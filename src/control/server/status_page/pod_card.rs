@@ -75,10 +75,10 @@ fn hide_messages(statuses: Option<&mut Value>) {
     for status in statuses.and_then(Value::as_array_mut).into_iter().flatten() {
         for name in ["state", "lastState"] {
             let state = status.get_mut(name).and_then(Value::as_object_mut);
-            for one in state.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
-                let reason = one.get("reason").and_then(Value::as_str).unwrap_or_default();
-                if !WITH_MESSAGE.iter().any(|known| known.as_str() == reason) {
-                    one.remove("message");
+            for state_fields in state.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
+                let reason = state_fields.get("reason").and_then(Value::as_str).unwrap_or_default();
+                if !WITH_MESSAGE.iter().any(|reason_with_message| reason_with_message.as_str() == reason) {
+                    state_fields.remove("message");
                 }
             }
         }

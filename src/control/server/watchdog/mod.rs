@@ -256,8 +256,8 @@ impl WatchdogThread {
     }
 
     fn write_stall(&mut self, stall: &Stall) {
-        if let Some(left) = self.files_left.checked_sub(1) {
-            self.files_left = left;
+        if let Some(files_left) = self.files_left.checked_sub(1) {
+            self.files_left = files_left;
             self.file.write(stall);
         }
     }

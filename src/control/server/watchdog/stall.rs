@@ -80,8 +80,8 @@ impl Stall {
         if doing.is_empty() {
             return "for a reason that the process could not tell: stopped or starved as a whole".to_owned();
         }
-        let place = if wait_channel.is_empty() { String::new() } else { format!(" in {wait_channel}") };
-        let thread = if state.is_empty() { String::new() } else { format!("; its thread: {state}{place}") };
+        let wait_place = if wait_channel.is_empty() { String::new() } else { format!(" in {wait_channel}") };
+        let thread = if state.is_empty() { String::new() } else { format!("; its thread: {state}{wait_place}") };
         let part = self.part.as_ref().map_or_else(String::new, |part| format!(" ({part} was due)"));
         format!("while {doing}{part}{thread}")
     }
