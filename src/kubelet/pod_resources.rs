@@ -214,7 +214,7 @@ impl PodResourcesServer {
             name: pod.metadata.name.clone(),
             namespace: pod.metadata.namespace.clone(),
             containers: sidecars.chain(&pod.spec.containers).map(of_container).collect(),
-            cpu_ids: placements.exclusive.get(uid).map(|own| ids(&own.whole)).unwrap_or_default(),
+            cpu_ids: placements.exclusive.get(uid).map(|pod_cpus| ids(&pod_cpus.whole)).unwrap_or_default(),
             memory: memory(placements.pod_memory.get(uid).into_iter().flatten()),
         }
     }

@@ -83,9 +83,9 @@ fn counted(resource: &str, quantity: Quantity) -> i64 {
 
 /// `None`: unknown. A huge page size that the machine does not have has a capacity of zero.
 fn capacity(free: &FreeResources, resource: &str) -> Option<i64> {
-    let known = free.resources.get(resource).or_else(|| free.extended.get(resource));
-    let known = known.map(|quantity| counted(resource, *quantity));
-    known.or_else(|| resource.starts_with(HUGE_PAGES_PREFIX).then_some(0))
+    let available = free.resources.get(resource).or_else(|| free.extended.get(resource));
+    let available = available.map(|quantity| counted(resource, *quantity));
+    available.or_else(|| resource.starts_with(HUGE_PAGES_PREFIX).then_some(0))
 }
 
 impl InsufficientResource {

@@ -45,8 +45,8 @@ impl Admission {
     pub(crate) fn new(config: &Config, allocatable: &ResourceList, pods: u32) -> Self {
         // A zero means that the amount could not be detected: every machine has CPU and memory.
         let is_known = |name: &str, amount: &Quantity| !amount.is_zero() || name.starts_with(HUGE_PAGES_PREFIX);
-        let known = allocatable.iter().filter(|(name, amount)| is_known(name, amount));
-        let resources = known.map(|(name, amount)| (name, *amount)).collect();
+        let countable = allocatable.iter().filter(|(name, amount)| is_known(name, amount));
+        let resources = countable.map(|(name, amount)| (name, *amount)).collect();
         Self {
             sysctls: AllowedSysctls::new(&config.pods.allowed_unsafe_sysctls, host::kernel()),
             node: ThisNode::new(

@@ -36,7 +36,8 @@ pub(super) fn victims(
 /// `Preemptable` in pkg/kubelet/types: the other pod is not critical, or has a lower priority.
 fn is_preemptable(pod: &Pod, other: &Pod, static_pods_count: bool) -> bool {
     let is_critical = |pod: &Pod| pod.is_spared(static_pods_count);
-    let is_lower = || pod.spec.priority.zip(other.spec.priority).is_some_and(|(own, other)| own > other);
+    let is_lower =
+        || pod.spec.priority.zip(other.spec.priority).is_some_and(|(pod_priority, other)| pod_priority > other);
     (is_critical(pod) && !is_critical(other)) || is_lower()
 }
 

@@ -21,11 +21,11 @@ impl ThisNode {
     /// The default labels, overridden by the configured ones. `machine` is the architecture in Rust's spelling.
     pub(super) fn new(name: &str, machine: &'static str, configured: &Map<String>, compares_taints: bool) -> Self {
         let (host, arch) = ("kubernetes.io/hostname", go_architecture(machine));
-        let own = [(host, name), (OS_LABEL, NODE_OS), ("kubernetes.io/arch", arch)];
+        let standard_labels = [(host, name), (OS_LABEL, NODE_OS), ("kubernetes.io/arch", arch)];
         let old = [("beta.kubernetes.io/os", NODE_OS), ("beta.kubernetes.io/arch", arch)];
-        let own = own.into_iter().chain(old);
-        let all = own.chain(configured.iter().map(|(key, value)| (key, value.as_str())));
-        let mut labels: Map<String> = all.map(|(key, value)| (key, value.to_owned())).collect();
+        let standard_labels = standard_labels.into_iter().chain(old);
+        let all_labels = standard_labels.chain(configured.iter().map(|(key, value)| (key, value.as_str())));
+        let mut labels: Map<String> = all_labels.map(|(key, value)| (key, value.to_owned())).collect();
         // The OS label cannot be overridden.
         labels.insert(OS_LABEL, NODE_OS.to_owned());
         Self { name: name.to_owned(), labels, taints: Vec::new(), compares_taints }

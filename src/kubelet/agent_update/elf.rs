@@ -7,8 +7,8 @@ pub(crate) fn foreign_program(program: &[u8]) -> Option<String> {
         return Some("it is not a program for Linux (no ELF header)".to_owned());
     };
     let machine = if *order == 2 { u16::from_be_bytes([*low, *high]) } else { u16::from_le_bytes([*low, *high]) };
-    let own = (u8::from(cfg!(target_pointer_width = "64")) + 1, 1, OWN_MACHINE);
-    ((*class, *order, machine) != own)
+    let host_format = (u8::from(cfg!(target_pointer_width = "64")) + 1, 1, OWN_MACHINE);
+    ((*class, *order, machine) != host_format)
         .then(|| format!("it is for {}, and this program for {}", name(machine), name(OWN_MACHINE)))
 }
 

@@ -92,24 +92,24 @@ impl AgentUpdates {
         Ok(())
     }
 
-    pub(crate) fn path(&self, place: Place, digest: &str) -> PathBuf {
-        let path = self.directory.join(place.folder()).join(digest);
+    pub(crate) fn path(&self, area: Place, digest: &str) -> PathBuf {
+        let path = self.directory.join(area.folder()).join(digest);
         // The name of the file is that of the process in `ps` and `pidof`.
-        if place == Place::Program { path.join("coracle") } else { path }
+        if area == Place::Program { path.join("coracle") } else { path }
     }
 
     /// Stores `content` durably. Returns its SHA-256.
-    pub(crate) fn store(&self, place: Place, content: &[u8]) -> io::Result<String> {
+    pub(crate) fn store(&self, area: Place, content: &[u8]) -> io::Result<String> {
         let digest = sha256(content);
-        if self.read(place, &digest).is_ok() {
+        if self.read(area, &digest).is_ok() {
             return Ok(digest);
         }
-        let path = self.path(place, &digest);
+        let path = self.path(area, &digest);
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let unfinished = path.with_extension("new");
         let _ = durable::remove(&unfinished);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(place.mode()).open(&unfinished)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(area.mode()).open(&unfinished)?;
         file.write_all(content)?;
         file.sync_all()?;
         // A program that is open for writing cannot be executed.
@@ -122,8 +122,8 @@ impl AgentUpdates {
     }
 
     /// The content with this digest. An error if it is missing or damaged.
-    pub(crate) fn read(&self, place: Place, digest: &str) -> io::Result<Vec<u8>> {
-        let content = file::read_all(&self.path(place, digest), place.limit())?;
+    pub(crate) fn read(&self, area: Place, digest: &str) -> io::Result<Vec<u8>> {
+        let content = file::read_all(&self.path(area, digest), area.limit())?;
         match sha256(&content) == digest {
             true => Ok(content),
             false => Err(io::Error::other("damaged: its SHA-256 is another")),
@@ -133,8 +133,8 @@ impl AgentUpdates {
     /// Removes what no record needs. A failure leaves files, which the next call removes.
     pub(crate) fn clean(&self, record: &Record, also_kept: Option<&str>) {
         let kept = record.digests();
-        for place in [Place::Config, Place::Program] {
-            for entry in fs::read_dir(self.directory.join(place.folder())).into_iter().flatten().flatten() {
+        for area in [Place::Config, Place::Program] {
+            for entry in fs::read_dir(self.directory.join(area.folder())).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 let name = name.to_string_lossy();
                 if !kept.contains(&&*name) && also_kept != Some(&*name) {

@@ -62,7 +62,7 @@ pub(crate) fn infeasible(allocated: &Pod, wanted: &Pod, terms: ResizeTerms<'_>) 
     }) {
         return Some(Infeasible::Swap);
     }
-    let of_pod = |pod: &Pod, resource| pod.spec.resources.as_deref().and_then(|own| own.request(resource));
+    let of_pod = |pod: &Pod, resource| pod.spec.resources.as_deref().and_then(|resources| resources.request(resource));
     let differs = |resource| {
         of_pod(allocated, resource) != of_pod(wanted, resource)
             || pairs(allocated, wanted)
@@ -81,9 +81,9 @@ pub(crate) fn infeasible(allocated: &Pod, wanted: &Pod, terms: ResizeTerms<'_>) 
 
 /// The containers of both pods, by name.
 fn pairs<'a>(allocated: &'a Pod, wanted: &'a Pod) -> impl Iterator<Item = (&'a Container, &'a Container)> {
-    let all = |pod: &'a Pod| pod.spec.init_containers.iter().chain(&pod.spec.containers);
-    let wanted: SortedMap<&str, &Container> = all(wanted).map(|new| (new.name.as_str(), new)).collect();
-    all(allocated).filter_map(move |old| Some((old, *wanted.get(old.name.as_str())?)))
+    let all_containers = |pod: &'a Pod| pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let wanted: SortedMap<&str, &Container> = all_containers(wanted).map(|new| (new.name.as_str(), new)).collect();
+    all_containers(allocated).filter_map(move |old| Some((old, *wanted.get(old.name.as_str())?)))
 }
 
 fn restarts_for_memory(container: &Container) -> bool {

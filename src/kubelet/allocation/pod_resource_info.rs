@@ -108,7 +108,7 @@ fn put_shown(resources: &mut ResourceRequirements, requests: &ResourceList, limi
 fn raise(requests: &mut ResourceList, other: &ResourceList) {
     for resource in [CPU, MEMORY] {
         let Some(amount) = other.get(resource) else { continue };
-        if requests.get(resource).is_none_or(|own| own < amount) {
+        if requests.get(resource).is_none_or(|current| current < amount) {
             requests.insert(resource, *amount);
         }
     }

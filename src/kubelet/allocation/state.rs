@@ -61,22 +61,22 @@ impl Inner {
 impl PodResourceState {
     /// Reads the file. A corrupt one is set aside.
     pub(super) async fn open(path: PathBuf) -> Self {
-        let place = path.clone();
+        let state_file = path.clone();
         let (entries, written) = rt::blocking(move || {
-            let bytes = match file::read_all(&place, MAX_ALLOCATION_STATE_BYTES) {
+            let bytes = match file::read_all(&state_file, MAX_ALLOCATION_STATE_BYTES) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Default::default(),
                 Err(error) => {
-                    log!(warn, "failed to read pod resource checkpoint", file = place.display(), error = error);
+                    log!(warn, "failed to read pod resource checkpoint", file = state_file.display(), error = error);
                     return Default::default();
                 }
             };
             if let Some(entries) = checkpoint::parse(&bytes) {
                 return (entries, String::from_utf8(bytes).unwrap_or_default());
             }
-            log!(warn, "pod resource checkpoint corrupt, set aside", file = place.display());
-            if let Err(error) = set_aside(&place) {
-                log!(warn, "failed to set aside pod resource checkpoint", file = place.display(), error = error);
+            log!(warn, "pod resource checkpoint corrupt, set aside", file = state_file.display());
+            if let Err(error) = set_aside(&state_file) {
+                log!(warn, "failed to set aside pod resource checkpoint", file = state_file.display(), error = error);
             }
             Default::default()
         })

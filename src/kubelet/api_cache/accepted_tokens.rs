@@ -18,23 +18,23 @@ const MAX_TOKENS_OF_ACCOUNT: usize = 16;
 impl AcceptedTokens {
     /// Returns whether the token is a new one.
     pub(super) fn add(&mut self, identity: &Identity) -> bool {
-        let known = self.0.iter().position(|known| known == identity);
-        if let Some(index) = known {
+        let accepted = self.0.iter().position(|accepted| accepted == identity);
+        if let Some(index) = accepted {
             self.0.remove(index);
         }
         self.0.push(identity.clone());
-        let is_of_account = |known: &&Identity| known.account == identity.account;
+        let is_of_account = |accepted: &&Identity| accepted.account == identity.account;
         if self.0.iter().filter(is_of_account).count() > MAX_TOKENS_OF_ACCOUNT {
-            let oldest = self.0.iter().position(|known| known.account == identity.account);
+            let oldest = self.0.iter().position(|accepted| accepted.account == identity.account);
             oldest.map(|index| self.0.remove(index));
         }
-        known.is_none()
+        accepted.is_none()
     }
 
     /// The server does not accept the token any longer.
     pub(super) fn remove(&mut self, identity: &Identity) -> bool {
         let before = self.0.len();
-        self.0.retain(|known| known != identity);
+        self.0.retain(|accepted| accepted != identity);
         self.0.len() < before
     }
 
@@ -47,14 +47,14 @@ impl AcceptedTokens {
     }
 
     pub(super) fn write(&self, account: &str) -> Value {
-        let own = self.0.iter().filter(|known| known.account == account);
-        own.map(|known| json!({"id": known.id, "token": known.token})).collect()
+        let of_account = self.0.iter().filter(|identity| identity.account == account);
+        of_account.map(|identity| json!({"id": identity.id, "token": identity.token})).collect()
     }
 
     /// Adds what was written. Skips what is malformed.
     pub(super) fn read(&mut self, account: &str, content: &Value) {
-        for known in content.as_array().into_iter().flatten() {
-            let text = |name: &str| known.get(name).and_then(Value::as_str).map(str::to_owned);
+        for entry in content.as_array().into_iter().flatten() {
+            let text = |name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
             if let (Some(id), Some(token)) = (text("id"), text("token")) {
                 self.add(&Identity { account: account.to_owned(), id, token });
             }

@@ -35,15 +35,15 @@ pub(crate) fn corrected_version(text: &str) -> Option<u64> {
 }
 
 impl Encoding {
-    pub(super) fn own_answer(self, body: Vec<u8>, own: Option<&OwnNode>, form: AnswerForm) -> OwnAnswer {
-        let corrected = own.and_then(|own| self.corrected(&body, own, form));
+    pub(super) fn own_answer(self, body: Vec<u8>, node: Option<&OwnNode>, form: AnswerForm) -> OwnAnswer {
+        let corrected = node.and_then(|node| self.corrected(&body, node, form));
         corrected.unwrap_or_else(|| OwnAnswer {
             version: None,
             bytes: if form == AnswerForm::Body { body } else { Vec::new() },
         })
     }
 
-    fn corrected(self, body: &[u8], own: &OwnNode, form: AnswerForm) -> Option<OwnAnswer> {
+    fn corrected(self, body: &[u8], node: &OwnNode, form: AnswerForm) -> Option<OwnAnswer> {
         let (mut set, is_list) = match self.read(body.to_vec())? {
             Content::List(set) => (set, true),
             Content::Object(_) => (self.single(body)?, false),
@@ -53,7 +53,7 @@ impl Encoding {
         // All objects about this node: a watch may know an object with a correction that does not hold any longer.
         let (mut names, mut content, mut is_changed) = (Vec::new(), set.version.to_string().into_bytes(), false);
         for (name, object) in set.objects.iter() {
-            if let Some(corrected) = self.correct(object, kind, own, 0) {
+            if let Some(corrected) = self.correct(object, kind, node, 0) {
                 is_changed |= corrected.is_changed;
                 content.extend_from_slice(&corrected.object);
                 names.push(name.clone());
@@ -65,7 +65,7 @@ impl Encoding {
         set.version = version_of(&content);
         let mut bytes = Vec::new();
         for name in names {
-            let object = self.correct(set.objects.get(&name)?, kind, own, set.version)?.object;
+            let object = self.correct(set.objects.get(&name)?, kind, node, set.version)?.object;
             match form {
                 _ if !is_list => bytes = self.wrap(kind, object),
                 AnswerForm::Events => bytes.extend(self.write_event("MODIFIED", self.wrap(kind, object))),
@@ -85,10 +85,10 @@ impl Encoding {
         }
     }
 
-    fn correct(self, object: &[u8], kind: OwnKind, own: &OwnNode, version: u64) -> Option<CorrectedObject> {
+    fn correct(self, object: &[u8], kind: OwnKind, node: &OwnNode, version: u64) -> Option<CorrectedObject> {
         match self {
-            Self::Json => json::correct(object, kind, own, version),
-            Self::Protobuf => protobuf::correct(object, kind, own, version),
+            Self::Json => json::correct(object, kind, node, version),
+            Self::Protobuf => protobuf::correct(object, kind, node, version),
         }
     }
 

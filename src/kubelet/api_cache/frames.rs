@@ -29,8 +29,8 @@ impl Frames {
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, TooLarge> {
         let (start, end) = match self.encoding {
             Encoding::Json => {
-                let found = self.unread.iter().skip(self.searched).position(|byte| *byte == b'\n');
-                let end = found.map(|at| self.searched + at + 1);
+                let line_end = self.unread.iter().skip(self.searched).position(|byte| *byte == b'\n');
+                let end = line_end.map(|at| self.searched + at + 1);
                 self.searched = self.unread.len();
                 (0, end.unwrap_or(usize::MAX))
             }

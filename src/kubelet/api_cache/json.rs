@@ -106,11 +106,11 @@ pub(super) fn single(body: &[u8]) -> Option<ObjectSet> {
 }
 
 /// The object with what the node knows better, as an event of a watch has it; `None` if it is not about this node.
-pub(super) fn correct(object: &[u8], kind: OwnKind, own: &OwnNode, version: u64) -> Option<CorrectedObject> {
+pub(super) fn correct(object: &[u8], kind: OwnKind, node: &OwnNode, version: u64) -> Option<CorrectedObject> {
     let mut object: Value = serde_json::from_slice(object).ok()?;
     let is_changed = match kind {
-        OwnKind::EndpointSlice => correct_slice(&mut object, own)?,
-        OwnKind::Node => correct_node(&mut object, own)?,
+        OwnKind::EndpointSlice => correct_slice(&mut object, node)?,
+        OwnKind::Node => correct_node(&mut object, node)?,
     };
     set(object.get_mut("metadata")?, "resourceVersion", version.to_string().into());
     let [kind, api_version] = kind.names();
@@ -119,11 +119,11 @@ pub(super) fn correct(object: &[u8], kind: OwnKind, own: &OwnNode, version: u64)
     Some(CorrectedObject { object: object.to_string().into_bytes(), is_changed })
 }
 
-fn correct_slice(slice: &mut Value, own: &OwnNode) -> Option<bool> {
+fn correct_slice(slice: &mut Value, node: &OwnNode) -> Option<bool> {
     let address_type = str_at(slice, "/addressType").to_owned();
     let (mut is_own, mut is_changed) = (false, false);
     slice.get_mut("endpoints")?.as_array_mut()?.retain_mut(|endpoint| {
-        let Some(change) = change_of(endpoint, &address_type, own) else { return true };
+        let Some(change) = change_of(endpoint, &address_type, node) else { return true };
         is_own = true;
         is_changed |= change != EndpointChange::Same;
         if let EndpointChange::Changed { address, conditions: [ready, serving, terminating] } = change {
@@ -136,7 +136,7 @@ fn correct_slice(slice: &mut Value, own: &OwnNode) -> Option<bool> {
     is_own.then_some(is_changed)
 }
 
-fn change_of<'a>(endpoint: &Value, address_type: &str, own: &'a OwnNode) -> Option<EndpointChange<'a>> {
+fn change_of<'a>(endpoint: &Value, address_type: &str, this_node: &'a OwnNode) -> Option<EndpointChange<'a>> {
     if str_at(endpoint, "/targetRef/kind") != "Pod" {
         return None;
     }
@@ -147,25 +147,25 @@ fn change_of<'a>(endpoint: &Value, address_type: &str, own: &'a OwnNode) -> Opti
         address: str_at(endpoint, "/addresses/0"),
         conditions: ["/conditions/ready", "/conditions/serving", "/conditions/terminating"].map(condition),
     };
-    own.endpoint(&seen, address_type)
+    this_node.endpoint(&seen, address_type)
 }
 
-fn correct_node(node: &mut Value, own: &OwnNode) -> Option<bool> {
-    if str_at(node, "/metadata/name") != own.name {
+fn correct_node(node: &mut Value, this_node: &OwnNode) -> Option<bool> {
+    if str_at(node, "/metadata/name") != this_node.name {
         return None;
     }
     let status = node.get_mut("status")?;
     let conditions = status.get_mut("conditions")?.as_array_mut()?;
     let ready = conditions.iter_mut().find(|condition| str_at(condition, "/type") == "Ready")?;
-    let mut is_changed = str_at(ready, "/status") != own.ready[0];
+    let mut is_changed = str_at(ready, "/status") != this_node.ready[0];
     if is_changed {
-        for (name, value) in ["status", "reason", "message"].into_iter().zip(&own.ready) {
+        for (name, value) in ["status", "reason", "message"].into_iter().zip(&this_node.ready) {
             set(ready, name, value.as_str().into());
         }
     }
     let address = |address: &NodeAddress| json!({"type": address.kind, "address": address.address});
-    let addresses: Value = own.addresses.iter().map(address).collect();
-    if !own.addresses.is_empty() && status.get("addresses") != Some(&addresses) {
+    let addresses: Value = this_node.addresses.iter().map(address).collect();
+    if !this_node.addresses.is_empty() && status.get("addresses") != Some(&addresses) {
         set(status, "addresses", addresses);
         is_changed = true;
     }

@@ -194,8 +194,8 @@ impl ApiCache {
     /// its pods itself.
     fn tokens_changed(&self, account: &str) {
         let mut new = self.inner.new_tokens.borrow_mut();
-        let is_first = !self.inner.stored_tokens.borrow().iter().any(|known| known == account);
-        if !new.iter().any(|known| known == account) {
+        let is_first = !self.inner.stored_tokens.borrow().iter().any(|stored_account| stored_account == account);
+        if !new.iter().any(|listed| listed == account) {
             new.push(account.to_owned());
         }
         drop(new);
@@ -225,7 +225,7 @@ impl ApiCache {
     pub(crate) async fn answer(
         &self,
         remembered: &Remembered,
-        own: Option<OwnNode>,
+        own_node: Option<OwnNode>,
         form: AnswerForm,
     ) -> Option<OwnAnswer> {
         let (encoding, body, fold) = {
@@ -236,7 +236,7 @@ impl ApiCache {
         let answered = move || {
             let body = fold.map_or(Ok(body), |fold| fold.run().map(|folded| folded.body)).ok()?;
             let body = inflate(&body, MAX_BODY_BYTES).ok()?;
-            Some(encoding.own_answer(body, own.as_ref(), form))
+            Some(encoding.own_answer(body, own_node.as_ref(), form))
         };
         rt::blocking_for(rt::CLIENTS, answered).await
     }
@@ -294,7 +294,7 @@ impl ApiCache {
     /// Logs once for each answer that the time without the server will not have it.
     fn not_remembered(&self, what: &str, why: &str) {
         let mut logged = self.inner.logged.borrow_mut();
-        if logged.len() < MAX_LOGGED && !logged.iter().any(|known| known == what) {
+        if logged.len() < MAX_LOGGED && !logged.iter().any(|logged_request| logged_request == what) {
             logged.push(what.to_owned());
             log!(warn, "answer of the API server is not remembered", request = what, error = why);
         }

@@ -71,7 +71,7 @@ pub(super) struct CorrectedObject {
 
 impl OwnKind {
     pub(super) fn of(kind: &str, api_version: &str) -> Option<Self> {
-        [Self::EndpointSlice, Self::Node].into_iter().find(|known| known.names() == [kind, api_version])
+        [Self::EndpointSlice, Self::Node].into_iter().find(|own_kind| own_kind.names() == [kind, api_version])
     }
 
     /// Kind and API version.
@@ -96,10 +96,10 @@ impl OwnNode {
         let Some(state) = &pod.state else { return Some(EndpointChange::Same) };
         // Upstream's controller leaves out pods without addresses too.
         let Some(address) = state.addresses.iter().find(is_of_type) else { return Some(EndpointChange::Gone) };
-        let (known, publishes_unready) = effective(endpoint.conditions);
+        let (effective_conditions, publishes_unready) = effective(endpoint.conditions);
         let ready = state.is_ready && !state.is_terminating || publishes_unready;
         let conditions = [ready, state.is_ready, state.is_terminating];
-        Some(match endpoint.address == address && known == conditions {
+        Some(match endpoint.address == address && effective_conditions == conditions {
             true => EndpointChange::Same,
             false => EndpointChange::Changed { address, conditions },
         })

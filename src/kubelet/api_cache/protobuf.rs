@@ -184,10 +184,10 @@ fn without(message: &[u8], numbers: [u32; 2], kept: &mut Vec<u8>) {
 }
 
 /// The object with what the node knows better; `None` if it is not about this node.
-pub(super) fn correct(object: &[u8], kind: OwnKind, own: &OwnNode, version: u64) -> Option<CorrectedObject> {
+pub(super) fn correct(object: &[u8], kind: OwnKind, node: &OwnNode, version: u64) -> Option<CorrectedObject> {
     let (corrected, is_changed) = match kind {
-        OwnKind::EndpointSlice => correct_slice(object, own)?,
-        OwnKind::Node => correct_node(object, own)?,
+        OwnKind::EndpointSlice => correct_slice(object, node)?,
+        OwnKind::Node => correct_node(object, node)?,
     };
     metadata_of(&corrected)?;
     let object = rewritten(&corrected, METADATA_FIELD, &mut |metadata| {
@@ -208,11 +208,11 @@ fn rewritten(message: &[u8], number: u32, write: &mut dyn FnMut(&[u8]) -> Option
     read.ok().map(|()| out)
 }
 
-fn correct_slice(slice: &[u8], own: &OwnNode) -> Option<(Vec<u8>, bool)> {
+fn correct_slice(slice: &[u8], node: &OwnNode) -> Option<(Vec<u8>, bool)> {
     let EndpointSlice { address_type } = decode(slice).ok()?;
     let (mut is_own, mut is_changed) = (false, false);
     let corrected = rewritten(slice, ENDPOINTS_FIELD, &mut |endpoint| {
-        let Some(change) = change_of(endpoint, &address_type, own) else { return Some(endpoint.to_vec()) };
+        let Some(change) = change_of(endpoint, &address_type, node) else { return Some(endpoint.to_vec()) };
         is_own = true;
         is_changed |= change != EndpointChange::Same;
         match change {
@@ -231,7 +231,7 @@ fn correct_slice(slice: &[u8], own: &OwnNode) -> Option<(Vec<u8>, bool)> {
     is_own.then_some((corrected, is_changed))
 }
 
-fn change_of<'a>(endpoint: &[u8], address_type: &str, own: &'a OwnNode) -> Option<EndpointChange<'a>> {
+fn change_of<'a>(endpoint: &[u8], address_type: &str, this_node: &'a OwnNode) -> Option<EndpointChange<'a>> {
     let SliceEndpoint { addresses, conditions, target, node_name } = decode(endpoint).ok()?;
     let target = target.filter(|target| target.kind == "Pod")?;
     let seen = Endpoint {
@@ -240,31 +240,31 @@ fn change_of<'a>(endpoint: &[u8], address_type: &str, own: &'a OwnNode) -> Optio
         address: addresses.first()?,
         conditions: [1, 2, 3].map(|number| flag(&conditions, number)),
     };
-    own.endpoint(&seen, address_type)
+    this_node.endpoint(&seen, address_type)
 }
 
 /// A `bool` that may be absent.
 fn flag(message: &[u8], number: u8) -> Option<bool> {
-    let mut found = None;
+    let mut flag_value = None;
     let _ = each_field(message, &mut |_, _, whole| match whole {
-        [key, value] if *key == number << 3 => found = Some(*value != 0),
+        [key, value] if *key == number << 3 => flag_value = Some(*value != 0),
         _ => {}
     });
-    found
+    flag_value
 }
 
-fn correct_node(node: &[u8], own: &OwnNode) -> Option<(Vec<u8>, bool)> {
-    if metadata_of(node)?.name != own.name {
+fn correct_node(node: &[u8], this_node: &OwnNode) -> Option<(Vec<u8>, bool)> {
+    if metadata_of(node)?.name != this_node.name {
         return None;
     }
     let mut addresses = Vec::new();
-    for address in &own.addresses {
+    for address in &this_node.addresses {
         let mut message = Vec::new();
         put_str(1, &address.kind, &mut message);
         put_str(2, &address.address, &mut message);
         put_bytes(ADDRESSES_FIELD, &message, &mut addresses);
     }
-    let (mut status, mut known) = (&[][..], Vec::new());
+    let (mut status, mut old_addresses) = (&[][..], Vec::new());
     each_field(node, &mut |number, content, _| {
         if number == STATUS_FIELD {
             status = content;
@@ -273,17 +273,17 @@ fn correct_node(node: &[u8], own: &OwnNode) -> Option<(Vec<u8>, bool)> {
     .ok()?;
     each_field(status, &mut |number, _, whole| {
         if number == ADDRESSES_FIELD {
-            known.extend_from_slice(whole);
+            old_addresses.extend_from_slice(whole);
         }
     })
     .ok()?;
     let mut is_changed = false;
     let mut corrected = rewritten(status, CONDITIONS_FIELD, &mut |condition| {
-        let changed = changed_condition(condition, &own.ready);
+        let changed = changed_condition(condition, &this_node.ready);
         is_changed |= changed.is_some();
         Some(changed.unwrap_or_else(|| condition.to_vec()))
     })?;
-    if !addresses.is_empty() && known != addresses {
+    if !addresses.is_empty() && old_addresses != addresses {
         is_changed = true;
         corrected = rewritten(&corrected, ADDRESSES_FIELD, &mut |_| None)?;
         corrected.extend_from_slice(&addresses);

@@ -98,7 +98,8 @@ impl ApiCache {
         let version: u64 = version.parse().ok()?;
         let mut entries = self.inner.entries.borrow_mut();
         let entry = entries.get(name)?;
-        (version > 0 && entry.version.is_some_and(|known| version <= known)).then_some(entry.generation)
+        (version > 0 && entry.version.is_some_and(|recorded_version| version <= recorded_version))
+            .then_some(entry.generation)
     }
 }
 

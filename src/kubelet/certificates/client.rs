@@ -239,9 +239,9 @@ impl ClientCertificateManager {
 
     fn note(&self, stored: &StoredCredentials, situation: &CredentialState, present: KnownTime) {
         let mut entry = CertificateEntry { fault: stored.faults.first().cloned(), ..CertificateEntry::default() };
-        if let OwnCredentials::Certificate(own) = situation.credentials {
-            entry.not_after = Some(own.certificate.not_after);
-            entry.standing = Some(own.certificate.standing(present));
+        if let OwnCredentials::Certificate(renewal) = situation.credentials {
+            entry.not_after = Some(renewal.certificate.not_after);
+            entry.standing = Some(renewal.certificate.standing(present));
         }
         if situation.is_stranger {
             entry.fault = Some("the API server rejects this certificate".to_owned());

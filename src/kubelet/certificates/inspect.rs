@@ -67,8 +67,8 @@ impl CredentialPaths {
         let mut seen = self.kubeconfig(&mut faults);
         if let Some(stored) = &stored {
             if let Some(cluster) = seen.kubeconfig.as_ref().or(bootstrap.as_ref()) {
-                let known = [Some(&stored.leaf), seen.pair.as_ref().map(|pair| &pair.leaf)];
-                let present = KnownTime { clock, floor: floor(known, authority_of(cluster).as_deref()) };
+                let leaves = [Some(&stored.leaf), seen.pair.as_ref().map(|pair| &pair.leaf)];
+                let present = KnownTime { clock, floor: floor(leaves, authority_of(cluster).as_deref()) };
                 if seen.is_worse_than(stored, names, present) {
                     faults.clear();
                     faults.extend(self.write_kubeconfig(cluster).err().map(|error| ErrorChain(&error).to_string()));

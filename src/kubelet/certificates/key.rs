@@ -85,7 +85,7 @@ impl Key {
     /// The content of the AlgorithmIdentifier of the signatures.
     pub(super) fn algorithm(&self) -> Result<&'static [u8], KeyError> {
         let scheme = self.signer()?.scheme();
-        let chosen = ALGORITHMS.iter().find(|(known, _)| *known == scheme);
+        let chosen = ALGORITHMS.iter().find(|(algorithm_scheme, _)| *algorithm_scheme == scheme);
         chosen.map(|(_, algorithm)| algorithm.as_ref()).ok_or(KeyError::Unknown)
     }
 

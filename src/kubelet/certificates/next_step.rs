@@ -45,16 +45,16 @@ pub(super) enum Step {
 
 impl CredentialState {
     pub(super) fn step(&self, present: KnownTime) -> Step {
-        let own = match self.credentials {
+        let renewal = match self.credentials {
             OwnCredentials::None if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
             OwnCredentials::None | OwnCredentials::Token => return Step::Rest { until: None },
-            OwnCredentials::Certificate(own) => own,
+            OwnCredentials::Certificate(renewal) => renewal,
         };
-        let standing = match own.certificate.standing(present) {
+        let standing = match renewal.certificate.standing(present) {
             _ if self.is_stranger => RenewalState::Expired,
             standing => standing,
         };
-        let is_provisional = own.is_embedded || !own.is_for_node;
+        let is_provisional = renewal.is_embedded || !renewal.is_for_node;
         match (standing, self.rotates) {
             (RenewalState::Expired, true) => {
                 Step::Ask(credentials(Some(standing), self.has_bootstrap, self.has_reenrolment))
@@ -66,14 +66,16 @@ impl CredentialState {
             (RenewalState::Expired, false) => Step::Rest { until: None },
             (RenewalState::Due, true) => Step::Ask(&[Credentials::Own]),
             (RenewalState::Good { .. }, true) if is_provisional => Step::Ask(&[Credentials::Own]),
-            (RenewalState::Good { until }, true) => Step::Rest { until: Some(own.certificate.wait(until, present)) },
+            (RenewalState::Good { until }, true) => {
+                Step::Rest { until: Some(renewal.certificate.wait(until, present)) }
+            }
             // When the certificate expires, the failure is reported and the bootstrap credentials are tried.
             (RenewalState::Good { .. } | RenewalState::Due, false) => {
-                let end = own.certificate.not_after.saturating_add(1);
+                let end = renewal.certificate.not_after.saturating_add(1);
                 // A certificate that was just issued counts as good past its end if the clock is ahead of the
                 // signer's.
                 let until = if let RenewalState::Good { until } = standing { end.max(until) } else { end };
-                Step::Rest { until: Some(own.certificate.wait(until, present)) }
+                Step::Rest { until: Some(renewal.certificate.wait(until, present)) }
             }
         }
     }

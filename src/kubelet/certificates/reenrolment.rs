@@ -75,7 +75,7 @@ impl Reenrolment {
         let node = self.client.send(&Request::get(&*path)).await.and_then(|response| response.json());
         let node: Value = node.map_err(|error| failed("get", &error))?;
         let annotations = node.pointer("/metadata/annotations");
-        if annotations.and_then(|all| all.get(KEY_ANNOTATION)).and_then(Value::as_str) == Some(public) {
+        if annotations.and_then(|annotations| annotations.get(KEY_ANNOTATION)).and_then(Value::as_str) == Some(public) {
             return Ok(());
         }
         let patch = json!({ "metadata": { "annotations": { KEY_ANNOTATION: public } } });
@@ -105,7 +105,7 @@ fn write_kubeconfig(path: &Path, of_node: &Path, token: &str) -> Result<(), Stri
     let cluster = read_kubeconfig(of_node, &mut faults);
     let cluster = cluster.ok_or_else(|| faults.pop().unwrap_or_else(|| format!("no {}", of_node.display())))?;
     let text = kubeconfig::of_token(&cluster, token);
-    if file::read_all(path, MAX_INSPECTED_FILE_BYTES).is_ok_and(|known| known == text.as_bytes()) {
+    if file::read_all(path, MAX_INSPECTED_FILE_BYTES).is_ok_and(|written| written == text.as_bytes()) {
         return Ok(());
     }
     file::replace(path, text.as_bytes()).map_err(|error| format!("write {}: {error}", path.display()))

@@ -123,7 +123,7 @@ impl ReenrolmentPaths {
         let other = match key {
             ReenrolmentKey::File(_) => path,
             ReenrolmentKey::Tpm(key) => {
-                if !file::read_all(&path, MAX_KEY_BYTES).is_ok_and(|known| known == key.public) {
+                if !file::read_all(&path, MAX_KEY_BYTES).is_ok_and(|stored_public| stored_public == key.public) {
                     file::replace(&path, &key.public).map_err(|error| format!("write {}: {error}", path.display()))?;
                 }
                 self.key()

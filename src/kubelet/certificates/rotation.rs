@@ -139,12 +139,12 @@ pub(crate) enum Credentials {
 /// A certificate that seems expired is still tried: the clock may be wrong, and only the server decides.
 /// A re-enrolment waits for an approval, so bootstrap credentials come first.
 pub(crate) fn credentials(
-    own: Option<RenewalState>,
+    certificate: Option<RenewalState>,
     has_bootstrap: bool,
     has_reenrolment: bool,
 ) -> &'static [Credentials] {
     use Credentials::{Bootstrap, Own, Reenrolment};
-    match (own, has_bootstrap, has_reenrolment) {
+    match (certificate, has_bootstrap, has_reenrolment) {
         (Some(RenewalState::Expired), true, true) => &[Own, Bootstrap, Reenrolment],
         (Some(RenewalState::Expired), true, false) => &[Own, Bootstrap],
         (Some(RenewalState::Expired), false, true) => &[Own, Reenrolment],

@@ -24,12 +24,16 @@ impl Purpose {
 
     /// The usages that the signer requires; RSA keys also get key encipherment.
     fn usages(self, is_rsa: bool) -> Vec<&'static str> {
-        let own = match self {
+        let auth_usage = match self {
             Self::Client => "client auth",
             Self::Serving => "server auth",
         };
         // The order that upstream uses for the digest in the request's name.
-        if is_rsa { vec!["digital signature", own, "key encipherment"] } else { vec!["digital signature", own] }
+        if is_rsa {
+            vec!["digital signature", auth_usage, "key encipherment"]
+        } else {
+            vec!["digital signature", auth_usage]
+        }
     }
 }
 

@@ -267,14 +267,14 @@ fn enforce(groups: &Groups, driver: CgroupDriver, settings: &Settings) -> Result
 
 /// The paths of all pod cgroups. Directories that cannot be listed are skipped.
 fn pod_groups(groups: &Groups, driver: CgroupDriver, root: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut pod_cgroups = Vec::new();
     for class in CLASSES.map(|class| CgroupName::class(root, class)) {
         let above = class.path(driver);
         let inner = groups.tree.children(&above).unwrap_or_default().into_iter();
         let pods = inner.filter(|directory| is_pod(&class, driver, directory));
-        found.extend(pods.map(|directory| format!("{above}/{directory}")));
+        pod_cgroups.extend(pods.map(|directory| format!("{above}/{directory}")));
     }
-    found
+    pod_cgroups
 }
 
 #[cfg(test)]

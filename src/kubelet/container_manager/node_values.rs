@@ -41,8 +41,8 @@ impl Demand {
 
 /// The `kubepods` cgroup. If allocatable is not enforced, it is limited by the machine's capacity.
 pub(crate) fn kubepods(settings: &Settings, demand: Demand) -> Values {
-    let all = if settings.enforced.pods { settings.allocatable() } else { settings.capacity.clone() };
-    let Amounts { milli_cpu, memory, pids, huge_pages } = all;
+    let total = if settings.enforced.pods { settings.allocatable() } else { settings.capacity.clone() };
+    let Amounts { milli_cpu, memory, pids, huge_pages } = total;
     Values {
         cpu_weight: Some(cpu_weight(cpu_shares(milli_cpu))),
         cpu_max: None,

@@ -21,8 +21,8 @@ impl Csi {
         let wanted = self.registered().into_iter().filter_map(|name| Some((period(&name)?, name)));
         let mut before = self.recurrences.take();
         let recurrence = |(period, driver): (Duration, String)| {
-            let known = before.iter().position(|old| old.driver == driver && old.period == period);
-            known.map(|place| before.swap_remove(place)).unwrap_or_else(|| self.recur(driver, period))
+            let running_update = before.iter().position(|old| old.driver == driver && old.period == period);
+            running_update.map(|index| before.swap_remove(index)).unwrap_or_else(|| self.recur(driver, period))
         };
         let recurrences = wanted.map(recurrence).collect();
         self.recurrences.replace(recurrences);
@@ -54,8 +54,8 @@ impl Csi {
                 let mut drivers = self.drivers.borrow_mut();
                 // The driver may have registered again in the meantime.
                 let same = drivers.get_mut(name).filter(|now| now.as_ref().is_some_and(|now| Rc::ptr_eq(now, &driver)));
-                if let Some(known) = same {
-                    *known = Some(Rc::new(refreshed));
+                if let Some(registered) = same {
+                    *registered = Some(Rc::new(refreshed));
                     self.changed.notify();
                 }
             }

@@ -146,9 +146,9 @@ impl Csi {
     /// The driver's socket was removed.
     fn remove(&self, plugin: &PluginInfo) {
         let mut drivers = self.drivers.borrow_mut();
-        let Some(known) = drivers.get_mut(&plugin.name) else { return };
-        if known.as_ref().is_some_and(|driver| driver.socket == plugin.endpoint) {
-            *known = None;
+        let Some(registration) = drivers.get_mut(&plugin.name) else { return };
+        if registration.as_ref().is_some_and(|driver| driver.socket == plugin.endpoint) {
+            *registration = None;
             self.recurrences.borrow_mut().retain(|one| one.driver != plugin.name);
             self.changed.notify();
         }

@@ -60,8 +60,8 @@ impl Csi {
         let mut before = self.growths.take();
         let wanted = wanted.into_iter().filter(|volume| self.can_grow(volume).is_some());
         let growth = |volume: CsiVolume| {
-            let known = before.iter().position(|old| old.volume.host_path == volume.host_path);
-            known.map(|place| before.swap_remove(place)).unwrap_or_else(|| self.poll_expansion(volume, period))
+            let running_poll = before.iter().position(|old| old.volume.host_path == volume.host_path);
+            running_poll.map(|index| before.swap_remove(index)).unwrap_or_else(|| self.poll_expansion(volume, period))
         };
         let growths = wanted.map(growth).collect();
         self.growths.replace(growths);
@@ -70,16 +70,17 @@ impl Csi {
     /// Stops polling for the pod with this directory. Does not wait for a driver call in progress.
     pub(super) fn end_expansion(&self, pod: &Path) {
         self.growths.borrow_mut().retain(|growth| !growth.volume.host_path.starts_with(pod));
-        self.expansions.borrow_mut().retain(|(place, _)| !place.starts_with(pod));
+        self.expansions.borrow_mut().retain(|(host_path, _)| !host_path.starts_with(pod));
     }
 
     fn expansion_state(&self, volume: &CsiVolume) -> Rc<ExpansionState> {
-        let mut all = self.expansions.borrow_mut();
+        let mut expansions = self.expansions.borrow_mut();
         // In every pod, the last component of the path is the volume's name.
-        let known = all.iter().find(|(place, _)| place.file_name() == volume.host_path.file_name());
-        let state = known.map(|(_, state)| Rc::clone(state)).unwrap_or_default();
-        if all.iter().all(|(place, _)| *place != volume.host_path) {
-            all.push((volume.host_path.clone(), Rc::clone(&state)));
+        let of_same_volume =
+            expansions.iter().find(|(host_path, _)| host_path.file_name() == volume.host_path.file_name());
+        let state = of_same_volume.map(|(_, state)| Rc::clone(state)).unwrap_or_default();
+        if expansions.iter().all(|(host_path, _)| *host_path != volume.host_path) {
+            expansions.push((volume.host_path.clone(), Rc::clone(&state)));
         }
         state
     }
@@ -237,10 +238,10 @@ impl Csi {
         let ObjectKey { namespace, name, .. } = key;
         let failed = |source| ExpandSecretError { namespace: namespace.clone(), name: name.clone(), source };
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-        let found =
+        let secret_object =
             client.send(&Request::get(path).requested_by(Requester::Tenant)).await.and_then(|response| response.json());
-        let found = found.map_err(|error| failed(error.into()))?;
-        let secret: ConfigObject = decode::<Secret>(found).map_err(|error| failed(error.into()))?.value.into();
+        let secret_object = secret_object.map_err(|error| failed(error.into()))?;
+        let secret: ConfigObject = decode::<Secret>(secret_object).map_err(|error| failed(error.into()))?.value.into();
         Ok(secret.texts())
     }
 

@@ -89,9 +89,11 @@ impl Csi {
     pub(crate) async fn find_present(&self, pods: &Path) {
         let pods = pods.to_owned();
         // Unreadable directories are reported at tear-down.
-        let found = rt::blocking(move || vol_data::all_volumes(&pods).unwrap_or_default()).await;
-        let known = found.into_iter().filter(|(_, data)| !data.is_ephemeral);
-        self.present.borrow_mut().extend(known.map(|(path, data)| (path, unique_name(&data.driver, &data.handle))));
+        let volumes_on_disk = rt::blocking(move || vol_data::all_volumes(&pods).unwrap_or_default()).await;
+        let persistent = volumes_on_disk.into_iter().filter(|(_, data)| !data.is_ephemeral);
+        self.present
+            .borrow_mut()
+            .extend(persistent.map(|(path, data)| (path, unique_name(&data.driver, &data.handle))));
     }
 
     pub(crate) fn present(&self) -> Vec<String> {

@@ -56,23 +56,23 @@ impl CsiNodeRegistration {
         if let Some(patch) = node_patch(&node, &drivers) {
             self.send(&Request::patch(path + "/status", Patch::StrategicMerge, &patch)).await?;
         }
-        let all = "/apis/storage.k8s.io/v1/csinodes";
-        let path = format!("{all}/{name}");
-        let found = match self.send(&Request::get(path.as_str())).await {
+        let collection_path = "/apis/storage.k8s.io/v1/csinodes";
+        let path = format!("{collection_path}/{name}");
+        let csi_node = match self.send(&Request::get(path.as_str())).await {
             Err(error) if error.is_not_found() => Value::Null,
-            found => found?,
+            csi_node => csi_node?,
         };
-        let known = found.pointer("/spec/drivers").and_then(Value::as_array);
-        let wanted = drivers_of(known.map_or(&[], Vec::as_slice), &drivers);
-        if found.is_null() {
+        let registered_drivers = csi_node.pointer("/spec/drivers").and_then(Value::as_array);
+        let wanted = drivers_of(registered_drivers.map_or(&[], Vec::as_slice), &drivers);
+        if csi_node.is_null() {
             let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.pointer("/metadata/uid")});
             let object = json!({
                 "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
                 "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {"drivers": wanted},
             });
-            self.send(&Request::post(all, &object)).await?;
-        } else if known != Some(&wanted) {
-            let version = found.pointer("/metadata/resourceVersion");
+            self.send(&Request::post(collection_path, &object)).await?;
+        } else if registered_drivers != Some(&wanted) {
+            let version = csi_node.pointer("/metadata/resourceVersion");
             let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"drivers": wanted}});
             self.send(&Request::patch(path, Patch::Merge, &patch)).await?;
         }
@@ -86,25 +86,26 @@ impl CsiNodeRegistration {
 
 /// Entries of drivers that have not registered with this process stay: the drivers may still come.
 fn drivers_of(entries: &[Value], drivers: &Drivers) -> Vec<Value> {
-    let name_of = |one: &Value| one.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let others = entries.iter().filter(|one| !drivers.contains_key(&name_of(one)));
-    let own = drivers.iter().filter_map(|(name, driver)| {
+    let name_of = |entry: &Value| entry.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let others = entries.iter().filter(|entry| !drivers.contains_key(&name_of(entry)));
+    let own_entries = drivers.iter().filter_map(|(name, driver)| {
         let driver = driver.as_ref()?;
         let keys: Vec<&String> = driver.topology.keys().collect();
-        let own = json!({"name": name, "nodeID": driver.node_id, "topologyKeys": keys});
+        let entry_of_driver = json!({"name": name, "nodeID": driver.node_id, "topologyKeys": keys});
         let count = driver.max_volumes.min(i32::MAX.into());
         let limited =
             || json!({"name": name, "nodeID": driver.node_id, "topologyKeys": keys, "allocatable": {"count": count}});
-        Some(if count > 0 { limited() } else { own })
+        Some(if count > 0 { limited() } else { entry_of_driver })
     });
-    others.cloned().chain(own).collect()
+    others.cloned().chain(own_entries).collect()
 }
 
 /// The patch with topology labels and driver node ids; `None` if nothing changes.
 fn node_patch(node: &Value, drivers: &Drivers) -> Option<Value> {
     let label = |key: &str| node.pointer("/metadata/labels").and_then(|labels| labels.get(key));
     let mut labels = Map::new();
-    let ids = node.pointer("/metadata/annotations").and_then(|all| all.get(NODE_IDS)).and_then(Value::as_str);
+    let ids =
+        node.pointer("/metadata/annotations").and_then(|annotations| annotations.get(NODE_IDS)).and_then(Value::as_str);
     let before: Map<String, Value> = ids.and_then(|ids| serde_json::from_str(ids).ok()).unwrap_or_default();
     let mut after = before.clone();
     for (name, driver) in drivers {
@@ -116,7 +117,7 @@ fn node_patch(node: &Value, drivers: &Drivers) -> Option<Value> {
         for (key, value) in &driver.topology {
             match label(key) {
                 None => drop(labels.insert(key.clone(), value.clone().into())),
-                Some(found) if found != value => {
+                Some(node_value) if node_value != value => {
                     log!(error, "CSI driver topology conflicts with node label", driver = name, label = key);
                 }
                 Some(_) => {}

@@ -35,19 +35,19 @@ impl Csi {
 
 /// Missing values are zero, as upstream; the last value for a unit is used.
 fn from_response(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
-    let (mut disk, mut found) = (FileSystem::default(), DiskUsage::default());
+    let (mut disk, mut disk_usage) = (FileSystem::default(), DiskUsage::default());
     for usage in usages {
         let [available, total, used] =
             [usage.available, usage.total, usage.used].map(|n| u64::try_from(n).unwrap_or(0));
         match usage.unit {
             VOLUME_USAGE_BYTES_UNIT => {
-                (disk.available, disk.capacity, disk.used, found.bytes) = (available, total, used, used)
+                (disk.available, disk.capacity, disk.used, disk_usage.bytes) = (available, total, used, used)
             }
-            INODES => (disk.inodes_free, disk.inodes, found.inodes) = (available, total, used),
+            INODES => (disk.inodes_free, disk.inodes, disk_usage.inodes) = (available, total, used),
             _ => {}
         }
     }
-    (disk, found)
+    (disk, disk_usage)
 }
 
 /// `VolumeUsage.Unit`

@@ -48,7 +48,7 @@ pub(super) fn with_label(mut content: Value, label: Option<&str>) -> Value {
 pub(super) fn write(directory: &Path, content: &Value) -> io::Result<()> {
     let path = directory.join(VOL_DATA_FILE);
     let text = format!("{content}\n");
-    if file::read_all(&path, MAX_VOL_DATA_BYTES).is_ok_and(|found| found == text.as_bytes()) {
+    if file::read_all(&path, MAX_VOL_DATA_BYTES).is_ok_and(|written| written == text.as_bytes()) {
         return Ok(());
     }
     file::replace_within(&path, text.as_bytes(), MAX_VOL_DATA_BYTES)
@@ -111,15 +111,15 @@ pub(super) fn is_used_elsewhere(path: &Path, data: &VolData, is_other: &dyn Fn(&
 
 /// The volumes of all pods, except those with a missing or corrupt data file.
 pub(super) fn all_volumes(pods: &Path) -> io::Result<Vec<(PathBuf, VolData)>> {
-    let mut all = Vec::new();
+    let mut volumes = Vec::new();
     for pod in fs::read_dir(pods)? {
         for volume in volumes_of(&pod?.path())? {
             if let Some(data) = of_place(&volume)? {
-                all.push((volume, data));
+                volumes.push((volume, data));
             }
         }
     }
-    Ok(all)
+    Ok(volumes)
 }
 
 const FOLDER: &str = "kubernetes.io~csi";

@@ -232,7 +232,7 @@ impl Csi {
         self.end_attachment_wait(pod);
         self.end_expansion(pod);
         let directory = pod.to_owned();
-        let found = rt::blocking(move || {
+        let volumes_of_pod = rt::blocking(move || {
             let volumes = vol_data::volumes_of(&directory).map_err(CsiError::io("look for volumes in", &directory))?;
             let read = |volume_path: PathBuf| {
                 let data = vol_data::of_place(&volume_path)
@@ -242,9 +242,9 @@ impl Csi {
             volumes.into_iter().map(read).collect::<Result<Vec<_>, CsiError>>()
         });
         let failed = |volume: &Path, error| UnmountFailure { volume: volume.to_owned(), error };
-        let found = found.await.map_err(|error| failed(pod, error))?;
+        let volumes_of_pod = volumes_of_pod.await.map_err(|error| failed(pod, error))?;
         let mut outcome = Ok(());
-        for (data, path) in found {
+        for (data, path) in volumes_of_pod {
             let uid = pod.file_name().unwrap_or_default().to_string_lossy();
             let done = match &data {
                 Some(data) => self.take_away(data, &path, &uid).await,
@@ -272,19 +272,19 @@ impl Csi {
             true => paths::staged_device(volume_path),
             false => self.staging(&data.driver, &data.handle).join(GLOBAL_MOUNT_DIRECTORY),
         };
-        let (own, of, at_stage) = (volume_path.to_owned(), data.clone(), staged.clone());
-        let is_last = rt::blocking(move || is_left_alone(&own, &of, &at_stage)).await?;
+        let (volume_dir, of, at_stage) = (volume_path.to_owned(), data.clone(), staged.clone());
+        let is_last = rt::blocking(move || is_left_alone(&volume_dir, &of, &at_stage)).await?;
         if is_last && driver.can(STAGE_UNSTAGE_VOLUME) {
             let request = UndoRequest { volume_id: data.handle.clone(), path: staged.display().to_string() };
             self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged).await?;
         }
-        let own = volume_path.to_owned();
+        let volume_dir = volume_path.to_owned();
         // A file system mounted inside may hang.
         rt::slow_for(uid, move || {
             if is_last {
-                remove_staged(&own, &staged)?;
+                remove_staged(&volume_dir, &staged)?;
             }
-            remove_tree(&own).map_err(CsiError::io(REMOVE, &own))
+            remove_tree(&volume_dir).map_err(CsiError::io(REMOVE, &volume_dir))
         })
         .await?;
         self.present.borrow_mut().remove(volume_path);
@@ -396,7 +396,7 @@ fn prepare(volume_path: &Path, of_pod: &Value, staged: Option<&Path>, of_staged:
 
 /// Makes `path` a symlink to `target`, replacing anything there.
 fn link(target: &Path, path: &Path) -> io::Result<()> {
-    if fs::read_link(path).is_ok_and(|found| found == target) {
+    if fs::read_link(path).is_ok_and(|linked_path| linked_path == target) {
         return Ok(());
     }
     remove_tree(path)?;
@@ -424,8 +424,8 @@ fn remove_unwritten(path: &Path) -> Result<(), CsiError> {
     if !paths::is_device(path) || vol_data::is_at(&paths::data(path)) {
         return Ok(());
     }
-    let own = paths::data_directory(path);
-    remove_tree(&own).map_err(CsiError::io(REMOVE, &own))
+    let data_directory = paths::data_directory(path);
+    remove_tree(&data_directory).map_err(CsiError::io(REMOVE, &data_directory))
 }
 
 /// Removes the files of an unstaged volume.
@@ -446,7 +446,8 @@ pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, CsiError> {
     let target = volume.target();
     match volume.is_block {
         true => {
-            Ok(rt::blocking(move || fs::metadata(target).is_ok_and(|found| found.file_type().is_block_device())).await)
+            Ok(rt::blocking(move || fs::metadata(target).is_ok_and(|metadata| metadata.file_type().is_block_device()))
+                .await)
         }
         false => is_mounted(target).await,
     }

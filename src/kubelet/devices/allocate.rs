@@ -60,11 +60,12 @@ impl Devices {
             let request =
                 ContainerPreferredAllocationRequest { available_device_ids, must_include_device_ids, allocation_size };
             let request = PreferredAllocationRequest { container_requests: vec![request] };
-            let answer: Result<PreferredAllocationResponse, _> =
+            let preferred_allocation: Result<PreferredAllocationResponse, _> =
                 call(&client, method!("GetPreferredAllocation"), &request, PREFER).await;
             let doing = "device plugin GetPreferredAllocation rpc failed with err";
-            let answer = answer.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
-            let preferred = answer.container_responses.into_iter().next().unwrap_or_default().device_ids;
+            let preferred_allocation =
+                preferred_allocation.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
+            let preferred = preferred_allocation.container_responses.into_iter().next().unwrap_or_default().device_ids;
             let mut allocations = self.allocations.borrow_mut();
             allocations.prefer(&allocation, &preferred);
             allocation = allocations.current(&allocation).cloned().unwrap_or(allocation);
@@ -72,9 +73,10 @@ impl Devices {
         let request = ContainerAllocateRequest { devices_ids: allocation.ids().cloned().collect() };
         let request = AllocateRequest { container_requests: vec![request] };
         let begun = rt::now();
-        let answer: Result<AllocateResponse, _> = call(&client, method!("Allocate"), &request, ALLOCATE).await;
+        let allocate_response: Result<AllocateResponse, _> =
+            call(&client, method!("Allocate"), &request, ALLOCATE).await;
         metrics::took(Timed::DeviceAllocations, &[&allocation.resource], rt::elapsed(begun));
-        let response = answer?.container_responses.into_iter().next().ok_or(DeviceError::NoContainers)?;
+        let response = allocate_response?.container_responses.into_iter().next().ok_or(DeviceError::NoContainers)?;
         if encode(&response).len() > MOST_RESPONSE {
             return Err(rpc::Error::Protocol("response to Allocate is too long").into());
         }
@@ -125,17 +127,17 @@ impl Devices {
 /// If two entries have the same path, the first one is used.
 fn add(config: &mut v1::ContainerConfig, response: ContainerAllocateResponse) {
     for (key, value) in response.envs {
-        if !config.envs.iter().any(|known| known.key == key) {
+        if !config.envs.iter().any(|added| added.key == key) {
             config.envs.push(v1::KeyValue { key, value: value.into_bytes() });
         }
     }
     for DeviceSpec { container_path, host_path, permissions } in response.devices {
-        if !config.devices.iter().any(|known| known.container_path == container_path) {
+        if !config.devices.iter().any(|added| added.container_path == container_path) {
             config.devices.push(v1::Device { container_path, host_path, permissions });
         }
     }
     for Mount { container_path, host_path, read_only } in response.mounts {
-        if !config.mounts.iter().any(|known| known.container_path == container_path) {
+        if !config.mounts.iter().any(|added| added.container_path == container_path) {
             let mount = v1::Mount { container_path, host_path, readonly: read_only, ..v1::Mount::default() };
             config.mounts.push(mount);
         }
@@ -144,7 +146,7 @@ fn add(config: &mut v1::ContainerConfig, response: ContainerAllocateResponse) {
         config.annotations.entry(key).or_insert(value);
     }
     for CdiDevice { name } in response.cdi_devices {
-        if !config.cdi_devices.iter().any(|known| known.name == name) {
+        if !config.cdi_devices.iter().any(|added| added.name == name) {
             config.cdi_devices.push(v1::CdiDevice { name });
         }
     }

@@ -375,8 +375,8 @@ impl DeviceAllocations {
     /// Records the Allocate response. False if the devices were released meanwhile.
     pub(super) fn set_response(&mut self, allocation: &DeviceAllocation, response: ContainerAllocateResponse) -> bool {
         let DeviceAllocation { pod, container, resource, .. } = allocation;
-        let place = self.entries.of_mut(pod, container, resource).filter(|one| one.ids == allocation.ids);
-        place.map(|place| place.response = Some(response)).is_some()
+        let allocated = self.entries.of_mut(pod, container, resource).filter(|entry| entry.ids == allocation.ids);
+        allocated.map(|allocated| allocated.response = Some(response)).is_some()
     }
 
     /// The current state of these devices, which may have changed meanwhile.

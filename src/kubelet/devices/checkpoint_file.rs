@@ -29,11 +29,11 @@ pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Checkpoint
         }
         Ok::<_, io::Error>(Some((text, kept)))
     });
-    let found = read.await?;
-    if let Some((_, kept)) = found.as_ref().filter(|(_, kept)| kept.is_damaged) {
+    let checkpoint = read.await?;
+    if let Some((_, kept)) = checkpoint.as_ref().filter(|(_, kept)| kept.is_damaged) {
         log!(warn, "device checkpoint corrupt, set aside", file = shown, entries_kept = kept.entries.len());
     }
-    Ok(found)
+    Ok(checkpoint)
 }
 
 /// The checkpoint. Without the ids of devices that no container has if it would have more than `limit` bytes: plugins

@@ -51,9 +51,9 @@ impl Devices {
             return;
         }
         let rules = self.rules.clone();
-        let found = rt::blocking(move || rules.iter().map(find).collect::<Vec<_>>()).await;
-        for (rule, found) in self.rules.iter().zip(found) {
-            if self.allocations.borrow_mut().set_rule_devices(&rule.resource, found) {
+        let device_files = rt::blocking(move || rules.iter().map(find).collect::<Vec<_>>()).await;
+        for (rule, device_files) in self.rules.iter().zip(device_files) {
+            if self.allocations.borrow_mut().set_rule_devices(&rule.resource, device_files) {
                 log!(info, "device files changed", resource = rule.resource);
                 self.changed.notify();
             }
@@ -75,7 +75,7 @@ impl Devices {
 
 /// The device files of a rule; each device once, under its first name.
 fn find(rule: &DeviceRule) -> Vec<DeviceFile> {
-    let mut found: SortedMap<(bool, u64), DeviceFile> = SortedMap::new();
+    let mut files_by_path: SortedMap<(bool, u64), DeviceFile> = SortedMap::new();
     let mut paths = Vec::new();
     for pattern in &rule.paths {
         expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut paths, &mut SortedSet::new());
@@ -85,17 +85,17 @@ fn find(rule: &DeviceRule) -> Vec<DeviceFile> {
         let Ok(metadata) = fs::metadata(&path) else { continue };
         let kind = metadata.file_type();
         let Some(path) = path.to_str() else { continue };
-        if (kind.is_char_device() || kind.is_block_device()) && found.len() < MAX_RULE_DEVICES {
+        if (kind.is_char_device() || kind.is_block_device()) && files_by_path.len() < MAX_RULE_DEVICES {
             let (is_block, device) = (kind.is_block_device(), metadata.rdev());
             let file = || {
                 let mut attributes = attributes::read(Path::new(SYS), is_block, device);
                 attributes.extend(rule.attributes.iter().map(|(name, value)| (name.clone(), value.clone())));
                 DeviceFile { path: path.to_owned(), attributes }
             };
-            found.entry((is_block, device)).or_insert_with(file);
+            files_by_path.entry((is_block, device)).or_insert_with(file);
         }
     }
-    found.into_values().collect()
+    files_by_path.into_values().collect()
 }
 
 /// Watches these directories for new and removed entries.

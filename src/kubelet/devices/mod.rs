@@ -110,11 +110,11 @@ impl Devices {
             log!(error, "failed to read the device checkpoint", directory = directory.display(), error = error);
         }
         allocations.is_unread = is_unread;
-        let found = read.unwrap_or_default();
+        let checkpoint = read.unwrap_or_default();
         // An unreadable checkpoint also means that the node is known.
-        let is_known_node = found.is_some() || is_unread;
+        let is_known_node = checkpoint.is_some() || is_unread;
         let mut written = empty;
-        if let Some((text, kept)) = found {
+        if let Some((text, kept)) = checkpoint {
             if !kept.is_damaged {
                 written = text;
             }

@@ -44,12 +44,12 @@ pub(super) type Batches = SortedMap<String, Vec<v1::Claim>>;
 impl ClaimInfoCache {
     /// Adds the pod to a claim. Returns whether the claim has to be prepared.
     pub(super) fn reserve(&mut self, name: ClaimName, claim: ClaimInfo, pod: &PodUid) -> Result<bool, DraError> {
-        let known = self.claims.entry(name.clone()).or_insert_with(|| claim.clone());
-        if known.uid != claim.uid {
-            return Err(DraError::OldClaim { name: name.1, uid: known.uid.clone() });
+        let claim_info = self.claims.entry(name.clone()).or_insert_with(|| claim.clone());
+        if claim_info.uid != claim.uid {
+            return Err(DraError::OldClaim { name: name.1, uid: claim_info.uid.clone() });
         }
-        known.pods.insert(pod.clone());
-        Ok(!known.is_prepared)
+        claim_info.pods.insert(pod.clone());
+        Ok(!claim_info.is_prepared)
     }
 
     /// The requests that prepare these claims.
@@ -95,14 +95,14 @@ impl ClaimInfoCache {
 
     /// Prepared claims by driver, and all of them.
     pub(super) fn in_use(&self) -> (SortedMap<String, u64>, u64) {
-        let (mut by_driver, mut all) = (SortedMap::new(), 0);
+        let (mut by_driver, mut in_use_total) = (SortedMap::new(), 0);
         for info in self.claims.values().filter(|info| info.is_prepared) {
-            all += 1;
+            in_use_total += 1;
             for driver in info.drivers.keys() {
                 *by_driver.entry(driver.clone()).or_insert(0) += 1;
             }
         }
-        (by_driver, all)
+        (by_driver, in_use_total)
     }
 }
 
@@ -123,9 +123,10 @@ impl ClaimInfo {
     /// The devices of a request; an empty request means all. A subrequest is `request/subrequest`.
     pub(super) fn devices<'a>(&'a self, request: &'a str) -> impl Iterator<Item = (&'a str, &'a PreparedDevice)> {
         let base = request.split_once('/').map_or(request, |(base, _)| base);
-        let all = self.drivers.iter().flat_map(|(driver, devices)| devices.iter().map(|one| (driver.as_str(), one)));
-        all.filter(move |(_, device)| {
-            base.is_empty() || device.requests.is_empty() || device.requests.iter().any(|one| one == base)
+        let devices_by_driver =
+            self.drivers.iter().flat_map(|(driver, devices)| devices.iter().map(|device| (driver.as_str(), device)));
+        devices_by_driver.filter(move |(_, device)| {
+            base.is_empty() || device.requests.is_empty() || device.requests.iter().any(|request| request == base)
         })
     }
 }

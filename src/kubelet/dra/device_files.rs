@@ -29,8 +29,8 @@ impl DraManager {
             let device = file.device.clone();
             match self.devices.file(&device) {
                 None => return Err(DraError::FileMissing { device }),
-                Some(found) if found.holder.is_some() && !file.has_admin_access => {
-                    return Err(DraError::FileInUse { device, path: found.id });
+                Some(existing_file) if existing_file.holder.is_some() && !file.has_admin_access => {
+                    return Err(DraError::FileInUse { device, path: existing_file.id });
                 }
                 Some(_) => {}
             }

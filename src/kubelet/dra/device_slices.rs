@@ -86,10 +86,10 @@ pub(super) fn changes(node: &str, node_uid: &str, devices: &[Value], slices: &[K
     let is_of_former = |slice: &&KnownSlice| !node_uid.is_empty() && slice.owner != node_uid;
     let former = slices.iter().filter(is_of_former).map(|slice| Change::Delete { name: slice.name.clone() });
     let mut changes: Vec<Change> = former.collect();
-    let known: Vec<&KnownSlice> = slices.iter().filter(|slice| !is_of_former(slice)).collect();
+    let current_slices: Vec<&KnownSlice> = slices.iter().filter(|slice| !is_of_former(slice)).collect();
     let chunks: Vec<&[Value]> = devices.chunks(MOST_IN_SLICE).collect();
     let name = |index: usize| format!("{node}-{DEVICE_FILES_DRIVER}-{index}");
-    let of = |index: usize| known.iter().find(|slice| slice.name == name(index));
+    let of = |index: usize| current_slices.iter().find(|slice| slice.name == name(index));
     let spec = |generation: i64, devices: &[Value]| {
         json!({
             "driver": DEVICE_FILES_DRIVER,
@@ -98,10 +98,10 @@ pub(super) fn changes(node: &str, node_uid: &str, devices: &[Value], slices: &[K
             "devices": devices,
         })
     };
-    let generation = known.iter().map(|slice| slice.generation()).max().unwrap_or_default();
+    let generation = current_slices.iter().map(|slice| slice.generation()).max().unwrap_or_default();
     let is_there =
         |(index, devices): (usize, &&[Value])| of(index).is_some_and(|slice| slice.spec == spec(generation, devices));
-    if known.len() == chunks.len() && chunks.iter().enumerate().all(is_there) {
+    if current_slices.len() == chunks.len() && chunks.iter().enumerate().all(is_there) {
         return changes;
     }
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": true});
@@ -125,7 +125,7 @@ pub(super) fn changes(node: &str, node_uid: &str, devices: &[Value], slices: &[K
     };
     changes.extend(chunks.iter().enumerate().map(change));
     let stays = |slice: &KnownSlice| (0..chunks.len()).any(|index| name(index) == slice.name);
-    let surplus = known.iter().filter(|slice| !stays(slice));
+    let surplus = current_slices.iter().filter(|slice| !stays(slice));
     changes.extend(surplus.map(|slice| Change::Delete { name: slice.name.clone() }));
     changes
 }

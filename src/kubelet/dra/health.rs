@@ -37,8 +37,8 @@ struct ReportedHealth {
 
 impl HealthCache {
     pub(super) fn of(&self, driver: &str, pool: &str, device: &str) -> (DeviceHealth, &str) {
-        let known = self.drivers.get(driver).and_then(|devices| devices.get(&(pool.to_owned(), device.to_owned())));
-        known.map_or((DeviceHealth::Unknown, ""), |known| (known.health, &known.message))
+        let reported = self.drivers.get(driver).and_then(|devices| devices.get(&(pool.to_owned(), device.to_owned())));
+        reported.map_or((DeviceHealth::Unknown, ""), |reported| (reported.health, &reported.message))
     }
 
     pub(super) fn forget(&mut self, driver: &str) {
@@ -47,7 +47,7 @@ impl HealthCache {
 
     /// Takes the complete list of a driver. True if any device's health changed.
     fn update(&mut self, driver: &str, reports: Vec<Report>, now: Instant) -> bool {
-        let known = self.drivers.entry(driver.to_owned()).or_default();
+        let driver_devices = self.drivers.entry(driver.to_owned()).or_default();
         let mut changed = false;
         for report in reports.into_iter().take(MAX_DRIVER_DEVICES) {
             let device = report.device.unwrap_or_default();
@@ -64,13 +64,13 @@ impl HealthCache {
             };
             let shown = |one: &ReportedHealth| (one.health, one.message.clone());
             let key = (device.pool_name, device.device_name);
-            if known.len() >= MAX_DRIVER_DEVICES && !known.contains_key(&key) {
+            if driver_devices.len() >= MAX_DRIVER_DEVICES && !driver_devices.contains_key(&key) {
                 continue;
             }
             let is_new =
                 |old: Option<ReportedHealth>, new: (DeviceHealth, String)| old.map(|old| shown(&old)) != Some(new);
             let now_shown = shown(&new);
-            changed |= is_new(known.insert(key, new), now_shown);
+            changed |= is_new(driver_devices.insert(key, new), now_shown);
         }
         changed | self.expire(driver, now)
     }
@@ -78,10 +78,10 @@ impl HealthCache {
     /// Reports that are too old become unknown. True if any did.
     fn expire(&mut self, driver: &str, now: Instant) -> bool {
         let mut changed = false;
-        for one in self.drivers.get_mut(driver).into_iter().flat_map(|known| known.values_mut()) {
-            if one.health != DeviceHealth::Unknown && now.saturating_duration_since(one.at) >= one.timeout {
-                one.health = DeviceHealth::Unknown;
-                one.message.clear();
+        for device in self.drivers.get_mut(driver).into_iter().flat_map(|driver_devices| driver_devices.values_mut()) {
+            if device.health != DeviceHealth::Unknown && now.saturating_duration_since(device.at) >= device.timeout {
+                device.health = DeviceHealth::Unknown;
+                device.message.clear();
                 changed = true;
             }
         }
@@ -90,8 +90,11 @@ impl HealthCache {
 
     /// When the next report of the driver expires.
     fn next_expiry(&self, driver: &str) -> Option<Instant> {
-        let known = self.drivers.get(driver).into_iter().flat_map(|known| known.values());
-        known.filter(|one| one.health != DeviceHealth::Unknown).filter_map(|one| one.at.checked_add(one.timeout)).min()
+        let driver_devices = self.drivers.get(driver).into_iter().flat_map(|driver_devices| driver_devices.values());
+        driver_devices
+            .filter(|one| one.health != DeviceHealth::Unknown)
+            .filter_map(|one| one.at.checked_add(one.timeout))
+            .min()
     }
 }
 

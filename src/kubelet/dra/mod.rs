@@ -113,7 +113,7 @@ impl DraManager {
             return Ok(());
         }
         let path = self.file.path().to_owned();
-        let found = rt::blocking(move || {
+        let stored_claims = rt::blocking(move || {
             let bytes = match file::read_all(&path, MAX_DRA_CHECKPOINT_BYTES) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 bytes => bytes?,
@@ -125,12 +125,12 @@ impl DraManager {
             }
             Ok::<_, io::Error>(Some((text, cache)))
         });
-        let found = found.await?;
+        let stored_claims = stored_claims.await?;
         // Another task may have read it meanwhile.
         if !self.is_unread.get() {
             return Ok(());
         }
-        match found {
+        match stored_claims {
             Some((text, Some(kept))) => {
                 *self.cache.borrow_mut() = kept;
                 self.file.was_read(text);
@@ -225,11 +225,12 @@ impl DraManager {
                 };
                 let mut devices: Vec<AllocatedDevice> = Vec::new();
                 for (driver, device) in info.devices(&claim.request) {
-                    let own = self.file_health(driver, &device.device).map(|health| (health, ""));
-                    let (health, message) = own.unwrap_or_else(|| health.of(driver, &device.pool, &device.device));
+                    let file_health = self.file_health(driver, &device.device).map(|health| (health, ""));
+                    let (health, message) =
+                        file_health.unwrap_or_else(|| health.of(driver, &device.pool, &device.device));
                     let fallback = || [driver, "/", &device.pool, "/", &device.device].concat();
                     let id = device.cdi_ids.first().cloned().unwrap_or_else(fallback);
-                    if !devices.iter().any(|known| known.id == id) {
+                    if !devices.iter().any(|shown_device| shown_device.id == id) {
                         devices.push(AllocatedDevice { id, health, message: message.to_owned() });
                     }
                 }

@@ -73,8 +73,8 @@ impl SlicePublisher {
             Err(error) if error.is_not_found() => return Ok(()),
             answer => answer?.json()?,
         };
-        let known = KnownSlice::read(&list);
-        let changes = changes(&self.node_name, node_uid, devices, &known);
+        let current_slices = KnownSlice::read(&list);
+        let changes = changes(&self.node_name, node_uid, devices, &current_slices);
         let count = changes.len();
         for change in changes {
             let request = match change {

@@ -88,8 +88,8 @@ async fn meet(question: &DiscoveryQuery, retries: &mut Retries<'_>) -> Result<(K
     let kubeconfig = Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..cluster_info };
     if !question.pins.is_empty() {
         // The first connection was not verified and may have relayed another cluster's signed answer.
-        let known = client(&Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..unknown })?;
-        let again = retries.get(&known, CLUSTER_INFO, |error| ErrorChain(error).to_string()).await?;
+        let verified_client = client(&Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..unknown })?;
+        let again = retries.get(&verified_client, CLUSTER_INFO, |error| ErrorChain(error).to_string()).await?;
         if again.pointer("/data/kubeconfig").and_then(Value::as_str) != Some(&text) {
             return Err("the server returned two different cluster-infos, try again".to_owned());
         }

@@ -23,8 +23,8 @@ pub(crate) fn name_of_board(template: Option<&NameTemplate>, root_dir: &Path) ->
 }
 
 /// The URL of a server that is given as `host`, `host:port` or a URL; the default port is kubeadm's 6443.
-pub(crate) fn server_url(given: &str) -> String {
-    let host = given.trim_start_matches("https://").trim_end_matches('/');
+pub(crate) fn server_url(address: &str) -> String {
+    let host = address.trim_start_matches("https://").trim_end_matches('/');
     let after_brackets = host.rsplit(']').next().unwrap_or(host);
     let has_port = after_brackets.contains(':') && (host.starts_with('[') || host.matches(':').count() == 1);
     match (has_port, host.contains(':') && !host.starts_with('[')) {

@@ -39,18 +39,18 @@ impl Staged {
     pub(super) fn put(mut self) -> Result<Vec<PathBuf>, String> {
         let places = std::mem::take(&mut self.targets);
         let mut done: Vec<&Path> = Vec::new();
-        for place in &places {
-            if let Err(error) = put_one(place) {
-                done.iter().for_each(|place| take_back(place));
+        for target in &places {
+            if let Err(error) = put_one(target) {
+                done.iter().for_each(|target| take_back(target));
                 self.targets = places.clone();
-                return Err(format!("write {}: {error}", place.display()));
+                return Err(format!("write {}: {error}", target.display()));
             }
-            done.push(place);
+            done.push(target);
         }
-        for place in &places {
-            let _ = fs::remove_file(beside(place, "old"));
+        for target in &places {
+            let _ = fs::remove_file(beside(target, "old"));
             // A rename whose directory was not synced reaches the disk with the next sync.
-            let _ = place.parent().and_then(|folder| File::open(folder).ok()).map(|folder| folder.sync_all());
+            let _ = target.parent().and_then(|folder| File::open(folder).ok()).map(|folder| folder.sync_all());
         }
         Ok(places)
     }
@@ -78,8 +78,8 @@ fn beside(path: &Path, kind: &str) -> PathBuf {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        for place in &self.targets {
-            let _ = fs::remove_file(beside(place, "new"));
+        for target in &self.targets {
+            let _ = fs::remove_file(beside(target, "new"));
         }
     }
 }

@@ -29,9 +29,9 @@ pub(super) enum InvalidConfig {
 
 /// The registries and logins in the file.
 pub(super) fn parse(text: &[u8], shape: ConfigFormat) -> Result<Vec<(String, Login)>, InvalidConfig> {
-    let mut found = Vec::new();
-    for_each(text, shape, &mut |registry, login| found.push((registry, login)))?;
-    Ok(last_of_each(found))
+    let mut credentials = Vec::new();
+    for_each(text, shape, &mut |registry, login| credentials.push((registry, login)))?;
+    Ok(last_of_each(credentials))
 }
 
 /// Of several logins to one registry the last one counts.

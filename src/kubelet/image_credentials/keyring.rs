@@ -82,9 +82,9 @@ impl Keyring {
     /// The credentials for `repository`, most specific location first.
     pub(crate) fn find(&self, repository: &str) -> Vec<&Credential> {
         let covering = self.entries.iter().filter(|(location, _)| location.covers(repository));
-        let found: Vec<_> = covering.map(|(_, credential)| credential).collect();
-        if !found.is_empty() || !is_of_docker_hub(repository) {
-            return found;
+        let matching: Vec<_> = covering.map(|(_, credential)| credential).collect();
+        if !matching.is_empty() || !is_of_docker_hub(repository) {
+            return matching;
         }
         let of_hub = self.entries.iter().filter(|(location, _)| location.is_docker_hub());
         of_hub.map(|(_, credential)| credential).collect()

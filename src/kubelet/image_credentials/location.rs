@@ -97,10 +97,10 @@ fn glob_matches(glob: &str, label: &str) -> bool {
                 next += 1;
             }
             Some(Part::One(_)) | None => {
-                let Some((place, taken)) = star else { return false };
-                star = Some((place, taken + 1));
+                let Some((after_star, taken)) = star else { return false };
+                star = Some((after_star, taken + 1));
                 at = taken + 1;
-                next = place + 1;
+                next = after_star + 1;
             }
         }
     }

@@ -95,10 +95,11 @@ impl NodeCredentials {
 
     /// All credentials for `repository`, in the order to try them.
     pub(crate) async fn find(&self, repository: &str, pod: &Pod) -> Vec<Credential> {
-        let mut found: Vec<Credential> = self.files.keyring().await.find(repository).into_iter().cloned().collect();
+        let mut credentials: Vec<Credential> =
+            self.files.keyring().await.find(repository).into_iter().cloned().collect();
         for provider in &self.providers {
-            found.extend(provider.keyring(repository, pod).await.find(repository).into_iter().cloned());
+            credentials.extend(provider.keyring(repository, pod).await.find(repository).into_iter().cloned());
         }
-        found
+        credentials
     }
 }

@@ -137,17 +137,18 @@ impl Provider {
     async fn logins(&self, repository: &str, pod: &Pod) -> Result<(Vec<(String, Login)>, Owner), ProviderError> {
         let (mut owner, mut key, mut account) = (Owner::Node, String::new(), AccountToken::default());
         if let Some(wanted) = self.config.token.as_ref().filter(|_| has_account(pod)) {
-            let found = self.tokens.account(pod, wanted).await.map_err(ProviderError::Account)?;
+            let service_account = self.tokens.account(pod, wanted).await.map_err(ProviderError::Account)?;
             // The account has not opted in.
-            let Some(found) = found else { return Ok((Vec::new(), owner)) };
-            let token = self.tokens.token(pod, &found, &wanted.audience).await.map_err(ProviderError::Token)?;
-            key = found.cache_key(pod, wanted.cache, &token);
+            let Some(service_account) = service_account else { return Ok((Vec::new(), owner)) };
+            let token =
+                self.tokens.token(pod, &service_account, &wanted.audience).await.map_err(ProviderError::Token)?;
+            key = service_account.cache_key(pod, wanted.cache, &token);
             owner = Owner::ServiceAccount {
                 namespace: pod.metadata.namespace.clone(),
                 name: pod.spec.service_account_name.clone(),
-                uid: found.uid,
+                uid: service_account.uid,
             };
-            account = AccountToken { token, annotations: found.annotations };
+            account = AccountToken { token, annotations: service_account.annotations };
         }
         let registry = repository.split('/').next().unwrap_or(repository);
         let _turn = self.asking.take(registry).await;

@@ -128,8 +128,8 @@ impl ResponseCache {
     /// The cached logins for this image, and this service account if any: by image, by registry, or global.
     pub(super) fn find(&self, image: &str, account: &str, now: Instant) -> Option<&[(String, Login)]> {
         let holds = |key: &str| self.answers.get(&of_account(key, account)).filter(|(_, until)| now <= *until);
-        let found = holds(image).or_else(|| holds(registry(image))).or_else(|| holds(GLOBAL_CACHE_KEY));
-        found.map(|(logins, _)| logins.as_slice())
+        let cached_logins = holds(image).or_else(|| holds(registry(image))).or_else(|| holds(GLOBAL_CACHE_KEY));
+        cached_logins.map(|(logins, _)| logins.as_slice())
     }
 
     pub(super) fn insert(

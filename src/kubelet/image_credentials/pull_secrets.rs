@@ -43,14 +43,14 @@ impl PullSecrets {
     /// A Secret that is named several times counts once.
     pub(crate) fn of(pod: &Pod, objects: &Objects) -> Self {
         let mut secrets = Self::default();
-        let mut known = Vec::with_capacity(pod.spec.image_pull_secrets.len());
+        let mut secret_names = Vec::with_capacity(pod.spec.image_pull_secrets.len());
         // The API allows references without a name; they are ignored.
         let names = pod.spec.image_pull_secrets.iter().map(|secret| secret.name.as_str());
-        known.extend(names.enumerate().filter(|(_, name)| !name.is_empty()));
-        known.sort_by_key(|(place, name)| (*name, *place));
-        known.dedup_by_key(|(_, name)| *name);
-        known.sort_unstable();
-        for (_, name) in known {
+        secret_names.extend(names.enumerate().filter(|(_, name)| !name.is_empty()));
+        secret_names.sort_by_key(|(index, name)| (*name, *index));
+        secret_names.dedup_by_key(|(_, name)| *name);
+        secret_names.sort_unstable();
+        for (_, name) in secret_names {
             match objects.get(pod, ObjectKind::Secret, name) {
                 Lookup::Found(secret) => secrets.add(secret),
                 Lookup::Missing => secrets.failed.push((name.to_owned(), None)),
@@ -68,17 +68,17 @@ impl PullSecrets {
     /// Parses the Secrets and keeps what is for `repository`.
     pub(crate) fn for_repository(self, repository: &str) -> RepositorySecrets {
         let mut hasher = DefaultHasher::new();
-        let mut found = RepositorySecrets { failed: self.failed, ..RepositorySecrets::default() };
+        let mut repository_secrets = RepositorySecrets { failed: self.failed, ..RepositorySecrets::default() };
         for SecretFile { key, shape, owner, name, text } in self.files {
             (&owner, text.as_slice()).hash(&mut hasher);
-            let (mut own, mut meant) = (Keyring::default(), Vec::new());
+            let (mut file_keyring, mut matching_logins) = (Keyring::default(), Vec::new());
             let mut invalid = None;
             let mut take = |registry: String, login: Login| match Keyring::may_find(&registry, repository) {
                 Some(true) => {
-                    meant.push((registry, login));
-                    if meant.len() > MOST_CREDENTIALS {
-                        own.add(last_of_each(mem::take(&mut meant)), &owner);
-                        own.truncate(MOST_CREDENTIALS);
+                    matching_logins.push((registry, login));
+                    if matching_logins.len() > MOST_CREDENTIALS {
+                        file_keyring.add(last_of_each(mem::take(&mut matching_logins)), &owner);
+                        file_keyring.truncate(MOST_CREDENTIALS);
                     }
                 }
                 Some(false) => {}
@@ -86,17 +86,17 @@ impl PullSecrets {
             };
             match for_each(&text, shape, &mut take) {
                 Ok(()) => {
-                    own.add(last_of_each(meant), &owner);
-                    found.keyring.merge(own);
-                    found.keyring.truncate(MOST_CREDENTIALS);
+                    file_keyring.add(last_of_each(matching_logins), &owner);
+                    repository_secrets.keyring.merge(file_keyring);
+                    repository_secrets.keyring.truncate(MOST_CREDENTIALS);
                     let problem = invalid.map(|registry| format!("{key}: {registry:?} is no registry"));
-                    found.failed.extend(problem.map(|problem| (name, Some(problem))));
+                    repository_secrets.failed.extend(problem.map(|problem| (name, Some(problem))));
                 }
-                Err(problem) => found.failed.push((name, Some(format!("{key}: {problem}")))),
+                Err(problem) => repository_secrets.failed.push((name, Some(format!("{key}: {problem}")))),
             }
         }
-        found.mark = hasher.finish();
-        found
+        repository_secrets.mark = hasher.finish();
+        repository_secrets
     }
 
     /// A Secret of another type has no credentials, which is not an error.

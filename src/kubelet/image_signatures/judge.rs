@@ -60,7 +60,7 @@ pub(crate) fn judge(
     let top = documents.first().map(|(digest, _)| digest.clone());
     let refused = |place: &str, why: String| Refusal { digest: top.clone(), place: place.to_owned(), why };
     let image_id = image_id(evidence).ok_or_else(|| refused("", "its manifest is not valid".to_owned()))?;
-    let is_known = |digest: &str| documents.iter().any(|(known, _)| known.to_string() == digest);
+    let is_known = |digest: &str| documents.iter().any(|(document_digest, _)| document_digest.to_string() == digest);
     if image.digest().is_some_and(|digest| !is_known(digest)) {
         return Err(refused("", "the known signatures are of another digest".to_owned()));
     }
@@ -125,10 +125,10 @@ impl SigstoreSigned {
 fn image_id(evidence: &Evidence) -> Option<Digest> {
     let Ok(Document::Manifest { config, .. }) = Document::parse(&evidence.manifest) else { return None };
     if let Some(index) = &evidence.index {
-        let own = Digest::of(&evidence.manifest).to_string();
+        let manifest_digest = Digest::of(&evidence.manifest).to_string();
         let index = document(index).ok()?;
         let manifests = index.get("manifests")?.as_array()?;
-        manifests.iter().find(|entry| entry.get("digest").and_then(Value::as_str) == Some(&own))?;
+        manifests.iter().find(|entry| entry.get("digest").and_then(Value::as_str) == Some(&manifest_digest))?;
     }
     Some(config.digest)
 }

@@ -76,7 +76,7 @@ impl Policy {
         if let Some(value) = fields.get("transports") {
             for (transport, scopes) in all(value, "transports")? {
                 let place = format!("transports.{transport}");
-                let mut own = SortedMap::new();
+                let mut scopes_of_transport = SortedMap::new();
                 for (scope, list) in all(scopes, &place)? {
                     let place = format!("{place}[{scope:?}]");
                     let list = requirements(list, &place, read_key)?;
@@ -84,9 +84,9 @@ impl Policy {
                         let problem = "images of archives are judged under docker: expected insecureAcceptAnything";
                         return Err(error(&place, problem));
                     }
-                    own.insert(scope.clone(), list);
+                    scopes_of_transport.insert(scope.clone(), list);
                 }
-                transports.insert(transport.clone(), own);
+                transports.insert(transport.clone(), scopes_of_transport);
             }
         }
         Ok(Self { default, transports })

@@ -7,8 +7,8 @@ impl Policy {
     /// What an image has to satisfy that a pod names so, however it comes to the node.
     pub(crate) fn requirements(&self, image: &Reference) -> &[Requirement] {
         let Some(scopes) = self.transports.get("docker") else { return &self.default };
-        let found = scopes_of(image).into_iter().find_map(|scope| scopes.get(&scope));
-        found.map_or(&self.default, Vec::as_slice)
+        let most_specific = scopes_of(image).into_iter().find_map(|scope| scopes.get(&scope));
+        most_specific.map_or(&self.default, Vec::as_slice)
     }
 }
 

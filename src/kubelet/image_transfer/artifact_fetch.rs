@@ -102,10 +102,10 @@ impl ArtifactFetch {
 
     /// Removes the parts of other artifacts.
     async fn remove_others(&self, layout: &Layout) -> Result<(), String> {
-        let (directory, own) = (self.directory.clone(), layout.0.clone());
+        let (directory, own_layout) = (self.directory.clone(), layout.0.clone());
         let remove = move || {
             make_private(&directory)?;
-            for entry in fs::read_dir(directory)?.flatten().filter(|entry| entry.path() != own) {
+            for entry in fs::read_dir(directory)?.flatten().filter(|entry| entry.path() != own_layout) {
                 fs::remove_dir_all(entry.path())?;
             }
             Ok::<_, std::io::Error>(())

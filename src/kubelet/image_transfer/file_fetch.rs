@@ -39,7 +39,7 @@ impl FileFetch {
         let part = self.part.clone();
         let opened = rt::blocking(move || {
             part.parent().map_or(Ok(()), space::make_private)?;
-            fs::metadata(&part).map_or(Ok(0), |found| Ok::<_, io::Error>(found.len()))
+            fs::metadata(&part).map_or(Ok(0), |metadata| Ok::<_, io::Error>(metadata.len()))
         });
         let mut length = opened.await.map_err(|error| self.disk(&error))?;
         loop {
@@ -74,7 +74,7 @@ impl FileFetch {
     /// Whether a part of an earlier attempt is there.
     pub(crate) async fn has_begun(&self) -> bool {
         let part = self.part.clone();
-        rt::blocking(move || fs::metadata(part).is_ok_and(|found| found.len() > 0)).await
+        rt::blocking(move || fs::metadata(part).is_ok_and(|metadata| metadata.len() > 0)).await
     }
 
     /// Removes the part, which was found to be wrong. False if this was done before: on a line that always breaks, each

@@ -61,15 +61,15 @@ impl Progress {
 
     /// Bytes on the disk, and total bytes; `None` until the manifest is known.
     pub(crate) fn bytes(&self) -> Option<(u64, u64)> {
-        let all = self.total_bytes.load(Ordering::Relaxed);
-        (all > 0).then(|| (self.present_bytes.load(Ordering::Relaxed), all))
+        let total = self.total_bytes.load(Ordering::Relaxed);
+        (total > 0).then(|| (self.present_bytes.load(Ordering::Relaxed), total))
     }
 
     /// How long the rest takes if it comes as fast as the bytes since the fetch began.
     pub(crate) fn time_left(&self, since_begin: Duration) -> Option<Duration> {
-        let (here, all) = self.bytes()?;
+        let (here, total) = self.bytes()?;
         let came = here.checked_sub(self.before.load(Ordering::Relaxed)).filter(|came| *came > 0)?;
-        let seconds = u128::from(all.saturating_sub(here)) * since_begin.as_millis() / u128::from(came) / 1000;
+        let seconds = u128::from(total.saturating_sub(here)) * since_begin.as_millis() / u128::from(came) / 1000;
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)))
     }
 }
@@ -155,12 +155,12 @@ impl Job {
             self.check(&format!("blobs/{}", blob.digest), ACCEPT_ANY_BLOB)?;
         }
         let here: u64 = missing.iter().map(|blob| self.present_bytes(blob)).sum();
-        let all: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
+        let total_bytes: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
         self.progress.present_bytes.store(here, Ordering::Relaxed);
         self.progress.before.store(here, Ordering::Relaxed);
         // 0 would mean that the manifest is still unknown.
-        self.progress.total_bytes.store(all.max(1), Ordering::Relaxed);
-        self.space.claim(all, here)?;
+        self.progress.total_bytes.store(total_bytes.max(1), Ordering::Relaxed);
+        self.space.claim(total_bytes, here)?;
         for blob in &missing {
             self.blob(blob)?;
         }
@@ -169,7 +169,7 @@ impl Job {
 
     fn present_bytes(&self, blob: &Descriptor) -> u64 {
         let whole = self.layout.blob(&blob.digest);
-        let length = |path: PathBuf| fs::metadata(path).ok().map(|found| found.len());
+        let length = |path: PathBuf| fs::metadata(path).ok().map(|metadata| metadata.len());
         length(whole.clone()).or_else(|| length(whole.with_extension("part"))).unwrap_or(0).min(blob.size)
     }
 
@@ -185,15 +185,15 @@ impl Job {
         }
         let path = format!("manifests/{}", self.reference);
         let bytes = self.document_from_any(&path, digest.as_ref(), MAX_IMAGE_MANIFEST_BYTES)?;
-        let found = Digest::of(&bytes);
-        fs::write(self.layout.blob(&found), &bytes)?;
-        Ok(described(found, &bytes))
+        let manifest_digest = Digest::of(&bytes);
+        fs::write(self.layout.blob(&manifest_digest), &bytes)?;
+        Ok(described(manifest_digest, &bytes))
     }
 
     /// A document that is here. A layer of any size may have been fetched under its digest before.
     pub(super) fn known_document(&self, digest: &Digest) -> Option<Vec<u8>> {
-        let known = read_all(&self.layout.blob(digest), MAX_IMAGE_MANIFEST_BYTES).ok();
-        known.filter(|bytes| Digest::of(bytes) == *digest)
+        let document = read_all(&self.layout.blob(digest), MAX_IMAGE_MANIFEST_BYTES).ok();
+        document.filter(|bytes| Digest::of(bytes) == *digest)
     }
 
     /// The manifest that an index names. It comes from the registry, never from another node: whoever has it knows the

@@ -130,16 +130,17 @@ fn servers(
     connect: impl Fn(&Mirror) -> Result<Connect, FetchError>,
 ) -> Result<Vec<Registry>, FetchError> {
     let places = [registry.to_owned(), registry.replace(':', "_") + "_", "_default".to_owned()];
-    let directory = places.iter().map(|place| hosts.join(place)).find(|place| place.join(HOSTS_FILE).exists());
+    let directory =
+        places.iter().map(|host_name| hosts.join(host_name)).find(|folder| folder.join(HOSTS_FILE).exists());
     let directory = directory.unwrap_or_default();
     let text = file::read_all(&directory.join(HOSTS_FILE), MOST_FILE).ok();
     let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let all = mirrors(registry, text.as_deref(), &directory);
+    let mirrors_in_order = mirrors(registry, text.as_deref(), &directory);
     let of = |mirror: Mirror| {
         let connect = connect(&mirror)?;
         Ok(Registry::new(mirror, repository, login.clone(), connect))
     };
-    all.into_iter().map(of).collect()
+    mirrors_in_order.into_iter().map(of).collect()
 }
 
 const HOSTS_FILE: &str = "hosts.toml";
@@ -148,20 +149,22 @@ fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, FetchError> 
     match authorities(mirror)? {
         // The registry itself uses plain HTTP, so certificates of redirects are not verified; the digests protect the
         // content.
-        all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Ok(Arc::new(AnyCertificate)),
-        all => trusting(&all).map_err(|error| unusable(format!("for {}", mirror.base), error)),
+        roots if mirror.skip_verify || roots.is_empty() && mirror.base.starts_with("http:") => {
+            Ok(Arc::new(AnyCertificate))
+        }
+        roots => trusting(&roots).map_err(|error| unusable(format!("for {}", mirror.base), error)),
     }
 }
 
 /// The system's CAs, and those for this server.
 fn authorities(mirror: &Mirror) -> Result<Vec<CertificateDer<'static>>, FetchError> {
-    let mut all = Vec::new();
+    let mut certificates = Vec::new();
     for path in &mirror.authorities {
-        let which = || path.display().to_string();
-        let text = file::read_all(path, MOST_FILE).map_err(|error| unusable(which(), error))?;
-        all.extend(pem::certificates(&text).map_err(|error| unusable(which(), error.0))?);
+        let file_name = || path.display().to_string();
+        let text = file::read_all(path, MOST_FILE).map_err(|error| unusable(file_name(), error))?;
+        certificates.extend(pem::certificates(&text).map_err(|error| unusable(file_name(), error.0))?);
     }
-    with_system(&all).map_err(|error| unusable("of the system".to_owned(), error))
+    with_system(&certificates).map_err(|error| unusable("of the system".to_owned(), error))
 }
 
 fn unusable(which: String, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FetchError {

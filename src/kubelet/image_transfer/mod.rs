@@ -239,9 +239,9 @@ impl Fetcher {
     async fn shown(&self, image: &str) -> Result<String, FetchError> {
         let spec = ImageSpec { image: image.to_owned(), ..ImageSpec::default() };
         for _ in 0..FETCHED_IMAGE_CHECKS.0 {
-            let found = self.images.image_status(&spec).await.map_err(FetchError::Runtime)?;
-            if let Some(found) = found {
-                return Ok(found.id);
+            let present_image = self.images.image_status(&spec).await.map_err(FetchError::Runtime)?;
+            if let Some(present_image) = present_image {
+                return Ok(present_image.id);
             }
             rt::sleep(FETCHED_IMAGE_CHECKS.1).await;
         }
@@ -279,7 +279,7 @@ impl Fetcher {
     /// Whether the parts are on the file system of `path`.
     pub(crate) fn is_on(&self, path: &Path) -> bool {
         let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
-        device(&self.directory).is_some_and(|own| device(path) == Some(own))
+        device(&self.directory).is_some_and(|own_device| device(path) == Some(own_device))
     }
 
     /// Removes the content that is kept for other nodes, but for `images_in_use`.

@@ -134,7 +134,7 @@ impl Peers {
         let (mut last_byte, mut since, mut length) = (rt::now(), rt::now(), copying.part.length());
         while !self.nodes.is_empty() {
             let before = copying.part.length();
-            let other = self.round(copying, claim)?;
+            let other_claim = self.round(copying, claim)?;
             let came = copying.part.length() - before;
             if copying.part.length() >= copying.blob.size {
                 return Ok(());
@@ -145,7 +145,7 @@ impl Peers {
                 self.give_up(rt::elapsed(since));
                 break;
             }
-            match (claim, other) {
+            match (claim, other_claim) {
                 _ if came > 0 => {
                     (last_byte, patience, claim) = (rt::now(), up_to(self.waits.claim), None);
                     under_way.copies();
@@ -155,14 +155,14 @@ impl Peers {
                 }
                 // No other node has a claim, since before this node's could be seen.
                 (Some(_), None) => break,
-                (Some(own), Some(other)) if other < own => {
+                (Some(own_claim), Some(other_claim)) if other_claim < own_claim => {
                     claim = None;
                     under_way.copies();
                 }
                 (None, None) if rt::elapsed(last_byte) >= patience => {
-                    let own = rt::random().clamp(FETCHES + 1, u32::MAX - 1);
-                    claim = Some(own);
-                    under_way.claims(own);
+                    let own_claim = rt::random().clamp(FETCHES + 1, u32::MAX - 1);
+                    claim = Some(own_claim);
+                    under_way.claims(own_claim);
                     continue;
                 }
                 (None | Some(_), _) => {}

@@ -86,8 +86,8 @@ pub(crate) fn reserve(used: u64, limit: u64) -> u64 {
 pub(crate) fn hold(
     windows: &[TimeWindow],
     second: i64,
-    own: Option<Left>,
-    cluster: Option<Left>,
+    image_budget: Option<Left>,
+    sync_budget: Option<Left>,
     is_under_way: bool,
 ) -> Option<Hold> {
     let until = |why: &str, wait: Duration| {
@@ -98,7 +98,7 @@ pub(crate) fn hold(
     if !windows.is_empty() && !window.is_open {
         return until("outside images.windows", Duration::from_secs(window.stays.unwrap_or_default()));
     }
-    for (name, budget) in [("images.bytesPerDay", own), ("sync.bytesPerDay", cluster)] {
+    for (name, budget) in [("images.bytesPerDay", image_budget), ("sync.bytesPerDay", sync_budget)] {
         let spent = budget.filter(|left| left.bytes < MIN_PULL_BYTES && !is_under_way);
         if let Some(left) = spent {
             return until(&[name, " is used up"].concat(), left.day);

@@ -181,8 +181,8 @@ impl SharedImages {
     pub(super) fn prune(&self, now: i64) -> io::Result<()> {
         let mut files: Vec<(i64, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.0.share_directory).into_iter().flatten().flatten() {
-            let found = entry.metadata()?;
-            files.push((found.mtime(), found.len(), entry.path()));
+            let metadata = entry.metadata()?;
+            files.push((metadata.mtime(), metadata.len(), entry.path()));
         }
         files.sort();
         let mut kept: u64 = files.iter().map(|(_, length, _)| length).sum();
@@ -199,7 +199,7 @@ impl SharedImages {
 
 /// Whether the file is an index or a manifest.
 fn is_manifest(path: &Path) -> bool {
-    let is_small = fs::metadata(path).is_ok_and(|found| found.len() <= MAX_IMAGE_MANIFEST_BYTES);
+    let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MAX_IMAGE_MANIFEST_BYTES);
     // Layers are packed, so most files are no JSON.
     is_small && read_head(path, 1).is_ok_and(|head| head == b"{") && {
         let text = read_all(path, MAX_IMAGE_MANIFEST_BYTES).unwrap_or_default();

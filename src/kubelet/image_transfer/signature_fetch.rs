@@ -71,7 +71,7 @@ impl SignatureFetch {
             peering: None,
             alive: async_channel::bounded(1).0,
         };
-        let (sender, found) = async_channel::bounded(1);
+        let (sender, evidence_receiver) = async_channel::bounded(1);
         let work = move |job: &mut Job| {
             make_private(&directory)?;
             let evidence = job.evidence(&*is_enough);
@@ -81,7 +81,7 @@ impl SignatureFetch {
             Ok(Vec::new())
         };
         fetch_on_thread(inputs, passage, Box::new(work)).await?;
-        found.try_recv().map_err(|_| FetchError::NoResult)
+        evidence_receiver.try_recv().map_err(|_| FetchError::NoResult)
     }
 }
 
@@ -127,15 +127,15 @@ impl Job {
             index = self.document_if_any(&format!("manifests/sha256-{}", digest.hex()))?;
         }
         let Some(index) = index else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
+        let mut bundles = Vec::new();
         for referrer in bundle_manifests(&index).map_err(|problem| unusable(digest, &problem))? {
             let path = format!("manifests/{}", referrer.digest);
             let manifest = self.document_from_any(&path, Some(&referrer.digest), MAX_IMAGE_MANIFEST_BYTES)?;
             for layer in bundle_layers(&manifest).map_err(|problem| unusable(digest, &problem))? {
-                found.push(Signature::Bundle(self.small_blob(digest, &layer, room)?));
+                bundles.push(Signature::Bundle(self.small_blob(digest, &layer, room)?));
             }
         }
-        Ok(found)
+        Ok(bundles)
     }
 
     /// `None` if the registry says that it has no such document, or cannot list referrers.

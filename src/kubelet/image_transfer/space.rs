@@ -151,9 +151,9 @@ fn list(directory: &Path) -> io::Result<Vec<FetchedImage>> {
         // The blobs' directory changes with each blob; a part's own time with each byte.
         let files = fs::read_dir(Layout(path.clone()).blobs()).into_iter().flatten().flatten().map(|file| file.path());
         let (mut bytes, mut used) = (0_u64, i64::MIN);
-        for found in files.chain([path.clone()]).filter_map(|path| fs::metadata(path).ok()) {
-            bytes = bytes.saturating_add(if found.is_file() { found.len() } else { 0 });
-            used = used.max(found.mtime());
+        for metadata in files.chain([path.clone()]).filter_map(|path| fs::metadata(path).ok()) {
+            bytes = bytes.saturating_add(if metadata.is_file() { metadata.len() } else { 0 });
+            used = used.max(metadata.mtime());
         }
         let pod = read_head(&path.join(POD_FILE), LONGEST_UID).unwrap_or_default();
         images.push(FetchedImage { path, key, pod: String::from_utf8_lossy(&pod).into_owned(), bytes, used });

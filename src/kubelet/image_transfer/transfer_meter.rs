@@ -106,8 +106,8 @@ impl Meter {
         if is_urgent {
             return u64::MAX;
         }
-        let own = self.left().map_or(u64::MAX, |left| left.bytes);
-        own.min(self.cluster_left.load(Ordering::Relaxed))
+        let own_bytes_left = self.left().map_or(u64::MAX, |left| left.bytes);
+        own_bytes_left.min(self.cluster_left.load(Ordering::Relaxed))
     }
 
     /// Takes up to `limit` bytes before they are read; 0 if none are left.

@@ -18,8 +18,8 @@ impl Artifacts {
     /// The files that `choose` returns, with the credentials of the node. The error is one line.
     pub(crate) async fn files(&self, artifact: &str, choose: ArtifactChoice) -> Result<Vec<FetchedFile>, String> {
         let repository = repository(artifact).map_err(|error| error.to_string())?;
-        let found = self.credentials.find(&repository, &Pod::default()).await;
-        let logins = found.iter().map(|credential| credential.login.auth_config());
+        let credentials = self.credentials.find(&repository, &Pod::default()).await;
+        let logins = credentials.iter().map(|credential| credential.login.auth_config());
         let logins = logins.map(|auth| Login { username: auth.username, password: auth.password.0 });
         self.fetch.files(artifact, logins.collect(), choose).await
     }

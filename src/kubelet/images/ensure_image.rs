@@ -195,10 +195,10 @@ impl<S: Service> Images<S> {
             return true;
         }
         let image_ref = &present.image_ref;
-        let known = self.records.of_image(image_ref, inputs.image()).await;
-        let pulled = match &known.record {
+        let pull_records = self.records.of_image(image_ref, inputs.image()).await;
+        let pulled = match &pull_records.record {
             Some(record) => PullOrigin::Recorded(record),
-            None if known.intended => PullOrigin::Intended,
+            None if pull_records.intended => PullOrigin::Intended,
             None => PullOrigin::Preloaded,
         };
         let secrets = inputs.secrets.find(&inputs.repository);
@@ -206,7 +206,7 @@ impl<S: Service> Images<S> {
             .names
             .iter()
             .any(|name| image_name::repository(name).is_ok_and(|repository| repository == inputs.repository));
-        let account = match &known.record {
+        let account = match &pull_records.record {
             Some(record) if has_accounts(record, &inputs.repository) => {
                 self.credentials.service_account(&inputs.repository, inputs.pod).await
             }
@@ -217,7 +217,7 @@ impl<S: Service> Images<S> {
         match check {
             CredentialCheck::Allowed | CredentialCheck::Recorded => true,
             CredentialCheck::RecordedFor(credential) => {
-                self.record(inputs, image_ref, known.record.as_ref(), Some(credential)).await;
+                self.record(inputs, image_ref, pull_records.record.as_ref(), Some(credential)).await;
                 true
             }
             CredentialCheck::Ask => false,
@@ -246,7 +246,7 @@ impl<S: Service> Images<S> {
         spec: &ImageSpec,
     ) -> Result<Option<PresentImage>, Waiting> {
         match self.service.status(spec).await {
-            Ok(found) => Ok(found.map(PresentImage::from)),
+            Ok(image) => Ok(image.map(PresentImage::from)),
             Err(error) => Err(self.inspect_error(inputs, &ErrorChain(&error).to_string())),
         }
     }

@@ -41,8 +41,9 @@ impl KeptSignatures {
         let path = self.path(id).ok_or(io::ErrorKind::InvalidInput)?;
         let (repository, entry) = (repository.to_owned(), evidence.to_json());
         rt::blocking(move || {
-            let known = read(&path);
-            let others = known.into_iter().filter(|entry| !is_of(entry, &repository)).take(MAX_KEPT_REPOSITORIES - 1);
+            let kept_file = read(&path);
+            let others =
+                kept_file.into_iter().filter(|entry| !is_of(entry, &repository)).take(MAX_KEPT_REPOSITORIES - 1);
             let entry = json!({"repository": repository, "evidence": entry});
             let entries: Vec<Value> = std::iter::once(entry).chain(others).collect();
             replace_within(&path, json!(entries).to_string().as_bytes(), MAX_KEPT_SIGNATURES_BYTES)

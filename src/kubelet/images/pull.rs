@@ -84,9 +84,9 @@ impl<S: Service> Images<S> {
         if self.verification == CredentialsVerification::Never {
             return;
         }
-        let known = self.records.of_image(image_ref, inputs.image()).await;
-        self.record(inputs, image_ref, known.record.as_ref(), credential).await;
-        if known.intended {
+        let pull_records = self.records.of_image(image_ref, inputs.image()).await;
+        self.record(inputs, image_ref, pull_records.record.as_ref(), credential).await;
+        if pull_records.intended {
             self.records.end(inputs.image()).await;
         }
     }

@@ -93,8 +93,8 @@ impl SignatureGate {
         auth: Option<&AuthConfig>,
         passage: Passage<'_>,
     ) -> Result<Evidence, FetchError> {
-        let own = demands.clone();
-        let is_enough = move |evidence: &Evidence| own.judge(evidence).is_ok();
+        let checked_demands = demands.clone();
+        let is_enough = move |evidence: &Evidence| checked_demands.judge(evidence).is_ok();
         self.fetch.evidence(image, auth, passage, Box::new(is_enough)).await
     }
 
@@ -176,12 +176,12 @@ impl<S: Service> Images<S> {
     pub(super) async fn confirm(&self, verified: &Verified, image_ref: &str) -> Result<(), PullError> {
         let Some(gate) = &self.signatures else { return Ok(()) };
         let spec = ImageSpec { image: image_ref.to_owned(), ..ImageSpec::default() };
-        let found = self.service.status(&spec).await?.map(|image| image.id).unwrap_or_default();
-        if !is_image(&verified.signed, &found) {
-            let why = format!("the runtime has pulled the image {found:?}, signed is {}", verified.signed.image_id);
+        let image_id = self.service.status(&spec).await?.map(|image| image.id).unwrap_or_default();
+        if !is_image(&verified.signed, &image_id) {
+            let why = format!("the runtime has pulled the image {image_id:?}, signed is {}", verified.signed.image_id);
             return Err(PullError::Refused(Refusal::because(why)));
         }
-        self.keep(gate, &found, &verified.image.repository(), &verified.evidence).await;
+        self.keep(gate, &image_id, &verified.image.repository(), &verified.evidence).await;
         if self.fetcher.is_none() {
             gate.name(verified).await;
         }

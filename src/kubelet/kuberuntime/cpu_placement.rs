@@ -33,7 +33,7 @@ impl ContainerCpus {
     /// The running containers with the wrong cpuset. The current cpuset is known from this process or read from the
     /// kernel; if it is unknown, the container counts as misplaced.
     pub(crate) fn misplaced(&self, placements: &Placements, observed: &ObservedCache) -> Vec<MisplacedContainer> {
-        let mut known = self.current.borrow_mut();
+        let mut current_sets = self.current.borrow_mut();
         let mut misplaced = Vec::new();
         for pod in observed.iter() {
             for container in pod.containers.iter().filter(|container| container.is_running()) {
@@ -41,7 +41,7 @@ impl ContainerCpus {
                 if cpus.is_empty() {
                     continue;
                 }
-                let current = known.entry(container.id.clone());
+                let current = current_sets.entry(container.id.clone());
                 let current = current.or_insert_with(|| container.pid.and_then(cpuset_of).unwrap_or_default());
                 if current != cpus {
                     let (id, name) = (container.id.clone(), container.name.clone());
@@ -75,12 +75,13 @@ impl ContainerCpus {
 
 /// The running containers with their pids.
 pub(crate) fn processes(observed: &ObservedCache) -> Vec<(PodUid, String, u32)> {
-    let mut found = Vec::new();
+    let mut processes = Vec::new();
     for pod in observed.iter() {
         let running = pod.containers.iter().filter(|container| container.is_running());
-        found.extend(running.filter_map(|container| Some((pod.uid.clone(), container.name.clone(), container.pid?))));
+        processes
+            .extend(running.filter_map(|container| Some((pod.uid.clone(), container.name.clone(), container.pid?))));
     }
-    found
+    processes
 }
 
 /// Sets the container's cpuset. A container with exclusive CPUs has no quota, unless the node keeps quotas.

@@ -49,8 +49,8 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
             host_settings(node, host)
         }
     };
-    if let Some(own) = &pod.spec.dns_config {
-        add_own(&mut config, own);
+    if let Some(dns_config) = &pod.spec.dns_config {
+        add_own(&mut config, dns_config);
     }
     keep_limits(&mut config, &mut warnings);
     PodDns { config, warnings, of_node }
@@ -140,23 +140,23 @@ fn add_own(config: &mut DnsConfig, pod_config: &PodDnsConfig) {
 }
 
 fn add_new(list: &mut Vec<String>, more: &[String]) {
-    let mut known: BTreeSet<String> = list.iter().cloned().collect();
-    list.extend(more.iter().filter(|item| known.insert((*item).clone())).cloned());
+    let mut present: BTreeSet<String> = list.iter().cloned().collect();
+    list.extend(more.iter().filter(|item| present.insert((*item).clone())).cloned());
 }
 
 /// Adds options; one with the name of another replaces that in place.
 fn set_options(options: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
-    let own = options.len();
+    let node_options = options.len();
     options.extend(more);
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
     // Of two options with one name in the file, the first is replaced.
     let places: SortedMap<String, usize> =
         options.iter().enumerate().rev().map(|(index, option)| (name(option), index)).collect();
     let mut slots: Vec<Option<String>> = mem::take(options).into_iter().map(Some).collect();
-    for index in own..slots.len() {
+    for index in node_options..slots.len() {
         let option = slots.get_mut(index).and_then(Option::take);
-        let place = option.as_deref().and_then(|option| places.get(&name(option))).copied();
-        if let Some(slot) = slots.get_mut(place.unwrap_or(index)) {
+        let replaced = option.as_deref().and_then(|option| places.get(&name(option))).copied();
+        if let Some(slot) = slots.get_mut(replaced.unwrap_or(index)) {
             *slot = option;
         }
     }
@@ -169,7 +169,7 @@ fn keep_limits(config: &mut DnsConfig, warnings: &mut Vec<DnsWarning>) {
         config.servers.truncate(MOST_SERVERS);
         warnings.push(left_out("Nameserver", "nameservers", "nameserver", &config.servers));
     }
-    let all = config.searches.len();
+    let wanted_count = config.searches.len();
     config.searches.truncate(MOST_SEARCHES);
     // Some resolvers abort on a longer name.
     config.searches.retain(|search| search.len() <= MAX_DNS_NAME_BYTES);
@@ -181,7 +181,7 @@ fn keep_limits(config: &mut DnsConfig, warnings: &mut Vec<DnsWarning>) {
     });
     let fitting = fitting.count();
     config.searches.truncate(fitting);
-    if config.searches.len() < all {
+    if config.searches.len() < wanted_count {
         warnings.push(left_out("Search Line", "search paths", "search", &config.searches));
     }
 }

@@ -256,9 +256,9 @@ impl PodRuntime {
         let from_files = volumes.file_values(container).await;
         let environment = {
             let (objects, node) = (views.objects.read(), &self.node);
-            let given =
+            let env_sources =
                 EnvironmentInputs { index, pod_ips: &sandbox.ips, node, objects: &objects, from_files: &from_files };
-            Environment::new(container, given)
+            Environment::new(container, env_sources)
         };
         let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         let recursive_read_only = self.mounts_read_only_recursively(pod, &views.objects.read()).unwrap_or(false);

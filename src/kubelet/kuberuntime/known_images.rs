@@ -112,12 +112,12 @@ impl NodeImages {
     /// Removes the image with this name; returns its id.
     pub(crate) async fn remove(&self, name: &str, pods: &[Arc<Pod>]) -> Result<String, RemoveImageError> {
         let id = self.pulls.id_of(name).await?;
-        let known = self.list(pods).await?;
-        let known = known.iter().find(|known| Some(&known.image.id) == id.as_ref());
-        let known = known.ok_or_else(|| RemoveImageError::Missing(name.to_owned()))?;
-        known.check_removable(name)?;
-        self.pulls.remove_one(&known.image).await?;
-        Ok(known.image.id.clone())
+        let images = self.list(pods).await?;
+        let image = images.iter().find(|known| Some(&known.image.id) == id.as_ref());
+        let image = image.ok_or_else(|| RemoveImageError::Missing(name.to_owned()))?;
+        image.check_removable(name)?;
+        self.pulls.remove_one(&image.image).await?;
+        Ok(image.image.id.clone())
     }
 }
 

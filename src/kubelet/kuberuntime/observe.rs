@@ -35,8 +35,8 @@ pub(super) fn by_pod(
 
 /// The pod's name and namespace, from any sandbox or container that has them.
 pub(super) fn named(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> ObservedPod {
-    let mut all = sandboxes.iter().map(|sandbox| &sandbox.labels).chain(containers.iter().map(|c| &c.labels));
-    let mark = all.find_map(LabeledPodInfo::read);
+    let mut all_labels = sandboxes.iter().map(|sandbox| &sandbox.labels).chain(containers.iter().map(|c| &c.labels));
+    let mark = all_labels.find_map(LabeledPodInfo::read);
     let mut pod = mark.map_or_else(
         || ObservedPod::new(uid.clone(), "", ""),
         |mark| ObservedPod::new(uid.clone(), mark.namespace, mark.name),
@@ -62,18 +62,20 @@ pub(super) fn listed(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v
 /// Replaces listed entries by previously observed ones in the same state.
 pub(super) fn add_unlisted_details(listed: &mut ObservedPod, former: &ObservedPod) {
     for sandbox in &mut listed.sandboxes {
-        let same = |known: &&ObservedSandbox| known.id == sandbox.id && known.state == sandbox.state;
-        if let Some(known) = former.sandboxes.iter().find(same) {
-            sandbox.clone_from(known);
+        let same =
+            |former_entry: &&ObservedSandbox| former_entry.id == sandbox.id && former_entry.state == sandbox.state;
+        if let Some(former_entry) = former.sandboxes.iter().find(same) {
+            sandbox.clone_from(former_entry);
         }
     }
     let old: SortedMap<&str, &ObservedContainer> =
-        former.containers.iter().map(|known| (known.id.as_str(), known)).collect();
+        former.containers.iter().map(|former_entry| (former_entry.id.as_str(), former_entry)).collect();
     for container in &mut listed.containers {
         let state = std::mem::discriminant(&container.state);
-        let same = old.get(container.id.as_str()).filter(|known| std::mem::discriminant(&known.state) == state);
-        if let Some(known) = same {
-            container.clone_from(known);
+        let same =
+            old.get(container.id.as_str()).filter(|former_entry| std::mem::discriminant(&former_entry.state) == state);
+        if let Some(former_entry) = same {
+            container.clone_from(former_entry);
         }
     }
 }
@@ -195,7 +197,11 @@ pub(super) fn container(
         pid,
         user: response.user.and_then(|user| user.linux).map(|user| Box::new(linux_user(user))),
         devices: response.annotations.get(DEVICES).map(|text| text.as_str().into()),
-        resources: response.resources.filter(|_| is_running).and_then(|all| all.linux).and_then(linux_resources),
+        resources: response
+            .resources
+            .filter(|_| is_running)
+            .and_then(|resources| resources.linux)
+            .and_then(linux_resources),
         image: response.image.map_or_else(String::new, |image| image.image),
         // As upstream: `image_id` has other content in newer runtimes.
         image_id: response.image_ref,

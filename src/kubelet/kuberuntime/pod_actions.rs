@@ -343,29 +343,29 @@ fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: 
         plan.actions.push(Action::KillContainers { ids, why: KillReason::RestartsAll });
     }
     let names: SortedSet<&str> = instances.iter().map(|(_, other)| other.name.as_str()).collect();
-    let all = pod.observed.containers.iter().filter(|one| names.contains(&*one.name) && one.id != asking.id);
+    let others = pod.observed.containers.iter().filter(|one| names.contains(&*one.name) && one.id != asking.id);
     let remove = |container: &ObservedContainer| Action::RemoveContainer { id: container.id.clone() };
-    plan.actions.extend(all.map(remove));
+    plan.actions.extend(others.map(remove));
     plan.actions.push(remove(asking));
     true
 }
 
 /// Ephemeral containers start once, before the others if necessary, and do not affect completion.
 fn plan_ephemeral_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
-    let mut own = Plan::default();
+    let mut container_plan = Plan::default();
     for (number, wanted) in pod.ephemeral.iter().enumerate() {
         let index = ContainerIndex::Ephemeral(number);
         match pod.observed.container(wanted.name) {
-            None => plan_start(pod, index, &mut own),
+            None => plan_start(pod, index, &mut container_plan),
             Some(container) if container.state == ContainerState::Created && container.sandbox_id == sandbox.id => {
-                plan_created(pod, container, wanted, index, &mut own);
+                plan_created(pod, container, wanted, index, &mut container_plan);
             }
             Some(_) => {}
         }
     }
-    own.actions.append(&mut plan.actions);
-    plan.actions = own.actions;
-    plan.held_until = plan.held_until.into_iter().chain(own.held_until).min();
+    container_plan.actions.append(&mut plan.actions);
+    plan.actions = container_plan.actions;
+    plan.held_until = plan.held_until.into_iter().chain(container_plan.held_until).min();
 }
 
 fn plan_start(pod: &ActionInputs<'_>, index: ContainerIndex, plan: &mut Plan) {
@@ -434,8 +434,8 @@ fn plan_end_of_unhealthy(
     probe: ProbeKind,
     plan: &mut Plan,
 ) {
-    let own = pod.wanted(index).and_then(|wanted| wanted.restart_policy);
-    let restarts = own.unwrap_or(pod.restart_policy) != RestartPolicy::Never;
+    let own_policy = pod.wanted(index).and_then(|wanted| wanted.restart_policy);
+    let restarts = own_policy.unwrap_or(pod.restart_policy) != RestartPolicy::Never;
     let why = KillReason::FailedProbe(probe);
     plan.actions.push(Action::KillContainer { id: container.id.clone(), container: index, why, restarts });
     if restarts {

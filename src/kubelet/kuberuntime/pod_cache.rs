@@ -146,8 +146,8 @@ impl PodRuntime {
         let look = observed.read().begin();
         let (sandboxes, containers) = self.list_pod(uid).await?;
         let mut pod = observe::listed(uid, &sandboxes, &containers);
-        if let Some(known) = observed.read().pod(uid) {
-            observe::add_unlisted_details(&mut pod, known);
+        if let Some(former_pod) = observed.read().pod(uid) {
+            observe::add_unlisted_details(&mut pod, former_pod);
         }
         Ok(Observation { pod, look })
     }
@@ -200,17 +200,17 @@ impl PodRuntime {
         containers: Vec<v1::Container>,
     ) -> Result<ObservedPod, cri::Error> {
         let cri = self.cri_for(uid);
-        let known = observed.read().pod(uid).cloned();
-        let known = known.as_deref();
+        let former_pod = observed.read().pod(uid).cloned();
+        let former_pod = former_pod.as_deref();
         let mut pod = observe::named(uid, &sandboxes, &containers);
         for listed in sandboxes {
-            let before = known.and_then(|pod| pod.sandboxes.iter().find(|old| old.id == listed.id));
+            let before = former_pod.and_then(|pod| pod.sandboxes.iter().find(|old| old.id == listed.id));
             match before.filter(|before| observe::sandbox_unchanged(before, &listed)) {
                 Some(before) => pod.sandboxes.push(before.clone()),
                 None => pod.sandboxes.extend(sandbox(&cri, &listed).await?),
             }
         }
-        let old = known.iter().flat_map(|pod| &pod.containers).map(|old| (old.id.as_str(), old));
+        let old = former_pod.iter().flat_map(|pod| &pod.containers).map(|old| (old.id.as_str(), old));
         let old: SortedMap<&str, &ObservedContainer> = old.collect();
         for listed in containers {
             let before = old.get(listed.id.as_str()).copied();

@@ -33,12 +33,12 @@ impl PodSync<'_> {
         let mut config = config.map_err(|error| config_error(&error))?;
         config.devices.extend(of_volumes.map_err(|error| config_error(&error))?);
         for ContainerFile { path, permissions } in files_of_claims.map_err(|error| config_error(&error))? {
-            if !config.devices.iter().any(|known| known.container_path == path) {
+            if !config.devices.iter().any(|added| added.container_path == path) {
                 config.devices.push(Device { container_path: path.clone(), host_path: path, permissions });
             }
         }
         for name in of_claims.map_err(|error| config_error(&error))? {
-            if !config.cdi_devices.iter().any(|known| known.name == name) {
+            if !config.cdi_devices.iter().any(|added| added.name == name) {
                 config.cdi_devices.push(CdiDevice { name });
             }
         }

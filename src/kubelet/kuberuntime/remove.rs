@@ -22,7 +22,7 @@ pub(crate) struct ContainerRemover {
 impl ContainerRemover {
     /// Removes the garbage of a living pod; true if all of it is removed.
     pub(crate) async fn collect(&self, pod: &ObservedPod, garbage: &[Garbage]) -> bool {
-        let mut all = true;
+        let mut all_removed = true;
         for garbage in garbage {
             let (id, removed) = match garbage {
                 Garbage::Container { id, log } => (id, self.remove_container(pod, id, log).await),
@@ -31,10 +31,10 @@ impl ContainerRemover {
             if let Err(error) = removed {
                 let message = format!("remove {id} of {}/{}: {}", pod.namespace, pod.name, ErrorChain(&error));
                 self.recorder.record_node_event(EventKind::Warning, Reason::CONTAINER_GC_FAILED, message);
-                all = false;
+                all_removed = false;
             }
         }
-        all
+        all_removed
     }
 
     /// Removes all sandboxes and containers of a terminated pod.

@@ -160,7 +160,7 @@ impl ContainerResources {
         let pod = index.pod;
         let wanted = AppliedResources::of(&self.linux_resources(index, container, is_init, placements), container);
         let mut applied = self.applied.borrow_mut();
-        let known = applied.entry(running.id.clone()).or_insert_with(|| {
+        let known_resources = applied.entry(running.id.clone()).or_insert_with(|| {
             let recorded = self.recorded(index, container, is_init, placements);
             if recorded.is_none() {
                 // Started by a kubelet without a checkpoint.
@@ -181,7 +181,7 @@ impl ContainerResources {
                 (None, None) => KnownResources::certain(recorded),
             }
         });
-        known.resize(&wanted, container)
+        known_resources.resize(&wanted, container)
     }
 
     /// The container's resources in the checkpoint.
@@ -220,13 +220,13 @@ impl ContainerResources {
     }
 
     pub(super) fn record_applied(&self, id: &str, resources: &LinuxContainerResources, container: &Container) {
-        let known = KnownResources::certain(AppliedResources::of(resources, container));
-        self.applied.borrow_mut().insert(id.to_owned(), known);
+        let known_resources = KnownResources::certain(AppliedResources::of(resources, container));
+        self.applied.borrow_mut().insert(id.to_owned(), known_resources);
     }
 
     fn set_uncertain(&self, id: &str, is_uncertain: bool) {
-        if let Some(known) = self.applied.borrow_mut().get_mut(id) {
-            known.is_uncertain = is_uncertain;
+        if let Some(known_resources) = self.applied.borrow_mut().get_mut(id) {
+            known_resources.is_uncertain = is_uncertain;
         }
     }
 
@@ -280,12 +280,12 @@ impl ContainerResources {
         let Some(actuated) = self.allocations.actuated.get(&pod.metadata.uid) else { return false };
         match (&actuated.pod_level, &pod.spec.resources) {
             (None, _) => false,
-            (Some(actuated), own) => {
+            (Some(actuated), pod_level) => {
                 let nothing = ResourceRequirements::default();
-                let own = own.as_deref().unwrap_or(&nothing);
+                let pod_level = pod_level.as_deref().unwrap_or(&nothing);
                 [CPU, MEMORY].into_iter().any(|resource| {
-                    actuated.request(resource) != own.request(resource)
-                        || actuated.limit(resource) != own.limit(resource)
+                    actuated.request(resource) != pod_level.request(resource)
+                        || actuated.limit(resource) != pod_level.limit(resource)
                 })
             }
         }
@@ -354,9 +354,9 @@ fn put_limits(resources: &mut LinuxContainerResources, limits: &Values, overhead
 fn actuated_resources(pod: &Pod, container: &Container) -> ResourceRequirements {
     let mut resources = container.resources.clone();
     for resource in [CPU, MEMORY] {
-        let own = resources.limit(resource).filter(|limit| !limit.is_zero());
+        let own_limit = resources.limit(resource).filter(|limit| !limit.is_zero());
         let of_pod = pod.spec.resources.as_deref().and_then(|pod| pod.limit(resource));
-        if let Some(limit) = of_pod.filter(|limit| own.is_none() && !limit.is_zero()) {
+        if let Some(limit) = of_pod.filter(|limit| own_limit.is_none() && !limit.is_zero()) {
             resources.limits.insert(resource, limit);
         }
     }

@@ -65,11 +65,11 @@ const THROTTLING_STEP: u64 = 4096;
 /// Swap limit of a container. Only burstable, non-critical containers that have a memory request below their limit
 /// may swap (`ConfigureContainerSwapResources` in pkg/kubelet/kuberuntime).
 fn swap_limit(index: &PodIndex<'_>, container: &Container, node: &NodeSettings) -> u64 {
-    let Some(all) = node.shared_swap else { return 0 };
+    let Some(swap_capacity) = node.shared_swap else { return 0 };
     let requested = container.resources.request(MEMORY).filter(|requested| !requested.is_zero());
     let Some(requested) = requested.filter(|_| may_swap(index, container, node)) else { return 0 };
-    let share =
-        u128::try_from(requested.value()).unwrap_or(0) * u128::from(all) / u128::from(node.memory_capacity.max(1));
+    let share = u128::try_from(requested.value()).unwrap_or(0) * u128::from(swap_capacity)
+        / u128::from(node.memory_capacity.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 

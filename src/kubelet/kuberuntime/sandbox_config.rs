@@ -84,7 +84,7 @@ fn identity(port: &ContainerPort) -> (&str, &str, &str, i32, i32) {
 }
 
 fn sysctls(spec: &PodSpec) -> StringMap {
-    let sysctls = spec.security_context.iter().flat_map(|own| &own.sysctls);
+    let sysctls = spec.security_context.iter().flat_map(|context| &context.sysctls);
     sysctls.map(|sysctl| (dotted_sysctl(&sysctl.name), sysctl.value.clone())).collect()
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn container_security_context(
 ) -> Result<v1::LinuxContainerSecurityContext, ConfigError> {
     let effective = Effective::new(pod, container);
     effective.check_non_root(image_user, || ContainerName::new(pod, container))?;
-    let own = effective.of_container;
+    let container_context = effective.of_container;
     let mut namespaces = namespace_options(&pod.spec);
     if let (Some(id), v1::NamespaceMode::Container) = (target, namespaces.pid) {
         namespaces.pid = v1::NamespaceMode::Target;
@@ -33,22 +33,22 @@ pub(crate) fn container_security_context(
     }
     let (apparmor, apparmor_name) = apparmor(effective.apparmor);
     let mut context = v1::LinuxContainerSecurityContext {
-        capabilities: own.capabilities.as_ref().map(capabilities),
-        privileged: own.privileged.unwrap_or(false),
+        capabilities: container_context.capabilities.as_ref().map(capabilities),
+        privileged: container_context.privileged.unwrap_or(false),
         namespace_options: Some(namespaces),
         selinux_options: effective.selinux.map(selinux),
         run_as_user: effective.run_as_user,
         run_as_group: effective.run_as_group,
-        readonly_rootfs: own.read_only_root_filesystem.unwrap_or(false),
+        readonly_rootfs: container_context.read_only_root_filesystem.unwrap_or(false),
         supplemental_groups: supplemental_groups(&pod.spec),
         supplemental_groups_policy: groups_policy(&pod.spec),
-        no_new_privs: own.allow_privilege_escalation == Some(false),
+        no_new_privs: container_context.allow_privilege_escalation == Some(false),
         seccomp: Some(seccomp(effective.seccomp, node)?),
         apparmor,
         apparmor_profile: apparmor_name,
         ..v1::LinuxContainerSecurityContext::default()
     };
-    if own.proc_mount != Some(ProcMount::Unmasked) {
+    if container_context.proc_mount != Some(ProcMount::Unmasked) {
         let everywhere = MASKED_PATHS.iter().map(|path| (*path).to_owned());
         context.masked_paths = everywhere.chain(node.masked_paths.iter().cloned()).collect();
         context.readonly_paths = READ_ONLY_PATHS.map(str::to_owned).to_vec();
@@ -63,12 +63,12 @@ pub(crate) fn container_security_context(
 
 /// The security context of the sandbox: its user, and the namespaces shared by the containers.
 pub(crate) fn sandbox_security_context(spec: &PodSpec) -> v1::LinuxSandboxSecurityContext {
-    let own = spec.security_context.as_deref();
+    let pod_context = spec.security_context.as_deref();
     v1::LinuxSandboxSecurityContext {
         namespace_options: Some(namespace_options(spec)),
-        selinux_options: own.and_then(|own| own.se_linux_options.as_deref()).map(selinux),
-        run_as_user: own.and_then(|own| own.run_as_user),
-        run_as_group: own.and_then(|own| own.run_as_group),
+        selinux_options: pod_context.and_then(|pod_context| pod_context.se_linux_options.as_deref()).map(selinux),
+        run_as_user: pod_context.and_then(|pod_context| pod_context.run_as_user),
+        run_as_group: pod_context.and_then(|pod_context| pod_context.run_as_group),
         supplemental_groups: supplemental_groups(spec),
         supplemental_groups_policy: groups_policy(spec),
         privileged: spec.all_containers().any(|container| {
@@ -94,16 +94,16 @@ struct Effective<'a> {
 impl<'a> Effective<'a> {
     fn new(pod: &'a Pod, container: &'a Container) -> Self {
         static NONE: SecurityContext = NO_CONTEXT;
-        let own = container.security_context.as_deref().unwrap_or(&NONE);
+        let container_context = container.security_context.as_deref().unwrap_or(&NONE);
         let pod = pod.spec.security_context.as_deref();
         Self {
-            of_container: own,
-            run_as_user: own.run_as_user.or_else(|| pod?.run_as_user),
-            run_as_group: own.run_as_group.or_else(|| pod?.run_as_group),
-            run_as_non_root: own.run_as_non_root.or_else(|| pod?.run_as_non_root).unwrap_or(false),
-            selinux: own.se_linux_options.as_deref().or_else(|| pod?.se_linux_options.as_deref()),
-            seccomp: own.seccomp_profile.as_ref().or_else(|| pod?.seccomp_profile.as_ref()),
-            apparmor: own.app_armor_profile.as_ref().or_else(|| pod?.app_armor_profile.as_ref()),
+            of_container: container_context,
+            run_as_user: container_context.run_as_user.or_else(|| pod?.run_as_user),
+            run_as_group: container_context.run_as_group.or_else(|| pod?.run_as_group),
+            run_as_non_root: container_context.run_as_non_root.or_else(|| pod?.run_as_non_root).unwrap_or(false),
+            selinux: container_context.se_linux_options.as_deref().or_else(|| pod?.se_linux_options.as_deref()),
+            seccomp: container_context.seccomp_profile.as_ref().or_else(|| pod?.seccomp_profile.as_ref()),
+            apparmor: container_context.app_armor_profile.as_ref().or_else(|| pod?.app_armor_profile.as_ref()),
         }
     }
 
@@ -139,12 +139,12 @@ pub(crate) fn namespace_options(spec: &PodSpec) -> v1::NamespaceOption {
 
 /// The fsGroup, then the supplemental groups.
 fn supplemental_groups(spec: &PodSpec) -> Vec<i64> {
-    let Some(own) = &spec.security_context else { return Vec::new() };
-    own.fs_group.into_iter().chain(own.supplemental_groups.iter().copied()).collect()
+    let Some(pod_context) = &spec.security_context else { return Vec::new() };
+    pod_context.fs_group.into_iter().chain(pod_context.supplemental_groups.iter().copied()).collect()
 }
 
 fn groups_policy(spec: &PodSpec) -> v1::SupplementalGroupsPolicy {
-    match spec.security_context.as_ref().and_then(|own| own.supplemental_groups_policy) {
+    match spec.security_context.as_ref().and_then(|context| context.supplemental_groups_policy) {
         None | Some(SupplementalGroupsPolicy::Merge) => v1::SupplementalGroupsPolicy::Merge,
         Some(SupplementalGroupsPolicy::Strict) => v1::SupplementalGroupsPolicy::Strict,
     }

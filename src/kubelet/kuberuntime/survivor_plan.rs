@@ -75,9 +75,9 @@ pub(super) fn survivors<'a>(
     }
     let listed: SortedMap<&str, &ObservedContainer> =
         observed.containers.iter().map(|container| (container.id.as_str(), container)).collect();
-    let survivor = |found: ContainerProcesses| {
-        let container = listed.get(found.id.as_str()).copied();
-        let is_sandbox = observed.sandboxes.iter().any(|sandbox| sandbox.id == found.id);
+    let survivor = |container_processes: ContainerProcesses| {
+        let container = listed.get(container_processes.id.as_str()).copied();
+        let is_sandbox = observed.sandboxes.iter().any(|sandbox| sandbox.id == container_processes.id);
         let (kind, grace) = match container {
             Some(container) if !counts(container, scope) => return None,
             Some(container) => (SurvivorKind::Container, container.grace.unwrap_or(DEFAULT_SURVIVOR_GRACE)),
@@ -87,7 +87,7 @@ pub(super) fn survivors<'a>(
             None if is_sandbox => (SurvivorKind::Sandbox, SANDBOX_GRACE),
             None => (SurvivorKind::Unlisted, DEFAULT_SURVIVOR_GRACE),
         };
-        let ContainerProcesses { id, group, pids } = found;
+        let ContainerProcesses { id, group, pids } = container_processes;
         (!pids.is_empty()).then_some(Survivor { id, container, kind, group, pids, grace })
     };
     processes.into_iter().filter_map(survivor).collect()

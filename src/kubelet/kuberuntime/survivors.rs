@@ -33,23 +33,24 @@ impl PodRuntime {
     /// costs nothing, without survivors a look at the pod's cgroup, or at every process where pods have none.
     pub(super) async fn end_survivors(&self, search: SurvivorSearch<'_>) -> Result<(), KillError> {
         match self.look(search).await {
-            Ok(found) if found.is_empty() => Ok(()),
+            Ok(survivors) if survivors.is_empty() => Ok(()),
             Ok(_) => Box::pin(self.end_found(search)).await,
             Err(error) => Err(KillError::Look(error)),
         }
     }
 
     async fn end_found(&self, search: SurvivorSearch<'_>) -> Result<(), KillError> {
-        let found = self.look_until(search, EXIT_REPORT_LEAD).await?;
-        if found.is_empty() {
+        let survivors = self.look_until(search, EXIT_REPORT_LEAD).await?;
+        if survivors.is_empty() {
             return Ok(());
         }
-        if let (Scope::NewSandbox, Some(unlisted)) = (search.scope, found.iter().find(|one| one.is_young(process::age)))
+        if let (Scope::NewSandbox, Some(unlisted)) =
+            (search.scope, survivors.iter().find(|one| one.is_young(process::age)))
         {
             return Err(KillError::Unlisted { id: unlisted.id.clone() });
         }
         let specs = search.pod.map(|pod| pod.spec.containers_by_name()).unwrap_or_default();
-        let kills = found.iter().map(|survivor| {
+        let kills = survivors.iter().map(|survivor| {
             let grace = search.grace.filter(|_| survivor.kind != SurvivorKind::Sandbox).unwrap_or(survivor.grace);
             let kill = match survivor.container {
                 Some(container) => {
@@ -130,9 +131,9 @@ impl PodRuntime {
         let mut pause = Backoff::new(FIRST_SURVIVOR_LOOK_DELAY, MAX_SURVIVOR_LOOK_DELAY);
         let began = rt::now();
         loop {
-            let found = self.look(search).await.map_err(KillError::Look)?;
-            if found.is_empty() || rt::elapsed(began) >= limit {
-                return Ok(found);
+            let survivors = self.look(search).await.map_err(KillError::Look)?;
+            if survivors.is_empty() || rt::elapsed(began) >= limit {
+                return Ok(survivors);
             }
             rt::sleep(pause.next_wait()).await;
         }

@@ -40,19 +40,19 @@ impl UserRanges {
         }
     }
 
-    fn checked((first, all): (u32, u32), length: u32) -> Result<Self, BadRanges> {
-        let fits = first >= MIN_USER_NAMESPACE_ID && first % length == 0 && all % length == 0 && all > 0;
-        if fits && first.checked_add(all - 1).is_some() {
-            return Ok(Self { first, count: all / length, length });
+    fn checked((first, id_count): (u32, u32), length: u32) -> Result<Self, BadRanges> {
+        let fits = first >= MIN_USER_NAMESPACE_ID && first % length == 0 && id_count % length == 0 && id_count > 0;
+        if fits && first.checked_add(id_count - 1).is_some() {
+            return Ok(Self { first, count: id_count / length, length });
         }
-        Err(BadRanges::NotMultiples { first, total: all, length })
+        Err(BadRanges::NotMultiples { first, total: id_count, length })
     }
 
     /// The lowest unused range.
     pub(super) fn free(self, used: &[UserRange]) -> Option<UserRange> {
         let length = self.length;
-        let mut all = (0..self.count).map(|index| UserRange { first: self.first + index * length, length });
-        all.find(|range| !used.iter().any(|used| range.meets(*used)))
+        let mut ranges = (0..self.count).map(|index| UserRange { first: self.first + index * length, length });
+        ranges.find(|range| !used.iter().any(|used| range.meets(*used)))
     }
 }
 
@@ -91,9 +91,9 @@ impl UserRangeError {
 impl fmt::Display for BadRanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotMultiples { first, total: all, length } => write!(
+            Self::NotMultiples { first, total: id_count, length } => write!(
                 f,
-                "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {MIN_USER_NAMESPACE_ID}"
+                "the subordinate ids of {OWNER}, {id_count} from {first} on, must be multiples of {length}, above {MIN_USER_NAMESPACE_ID}"
             ),
             Self::NotOne => write!(
                 f,
@@ -175,8 +175,8 @@ pub(super) fn share_users(sandbox: &v1::PodSandboxConfig, config: &mut v1::Conta
     let context = sandbox.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let options = context.and_then(|context| context.namespace_options.as_ref());
     let Some(users) = options.and_then(|options| options.userns_options.as_ref()) else { return };
-    let own = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
-    if let Some(options) = own.and_then(|context| context.namespace_options.as_mut()) {
+    let security_context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    if let Some(options) = security_context.and_then(|context| context.namespace_options.as_mut()) {
         options.userns_options = Some(users.clone());
     }
     for mount in &mut config.mounts {

@@ -66,18 +66,18 @@ fn own_or_new(
     uid: &str,
     ranges: impl FnOnce() -> Result<UserRanges, BadRanges>,
 ) -> Result<UserRange, UserRangeError> {
-    let own = pods.join(uid).join(USER_NAMESPACE_FILE);
-    match file::read_head(&own, MAX_USER_NAMESPACE_FILE_BYTES) {
+    let mapping_file = pods.join(uid).join(USER_NAMESPACE_FILE);
+    match file::read_head(&mapping_file, MAX_USER_NAMESPACE_FILE_BYTES) {
         Ok(text) => match UserRange::read(&text) {
             Some(range) => return Ok(range),
-            None => directories::set_aside(&own).map_err(UserRangeError::io("set aside", &own))?,
+            None => directories::set_aside(&mapping_file).map_err(UserRangeError::io("set aside", &mapping_file))?,
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(UserRangeError::io("read", &own)(error)),
+        Err(error) => return Err(UserRangeError::io("read", &mapping_file)(error)),
     }
     let ranges = ranges().map_err(UserRangeError::Ranges)?;
     let range = ranges.free(&used(pods)).ok_or(UserRangeError::Full)?;
-    file::replace(&own, range.written().as_bytes()).map_err(UserRangeError::io("write", &own))?;
+    file::replace(&mapping_file, range.written().as_bytes()).map_err(UserRangeError::io("write", &mapping_file))?;
     Ok(range)
 }
 

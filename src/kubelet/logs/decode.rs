@@ -83,7 +83,7 @@ impl Decoder {
 
     /// The fast path for most lines: a full line, wanted as a whole. Returns the length of its head.
     fn take_whole(&mut self, line: &[u8]) -> Option<usize> {
-        let begins = matches!(&self.state, State::Head(known) if known.is_empty());
+        let begins = matches!(&self.state, State::Head(buffered_head) if buffered_head.is_empty());
         let is_plain = !self.timestamps && self.since.is_none() && self.bytes_left.is_none() && self.stream.is_none();
         if !begins || !is_plain {
             return None;
@@ -103,12 +103,12 @@ impl Decoder {
             State::Skip => {}
             State::Text { .. } => self.give(part, text),
             State::Head(head) => {
-                let known = head.len();
-                let first = part.get(..LONGEST_HEAD.saturating_sub(known)).unwrap_or(part);
+                let buffered = head.len();
+                let first = part.get(..LONGEST_HEAD.saturating_sub(buffered)).unwrap_or(part);
                 // Most heads arrive in one piece and are not buffered.
-                head.extend_from_slice(if known > 0 { first } else { &[] });
+                head.extend_from_slice(if buffered > 0 { first } else { &[] });
                 let kept = std::mem::take(head);
-                match Head::of(if known > 0 { &kept } else { first }) {
+                match Head::of(if buffered > 0 { &kept } else { first }) {
                     DecodedLine::Head { head, length } => {
                         let wanted = self.since.is_none_or(|since| head.is_since(since));
                         if !wanted || self.stream.is_some_and(|stream| stream != head.stream) {
@@ -119,9 +119,9 @@ impl Decoder {
                         if self.timestamps && !self.goes_on {
                             self.give(&head.fixed_time(), text);
                         }
-                        self.give(part.get(length.saturating_sub(known)..).unwrap_or_default(), text);
+                        self.give(part.get(length.saturating_sub(buffered)..).unwrap_or_default(), text);
                     }
-                    DecodedLine::Part if known > 0 => self.state = State::Head(kept),
+                    DecodedLine::Part if buffered > 0 => self.state = State::Head(kept),
                     DecodedLine::Part => self.state = State::Head(first.to_vec()),
                     DecodedLine::Malformed => self.state = State::Skip,
                 }
@@ -140,7 +140,7 @@ impl Decoder {
     }
 
     fn give(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
-        let given = match &mut self.bytes_left {
+        let wanted_bytes = match &mut self.bytes_left {
             Some(left) => {
                 let most = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                 *left = left.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX));
@@ -148,7 +148,7 @@ impl Decoder {
             }
             None => bytes,
         };
-        text.extend_from_slice(given);
+        text.extend_from_slice(wanted_bytes);
     }
 }
 

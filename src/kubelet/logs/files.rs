@@ -41,9 +41,13 @@ pub(super) fn list(log: &Path) -> io::Result<Vec<LogFile>> {
         }
         let path = folder.join(file);
         match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_file() => {
-                files.push(LogFile { path, stamp, inode: found.ino(), size: found.len(), modified: found.mtime() })
-            }
+            Ok(metadata) if metadata.is_file() => files.push(LogFile {
+                path,
+                stamp,
+                inode: metadata.ino(),
+                size: metadata.len(),
+                modified: metadata.mtime(),
+            }),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),

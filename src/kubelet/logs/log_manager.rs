@@ -231,7 +231,7 @@ impl RotationTask {
             }
             // Watch before reading the size, so that no write in between is missed.
             let next_write = self.watch.as_ref().and_then(|watch| watch.next_write(&entry.log).ok());
-            let size = std::fs::symlink_metadata(&*entry.log).ok().map(|found| found.len());
+            let size = std::fs::symlink_metadata(&*entry.log).ok().map(|metadata| metadata.len());
             entry.looked = now;
             entry.has_existed |= size.is_some();
             match size {

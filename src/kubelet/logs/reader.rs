@@ -136,8 +136,8 @@ impl LogReader {
     }
 
     fn is_at_end(&self) -> bool {
-        let place = self.at.as_ref().map(|at| at.inode);
-        self.end.is_some_and(|(inode, _)| place == Some(inode))
+        let current_inode = self.at.as_ref().map(|at| at.inode);
+        self.end.is_some_and(|(inode, _)| current_inode == Some(inode))
     }
 
     /// Moves to the next file, if there is one.
@@ -199,11 +199,11 @@ fn begin_in_list(log: &Path, request: &LogRequest) -> io::Result<Option<StartPos
         let first = files.iter().position(|file| file.modified >= since.as_second());
         files.drain(..first.unwrap_or(files.len().saturating_sub(1)));
     }
-    let (place, mut offset) = match request.tail {
+    let (first_file, mut offset) = match request.tail {
         Some(lines) => start_of_tail(&files, lines)?,
         None => (0, 0),
     };
-    for file in files.iter().skip(place) {
+    for file in files.iter().skip(first_file) {
         match file.open()? {
             Opened::File(opened) => return Ok(Some((Position::new(file, opened, offset), end))),
             Opened::Replaced => return Ok(None),
@@ -241,22 +241,22 @@ fn next_in_list(log: &Path, at: Option<&Position>) -> io::Result<Next> {
         let index = at.and_then(|at| files.iter().position(|file| file.inode == at.inode));
         Ok((files, index))
     };
-    let (mut files, mut place) = look()?;
+    let (mut files, mut current_index) = look()?;
     // A directory listing during a rename may miss a file. If the current file still has a name but is not listed,
     // list again: otherwise the whole log would be read once more.
     for _ in 0..MAX_LOG_LISTINGS {
         let has_a_name = || at.is_some_and(|at| at.file.metadata().is_ok_and(|now| now.nlink() > 0));
-        if place.is_some() || !has_a_name() {
+        if current_index.is_some() || !has_a_name() {
             break;
         }
-        (files, place) = look()?;
+        (files, current_index) = look()?;
     }
-    let is_later = |file: &&LogFile| match (at, place) {
+    let is_later = |file: &&LogFile| match (at, current_index) {
         // Files are removed oldest first. If the current one is gone, those left are newer.
         (Some(at), None) => at.stamp.is_none() || file.stamp.is_none() || file.stamp > at.stamp,
         _ => true,
     };
-    for file in files.iter().skip(place.map_or(0, |place| place + 1)).filter(is_later) {
+    for file in files.iter().skip(current_index.map_or(0, |current_index| current_index + 1)).filter(is_later) {
         match file.open()? {
             Opened::File(opened) => return Ok(Next::Known(Some(Position::new(file, opened, 0)))),
             Opened::Replaced => return Ok(Next::Replaced),

@@ -53,7 +53,7 @@ fn read(file: &File, at: u64, limit: u64) -> io::Result<Vec<u8>> {
 /// The offsets in `begin..end` where lines start, last first. A line break at the very end starts none.
 fn line_starts(block: &[u8], begin: u64, end: u64) -> Vec<u64> {
     let newlines = block.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    let starts = newlines.filter_map(|(place, _)| begin.checked_add(u64::try_from(place).ok()? + 1));
+    let starts = newlines.filter_map(|(index, _)| begin.checked_add(u64::try_from(index).ok()? + 1));
     let last = begin.saturating_add(u64::try_from(block.len()).unwrap_or(0));
     let mut starts: Vec<u64> = starts.filter(|start| *start <= end && *start < last).collect();
     if begin == 0 {

@@ -78,13 +78,13 @@ impl Watch {
 
     /// Watches everything that happens to the files in a folder.
     pub(super) fn folder(&self, folder: &Path) -> io::Result<WatchDescriptor> {
-        let all = AddWatchFlags::IN_MODIFY
+        let watched_events = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_MOVE
             | AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_DELETE_SELF;
-        Ok(self.inotify()?.get_ref().add_watch(folder, all)?)
+        Ok(self.inotify()?.get_ref().add_watch(folder, watched_events)?)
     }
 
     /// The events since the last call; `None` if events were lost and everything has to be checked.

@@ -145,25 +145,25 @@ impl BoardHealth {
         let mut events = Vec::new();
         let mut conditions = Vec::new();
         for (problem, fault) in faults {
-            let before = self.conditions.iter().find(|known| known.problem == problem);
+            let before = self.conditions.iter().find(|condition| condition.problem == problem);
             if fault.is_some() && problem.is_momentary() {
                 self.until.insert(problem, board_times.instant + MOMENTARY_HOLD);
             }
             let fault = fault.or_else(|| {
                 let is_held = self.until.get(&problem).is_some_and(|until| *until > board_times.instant);
-                before.filter(|known| known.holds && is_held).map(|known| known.message.clone())
+                before.filter(|condition| condition.holds && is_held).map(|condition| condition.message.clone())
             });
             if fault.is_none() && before.is_none() && !is_watched(problem, &readings) {
                 continue;
             }
             let holds = fault.is_some();
             let message = fault.unwrap_or_else(|| problem.fine().to_owned());
-            let same = before.filter(|known| known.holds == holds);
+            let same = before.filter(|condition| condition.holds == holds);
             if same.is_none() && (holds || before.is_some()) {
                 let kind = if holds { EventKind::Warning } else { EventKind::Normal };
                 events.push(NodeEvent::new(kind, problem.reason(holds), message.clone()));
             }
-            let since = same.map_or(board_times.now, |known| known.since);
+            let since = same.map_or(board_times.now, |condition| condition.since);
             conditions.push(BoardCondition { problem, holds, message, since });
         }
         self.conditions = conditions;
@@ -247,8 +247,8 @@ fn heat(zones: &[ThermalZone]) -> Option<String> {
 fn read_only(file_systems: &[FileSystemState], first: &[FileSystemState]) -> Option<String> {
     let was_writable = |now: &FileSystemState| first.iter().any(|then| then.path == now.path && !then.is_read_only);
     let last = file_systems.len().saturating_sub(1);
-    let mut found = file_systems.iter().enumerate().filter(|(_, state)| state.is_read_only);
-    let (_, state) = found.find(|(index, state)| *index == last || was_writable(state))?;
+    let mut read_only = file_systems.iter().enumerate().filter(|(_, state)| state.is_read_only);
+    let (_, state) = read_only.find(|(index, state)| *index == last || was_writable(state))?;
     let (path, device) = (state.path.display(), named(state));
     Some(format!("{path}{device} is read-only; see dmesg for the cause, check it with fsck, and restart the board"))
 }

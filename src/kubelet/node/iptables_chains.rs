@@ -137,11 +137,11 @@ impl Family {
     /// Waits until the canaries of the other tables are gone, too.
     async fn flushed(&self) {
         for _ in 0..FLUSH_STEPS {
-            let mut all = true;
+            let mut all_flushed = true;
             for table in CANARY_TABLES.iter().skip(1) {
-                all &= self.has_chain(table).await == Some(false);
+                all_flushed &= self.has_chain(table).await == Some(false);
             }
-            if all {
+            if all_flushed {
                 return;
             }
             rt::sleep(FLUSH_STEP).await;

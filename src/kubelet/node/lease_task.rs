@@ -78,11 +78,11 @@ async fn send(
     step: &LeaseStep,
     limit: Duration,
 ) -> Result<(LeaseOutcome, Option<u64>), ApiError> {
-    let all = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
-    let one = format!("{all}/{node}");
+    let collection_path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+    let one = format!("{collection_path}/{node}");
     let request = match step {
         LeaseStep::Get | LeaseStep::AwaitNode => Request::get(one),
-        LeaseStep::Create(lease) => Request::post(all, lease).unread(),
+        LeaseStep::Create(lease) => Request::post(collection_path, lease).unread(),
         LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).unread(),
     };
     match client.send(&request.within(limit).ranked(Rank::Lease)).await {

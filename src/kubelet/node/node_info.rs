@@ -105,8 +105,8 @@ impl NodeInfo {
         if self.storage_bytes > 0 {
             list.insert(EPHEMERAL_STORAGE, bytes(self.storage_bytes));
         }
-        for (size, all) in &self.huge_pages {
-            list.insert(&format!("{HUGE_PAGES_PREFIX}{}", bytes(*size)), bytes(*all));
+        for (size, total) in &self.huge_pages {
+            list.insert(&format!("{HUGE_PAGES_PREFIX}{}", bytes(*size)), bytes(*total));
         }
         list
     }
@@ -116,12 +116,12 @@ impl NodeInfo {
         let mut list = self.capacity();
         let huge = self.huge_pages.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
         for name in [CPU, MEMORY, EPHEMERAL_STORAGE] {
-            let Some(all) = list.get_mut(name) else { continue };
-            let format = all.format();
+            let Some(amount) = list.get_mut(name) else { continue };
+            let format = amount.format();
             let huge = if name == MEMORY { bytes(huge) } else { Quantity::ZERO };
             let kept = reserved.iter().filter_map(|list| list.get(name));
-            let left = kept.fold(all.minus(huge), |left, kept| left.minus(*kept));
-            *all = if left.is_negative() { Quantity::new(0, format) } else { left };
+            let left = kept.fold(amount.minus(huge), |left, kept| left.minus(*kept));
+            *amount = if left.is_negative() { Quantity::new(0, format) } else { left };
         }
         list
     }
@@ -167,9 +167,9 @@ fn cgroup_v2(controllers: &str) -> bool {
 
 fn addresses(procfs: &Procfs) -> Vec<IpAddr> {
     let interfaces = (procfs.default_interface(), procfs.default_ipv6_interface());
-    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let Ok(interface_addresses) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
     let (mut v4, mut v6) = (None, None);
-    for interface in all {
+    for interface in interface_addresses {
         let Some(address) = interface.address else { continue };
         let name = Some(&interface.interface_name);
         if let (Some(address), true) = (address.as_sockaddr_in(), name == interfaces.0.as_ref()) {

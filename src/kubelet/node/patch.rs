@@ -66,17 +66,18 @@ impl NodeProfile {
     }
 
     fn metadata_patch(&self, server: &Node, occasion: PatchReason) -> Option<Value> {
-        let own: &[&str] = if occasion == PatchReason::Registration { &DEFAULT_LABELS } else { &STANDING_LABELS };
+        let label_names: &[&str] =
+            if occasion == PatchReason::Registration { &DEFAULT_LABELS } else { &STANDING_LABELS };
         let mut labels = Map::new();
-        for name in own {
+        for name in label_names {
             let Some(value) = self.metadata.labels.get(name) else { continue };
             if server.metadata.labels.get(name) != Some(value) {
                 labels.insert((*name).to_owned(), value.as_str().into());
             }
         }
         let registers = occasion == PatchReason::Registration;
-        let own = [ATTACHED_BY_CONTROLLER].into_iter().filter(|_| registers).chain([PROVIDED_IP]);
-        let mut annotations = changes_of(own, &server.metadata.annotations, &self.metadata.annotations);
+        let annotation_names = [ATTACHED_BY_CONTROLLER].into_iter().filter(|_| registers).chain([PROVIDED_IP]);
+        let mut annotations = changes_of(annotation_names, &server.metadata.annotations, &self.metadata.annotations);
         for (name, value) in self.reports.iter() {
             let wanted = Some(value).filter(|value| !value.is_empty());
             if server.metadata.annotations.get(name) != wanted {
@@ -146,8 +147,8 @@ fn changes(old: &Value, new: &Value) -> Option<Value> {
         let change = before.get(key).map_or_else(|| Some(value.clone()), |old| changes(old, value))?;
         Some((key.clone(), change))
     });
-    let all: Map<String, Value> = gone.chain(changed).collect();
-    (!all.is_empty()).then_some(Value::Object(all))
+    let changed_entries: Map<String, Value> = gone.chain(changed).collect();
+    (!changed_entries.is_empty()).then_some(Value::Object(changed_entries))
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ fn declared_features(gates: &FeatureGates) -> Vec<String> {
 }
 
 fn labels(name: &str, architecture: &str, configured: &Map<String>) -> Map<String> {
-    let own = [
+    let standard_labels = [
         (HOSTNAME, label_value(name)),
         (NODE_OS_LABEL, LINUX),
         (ARCH, architecture),
@@ -135,7 +135,7 @@ fn labels(name: &str, architecture: &str, configured: &Map<String>) -> Map<Strin
         ("beta.kubernetes.io/arch", architecture),
     ];
     let configured = configured.iter().map(|(key, value)| (key, value.clone()));
-    own.into_iter().map(|(key, value)| (key, value.to_owned())).chain(configured).collect()
+    standard_labels.into_iter().map(|(key, value)| (key, value.to_owned())).chain(configured).collect()
 }
 
 /// Node names may be longer than label values, and the API server rejects an object with any invalid part.

@@ -57,7 +57,7 @@ impl NodeRegistration {
         };
         let _follower = rt::spawn(reflect(self.client.clone(), collection, sender));
         let Reporting { register, status_period, .. } = self.reporting;
-        let mut own = NodeObjectState::new(self.profile.clone(), register, status_period, rt::now());
+        let mut node_state = NodeObjectState::new(self.profile.clone(), register, status_period, rt::now());
         let mut talk = NodeExchange::default();
         let mut images = Vec::new();
         let mut terms = None;
@@ -69,19 +69,19 @@ impl NodeRegistration {
             self.client.gate().admitted(Rank::Node).await;
             let seen = self.status_inputs.changed.changes();
             while let Ok(change) = changes.try_recv() {
-                self.apply(&mut own, change);
+                self.apply(&mut node_state, change);
             }
             let was_read = self.status_inputs.take_wanted_read();
             if was_read {
-                self.read_again(&mut own).await;
+                self.read_again(&mut node_state).await;
             }
-            if own.report_is_due(rt::now()) {
+            if node_state.report_is_due(rt::now()) {
                 images = self.list_images().await.unwrap_or(images);
             }
             let addresses = NodeInfo::read_addresses();
-            self.status_inputs.set_addresses(self.profile.addresses(&addresses, own.addresses()));
-            own.set_reports(&self.status_inputs.reports.borrow());
-            let step = own.next(&NodeObservation {
+            self.status_inputs.set_addresses(self.profile.addresses(&addresses, node_state.addresses()));
+            node_state.set_reports(&self.status_inputs.reports.borrow());
+            let step = node_state.next(&NodeObservation {
                 pressures: &self.status_inputs.pressures.borrow(),
                 board: self.status_inputs.board.borrow().known_conditions(),
                 runtime: &self.status_inputs.runtime.borrow(),
@@ -93,27 +93,28 @@ impl NodeRegistration {
                 now: clock::now(),
                 instant: rt::now(),
             });
-            for event in own.take_events() {
+            for event in node_state.take_events() {
                 // Events may be dropped when the inbox is full.
                 let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
             }
-            self.send_node_fields(&own, &mut terms).await;
+            self.send_node_fields(&node_state, &mut terms).await;
             if was_read {
                 self.status_inputs.set_node_read();
             }
-            self.status_inputs.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
-            let wanted =
-                |name| own.server().and_then(|node| node.metadata.annotations.get(name)).map_or("", String::as_str);
+            self.status_inputs.set_uid(node_state.server().map_or("", |node| node.metadata.uid.as_str()));
+            let wanted = |name| {
+                node_state.server().and_then(|node| node.metadata.annotations.get(name)).map_or("", String::as_str)
+            };
             self.status_inputs.set_wanted(wanted(UPGRADE_ANNOTATION), wanted(CONFIG_ANNOTATION));
             match step {
                 NodeStep::Wait(until) => {
                     if let Some(change) = self.wait(&changes, seen, until).await {
-                        self.apply(&mut own, change);
+                        self.apply(&mut node_state, change);
                     }
                 }
                 step => {
                     let outcome = send(&self.client, &self.profile.metadata.name, &step, &mut talk).await;
-                    own.done(outcome, rt::now(), rt::random());
+                    node_state.done(outcome, rt::now(), rt::random());
                 }
             }
         }
@@ -179,20 +180,20 @@ impl NodeRegistration {
     }
 }
 
-fn apply(own: &mut NodeObjectState, change: Change) {
+fn apply(node_state: &mut NodeObjectState, change: Change) {
     match change {
         Change::Replaced(objects) => {
             let node = objects.first().map(read);
             match node {
-                Some(Some(node)) => own.on_list(Some(node)),
-                None => own.on_list(None),
+                Some(Some(node)) => node_state.on_list(Some(node)),
+                None => node_state.on_list(None),
                 Some(None) => {}
             }
         }
-        Change::Applied(object) => read(&object).into_iter().for_each(|node| own.on_server_object(node)),
+        Change::Applied(object) => read(&object).into_iter().for_each(|node| node_state.on_server_object(node)),
         Change::Deleted(_) => {
             log!(warn, "node object was deleted, registering again only after a restart");
-            own.on_deletion();
+            node_state.on_deletion();
         }
         Change::Away(_) => {}
     }

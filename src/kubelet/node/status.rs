@@ -75,9 +75,11 @@ impl NodeProfile {
         if self.keeps_extended {
             return status;
         }
-        for (list, own) in [&mut status.capacity, &mut status.allocatable].into_iter().zip(observation.devices) {
+        for (list, plugin_resources) in
+            [&mut status.capacity, &mut status.allocatable].into_iter().zip(observation.devices)
+        {
             let names: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();
-            for name in names.iter().filter(|name| is_extended(name) && !own.contains_key(name)) {
+            for name in names.iter().filter(|name| is_extended(name) && !plugin_resources.contains_key(name)) {
                 list.insert(name, Quantity::ZERO);
             }
         }
@@ -195,11 +197,11 @@ fn of_board(
     if let Some(foreign) = before.filter(|before| !is_own(&before.reason)) {
         return Some(foreign.clone());
     }
-    let Some(known) = observation.board else {
+    let Some(board_conditions) = observation.board else {
         let heartbeat = Some(observation.now);
         return before.map(|before| NodeCondition { last_heartbeat_time: heartbeat, ..before.clone() });
     };
-    let seen = known.iter().find(|condition| condition.problem == problem);
+    let seen = board_conditions.iter().find(|condition| condition.problem == problem);
     // Nothing can be read any more for one that is at the server: it no longer holds.
     let holds = seen.map(|seen| seen.holds).or(before.map(|_| false))?;
     let message = seen.map_or_else(|| problem.fine().to_owned(), |seen| seen.message.clone());

@@ -81,22 +81,22 @@ impl Journal {
     pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<JournalContents>) {
         let live_records = SortedMap::new();
         let mut journal = Self { files, seal, live_records, length: 0, live: 0, is_in_doubt: true };
-        let found = journal.load();
-        (journal, found)
+        let contents = journal.load();
+        (journal, contents)
     }
 
     fn load(&mut self) -> io::Result<JournalContents> {
         let bytes = self.current()?;
-        let whole = Lines::read(&bytes);
-        let found = self.index(&bytes, &whole);
+        let lines = Lines::read(&bytes);
+        let contents = self.index(&bytes, &lines);
         // A process that was killed may have left lines that are not durable yet. They are not written again.
-        self.is_in_doubt = whole.is_torn || !bytes.is_empty() && self.sync().is_err();
-        if whole.has_bad_lines() || whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
+        self.is_in_doubt = lines.is_torn || !bytes.is_empty() && self.sync().is_err();
+        if lines.has_bad_lines() || lines.live.iter().any(|(name, line)| self.refuses(name, line)) {
             // Setting the file aside is retried with the next batch.
             self.is_in_doubt = true;
             drop(self.rewrite(&[]));
         }
-        Ok(found)
+        Ok(contents)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -106,10 +106,10 @@ impl Journal {
 
     /// Takes the records that the file has.
     fn index(&mut self, bytes: &[u8], lines: &Lines<'_>) -> JournalContents {
-        let mut found = JournalContents::default();
+        let mut contents = JournalContents::default();
         self.live_records.clear();
-        found.faults.damaged = lines.damaged;
-        found.faults.other_format = lines.other_format;
+        contents.faults.damaged = lines.damaged;
+        contents.faults.other_format = lines.other_format;
         for (name, line) in &lines.live {
             if self.refuses(name, line) {
                 continue;
@@ -122,13 +122,13 @@ impl Journal {
             let digest = content.as_deref().map(digest);
             self.live_records.insert((*name).into(), LiveRecord { digest, length: length_of(line.bytes) + 1 });
             match content {
-                Some(content) => drop(found.contents.insert((*name).to_owned(), content)),
-                None => found.faults.unopened += 1,
+                Some(content) => drop(contents.contents.insert((*name).to_owned(), content)),
+                None => contents.faults.unopened += 1,
             }
         }
         self.length = length_of(bytes);
         self.live = self.live_records.values().map(|record| record.length).sum();
-        found
+        contents
     }
 
     /// Whether the line is a plain-text Secret or token although they must be encrypted. It is dropped, because it may

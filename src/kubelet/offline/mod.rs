@@ -206,13 +206,14 @@ impl OfflineStore {
     /// Whether a server with these CAs belongs to the stored cluster and may change the store.
     pub(crate) fn is_same_cluster(&self, authorities: &[String]) -> bool {
         let cluster = self.inner.cluster.borrow();
-        self.inner.has_same_node.get() || cluster.as_ref().is_none_or(|known| known.has_authority_of(authorities))
+        self.inner.has_same_node.get()
+            || cluster.as_ref().is_none_or(|stored_cluster| stored_cluster.has_authority_of(authorities))
     }
 
     /// Takes the uid of this node at a server. The stored uid proves the same cluster, even with another CA.
     pub(crate) fn set_node_uid(&self, uid: &str) {
         let cluster = self.inner.cluster.borrow();
-        let is_same = cluster.as_ref().is_some_and(|known| !uid.is_empty() && known.node == uid);
+        let is_same = cluster.as_ref().is_some_and(|stored_cluster| !uid.is_empty() && stored_cluster.node == uid);
         self.inner.has_same_node.set(is_same);
     }
 
@@ -306,7 +307,7 @@ impl OfflineStore {
     /// A Node with another uid than the stored one is kept back until `remember_cluster` confirms its cluster.
     pub(crate) fn remember_node(&self, fields: &NodeFields) {
         let content = names::write_node_fields(fields).to_string().into_bytes();
-        if self.inner.cluster.borrow().as_ref().is_some_and(|known| known.node != fields.uid) {
+        if self.inner.cluster.borrow().as_ref().is_some_and(|stored_cluster| stored_cluster.node != fields.uid) {
             self.inner.other_node.replace(Some(content));
         } else {
             self.change(names::NODE_RECORD.to_owned(), Some(content), WriteUrgency::Soon);
@@ -358,7 +359,7 @@ impl OfflineStore {
 
     /// Writes pending changes now, at shutdown. Limited in time in case the disk hangs.
     pub(crate) async fn flush(&self) {
-        let all = async {
+        let all_written = async {
             while self.write().await {
                 let is_done = self.inner.pending.borrow().is_empty() && self.inner.journal.borrow().is_some();
                 if is_done {
@@ -366,7 +367,7 @@ impl OfflineStore {
                 }
             }
         };
-        let _ = rt::deadline(FLUSH, all).await;
+        let _ = rt::deadline(FLUSH, all_written).await;
     }
 
     /// False on failure.

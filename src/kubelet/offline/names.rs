@@ -114,7 +114,7 @@ impl Cluster {
     /// Whether a server with these CAs belongs to the same cluster. Without CAs, servers cannot be distinguished.
     pub(super) fn has_authority_of(&self, authorities: &[String]) -> bool {
         let is_unsure = self.authorities.is_empty() || authorities.is_empty();
-        is_unsure || self.authorities.iter().any(|known| authorities.contains(known))
+        is_unsure || self.authorities.iter().any(|authority| authorities.contains(authority))
     }
 
     pub(super) fn write(&self) -> Value {

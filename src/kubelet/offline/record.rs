@@ -79,9 +79,9 @@ impl<'a> Record<'a> {
 /// The record's bytes, if the checksum matches.
 fn checked(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(RECORD_HEAD)?;
-    let (found, rest) = rest.split_at_checked(SUM)?;
+    let (checksum, rest) = rest.split_at_checked(SUM)?;
     let body = rest.strip_prefix(RECORD_CONTENT_KEY)?.strip_suffix(b"}")?;
-    (sum(body).as_bytes() == found).then_some(body)
+    (sum(body).as_bytes() == checksum).then_some(body)
 }
 
 fn parse_value(rest: &[u8]) -> Option<RecordValue<'_>> {

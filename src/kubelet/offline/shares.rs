@@ -31,13 +31,13 @@ impl Shares {
     pub(super) fn replace(&mut self, name: &str, old: u64, new: u64) -> bool {
         let namespace = names::namespace(name);
         let used = self.namespaces.entry(namespace.to_owned()).or_default();
-        let (all, of_namespace) = (self.total.saturating_sub(old) + new, used.saturating_sub(old) + new);
-        let fits = all <= MAX_STORE_BYTES && (namespace.is_empty() || of_namespace <= MOST_OF_NAMESPACE);
+        let (new_total, new_of_namespace) = (self.total.saturating_sub(old) + new, used.saturating_sub(old) + new);
+        let fits = new_total <= MAX_STORE_BYTES && (namespace.is_empty() || new_of_namespace <= MOST_OF_NAMESPACE);
         if new > old && !fits {
             return false;
         }
-        self.total = all;
-        *used = of_namespace;
+        self.total = new_total;
+        *used = new_of_namespace;
         true
     }
 

@@ -65,8 +65,8 @@ async fn connect(dialer: &Dialer, host: &str, port: u16, limit: Duration) -> Tcp
 
 fn outcome(response: Result<Vec<u8>, rpc::Error>, within: &str) -> Outcome {
     let failed = |error: &dyn std::fmt::Display| Outcome::Failed(format!("error: health rpc probe failed: {error}"));
-    let answer = match response {
-        Ok(answer) => answer,
+    let message = match response {
+        Ok(message) => message,
         Err(rpc::Error::Status(status)) => {
             return match status.code {
                 Code::Unimplemented => Outcome::Failed(format!(
@@ -81,7 +81,7 @@ fn outcome(response: Result<Vec<u8>, rpc::Error>, within: &str) -> Outcome {
         }
         Err(error) => return failed(&format_args!("rpc error: code = Unavailable desc = {error}")),
     };
-    match decode::<HealthCheckResponse>(&answer) {
+    match decode::<HealthCheckResponse>(&message) {
         Ok(HealthCheckResponse { status: ServingStatus::Serving }) => Outcome::Passed,
         Ok(HealthCheckResponse { status }) => {
             Outcome::Failed(format!("service unhealthy (responded with {:?})", status.name()))

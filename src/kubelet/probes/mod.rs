@@ -95,26 +95,26 @@ impl Probes {
             .on_observation(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
         entry.drop_tasks(ending);
         let under_way: SortedSet<(usize, ProbeKind)> =
-            entry.tasks.iter().map(|one| (one.container_index, one.kind)).collect();
-        for (place, container) in with_probes(&pod.spec) {
+            entry.tasks.iter().map(|worker| (worker.container_index, worker.kind)).collect();
+        for (index, container) in with_probes(&pod.spec) {
             for kind in ProbeKind::ALL {
-                if !entry.probe_results.is_due(container, kind, ending) || under_way.contains(&(place, kind)) {
+                if !entry.probe_results.is_due(container, kind, ending) || under_way.contains(&(index, kind)) {
                     continue;
                 }
                 let Some(running) = observed.container(&container.name) else { continue };
                 let work = ProbeTarget {
                     pod: Arc::clone(pod),
-                    container_index: place,
+                    container_index: index,
                     kind,
                     container_id: running.id.clone(),
                     address: match pod.spec.host_network {
                         true => ProbedAddress::Node(host_ips.clone()),
                         false => ProbedAddress::Pod(pod_ip(observed, running, host_ips)),
                     },
-                    first: entry.first_question(container, kind, place, running, began, now),
+                    first: entry.first_question(container, kind, index, running, began, now),
                 };
                 let task = rt::spawn(worker::run(Rc::clone(prober), work));
-                entry.tasks.push(ProbeWorker { container_index: place, kind, container_id: running.id.clone(), task });
+                entry.tasks.push(ProbeWorker { container_index: index, kind, container_id: running.id.clone(), task });
             }
         }
     }
@@ -189,8 +189,8 @@ impl PodProbes {
 }
 
 /// The host in the spec, else the pod's address.
-fn host(given: &str, ip: Option<IpAddr>) -> String {
-    if given.is_empty() { ip.map_or_else(String::new, |ip| ip.to_string()) } else { given.to_owned() }
+fn host(probe_host: &str, ip: Option<IpAddr>) -> String {
+    if probe_host.is_empty() { ip.map_or_else(String::new, |ip| ip.to_string()) } else { probe_host.to_owned() }
 }
 
 /// The address that the pod's status shows first.

@@ -68,8 +68,8 @@ impl ProbeResults {
                 self.probed.remove(&container.name);
                 continue;
             };
-            let known = self.probed.get(&container.name);
-            if known.is_none_or(|known| known.container_id != running.id) {
+            let probed_container = self.probed.get(&container.name);
+            if probed_container.is_none_or(|probed_container| probed_container.container_id != running.id) {
                 let probed = first_sight(container, running, find(running));
                 self.probed.insert(container.name.clone(), probed);
             }
@@ -114,8 +114,8 @@ impl ProbeResults {
 pub(super) fn with_probes(spec: &PodSpec) -> impl Iterator<Item = (usize, &Container)> {
     let init = spec.init_containers.len();
     let counts = move |index: usize, container: &Container| index >= init || container.is_sidecar();
-    let all = spec.init_containers.iter().chain(&spec.containers).enumerate();
-    all.filter(move |(index, container)| {
+    let containers = spec.init_containers.iter().chain(&spec.containers).enumerate();
+    containers.filter(move |(index, container)| {
         counts(*index, container) && ProbeKind::ALL.iter().any(|kind| probe_of(container, *kind).is_some())
     })
 }

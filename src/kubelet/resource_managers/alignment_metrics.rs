@@ -43,18 +43,18 @@ impl AssignmentCounts<'_> {
         }
     }
 
-    pub(super) fn cpus(&self, had: Option<&PodCpus>, own: &PodCpus) {
-        for (name, cpus) in own.containers.iter() {
+    pub(super) fn cpus(&self, had: Option<&PodCpus>, pod_cpus: &PodCpus) {
+        for (name, cpus) in pod_cpus.containers.iter() {
             if had.and_then(|had| had.containers.get(name)) != Some(cpus) {
-                self.assigned(CPU, own.sharing.contains(name));
+                self.assigned(CPU, pod_cpus.sharing.contains(name));
             }
         }
     }
 
-    pub(super) fn memory(&self, had: Option<&OwnMemory>, own: &OwnMemory) {
-        for name in own.containers.keys() {
+    pub(super) fn memory(&self, had: Option<&OwnMemory>, pod_memory: &OwnMemory) {
+        for name in pod_memory.containers.keys() {
             if had.is_none_or(|had| !had.containers.contains_key(name)) {
-                self.assigned(MEMORY, own.sharing.contains(name));
+                self.assigned(MEMORY, pod_memory.sharing.contains(name));
             }
         }
     }
@@ -79,16 +79,16 @@ impl AssignmentCounts<'_> {
 
 impl CpuManager {
     /// Counts the new allocations of a pod's containers. `had`: those of before.
-    pub(super) fn count_alignment(&self, had: Option<&PodCpus>, own: &PodCpus) {
+    pub(super) fn count_alignment(&self, had: Option<&PodCpus>, pod_cpus: &PodCpus) {
         let whole_cores = self.has_whole_cores();
-        if !own.whole.is_empty() {
-            if had.is_none_or(|had| had.whole != own.whole) && self.topology.is_of_one_cache(&own.whole) {
+        if !pod_cpus.whole.is_empty() {
+            if had.is_none_or(|had| had.whole != pod_cpus.whole) && self.topology.is_of_one_cache(&pod_cpus.whole) {
                 metrics::count(Count::AlignedResources, &[CONTAINER_SCOPE, UNCORE_CACHE]);
             }
             return;
         }
         let is_new = |(name, cpus): &(&String, &CpuSet)| had.and_then(|had| had.containers.get(*name)) != Some(*cpus);
-        for (_, cpus) in own.containers.iter().filter(is_new) {
+        for (_, cpus) in pod_cpus.containers.iter().filter(is_new) {
             if whole_cores {
                 metrics::count(Count::AlignedResources, &[CONTAINER_SCOPE, PHYSICAL_CPU]);
             }
@@ -101,7 +101,7 @@ impl CpuManager {
     /// Counts the shared CPUs, and the exclusive ones of each NUMA node.
     pub(super) fn count(&self, placements: &Placements) {
         let shared = placements.shared.clone().without(&self.reserved).len();
-        let taken = placements.exclusive.values().fold(CpuSet::EMPTY, |sum, own| sum.with(&own.all()));
+        let taken = placements.exclusive.values().fold(CpuSet::EMPTY, |sum, pod_cpus| sum.with(&pod_cpus.all()));
         let on_node = |node: u32| {
             let node = [node].into_iter().collect();
             self.topology.within(Level::Node, &node).common(&taken).len()

@@ -181,10 +181,11 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
             if best.as_ref().is_some_and(|best| best.imbalance == 0.0) {
                 break;
             }
-            let found = spread(&counts, &combination, wanted, group);
-            if let Some(found) = found.filter(|found| best.as_ref().is_none_or(|best| found.imbalance < best.imbalance))
+            let distribution = spread(&counts, &combination, wanted, group);
+            if let Some(distribution) = distribution
+                .filter(|distribution| best.as_ref().is_none_or(|best| distribution.imbalance < best.imbalance))
             {
-                best = Some(found);
+                best = Some(distribution);
             }
         }
         let Some(best) = best else { continue };
@@ -250,7 +251,7 @@ fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Opt
     let mut best: Option<Distribution> = None;
     for size in (1..=able.len()).rev() {
         for subset in combinations(able.len(), size) {
-            let subset: Vec<usize> = subset.iter().filter_map(|place| able.get(*place).copied()).collect();
+            let subset: Vec<usize> = subset.iter().filter_map(|index| able.get(*index).copied()).collect();
             let Some((rest, after)) = give(&subset, &left, remainder, group) else { continue };
             let imbalance = deviation(&after);
             if best.as_ref().is_none_or(|best| imbalance < best.imbalance) {
@@ -291,17 +292,17 @@ fn deviation(counts: &[usize]) -> f64 {
 }
 
 /// All combinations of `size` numbers below `all`, in order.
-fn combinations(all: usize, size: usize) -> Vec<Vec<usize>> {
-    let mut found = vec![Vec::new()];
+fn combinations(count: usize, size: usize) -> Vec<Vec<usize>> {
+    let mut combinations = vec![Vec::new()];
     for _ in 0..size {
         let longer = |chosen: &Vec<usize>| {
             let from = chosen.last().map_or(0, |last| last + 1);
             let chosen = chosen.clone();
-            (from..all).map(move |next| chosen.iter().copied().chain([next]).collect::<Vec<usize>>())
+            (from..count).map(move |next| chosen.iter().copied().chain([next]).collect::<Vec<usize>>())
         };
-        found = found.iter().flat_map(longer).collect();
+        combinations = combinations.iter().flat_map(longer).collect();
     }
-    found
+    combinations
 }
 
 #[cfg(test)]

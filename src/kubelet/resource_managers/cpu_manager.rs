@@ -32,17 +32,17 @@ impl CpuManager {
         options: CpuOptions,
         level: PodLevel,
     ) -> Result<Self, SettingsError> {
-        let all = topology.all();
-        if !named.is_within(&all) {
-            return Err(SettingsError::OfflineCpus { reserved: named.clone(), online: all });
+        let online_cpus = topology.all();
+        if !named.is_within(&online_cpus) {
+            return Err(SettingsError::OfflineCpus { reserved: named.clone(), online: online_cpus });
         }
         let mut policy = Self { topology, reserved: named.clone(), options, level };
         if named.is_empty() {
             if count == 0 {
                 return Err(SettingsError::NoReservedCpus);
             }
-            let reserved = policy.take(&all, count);
-            policy.reserved = reserved.ok_or(SettingsError::TooFewCpus { reserved: count, online: all })?;
+            let reserved = policy.take(&online_cpus, count);
+            policy.reserved = reserved.ok_or(SettingsError::TooFewCpus { reserved: count, online: online_cpus })?;
         }
         Ok(policy)
     }
@@ -64,14 +64,14 @@ impl CpuManager {
     }
 
     /// The entries of `found` that are possible exclusive sets, smallest first, because shared sets are larger.
-    pub(super) fn plausible(&self, mut found: Vec<(PodUid, String, CpuSet)>) -> Assigned {
+    pub(super) fn plausible(&self, mut observed_cpus: Vec<(PodUid, String, CpuSet)>) -> Assigned {
         let allocatable = self.allocatable();
-        found.retain(|(.., cpus)| !cpus.is_empty() && cpus.is_within(&allocatable));
-        found.sort_by_key(|(.., cpus)| cpus.len());
+        observed_cpus.retain(|(.., cpus)| !cpus.is_empty() && cpus.is_within(&allocatable));
+        observed_cpus.sort_by_key(|(.., cpus)| cpus.len());
         let mut assigned = Assigned::new();
-        for (pod, container, cpus) in found {
-            let mut others = assigned.iter().filter(|(other, _)| **other != pod);
-            if !others.any(|(_, other)| other.all().overlaps(&cpus)) {
+        for (pod, container, cpus) in observed_cpus {
+            let mut others = assigned.iter().filter(|(other_pod, _)| **other_pod != pod);
+            if !others.any(|(_, other_pod)| other_pod.all().overlaps(&cpus)) {
                 assigned.entry(pod).or_default().containers.insert(container, cpus);
             }
         }
@@ -79,9 +79,9 @@ impl CpuManager {
     }
 
     /// Adds the CPUs of pods as a whole, as far as they are possible.
-    pub(super) fn add_whole(&self, assigned: &mut Assigned, found: Vec<(PodUid, CpuSet)>) {
+    pub(super) fn add_whole(&self, assigned: &mut Assigned, observed_cpus: Vec<(PodUid, CpuSet)>) {
         let allocatable = self.allocatable();
-        for (pod, whole) in found {
+        for (pod, whole) in observed_cpus {
             let mut others = assigned.iter().filter(|(other, _)| **other != pod);
             if !whole.is_empty()
                 && whole.is_within(&allocatable)
@@ -108,15 +108,16 @@ impl CpuManager {
             let cpus = had?.containers.get(&container.name)?;
             (cpus.len() == self.own_cpus(pod, container)).then_some(cpus)
         };
-        let all = || all_containers(pod);
+        let pod_containers = || all_containers(pod);
         let kept = |ended: bool| {
-            let kept = all().filter(|(_, ends)| !ends || ended).filter_map(|(container, _)| had_by(container));
+            let kept =
+                pod_containers().filter(|(_, ends)| !ends || ended).filter_map(|(container, _)| had_by(container));
             kept.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus))
         };
         let mut free = self.free_for(assigned, &pod.metadata.uid).without(&kept(true));
         let (stays, mut reusable) = (kept(false), CpuSet::EMPTY);
         let mut taken = SortedMap::<String, CpuSet>::new();
-        for (container, ends) in all() {
+        for (container, ends) in pod_containers() {
             let wanted = self.own_cpus(pod, container);
             let hints = || {
                 let hints = had_by(container).map(|has| self.hints(has, &CpuSet::EMPTY, wanted));
@@ -180,12 +181,12 @@ impl CpuManager {
         had: &SortedMap<String, CpuSet>,
     ) -> Result<PodCpus, AllocationRejection> {
         let mut left = whole.clone();
-        let mut own = PodCpus::default();
+        let mut pod_cpus = PodCpus::default();
         for (container, ends) in all_containers(pod) {
             let wanted = self.own_cpus(pod, container);
             let cpus = if wanted == 0 {
                 // Containers that do not end get what all exclusive ones leave.
-                own.sharing.push(container.name.clone());
+                pod_cpus.sharing.push(container.name.clone());
                 left.clone()
             } else {
                 let has = had.get(&container.name).filter(|has| has.len() == wanted && has.is_within(&left));
@@ -197,21 +198,23 @@ impl CpuManager {
             if wanted > 0 && !ends {
                 left.remove(&cpus);
             }
-            own.containers.insert(container.name.clone(), cpus);
+            pod_cpus.containers.insert(container.name.clone(), cpus);
         }
         for (container, _) in all_containers(pod).filter(|(_, ends)| !ends) {
-            if own.sharing.contains(&container.name) {
-                own.containers.insert(container.name.clone(), left.clone());
+            if pod_cpus.sharing.contains(&container.name) {
+                pod_cpus.containers.insert(container.name.clone(), left.clone());
             }
         }
-        own.whole = whole;
-        Ok(own)
+        pod_cpus.whole = whole;
+        Ok(pod_cpus)
     }
 
     fn check_pool(&self, pod: &Pod) -> Result<(), AllocationRejection> {
         let count = |cpus| u64::try_from(cpus).unwrap_or(u64::MAX);
-        let own = |container: &Container| Some(self.own_cpus(pod, container)).filter(|own| *own > 0).map(count);
-        check_pool(pod, CPU, count(cpus_of_pod(pod)), &own)
+        let exclusive_cpus = |container: &Container| {
+            Some(self.own_cpus(pod, container)).filter(|exclusive_cpus| *exclusive_cpus > 0).map(count)
+        };
+        check_pool(pod, CPU, count(cpus_of_pod(pod)), &exclusive_cpus)
     }
 
     /// Number of exclusive CPUs of a container.
@@ -253,13 +256,13 @@ impl CpuManager {
 
     /// The NUMA node sets that have enough CPUs and include all reusable ones.
     fn hints(&self, free: &CpuSet, reusable: &CpuSet, wanted: usize) -> Hints {
-        let (all, nodes) = (self.topology.all(), Nodes::of(&self.topology.nodes()));
+        let (all_cpus, nodes) = (self.topology.all(), Nodes::of(&self.topology.nodes()));
         let near = |cpus: &CpuSet, nodes: Nodes| self.topology.within(Level::Node, &nodes.numbers()).common(cpus).len();
         let can = |nodes| {
             let reused = near(reusable, nodes);
             reused == reusable.len() && near(free, nodes) + reused >= wanted
         };
-        topology_manager::hints(nodes, &|nodes| near(&all, nodes) >= wanted, &can)
+        topology_manager::hints(nodes, &|nodes| near(&all_cpus, nodes) >= wanted, &can)
     }
 
     /// Takes CPUs of the pod's ended init containers before free ones; within both, those in `nodes` first.
@@ -324,7 +327,7 @@ pub(super) type PreferredNodes<'a> =
     dyn FnMut(&Container, &dyn Fn() -> Option<Hints>) -> Result<Option<Nodes>, AllocationRejection> + 'a;
 
 fn all_of(assigned: &Assigned) -> CpuSet {
-    assigned.values().fold(CpuSet::EMPTY, |sum, own| sum.with(&own.all()))
+    assigned.values().fold(CpuSet::EMPTY, |sum, pod_cpus| sum.with(&pod_cpus.all()))
 }
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ pub(crate) struct SavedState {
 /// all kubelets read, until a pod has CPUs as a whole.
 pub(super) fn text(policy: &str, shared: &CpuSet, assigned: &Assigned) -> String {
     let (mut entries, mut pods) = (Map::new(), Map::new());
-    for (pod, own) in assigned.iter() {
-        let containers = own.containers.iter().map(|(name, cpus)| (name.clone(), json!(cpus.to_string())));
+    for (pod, pod_cpus) in assigned.iter() {
+        let containers = pod_cpus.containers.iter().map(|(name, cpus)| (name.clone(), json!(cpus.to_string())));
         entries.insert(pod.to_string(), containers.collect());
-        if !own.whole.is_empty() {
-            pods.insert(pod.to_string(), json!({ "cpuSet": own.whole.to_string() }));
+        if !pod_cpus.whole.is_empty() {
+            pods.insert(pod.to_string(), json!({ "cpuSet": pod_cpus.whole.to_string() }));
         }
     }
     let shared = shared.to_string();
@@ -80,11 +80,11 @@ pub(super) fn parse(text: &[u8]) -> Option<SavedState> {
     CpuSet::parse(shared)?;
     let mut assigned = Assigned::new();
     for (pod, containers) in entries {
-        let mut own = PodCpus::default();
+        let mut pod_cpus = PodCpus::default();
         for (name, cpus) in containers.as_object()? {
-            own.containers.insert(name.clone(), CpuSet::parse(cpus.as_str()?)?);
+            pod_cpus.containers.insert(name.clone(), CpuSet::parse(cpus.as_str()?)?);
         }
-        assigned.insert(PodUid::from(pod.as_str()), own);
+        assigned.insert(PodUid::from(pod.as_str()), pod_cpus);
     }
     for (pod, entry) in pods {
         let whole = CpuSet::parse(entry.get("cpuSet").and_then(Value::as_str).unwrap_or_default())?;

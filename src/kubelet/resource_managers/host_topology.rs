@@ -36,10 +36,12 @@ impl Topology {
             let (node, package) = (node.unwrap_or(0), package.unwrap_or(0));
             (Cpu { number, node, package, core: core.unwrap_or(number), cache: 0 }, cache)
         };
-        let found: Vec<(Cpu, Option<u32>)> = online.iter().map(cpu).collect();
-        let first_of = |package| found.iter().find(|(cpu, _)| cpu.package == package).map_or(0, |(cpu, _)| cpu.number);
-        let cpus =
-            found.iter().map(|(cpu, cache)| Cpu { cache: cache.unwrap_or_else(|| first_of(cpu.package)), ..*cpu });
+        let cpus_and_nodes: Vec<(Cpu, Option<u32>)> = online.iter().map(cpu).collect();
+        let first_of =
+            |package| cpus_and_nodes.iter().find(|(cpu, _)| cpu.package == package).map_or(0, |(cpu, _)| cpu.number);
+        let cpus = cpus_and_nodes
+            .iter()
+            .map(|(cpu, cache)| Cpu { cache: cache.unwrap_or_else(|| first_of(cpu.package)), ..*cpu });
         let distances = nodes.iter().map(|(node, _)| {
             let text = fs::read_to_string(devices.join(format!("node/node{node}/distance"))).unwrap_or_default();
             (*node, text.split_whitespace().filter_map(|distance| distance.parse().ok()).collect())

@@ -45,10 +45,10 @@ impl MemoryManager {
             return Err(SettingsError::UnknownNode(*node));
         }
         for kind in reserved.iter().map(|(_, kind, _)| kind.as_str()).chain([MEMORY]) {
-            let found: u64 = reserved.iter().filter(|(_, name, _)| name == kind).map(|(.., size)| size).sum();
+            let reserved_total: u64 = reserved.iter().filter(|(_, name, _)| name == kind).map(|(.., size)| size).sum();
             let expected = if kind == MEMORY { kept } else { 0 };
-            if found != expected {
-                return Err(SettingsError::ReservedMemory { kind: kind.to_owned(), expected, found });
+            if reserved_total != expected {
+                return Err(SettingsError::ReservedMemory { kind: kind.to_owned(), expected, found: reserved_total });
             }
         }
         let policy = StaticMemory::new(nodes, reserved, PodLevel::of(config));
@@ -79,9 +79,9 @@ impl MemoryManager {
     }
 
     /// Without a state file, running containers keep the nodes they are on.
-    pub(super) fn rebuild(&mut self, found: &[InUse]) {
-        let found = found.iter().filter(|found| self.is_forgetful && !found.mems.is_empty());
-        for InUse { pod, container, mems, .. } in found {
+    pub(super) fn rebuild(&mut self, in_use: &[InUse]) {
+        let in_use = in_use.iter().filter(|in_use| self.is_forgetful && !in_use.mems.is_empty());
+        for InUse { pod, container, mems, .. } in in_use {
             self.seen.entry(pod.clone()).or_default().insert(container.clone(), Nodes::of(mems));
         }
     }
@@ -135,9 +135,9 @@ impl MemoryManager {
     /// Assignments by container, for the pod resources API.
     pub(super) fn placed(&self) -> Vec<AssignedMemory> {
         let mut placed = Vec::new();
-        for (pod, own) in self.blocks.iter() {
-            for (container, blocks) in own.containers.iter() {
-                let is_shared = own.sharing.contains(container);
+        for (pod, pod_memory) in self.blocks.iter() {
+            for (container, blocks) in pod_memory.containers.iter() {
+                let is_shared = pod_memory.sharing.contains(container);
                 let one = |block| {
                     let (pod, container) = (pod.clone(), container.clone());
                     AssignedMemory { pod, container, is_shared, block: shown(block) }
@@ -150,8 +150,8 @@ impl MemoryManager {
 
     /// Memory of pods as a whole.
     pub(super) fn of_pods(&self) -> SortedMap<PodUid, Vec<MemoryBlock>> {
-        let whole = self.blocks.iter().filter(|(_, own)| !own.whole.is_empty());
-        whole.map(|(pod, own)| (pod.clone(), own.whole.iter().map(shown).collect())).collect()
+        let whole = self.blocks.iter().filter(|(_, pod_memory)| !pod_memory.whole.is_empty());
+        whole.map(|(pod, pod_memory)| (pod.clone(), pod_memory.whole.iter().map(shown).collect())).collect()
     }
 
     /// The pod's memory so far.

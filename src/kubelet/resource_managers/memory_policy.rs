@@ -121,14 +121,14 @@ impl StaticMemory {
     }
 
     /// The pods of `found` whose assignments are possible together on this machine.
-    pub(super) fn plausible(&self, found: Blocks) -> Blocks {
+    pub(super) fn plausible(&self, observed_blocks: Blocks) -> Blocks {
         let (mut state, mut blocks) = (self.nodes.clone(), Blocks::new());
-        let all = self.nodes.iter().fold(0u64, |all, node| all | node.cells.bits());
-        for (pod, own) in found {
+        let all_nodes = self.nodes.iter().fold(0u64, |all_nodes, node| all_nodes | node.cells.bits());
+        for (pod, pod_memory) in observed_blocks {
             let mut next = state.clone();
-            let is_here = |block: &Block| block.nodes.bits() != 0 && block.nodes.bits() & !all == 0;
-            let are_here = own.containers.values().flatten().all(is_here);
-            let fits = own.taken().all(|block| {
+            let is_here = |block: &Block| block.nodes.bits() != 0 && block.nodes.bits() & !all_nodes == 0;
+            let are_here = pod_memory.containers.values().flatten().all(is_here);
+            let fits = pod_memory.taken().all(|block| {
                 let is_free = is_here(block) && !is_split(&next, block.nodes);
                 let free: u64 = within(&next, block.nodes).map(|node| node.free(&block.kind)).sum();
                 take(&mut next, block, block.size);
@@ -136,7 +136,7 @@ impl StaticMemory {
             });
             if fits && are_here {
                 state = next;
-                blocks.insert(pod, own);
+                blocks.insert(pod, pod_memory);
             }
         }
         blocks
@@ -237,7 +237,7 @@ impl MemoryPlanning<'_> {
 
     /// The node sets that have all of the requested memory; the same for each type.
     fn sets(&self, requests: &[(String, u64)]) -> Hints {
-        let all = Nodes::of(&self.state.iter().map(|node| node.number).collect());
+        let all_nodes = Nodes::of(&self.state.iter().map(|node| node.number).collect());
         let sum = |nodes: Nodes, of: fn(&NodeState, &str) -> u64, kind: &str| -> u64 {
             within(&self.state, nodes).map(|node| of(node, kind)).sum()
         };
@@ -248,7 +248,7 @@ impl MemoryPlanning<'_> {
             };
             could(nodes) && !is_split(&self.state, nodes) && requests.iter().all(is_free)
         };
-        topology_manager::hints(all, &could, &can)
+        topology_manager::hints(all_nodes, &could, &can)
     }
 
     fn requests_of(&self, container: &Container) -> Vec<(String, u64)> {
@@ -456,9 +456,9 @@ impl MemoryPlanning<'_> {
     fn check_pool(&self) -> Result<(), AllocationRejection> {
         self.of_pod().into_iter().try_for_each(|(kind, total)| {
             let own = |container: &Container| {
-                let own = self.requests_of(container);
-                let of_kind = own.iter().find(|(own, _)| *own == kind).map_or(0, |(_, size)| *size);
-                (!own.is_empty()).then_some(of_kind)
+                let requests = self.requests_of(container);
+                let of_kind = requests.iter().find(|(name, _)| *name == kind).map_or(0, |(_, size)| *size);
+                (!requests.is_empty()).then_some(of_kind)
             };
             check_pool(self.pod, &kind, total, &own)
         })

@@ -18,12 +18,12 @@ pub(super) fn text(policy: &str, state: &[NodeState], blocks: &Blocks) -> String
     file.insert("policyName".to_owned(), json!(policy));
     file.insert("machineState".to_owned(), machine_state(state));
     let (mut entries, mut pods) = (Map::new(), Map::new());
-    for (pod, own) in blocks.iter() {
+    for (pod, pod_memory) in blocks.iter() {
         let of = |blocks: &Vec<Block>| -> Value { blocks.iter().map(entry).collect() };
-        let containers = own.containers.iter().map(|(name, blocks)| (name.clone(), of(blocks)));
+        let containers = pod_memory.containers.iter().map(|(name, blocks)| (name.clone(), of(blocks)));
         entries.insert(pod.to_string(), Value::Object(containers.collect()));
-        if !own.whole.is_empty() {
-            pods.insert(pod.to_string(), json!({ "memoryBlocks": of(&own.whole) }));
+        if !pod_memory.whole.is_empty() {
+            pods.insert(pod.to_string(), json!({ "memoryBlocks": of(&pod_memory.whole) }));
         }
     }
     if !entries.is_empty() {
@@ -51,18 +51,18 @@ pub(super) fn parse(text: &[u8]) -> Option<(String, Blocks)> {
         }
     }
     let blocks = |entries: &Value| -> Option<Vec<Block>> { entries.as_array()?.iter().map(block).collect() };
-    let mut all = Blocks::new();
+    let mut blocks_of_pods = Blocks::new();
     for (pod, containers) in object(&file, "entries") {
-        let mut own = OwnMemory::default();
+        let mut pod_memory = OwnMemory::default();
         for (name, entries) in containers.as_object()? {
-            own.containers.insert(name.clone(), blocks(entries)?);
+            pod_memory.containers.insert(name.clone(), blocks(entries)?);
         }
-        all.insert(PodUid::from(pod.as_str()), own);
+        blocks_of_pods.insert(PodUid::from(pod.as_str()), pod_memory);
     }
     for (pod, entry) in object(&file, "podEntries") {
-        all.entry(PodUid::from(pod.as_str())).or_default().whole = blocks(entry.get("memoryBlocks")?)?;
+        blocks_of_pods.entry(PodUid::from(pod.as_str())).or_default().whole = blocks(entry.get("memoryBlocks")?)?;
     }
-    Some((file.get("policyName")?.as_str()?.to_owned(), all))
+    Some((file.get("policyName")?.as_str()?.to_owned(), blocks_of_pods))
 }
 
 fn machine_state(state: &[NodeState]) -> Value {

@@ -167,12 +167,13 @@ impl ResourceManagers {
         managers.unwritten = true;
         match state {
             State::Whole(SavedState { policy, assigned }) if policy == STATIC_POLICY => {
-                let (mut found, mut whole) = (Vec::new(), Vec::new());
-                for (pod, own) in assigned {
-                    found.extend(own.containers.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
-                    whole.push((pod, own.whole));
+                let (mut exclusive_cpus, mut whole) = (Vec::new(), Vec::new());
+                for (pod, pod_cpus) in assigned {
+                    exclusive_cpus
+                        .extend(pod_cpus.containers.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
+                    whole.push((pod, pod_cpus.whole));
                 }
-                managers.rebuild_cpus(found, whole);
+                managers.rebuild_cpus(exclusive_cpus, whole);
             }
             _ => {
                 managers.is_forgetful = true;
@@ -229,19 +230,19 @@ impl ResourceManagers {
     }
 
     /// Rebuilds the assignments from running containers where no state file has them.
-    pub(crate) fn rebuild(&mut self, found: Vec<InUse>) {
-        self.memory.rebuild(&found);
+    pub(crate) fn rebuild(&mut self, in_use: Vec<InUse>) {
+        self.memory.rebuild(&in_use);
         if self.is_forgetful {
-            let found = found.into_iter().map(|found| (found.pod, found.container, found.cpus));
-            self.rebuild_cpus(found.collect(), Vec::new());
+            let in_use = in_use.into_iter().map(|in_use| (in_use.pod, in_use.container, in_use.cpus));
+            self.rebuild_cpus(in_use.collect(), Vec::new());
         }
     }
 
     /// Takes the CPU sets that are possible exclusive ones.
-    fn rebuild_cpus(&mut self, found: Vec<(PodUid, String, CpuSet)>, whole: Vec<(PodUid, CpuSet)>) {
+    fn rebuild_cpus(&mut self, observed_cpus: Vec<(PodUid, String, CpuSet)>, whole: Vec<(PodUid, CpuSet)>) {
         let Some(cpus) = &self.cpus else { return };
         let mut placements = self.placements.write();
-        placements.exclusive = cpus.plausible(found);
+        placements.exclusive = cpus.plausible(observed_cpus);
         cpus.add_whole(&mut placements.exclusive, whole);
         placements.shared = cpus.shared(&placements.exclusive);
         cpus.count(&placements);
@@ -255,14 +256,14 @@ impl ResourceManagers {
         providers: Vec<&mut dyn Provider>,
     ) -> Result<PodAllocation, AllocationRejection> {
         let mut memory = self.memory.plan(pod);
-        let mut all: Vec<&mut dyn Provider> = Vec::new();
+        let mut hint_providers: Vec<&mut dyn Provider> = Vec::new();
         for provider in providers {
-            all.push(provider);
+            hint_providers.push(provider);
         }
         if let Some(memory) = &mut memory {
-            all.push(memory);
+            hint_providers.push(memory);
         }
-        let cpus = self.plan_cpus(pod, &mut all);
+        let cpus = self.plan_cpus(pod, &mut hint_providers);
         if let Some(planned) = memory.as_ref().map(MemoryPlanning::requesting) {
             (0..planned).for_each(|_| metrics::count(Count::MemoryPinnings, &[]));
         }
@@ -271,10 +272,11 @@ impl ResourceManagers {
             metrics::count(Count::MemoryPinningErrors, &[]);
             counts.failed(MEMORY);
         }
-        let own = PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_own).unwrap_or_default() };
-        counts.cpus(self.placements.read().exclusive.get(&pod.metadata.uid), &own.cpus);
-        counts.memory(self.memory.had(&pod.metadata.uid), &own.memory);
-        Ok(own)
+        let allocation =
+            PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_own).unwrap_or_default() };
+        counts.cpus(self.placements.read().exclusive.get(&pod.metadata.uid), &allocation.cpus);
+        counts.memory(self.memory.had(&pod.metadata.uid), &allocation.memory);
+        Ok(allocation)
     }
 
     fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<PodCpus, AllocationRejection> {
@@ -312,11 +314,11 @@ impl ResourceManagers {
             pinning.set(pinning.get() || is_whole && cpus_of_pod(pod) > 0);
             Ok(nodes)
         };
-        let own = match &self.cpus {
+        let pod_cpus = match &self.cpus {
             Some(cpus) => {
-                let own = cpus.allocate(assigned, pod, &mut near);
-                match &own {
-                    Ok(own) => cpus.count_alignment(assigned.get(&pod.metadata.uid), own),
+                let pod_cpus = cpus.allocate(assigned, pod, &mut near);
+                match &pod_cpus {
+                    Ok(pod_cpus) => cpus.count_alignment(assigned.get(&pod.metadata.uid), pod_cpus),
                     Err(_) if pinning.get() => {
                         metrics::count(Count::CpuPinningErrors, &[]);
                         AssignmentCounts { level: self.level, pod }.failed(CPU);
@@ -326,39 +328,39 @@ impl ResourceManagers {
                     }
                     Err(_) => {}
                 }
-                own
+                pod_cpus
             }
             None => {
-                let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
-                all.try_for_each(|container| near(container, &|| None).map(drop))?;
+                let mut pod_containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+                pod_containers.try_for_each(|container| near(container, &|| None).map(drop))?;
                 Ok(PodCpus::default())
             }
         };
         if let (Some(TopologyManager { policy: TopologyPolicy::SingleNumaNode, pod_scope, .. }), true) =
-            (self.topology, own.is_ok())
+            (self.topology, pod_cpus.is_ok())
         {
             let containers = pod.spec.init_containers.len() + pod.spec.containers.len();
             let (scope, count) = if pod_scope { (POD_SCOPE, 1) } else { (CONTAINER_SCOPE, containers) };
             (0..count).for_each(|_| metrics::count(Count::AlignedResources, &[scope, NUMA_NODE]));
         }
-        own
+        pod_cpus
     }
 
     /// Records the pod's allocation. True if its CPUs changed.
-    pub(crate) fn allocate(&mut self, pod: &PodUid, own: PodAllocation) -> bool {
-        let PodAllocation { cpus: own, memory } = own;
+    pub(crate) fn allocate(&mut self, pod: &PodUid, allocation: PodAllocation) -> bool {
+        let PodAllocation { cpus: pod_cpus, memory } = allocation;
         if self.memory.allocate(pod, memory) {
             self.place_memory();
         }
         let mut placements = self.placements.write();
         let had = placements.exclusive.get(pod);
-        if had.map_or(own.is_empty(), |had| *had == own) {
+        if had.map_or(pod_cpus.is_empty(), |had| *had == pod_cpus) {
             return false;
         }
-        if own.is_empty() {
+        if pod_cpus.is_empty() {
             placements.exclusive.remove(pod);
         } else {
-            placements.exclusive.insert(pod.clone(), own);
+            placements.exclusive.insert(pod.clone(), pod_cpus);
         }
         drop(placements);
         self.changed();

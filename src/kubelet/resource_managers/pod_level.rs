@@ -66,17 +66,20 @@ impl PodLevel {
 }
 
 fn has_own_resources(pod: &Pod) -> bool {
-    pod.spec.resources.as_deref().is_some_and(|all| !all.requests.is_empty() || !all.limits.is_empty())
+    pod.spec
+        .resources
+        .as_deref()
+        .is_some_and(|resources| !resources.requests.is_empty() || !resources.limits.is_empty())
 }
 
 /// The CPUs of a pod as a whole; zero unless it requests an integer.
 pub(super) fn cpus_of_pod(pod: &Pod) -> usize {
-    integer(pod.spec.resources.as_deref().and_then(|all| all.requests.get(CPU).copied()))
+    integer(pod.spec.resources.as_deref().and_then(|resources| resources.requests.get(CPU).copied()))
 }
 
 /// The memory of a pod as a whole, by type.
 pub(super) fn memory_of_pod(pod: &Pod) -> Vec<(String, u64)> {
-    let mut requests = memory_of(pod.spec.resources.iter().flat_map(|all| all.requests.iter()));
+    let mut requests = memory_of(pod.spec.resources.iter().flat_map(|resources| resources.requests.iter()));
     requests.retain(|(_, size)| *size > 0);
     requests
 }
@@ -98,7 +101,7 @@ pub(super) fn check_pool(
     pod: &Pod,
     kind: &str,
     total: u64,
-    own: &dyn Fn(&Container) -> Option<u64>,
+    requested: &dyn Fn(&Container) -> Option<u64>,
 ) -> Result<(), AllocationRejection> {
     let (of, noun, rest) =
         if kind == CPU { ("cpus".to_owned(), "cpus", "cpus") } else { (format!("of {kind}"), kind, MEMORY) };
@@ -107,17 +110,17 @@ pub(super) fn check_pool(
     let (mut stays, mut shares) = (0u64, false);
     for (container, ends) in all_containers(pod) {
         let left = total.saturating_sub(stays);
-        match (own(container), ends) {
-            (Some(own), true) if own > left => {
+        match (requested(container), ends) {
+            (Some(requested), true) if requested > left => {
                 return rejected(format!(
-                    "largest exclusive init container requests {own} {of}, but only {left} available"
+                    "largest exclusive init container requests {requested} {of}, but only {left} available"
                 ));
             }
             (None, true) if left == 0 => {
                 return rejected(format!("pod has shared init containers but no {noun} available for them"));
             }
             (_, true) => {}
-            (Some(own), false) => stays = stays.saturating_add(own),
+            (Some(requested), false) => stays = stays.saturating_add(requested),
             (None, false) => shares = true,
         }
     }

@@ -75,10 +75,10 @@ impl Nodes {
 
 /// The hints of a resource: the sets for which `can` holds. Those are preferred that have the width of the
 /// narrowest set for which `could` holds on an unused machine.
-pub(crate) fn hints(all: Nodes, could: &dyn Fn(Nodes) -> bool, can: &dyn Fn(Nodes) -> bool) -> Hints {
-    let mut least = all.count();
+pub(crate) fn hints(all_nodes: Nodes, could: &dyn Fn(Nodes) -> bool, can: &dyn Fn(Nodes) -> bool) -> Hints {
+    let mut least = all_nodes.count();
     let mut hints = Hints::new();
-    for nodes in all.subsets() {
+    for nodes in all_nodes.subsets() {
         if could(nodes) {
             least = least.min(nodes.count());
         }
@@ -98,13 +98,13 @@ pub(crate) type Distances = [(u32, Vec<u32>)];
 /// The merged affinity; `None` if the policy rejects it. `all`: the nodes of the machine.
 pub(crate) fn merge(
     policy: TopologyPolicy,
-    all: Nodes,
+    all_nodes: Nodes,
     distances: &Distances,
     resources: &[Hints],
 ) -> Option<Option<Nodes>> {
     let impossible = Hint { nodes: None, preferred: false };
-    let given = |hints: &Hints| if hints.is_empty() { vec![impossible] } else { hints.clone() };
-    let mut resources: Vec<Hints> = resources.iter().map(given).collect();
+    let provider_hints = |hints: &Hints| if hints.is_empty() { vec![impossible] } else { hints.clone() };
+    let mut resources: Vec<Hints> = resources.iter().map(provider_hints).collect();
     if policy == TopologyPolicy::SingleNumaNode {
         for hints in &mut resources {
             hints.retain(|hint| hint.preferred && hint.nodes.is_none_or(|nodes| nodes.count() == 1));
@@ -112,18 +112,18 @@ pub(crate) fn merge(
     }
     let least = |hints: &Hints| hints.iter().filter_map(|hint| hint.nodes).map(Nodes::count).min();
     let distances: &Distances = if policy == TopologyPolicy::SingleNumaNode { &[] } else { distances };
-    let merging = HintMerger { all, distances, enough: resources.iter().filter_map(least).max().unwrap_or(0) };
+    let merging = HintMerger { all_nodes, distances, enough: resources.iter().filter_map(least).max().unwrap_or(0) };
     let mut best = None;
     merging.combine(&resources, Hint { nodes: None, preferred: true }, None, &mut best);
-    let best = best.unwrap_or(Hint { nodes: Some(all), preferred: false });
+    let best = best.unwrap_or(Hint { nodes: Some(all_nodes), preferred: false });
     if policy != TopologyPolicy::BestEffort && !best.preferred {
         return None;
     }
-    Some(best.nodes.filter(|nodes| policy != TopologyPolicy::SingleNumaNode || *nodes != all))
+    Some(best.nodes.filter(|nodes| policy != TopologyPolicy::SingleNumaNode || *nodes != all_nodes))
 }
 
 struct HintMerger<'a> {
-    all: Nodes,
+    all_nodes: Nodes,
     /// With `prefer-closest-numa-nodes`.
     distances: &'a Distances,
     /// The largest number of nodes that any resource needs.
@@ -149,7 +149,7 @@ impl HintMerger<'_> {
     /// the first hint with nodes.
     fn combine(&self, resources: &[Hints], merged: Hint, first: Option<Nodes>, best: &mut Option<Hint>) {
         let Some((hints, rest)) = resources.split_first() else {
-            let merged = Hint { nodes: Some(merged.nodes.unwrap_or(self.all)), ..merged };
+            let merged = Hint { nodes: Some(merged.nodes.unwrap_or(self.all_nodes)), ..merged };
             if merged.nodes.is_some_and(|nodes| nodes.count() > 0) {
                 *best = Some(best.map_or(merged, |best| self.better(best, merged)));
             }
@@ -161,7 +161,7 @@ impl HintMerger<'_> {
                 continue;
             };
             let is_same = first.is_none_or(|first| first == nodes);
-            let common = Nodes(merged.nodes.unwrap_or(self.all).0 & nodes.0);
+            let common = Nodes(merged.nodes.unwrap_or(self.all_nodes).0 & nodes.0);
             let merged = Hint { nodes: Some(common), preferred: merged.preferred && hint.preferred && is_same };
             self.combine(rest, merged, first.or(Some(nodes)), best);
         }

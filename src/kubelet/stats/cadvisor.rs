@@ -85,8 +85,8 @@ fn of_disk(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
     let usage = "Number of bytes that are consumed by the container on this filesystem.";
     out.family("container_fs_usage_bytes", Kind::Gauge, usage);
     let root = owners.first();
-    let found = root.zip(node.disk.as_ref()).zip(node.device.as_ref());
-    if let Some(((root, disk), (device, _))) = found {
+    let root_file_system = root.zip(node.disk.as_ref()).zip(node.device.as_ref());
+    if let Some(((root, disk), (device, _))) = root_file_system {
         out.sample_at(&root.labels, Some(("device", device)), Number::Whole(disk.used), root.millis());
     }
     for owner in owners {
@@ -95,9 +95,9 @@ fn of_disk(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
             out.sample_at(&owner.labels, Some(("device", "")), Number::Whole(layer.bytes), owner.millis());
         }
     }
-    for family in DISK.iter().filter(|family| found.is_some() || family.of_cgroup.is_some()) {
+    for family in DISK.iter().filter(|family| root_file_system.is_some() || family.of_cgroup.is_some()) {
         out.family(family.name, family.kind, family.help);
-        if let Some(((root, disk), (device, io))) = found {
+        if let Some(((root, disk), (device, io))) = root_file_system {
             out.sample_at(&root.labels, Some(("device", device)), (family.value)(disk, io), root.millis());
         }
         let Some(value) = family.of_cgroup else { continue };

@@ -96,8 +96,8 @@ impl CollectPass<'_> {
             node.main_interface = self.procfs.default_interface().unwrap_or_else(|| "eth0".to_owned());
             node.disk = file_system(&self.inputs.root_dir).ok();
             let place = |file_system_usage: &Option<(PathBuf, DiskUsage)>| {
-                let (path, found) = file_system_usage.as_ref()?;
-                Some((file_system(path).ok()?, *found))
+                let (path, disk_usage) = file_system_usage.as_ref()?;
+                Some((file_system(path).ok()?, *disk_usage))
             };
             node.images = place(&self.inputs.images);
             node.layers = place(&self.inputs.layers);
@@ -107,11 +107,11 @@ impl CollectPass<'_> {
 
     /// The system containers, without those that do not exist.
     fn system(&mut self, node: &mut NodeSnapshot) {
-        let own = self.procfs.this_process().cgroups();
-        let own = own.as_ref().and_then(ProcessCgroups::v2).filter(|group| *group != "/");
-        let own = own.filter(|_| self.inputs.agent_started_at.is_some()).map(|group| ("kubelet", group));
+        let own_cgroup = self.procfs.this_process().cgroups();
+        let own_cgroup = own_cgroup.as_ref().and_then(ProcessCgroups::v2).filter(|group| *group != "/");
+        let own_cgroup = own_cgroup.filter(|_| self.inputs.agent_started_at.is_some()).map(|group| ("kubelet", group));
         let others = self.inputs.system.iter().map(|(name, group)| (*name, group.as_str()));
-        for (name, group) in own.into_iter().chain(others) {
+        for (name, group) in own_cgroup.into_iter().chain(others) {
             let started_at = self.inputs.agent_started_at.filter(|_| name == "kubelet");
             let figures = self.group(group);
             node.system.extend(figures.map(|figures| SystemContainer { name, started_at, figures }));
@@ -143,7 +143,7 @@ impl CollectPass<'_> {
             usage: Some(used),
             working_set: Some(working_set),
             rss: Some(anon),
-            page_faults: faults.map(|(all, _)| all),
+            page_faults: faults.map(|(all_faults, _)| all_faults),
             major_page_faults: faults.map(|(_, major)| major),
         };
         figures.swap_used = Some(memory.swap_total.saturating_sub(memory.swap_free));
@@ -174,8 +174,8 @@ impl CollectPass<'_> {
                 None => is_whole = false,
             }
             let ids = pod.containers.iter().map(|container| container.id.as_str());
-            for (place, below) in self.reader.containers(group, ids).unwrap_or_default() {
-                let Some(container) = pod.containers.get_mut(place) else { continue };
+            for (index, below) in self.reader.containers(group, ids).unwrap_or_default() {
+                let Some(container) = pod.containers.get_mut(index) else { continue };
                 // The runtime may create child cgroups, which are included in the container's.
                 if let Some(figures) = self.group(&below) {
                     container.figures = figures;

@@ -33,9 +33,9 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
         }
         pod.processes = pod.processes.or(linux.process.as_ref().and_then(|process| process.process_count));
         if let (true, true, Some(network)) = (pod.interfaces.is_empty(), pod.network_pid.is_some(), &linux.network) {
-            let all = network.default_interface.iter().chain(&network.interfaces);
-            for one in all.map(interface) {
-                if pod.interfaces.iter().all(|known| known.name != one.name) {
+            let interfaces = network.default_interface.iter().chain(&network.interfaces);
+            for one in interfaces.map(interface) {
+                if pod.interfaces.iter().all(|listed| listed.name != one.name) {
                     pod.interfaces.push(one);
                 }
             }

@@ -328,7 +328,7 @@ fn mount_and_usage(usage: &FilesystemUsage) -> Option<(PathBuf, DiskUsage)> {
 
 async fn within<T>(what: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Option<T> {
     match rt::deadline(RUNTIME_STATS_DEADLINE, call).await {
-        Ok(Ok(answer)) => Some(answer),
+        Ok(Ok(stats)) => Some(stats),
         Ok(Err(error)) => {
             log!(debug, "failed to get runtime statistics", call = what, error = ErrorChain(&error));
             None

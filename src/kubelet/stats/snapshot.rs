@@ -218,9 +218,9 @@ impl PodSnapshot {
     pub(crate) fn storage(&self) -> DiskUsage {
         let containers = self.containers.iter().flat_map(|container| [container.layer, container.logs]).flatten();
         let volumes = self.volumes.iter().filter(|volume| !volume.is_elsewhere).map(|volume| volume.used);
-        containers.chain(volumes).fold(self.pod_files, |sum, found| DiskUsage {
-            bytes: sum.bytes.saturating_add(found.bytes),
-            inodes: sum.inodes.saturating_add(found.inodes),
+        containers.chain(volumes).fold(self.pod_files, |sum, usage| DiskUsage {
+            bytes: sum.bytes.saturating_add(usage.bytes),
+            inodes: sum.inodes.saturating_add(usage.inodes),
         })
     }
 }

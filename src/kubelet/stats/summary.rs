@@ -71,11 +71,11 @@ impl Writer {
             self.disk("fs", at, disk, DiskUsage { bytes: disk.used, inodes });
         }
         self.object("runtime", |this| {
-            if let Some((disk, found)) = &node.images {
-                this.disk("imageFs", at, disk, *found);
+            if let Some((disk, usage)) = &node.images {
+                this.disk("imageFs", at, disk, *usage);
             }
-            if let Some((disk, found)) = node.layers.as_ref().or(node.images.as_ref()) {
-                this.disk("containerFs", at, disk, *found);
+            if let Some((disk, usage)) = node.layers.as_ref().or(node.images.as_ref()) {
+                this.disk("containerFs", at, disk, *usage);
             }
         });
         if let Some((now, most)) = node.tasks {

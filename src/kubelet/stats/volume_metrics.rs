@@ -23,7 +23,7 @@ impl ClaimUsage {
 pub(super) fn each_once(claims: impl Iterator<Item = ClaimUsage>) -> Vec<ClaimUsage> {
     let mut once: Vec<ClaimUsage> = Vec::new();
     for claim in claims {
-        if !once.iter().any(|known| (&known.namespace, &known.claim) == (&claim.namespace, &claim.claim)) {
+        if !once.iter().any(|earlier| (&earlier.namespace, &earlier.claim) == (&claim.namespace, &claim.claim)) {
             once.push(claim);
         }
     }

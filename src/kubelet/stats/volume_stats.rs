@@ -57,31 +57,35 @@ impl VolumeStatsCache {
     pub(super) fn begin<'a>(&self, volumes: impl Iterator<Item = &'a ForeignVolume>) {
         let now = rt::now();
         let mut before = self.queries.take();
-        let mut known = Vec::new();
+        let mut queries = Vec::new();
         for volume in volumes {
             let old = before.iter().position(|old| old.of == *volume).map(|index| before.swap_remove(index));
-            known.push(match old {
+            queries.push(match old {
                 Some(old) if !old.is_due(now) => old,
                 old => self.inquire(volume, old.map(|old| old.cached).unwrap_or_default(), now),
             });
         }
-        self.queries.replace(known);
+        self.queries.replace(queries);
     }
 
     /// Waits briefly for the inquiries, except for volumes that were slow before.
     pub(super) async fn wait(&self) {
         let waits_for = |inquiry: &&RunningQuery| !inquiry.cached.is_slow.get();
         let awaited: Vec<_> = {
-            let known = self.queries.borrow();
-            known.iter().filter(waits_for).map(|inquiry| (Rc::clone(&inquiry.cached), inquiry.ended.clone())).collect()
+            let queries = self.queries.borrow();
+            queries
+                .iter()
+                .filter(waits_for)
+                .map(|inquiry| (Rc::clone(&inquiry.cached), inquiry.ended.clone()))
+                .collect()
         };
-        let all = async {
+        let all_ended = async {
             for (_, ended) in &awaited {
                 // Nothing is ever sent; the channel only closes.
                 let _ = ended.recv().await;
             }
         };
-        if rt::deadline(VOLUME_STATS_WAIT, all).await.is_err() {
+        if rt::deadline(VOLUME_STATS_WAIT, all_ended).await.is_err() {
             let late = awaited.iter().filter(|(_, ended)| !ended.is_closed());
             late.for_each(|(cached, _)| cached.is_slow.set(true));
         }
@@ -89,8 +93,8 @@ impl VolumeStatsCache {
 
     /// The last result for this volume.
     pub(super) fn last_result(&self, volume: &ForeignVolume) -> Option<VolumeSnapshot> {
-        let known = self.queries.borrow();
-        known.iter().find(|inquiry| inquiry.of == *volume)?.cached.snapshot.borrow().clone()
+        let queries = self.queries.borrow();
+        queries.iter().find(|inquiry| inquiry.of == *volume)?.cached.snapshot.borrow().clone()
     }
 
     fn inquire(&self, volume: &ForeignVolume, cached: Rc<CachedUsage>, now: Instant) -> RunningQuery {
@@ -167,7 +171,7 @@ async fn by_driver(csi: &Csi, driver: &str, handle: &str, path: &Path) -> Option
 
 /// Only used if nothing is mounted there, so it never asks a file server.
 fn is_device(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_block_device())
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
 fn of_disk(disk: FileSystem) -> (FileSystem, DiskUsage) {

@@ -62,9 +62,9 @@ impl LogUnavailable {
 
 /// The container id without the runtime's scheme (kubelet: `validateContainerLogStatus`).
 pub(crate) fn run_to_read<'a>(status: &'a PodStatus, container: &str, previous: bool) -> Result<&'a str, NoLog> {
-    let all = status.init_container_statuses.iter().chain(&status.container_statuses);
-    let mut all = all.chain(&status.ephemeral_container_statuses);
-    let status = all.find(|status| status.name == container).ok_or(NoLog::NoStatus)?;
+    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let mut statuses = statuses.chain(&status.ephemeral_container_statuses);
+    let status = statuses.find(|status| status.name == container).ok_or(NoLog::NoStatus)?;
     let last = match &status.last_state {
         Some(ContainerState::Terminated(ended)) => id(&ended.container_id),
         _ => None,

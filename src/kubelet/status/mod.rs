@@ -36,14 +36,14 @@ impl PodStatuses {
 
     /// Stores a status; true if it changed. A pod stays in a terminal phase, and keeps its start time.
     pub(crate) fn set(&mut self, uid: &PodUid, mut status: PodStatus) -> bool {
-        if let Some(known) = self.pods.get(uid) {
-            if known.phase.is_terminal() && !status.phase.is_terminal() {
-                status.phase = known.phase;
-                status.reason = known.reason.clone();
-                status.message.clone_from(&known.message);
+        if let Some(pod_status) = self.pods.get(uid) {
+            if pod_status.phase.is_terminal() && !status.phase.is_terminal() {
+                status.phase = pod_status.phase;
+                status.reason = pod_status.reason.clone();
+                status.message.clone_from(&pod_status.message);
             }
-            status.start_time = known.start_time.or(status.start_time);
-            if **known == status {
+            status.start_time = pod_status.start_time.or(status.start_time);
+            if **pod_status == status {
                 return false;
             }
         }

@@ -55,10 +55,12 @@ fn condition_patch(old: &[Value], new: &[Value]) -> Vec<Value> {
     let (shown, wanted) = (by_kind(old), by_kind(new));
     let changed = new.iter().filter_map(|condition| match kind_of(condition).and_then(|kind| shown.get(kind)) {
         None => Some(condition.clone()),
-        Some(known) if *known == condition => None,
-        Some(known) => {
-            let (Value::Object(known), Value::Object(wanted)) = (known, condition.clone()) else { return None };
-            let mut changes = difference(known, wanted);
+        Some(shown_condition) if *shown_condition == condition => None,
+        Some(shown_condition) => {
+            let (Value::Object(shown_condition), Value::Object(wanted)) = (shown_condition, condition.clone()) else {
+                return None;
+            };
+            let mut changes = difference(shown_condition, wanted);
             changes.insert("type".to_owned(), kind(condition));
             Some(Value::Object(changes))
         }
@@ -82,9 +84,9 @@ fn difference(old: &Map<String, Value>, new: Map<String, Value>) -> Map<String, 
     let mut changes: Map<String, Value> = gone.collect();
     for (key, value) in new {
         match (old.get(&key), value) {
-            (Some(known), value) if *known == value => {}
-            (Some(Value::Object(known)), Value::Object(value)) => {
-                changes.insert(key, Value::Object(difference(known, value)));
+            (Some(old_value), value) if *old_value == value => {}
+            (Some(Value::Object(old_value)), Value::Object(value)) => {
+                changes.insert(key, Value::Object(difference(old_value, value)));
             }
             (_, value) => drop(changes.insert(key, value)),
         }

@@ -15,13 +15,15 @@ pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: T
     let ours = new.conditions.iter().filter(|condition| is_own(&condition.kind));
     merged.conditions.extend(ours.cloned());
     let disruption = |status: &PodStatus| {
-        let found = status.conditions.iter().find(|condition| condition.kind == conditions::DISRUPTION_TARGET);
-        found.cloned()
+        let disruption_target =
+            status.conditions.iter().find(|condition| condition.kind == conditions::DISRUPTION_TARGET);
+        disruption_target.cloned()
     };
     if let Some(mut disruption) = disruption(new).filter(|_| !may_run) {
-        let known = merged.conditions.iter().position(|condition| condition.kind == conditions::DISRUPTION_TARGET);
-        let known = known.map(|at| merged.conditions.remove(at));
-        if known.is_none_or(|known| known.status != disruption.status) {
+        let former_disruption =
+            merged.conditions.iter().position(|condition| condition.kind == conditions::DISRUPTION_TARGET);
+        let former_disruption = former_disruption.map(|at| merged.conditions.remove(at));
+        if former_disruption.is_none_or(|former_disruption| former_disruption.status != disruption.status) {
             disruption.last_transition_time = Some(now);
         }
         merged.conditions.push(disruption);

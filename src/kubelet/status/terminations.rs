@@ -17,11 +17,13 @@ pub(crate) fn new_terminations<'a>(
         ("ephemeral_container", &old.ephemeral_container_statuses, &new.ephemeral_container_statuses),
     ];
     lists.into_iter().flat_map(|(kind, old, new)| {
-        let old: SortedMap<&str, &ContainerStatus> = old.iter().map(|known| (known.name.as_str(), known)).collect();
+        let old: SortedMap<&str, &ContainerStatus> = old.iter().map(|former| (former.name.as_str(), former)).collect();
         new.iter().filter_map(move |status| {
             let latest = termination(status)?;
-            let known = old.get(status.name.as_str()).copied().and_then(termination);
-            known.is_none_or(|known| known.container_id != latest.container_id).then_some((kind, latest))
+            let former_termination = old.get(status.name.as_str()).copied().and_then(termination);
+            former_termination
+                .is_none_or(|former_termination| former_termination.container_id != latest.container_id)
+                .then_some((kind, latest))
         })
     })
 }

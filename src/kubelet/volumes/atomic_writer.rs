@@ -101,11 +101,11 @@ fn next_name(volume: &Path, current: Option<&OsStr>) -> String {
 fn holds(directory: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
     for (path, file) in payload {
         let there = directory.join(path);
-        let found = fs::symlink_metadata(&there)?;
-        let fits = found.is_file()
-            && usize::try_from(found.size()).is_ok_and(|size| size == file.content.len())
-            && found.mode() & 0o7777 == mode(file, group)
-            && file.user.is_none_or(|user| found.uid() == user);
+        let metadata = fs::symlink_metadata(&there)?;
+        let fits = metadata.is_file()
+            && usize::try_from(metadata.size()).is_ok_and(|size| size == file.content.len())
+            && metadata.mode() & 0o7777 == mode(file, group)
+            && file.user.is_none_or(|user| metadata.uid() == user);
         if !fits || read_head(&there, file.content.len().saturating_add(1))? != *file.content {
             return Ok(false);
         }

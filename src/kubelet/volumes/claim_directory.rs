@@ -14,7 +14,7 @@ use crate::platform::host::file_system;
 /// Makes the directory unless it is there. `bytes` have to be free then.
 pub(super) fn set_up(path: &Path, bytes: u64) -> Result<(), Problem> {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(metadata) if metadata.is_dir() => return Ok(()),
         Ok(_) => return Err(Problem::HostPathType { path: path.to_owned(), expected: "directory" }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(Problem::io("stat", path)(error)),

@@ -172,7 +172,7 @@ fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Miss
     let supported = match driver {
         None if !volume.is_ephemeral => return Ok(()),
         None => None,
-        Some(driver) if driver.lifecycle_modes.iter().any(|known| known == mode) => return Ok(()),
+        Some(driver) if driver.lifecycle_modes.iter().any(|supported_mode| supported_mode == mode) => return Ok(()),
         Some(driver) => Some(driver.lifecycle_modes.clone()),
     };
     Err(MissingObject::Mode { mode, driver: volume.driver.clone(), supported })

@@ -15,24 +15,26 @@ pub(super) fn check(path: &Path, kind: HostPathType) -> Result<(), Problem> {
     if kind == HostPathType::Unset {
         return Ok(());
     }
-    let found = match fs::metadata(path) {
-        Ok(found) => Some(found),
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => Some(metadata),
         Err(error) if is_missing(&error) => None,
         Err(error) => return Err(Problem::io("stat", path)(error)),
     };
-    let is = |test: fn(&Metadata) -> bool| found.as_ref().is_some_and(test);
+    let is = |test: fn(&Metadata) -> bool| metadata.as_ref().is_some_and(test);
     let (fits, expected) = match kind {
         HostPathType::Unset => return Ok(()),
-        HostPathType::DirectoryOrCreate if found.is_none() => {
+        HostPathType::DirectoryOrCreate if metadata.is_none() => {
             return directories::make(path, 0o755).map_err(Problem::io("create", path));
         }
-        HostPathType::FileOrCreate if found.is_none() => return make_file(path).map_err(Problem::io("create", path)),
+        HostPathType::FileOrCreate if metadata.is_none() => {
+            return make_file(path).map_err(Problem::io("create", path));
+        }
         HostPathType::Directory | HostPathType::DirectoryOrCreate => (is(Metadata::is_dir), "directory"),
         // As upstream, devices and sockets are accepted as files.
-        HostPathType::File | HostPathType::FileOrCreate => (is(|found| !found.is_dir()), "file"),
-        HostPathType::Socket => (is(|found| found.file_type().is_socket()), "socket file"),
-        HostPathType::CharDevice => (is(|found| found.file_type().is_char_device()), "character device"),
-        HostPathType::BlockDevice => (is(|found| found.file_type().is_block_device()), "block device"),
+        HostPathType::File | HostPathType::FileOrCreate => (is(|metadata| !metadata.is_dir()), "file"),
+        HostPathType::Socket => (is(|metadata| metadata.file_type().is_socket()), "socket file"),
+        HostPathType::CharDevice => (is(|metadata| metadata.file_type().is_char_device()), "character device"),
+        HostPathType::BlockDevice => (is(|metadata| metadata.file_type().is_block_device()), "block device"),
     };
     if fits { Ok(()) } else { Err(Problem::HostPathType { path: path.to_owned(), expected }) }
 }

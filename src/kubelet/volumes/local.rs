@@ -156,14 +156,14 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
     if is_mounted && ready.is_file() {
         return Ok(());
     }
-    let found = fs::metadata(&local.from).map_err(Problem::io("stat", &local.from))?.file_type();
+    let file_type = fs::metadata(&local.from).map_err(Problem::io("stat", &local.from))?.file_type();
     let is_shared = is_used_elsewhere(local).map_err(Problem::io("stat", &local.pods))?;
     let parent = local.path.parent().map_or(Ok(()), |parent| directories::make_own(parent, 0o750));
     parent.and_then(|()| directories::make_own(&local.path, 0o750)).map_err(Problem::io("create", &local.path))?;
-    if found.is_dir() {
+    if file_type.is_dir() {
         let _mount = progress.mount()?;
         mount_directory(local, is_mounted)?;
-    } else if !found.is_block_device() {
+    } else if !file_type.is_block_device() {
         return Err(Problem::HostPathType { path: local.from.clone(), expected: "directory or block device" });
     } else if !is_mounted {
         if !is_shared {

@@ -278,9 +278,9 @@ impl PodVolumes {
             | EnvVarSource::ResourceField(_)
             | EnvVarSource::SecretKey(_) => None,
         });
-        let place = |volume: &str| self.prepared.get(volume)?.path.clone();
+        let volume_path = |volume: &str| self.prepared.get(volume)?.path.clone();
         let keys: Vec<(Option<PathBuf>, FileKeySelector)> =
-            sources.map(|key| (place(&key.volume_name), key.clone())).collect();
+            sources.map(|key| (volume_path(&key.volume_name), key.clone())).collect();
         let uid = self.uid.clone();
         async move {
             if keys.is_empty() {
@@ -326,13 +326,13 @@ impl PlannedVolume {
 
 /// A writable CSI volume is relabelled if its file system has labels.
 async fn label_mounts(uid: &PodUid, plan: &Plan, prepared: &mut [PreparedVolume]) {
-    for (planned, place) in plan.volumes.iter().zip(prepared) {
-        let (Source::Csi(csi), Some(path)) = (&planned.source, place.path.clone()) else { continue };
+    for (planned, prepared_volume) in plan.volumes.iter().zip(prepared) {
+        let (Source::Csi(csi), Some(path)) = (&planned.source, prepared_volume.path.clone()) else { continue };
         if csi.volume.read_only || csi.volume.is_block {
             continue;
         }
         // Its file system may hang.
-        place.relabel = rt::slow_for(uid.as_str(), move || selinux::has_labels(&path)).await.unwrap_or(false);
+        prepared_volume.relabel = rt::slow_for(uid.as_str(), move || selinux::has_labels(&path)).await.unwrap_or(false);
     }
 }
 

@@ -52,19 +52,19 @@ pub(super) fn container_mounts(
     let mut parts = Vec::new();
     let mut mounts = Vec::with_capacity(container.volume_mounts.len());
     for (index, mount) in container.volume_mounts.iter().enumerate() {
-        let place = inputs.prepared.get(&mount.name);
-        let place = place
+        let prepared_volume = inputs.prepared.get(&mount.name);
+        let prepared_volume = prepared_volume
             .ok_or_else(|| Error::NoSuchVolume { volume: mount.name.clone(), container: container.name.clone() })?;
         let sub_path = sub_path(mount, inputs.expand).map_err(Error::Mount)?;
         let mut made = Mount {
             container_path: absolute(&mount.mount_path),
-            readonly: mount.read_only || place.read_only,
+            readonly: mount.read_only || prepared_volume.read_only,
             recursive_read_only: recursive_read_only(mount, inputs.recursive_read_only).map_err(Error::Mount)?,
-            selinux_relabel: place.relabel,
+            selinux_relabel: prepared_volume.relabel,
             propagation: propagation(mount),
             ..Mount::default()
         };
-        match &place.path {
+        match &prepared_volume.path {
             None => {
                 made.image = Some(ImageSpec::default());
                 made.image_sub_path = sub_path;
@@ -89,8 +89,8 @@ pub(super) fn container_devices(
     prepared: &SortedMap<String, PreparedVolume>,
 ) -> Result<Vec<v1::Device>, Error> {
     let devices = container.volume_devices.iter().map(|device| {
-        let found = prepared.get(&device.name).filter(|place| place.is_device);
-        let Some(PreparedVolume { path: Some(path), read_only, .. }) = found else {
+        let prepared_device = prepared.get(&device.name).filter(|mapped| mapped.is_device);
+        let Some(PreparedVolume { path: Some(path), read_only, .. }) = prepared_device else {
             let (volume, container) = (device.name.clone(), container.name.clone());
             return Err(Error::NoSuchDevice { volume, container });
         };

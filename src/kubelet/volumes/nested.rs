@@ -11,14 +11,14 @@ use crate::types::sorted::SortedMap;
 ///
 /// Of several mounts at one place the last one hides the others, so it alone gets the mount points.
 pub(super) fn nested_mount_points(spec: &PodSpec) -> SortedMap<&str, Vec<PathBuf>> {
-    let mut found: Vec<(&str, PathBuf)> = Vec::new();
+    let mut mount_points: Vec<(&str, PathBuf)> = Vec::new();
     for container in spec.all_containers() {
-        in_container(container, &mut found);
+        in_container(container, &mut mount_points);
     }
-    found.sort();
-    found.dedup();
+    mount_points.sort();
+    mount_points.dedup();
     let mut of_volumes: Vec<(&str, Vec<PathBuf>)> = Vec::new();
-    for (volume, path) in found {
+    for (volume, path) in mount_points {
         match of_volumes.last_mut() {
             Some((last, paths)) if *last == volume => paths.push(path),
             Some(_) | None => of_volumes.push((volume, vec![path])),
@@ -27,18 +27,18 @@ pub(super) fn nested_mount_points(spec: &PodSpec) -> SortedMap<&str, Vec<PathBuf
     of_volumes.into_iter().collect()
 }
 
-fn in_container<'a>(container: &'a Container, found: &mut Vec<(&'a str, PathBuf)>) {
-    let mut all: Vec<(PathBuf, &str)> =
+fn in_container<'a>(container: &'a Container, mount_points: &mut Vec<(&'a str, PathBuf)>) {
+    let mut mounts: Vec<(PathBuf, &str)> =
         container.volume_mounts.iter().map(|mount| (cleaned(&mount.mount_path), mount.name.as_str())).collect();
-    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    mounts.sort_by(|(a, _), (b, _)| a.cmp(b));
     // In this order a directory comes directly before everything inside it.
     let mut around: Vec<&(PathBuf, &str)> = Vec::new();
-    for mount in &all {
+    for mount in &mounts {
         while around.last().is_some_and(|(outer, _)| !mount.0.starts_with(outer) || mount.0 == *outer) {
             around.pop();
         }
         let inside = around.last().and_then(|(outer, volume)| Some((*volume, mount.0.strip_prefix(outer).ok()?)));
-        found.extend(inside.map(|(volume, path)| (volume, path.to_owned())));
+        mount_points.extend(inside.map(|(volume, path)| (volume, path.to_owned())));
         around.push(mount);
     }
 }

@@ -15,13 +15,13 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat,
 /// Files that cannot be changed, as on a file system without owners, are left alone and logged once.
 pub(super) fn set_ownership(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
     let top = openat(CWD, volume, OWNERSHIP_OPEN_FLAGS, Mode::empty())?;
-    let found = fstat(&top)?;
-    if on_mismatch && found.st_gid == group && found.st_mode & DIRECTORY == DIRECTORY {
+    let top_stat = fstat(&top)?;
+    if on_mismatch && top_stat.st_gid == group && top_stat.st_mode & DIRECTORY == DIRECTORY {
         return Ok(());
     }
     let mut giving = OwnershipChange { group, failed: 0, why: None };
     giving.all(top.as_fd(), 0)?;
-    giving.note(give_one(top.as_fd(), group, found.st_mode));
+    giving.note(give_one(top.as_fd(), group, top_stat.st_mode));
     if let Some(why) = giving.why {
         let (volume, failed) = (volume.display(), giving.failed);
         log!(warn, "failed to set group of volume files", volume = volume, group = group, count = failed, error = why);

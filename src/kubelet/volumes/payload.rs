@@ -63,8 +63,8 @@ impl<'a> PodFiles<'a> {
     }
 
     fn metadata(&self, path: &'a str) -> Result<FileContent, FilesProblem> {
-        if let Some(known) = self.fields.borrow().get(path) {
-            return Ok(Arc::clone(known));
+        if let Some(value) = self.fields.borrow().get(path) {
+            return Ok(Arc::clone(value));
         }
         let content = Arc::new(metadata_field(self.pod, path).map_err(FilesProblem::Field)?.into_bytes());
         self.fields.borrow_mut().insert(path, Arc::clone(&content));
@@ -217,7 +217,7 @@ impl<'a> Files<'a, '_> {
             return Err(FilesProblem::NeedsCluster { kind: "podCertificate" });
         }
         let (key, chain) = match self.inputs.objects.certificate(PodCertificateKey::of(self.pod, projection)) {
-            Lookup::Found(found) => found,
+            Lookup::Found(certificate) => certificate,
             Lookup::Missing => return Err(FilesProblem::NoCertificate { why: "the server has none".to_owned() }),
             Lookup::Unknown(why) => return Err(FilesProblem::NoCertificate { why }),
         };
@@ -237,7 +237,7 @@ impl<'a> Files<'a, '_> {
         let has_group = self.pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
         let mode = if user.is_some() || has_group { Some(OWN_MODE) } else { None };
         self.add(path, Arc::new(content), mode, default_mode)?;
-        if let Some(file) = path_in_volume(path).and_then(|place| self.payload.get_mut(&place)) {
+        if let Some(file) = path_in_volume(path).and_then(|file_path| self.payload.get_mut(&file_path)) {
             file.user = user;
         }
         Ok(())
@@ -267,10 +267,10 @@ impl<'a> Files<'a, '_> {
         mode: Option<i32>,
         default: Option<i32>,
     ) -> Result<(), FilesProblem> {
-        let place = path_in_volume(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
+        let file_path = path_in_volume(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
         let mode = mode.or(default).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE);
         let size = content.len();
-        let old = self.payload.insert(place, PayloadFile { content, mode: mode & 0o777, user: None });
+        let old = self.payload.insert(file_path, PayloadFile { content, mode: mode & 0o777, user: None });
         self.shared.take_room(size, old.map_or(0, |old| old.content.len()))
     }
 }
@@ -281,24 +281,24 @@ fn content<'a>(object: &'a ConfigObject, item: &KeyToPath) -> Result<&'a FileCon
 
 /// The path of a file in its volume; `None` if it leaves the volume or has a reserved prefix.
 fn path_in_volume(path: &str) -> Option<PathBuf> {
-    let mut place = PathBuf::new();
+    let mut in_volume = PathBuf::new();
     for part in Path::new(path).components() {
         match part {
-            Component::Normal(part) => place.push(part),
+            Component::Normal(part) => in_volume.push(part),
             Component::CurDir => {}
             Component::ParentDir | Component::Prefix(_) | Component::RootDir => return None,
         }
     }
-    let first = place.components().next()?;
-    (!first.as_os_str().as_encoded_bytes().starts_with(b"..")).then_some(place)
+    let first = in_volume.components().next()?;
+    (!first.as_os_str().as_encoded_bytes().starts_with(b"..")).then_some(in_volume)
 }
 
 /// The user of all containers, if the spec sets the same one for each (`FsUserFrom` in pkg/volume/util).
 fn single_user(pod: &Pod) -> Option<u32> {
     let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.run_as_user);
     let mut users = pod.spec.all_containers().map(|container| {
-        let own = container.security_context.as_ref().and_then(|context| context.run_as_user);
-        own.or(of_pod)
+        let container_user = container.security_context.as_ref().and_then(|context| context.run_as_user);
+        container_user.or(of_pod)
     });
     let first = users.next()??;
     users.all(|user| user == Some(first)).then(|| u32::try_from(first).ok())?

@@ -208,9 +208,10 @@ pub(super) fn check_node_affinity(pod: &Pod, objects: &Objects) -> Result<(), Er
 
 /// The groups from the annotations of the pod's PersistentVolumes (`GetExtraSupplementalGroupsForPod`).
 fn groups(pod: &Pod, uses: &VolumeUses<'_>, objects: &Objects) -> Vec<i64> {
-    let own = pod.spec.security_context.as_ref().map(|own| own.supplemental_groups.as_slice()).unwrap_or_default();
+    let pod_groups =
+        pod.spec.security_context.as_ref().map(|context| context.supplemental_groups.as_slice()).unwrap_or_default();
     let mut groups: Vec<i64> = bound_volumes(pod, uses, objects).filter_map(|(_, bound)| bound.group).collect();
-    groups.retain(|group| !own.contains(group));
+    groups.retain(|group| !pod_groups.contains(group));
     groups.sort_unstable();
     groups.dedup();
     groups
@@ -376,9 +377,9 @@ fn claimed(pod: &Pod, volume: &Volume, uses: &VolumeUses<'_>, inputs: SetUpInput
             };
             let mounting = uses.mounting(&volume.name);
             let file_label = inputs.node.container_file_label.as_deref();
-            let own = mount_label(pod, (&volume.name, mounting), bound, driver, file_label)?;
+            let mount_label = mount_label(pod, (&volume.name, mounting), bound, driver, file_label)?;
             let is_for_all = file_label.is_some() && driver.is_some_and(|driver| driver.selinux_mount);
-            let label = MountLabel { label: own, is_for_all: is_for_all && !bound.is_block };
+            let label = MountLabel { label: mount_label, is_for_all: is_for_all && !bound.is_block };
             Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, label, inputs))))
         }
         PersistentSource::Local { path, .. } if bound.is_block => {

@@ -24,7 +24,7 @@ pub(super) fn mount_label(
         return Ok(None);
     }
     let users = mounting.iter().filter_map(|user| options(pod, user));
-    let labels: SortedSet<String> = users.map(|own| label(file_label, own)).collect();
+    let labels: SortedSet<String> = users.map(|options| label(file_label, options)).collect();
     if labels.len() > 1 {
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         let why = format!("multiple SELinux labels found: {}", labels.join(","));

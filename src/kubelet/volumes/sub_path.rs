@@ -29,9 +29,9 @@ pub(super) fn bind(part: &Part) -> Result<(), Error> {
 }
 
 fn try_bind(part: &Part) -> io::Result<()> {
-    let found = find(&part.root, Path::new(&part.path))?;
-    let found = File::from(found);
-    let source = found.metadata()?;
+    let source_file = find(&part.root, Path::new(&part.path))?;
+    let source_file = File::from(source_file);
+    let source = source_file.metadata()?;
     if let Some(parent) = part.target.parent() {
         make_private(parent)?;
     }
@@ -46,7 +46,7 @@ fn try_bind(part: &Part) -> io::Result<()> {
     } else {
         File::create(&part.target)?.set_permissions(Permissions::from_mode(0o640))?;
     }
-    let held = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let held = format!("/proc/self/fd/{}", source_file.as_raw_fd());
     Ok(mount(Some(held.as_str()), &part.target, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
 }
 
@@ -64,8 +64,8 @@ fn clear(target: &Path) -> io::Result<()> {
         Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
         Err(error) => return Err(error.into()),
     }
-    let place = fs::symlink_metadata(target)?;
-    if place.is_dir() { fs::remove_dir(target) } else { fs::remove_file(target) }
+    let metadata = fs::symlink_metadata(target)?;
+    if metadata.is_dir() { fs::remove_dir(target) } else { fs::remove_file(target) }
 }
 
 /// Opens `path` below `root`; missing directories are created with the root's mode.

@@ -119,14 +119,14 @@ async fn remove_path(removals: &Removals, uid: Option<&PodUid>, path: &Path, unt
 /// The directories in `path`, without symlinks; empty if it does not exist.
 fn directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let list = || -> io::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
+        let mut directories = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                found.push(entry.path());
+                directories.push(entry.path());
             }
         }
-        Ok(found)
+        Ok(directories)
     };
     match list() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

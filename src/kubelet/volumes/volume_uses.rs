@@ -62,20 +62,20 @@ fn mounting(spec: &PodSpec) -> SortedMap<&str, Vec<&Container>> {
         let container: &Container = container;
         container.volume_mounts.iter().map(|mount| (mount.name.as_str(), container)).collect()
     };
-    let mut all: Vec<(&str, &Container)> = spec.all_containers().flat_map(mounts).collect();
-    all.sort_by_key(|(volume, _)| *volume);
-    let mut found: Vec<(&str, Vec<&Container>)> = Vec::new();
-    for (volume, container) in all {
-        match found.last_mut() {
+    let mut mounts_by_volume: Vec<(&str, &Container)> = spec.all_containers().flat_map(mounts).collect();
+    mounts_by_volume.sort_by_key(|(volume, _)| *volume);
+    let mut containers_by_volume: Vec<(&str, Vec<&Container>)> = Vec::new();
+    for (volume, container) in mounts_by_volume {
+        match containers_by_volume.last_mut() {
             Some((last, containers)) if *last == volume => {
                 if !containers.last().is_some_and(|last| std::ptr::eq(*last, container)) {
                     containers.push(container);
                 }
             }
-            Some(_) | None => found.push((volume, vec![container])),
+            Some(_) | None => containers_by_volume.push((volume, vec![container])),
         }
     }
-    found.into_iter().collect()
+    containers_by_volume.into_iter().collect()
 }
 
 /// The pod has a limit only if each of its containers has one, or the pod itself.

@@ -75,15 +75,19 @@ impl fmt::Display for PinMismatch {
 /// Unlike kubeadm, which trusts the whole bundle if one certificate is pinned: an attacker could add a CA to it.
 pub(crate) fn pinned_authority(pem: &[u8], pins: &[Pin]) -> Result<Vec<u8>, PinMismatch> {
     let certificates = pem::certificates(pem).map_err(|_| PinMismatch::Nothing)?;
-    let found: Result<Vec<Pin>, _> =
+    let received_pins: Result<Vec<Pin>, _> =
         certificates.iter().map(|der| Certificate::read(der).map(|read| Pin::of(&read))).collect();
-    let found = found.map_err(|_| PinMismatch::Nothing)?;
+    let received_pins = received_pins.map_err(|_| PinMismatch::Nothing)?;
     if pins.is_empty() {
         return Ok(pem.to_vec());
     }
-    let pinned = certificates.iter().zip(&found).filter(|(_, pin)| pins.contains(pin));
+    let pinned = certificates.iter().zip(&received_pins).filter(|(_, pin)| pins.contains(pin));
     let pinned: String = pinned.map(|(der, _)| pem::encode(pem::CERTIFICATE, der)).collect();
-    if pinned.is_empty() { Err(PinMismatch::Other { expected: pins.to_vec(), found }) } else { Ok(pinned.into_bytes()) }
+    if pinned.is_empty() {
+        Err(PinMismatch::Other { expected: pins.to_vec(), found: received_pins })
+    } else {
+        Ok(pinned.into_bytes())
+    }
 }
 
 #[cfg(test)]

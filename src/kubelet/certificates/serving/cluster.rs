@@ -131,8 +131,8 @@ impl ServingCertificateManager {
     /// The floor advances by the time that this process has run.
     fn present(&self) -> KnownTime {
         let counted = clock::uptime().saturating_sub(self.started).as_secs();
-        let known = floor([self.current.as_ref().map(|pair| &pair.leaf), None], None);
-        let floor = known.saturating_add(Seconds::try_from(counted).unwrap_or_default());
+        let time_floor = floor([self.current.as_ref().map(|pair| &pair.leaf), None], None);
+        let floor = time_floor.saturating_add(Seconds::try_from(counted).unwrap_or_default());
         KnownTime { clock: clock::now().unix_seconds(), floor }
     }
 

@@ -37,8 +37,8 @@ pub(super) async fn run(files: [PathBuf; 2], cell: &ServingCertificateCell, even
             // The previous certificate stays in use.
             Err(error) => Some(ErrorChain(&error).to_string()),
         };
-        let known = last.as_ref().map_or_else(CertificateEntry::default, |pair| entry(pair, now));
-        events.note(CertificateEntry { fault, ..known });
+        let loaded = last.as_ref().map_or_else(CertificateEntry::default, |pair| entry(pair, now));
+        events.note(CertificateEntry { fault, ..loaded });
         let end = last.as_ref().map(|pair| pair.leaf.not_after).filter(|end| *end >= now);
         let ended = async {
             match end {

@@ -10,7 +10,7 @@ use crate::types::sorted::SortedSet;
 /// `dns_only` without any name.
 pub(super) fn of_addresses(node_name: &str, addresses: &[NodeAddress], dns_only: bool) -> Option<Names> {
     let (mut dns_names, mut ip_addresses) = (SortedSet::new(), SortedSet::new());
-    for NodeAddress { kind, address } in addresses.iter().filter(|known| !known.address.is_empty()) {
+    for NodeAddress { kind, address } in addresses.iter().filter(|node_address| !node_address.address.is_empty()) {
         let parsed: Result<IpAddr, _> = address.parse();
         match (&**kind, parsed) {
             ("Hostname" | "InternalDNS" | "ExternalDNS" | "InternalIP" | "ExternalIP", Ok(ip)) => {

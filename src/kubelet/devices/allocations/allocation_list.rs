@@ -43,14 +43,14 @@ impl AllocationList {
     ) -> impl Iterator<Item = &'a DeviceAllocation> {
         let from = (pod.clone(), container.to_owned(), String::new());
         let places = self.indices.range(from..);
-        let own = places.take_while(move |((other, name, _), _)| other == pod && name == container);
-        own.filter_map(|(_, place)| self.allocations.get(*place))
+        let of_this_container = places.take_while(move |((other, name, _), _)| other == pod && name == container);
+        of_this_container.filter_map(|(_, index)| self.allocations.get(*index))
     }
 
     /// Adds an allocation, in place of another one for the same container and resource.
     pub(in crate::kubelet::devices) fn push(&mut self, one: DeviceAllocation) {
         let key = (one.pod.clone(), one.container.clone(), one.resource.clone());
-        match self.indices.get(&key).and_then(|place| self.allocations.get_mut(*place)) {
+        match self.indices.get(&key).and_then(|index| self.allocations.get_mut(*index)) {
             Some(other) => *other = one,
             None => {
                 self.indices.insert(key, self.allocations.len());

@@ -51,10 +51,10 @@ impl FreeDevices {
 
     /// The first device of this proximity.
     fn take(&mut self, near: Option<Nodes>, wanted: NumaProximity) -> Option<String> {
-        let groups = self.groups.iter_mut().filter(|(own, _)| proximity(near, *own) == wanted);
+        let groups = self.groups.iter_mut().filter(|(group_nodes, _)| proximity(near, *group_nodes) == wanted);
         let (_, group) = groups
             .filter(|(_, group)| !group.is_empty())
-            .min_by(|(_, one), (_, other)| one.front().cmp(&other.front()))?;
+            .min_by(|(_, first_group), (_, second_group)| first_group.front().cmp(&second_group.front()))?;
         self.count -= 1;
         group.pop_front()
     }
@@ -152,7 +152,7 @@ impl DeviceAllocations {
     /// `GetPodTopologyHints`). A pod that may wait for devices gets no empty hints.
     pub(in crate::kubelet::devices) fn hints(
         &self,
-        all: Nodes,
+        all_nodes: Nodes,
         pod: &Pod,
         container: Option<&Container>,
         choice: &DeviceChoice,
@@ -161,7 +161,7 @@ impl DeviceAllocations {
         let amounts =
             container.map_or_else(|| most_at_once(pod), |container| requested_devices(pod, container).collect());
         let none = SortedSet::new();
-        let mut found = Vec::new();
+        let mut hints_by_resource = Vec::new();
         for (name, count) in amounts.into_iter().filter(|(_, count)| *count > 0) {
             let Some(resource) = self.resources.get(name).filter(|resource| resource.has_nodes()) else { continue };
             let is_its = |allocation: &&DeviceAllocation| {
@@ -180,12 +180,12 @@ impl DeviceAllocations {
             let total = free.len() + left.len();
             let is_enough = if has_any { total == count } else { total >= count };
             if is_enough {
-                found.push(resource.hints(all, &free, left, count));
+                hints_by_resource.push(resource.hints(all_nodes, &free, left, count));
             } else if !may_wait {
-                found.push(Hints::new());
+                hints_by_resource.push(Hints::new());
             }
         }
-        found
+        hints_by_resource
     }
 
     /// Whether the container already has its devices and can keep them.
@@ -262,9 +262,9 @@ impl DeviceAllocations {
                 if selectors.resources().any(|resource| resource == name) { " (as the pod selects)" } else { "" }
             )));
         }
-        for place in IN_ORDER {
-            let there = std::iter::from_fn(|| free.take(near, place));
-            ids.extend(there.take(count - ids.len()));
+        for numa_proximity in IN_ORDER {
+            let at_proximity = std::iter::from_fn(|| free.take(near, numa_proximity));
+            ids.extend(at_proximity.take(count - ids.len()));
         }
         Ok(ids)
     }
@@ -279,61 +279,62 @@ impl DeviceAllocations {
         if !resource.options.get_preferred_allocation_available {
             return None;
         }
-        let own: Vec<&String> = allocation.ids().collect();
+        let allocated_ids: Vec<&String> = allocation.ids().collect();
         let others = |other: &&DeviceAllocation| {
             let is_kind = other.pod == allocation.pod && other.resource == allocation.resource;
             is_kind && other.container != allocation.container
         };
         let reused: SortedSet<&String> = self.entries.iter().filter(others).flat_map(DeviceAllocation::ids).collect();
-        let mut kept: Vec<String> = own.iter().filter(|id| reused.contains(**id)).map(|id| (*id).clone()).collect();
-        let needed = own.len() - kept.len();
+        let mut kept: Vec<String> =
+            allocated_ids.iter().filter(|id| reused.contains(**id)).map(|id| (*id).clone()).collect();
+        let needed = allocated_ids.len() - kept.len();
         let free = self.available(&allocation.resource).map(str::to_owned);
-        let free = free.chain(own.iter().filter(|id| !reused.contains(**id)).map(|id| (*id).clone()));
+        let free = free.chain(allocated_ids.iter().filter(|id| !reused.contains(**id)).map(|id| (*id).clone()));
         let near = self.near(&allocation.pod, &allocation.container);
         let is_near = |id: &String| resource.proximity(near, id) == NumaProximity::Near;
         let (aligned, others): (Vec<String>, Vec<String>) = free.partition(is_near);
-        let mut all = kept.clone();
+        let mut available_ids = kept.clone();
         if needed < aligned.len() {
-            all.extend(aligned);
+            available_ids.extend(aligned);
         } else {
             // All of them, so that the topology manager's decision holds.
-            all.extend(others);
-            all.extend_from_slice(&aligned);
+            available_ids.extend(others);
+            available_ids.extend_from_slice(&aligned);
             kept.extend(aligned);
         }
-        all.sort();
-        let has_choice = kept.len() < own.len() && own.len() < all.len();
-        has_choice.then_some((all, kept))
+        available_ids.sort();
+        let has_choice = kept.len() < allocated_ids.len() && allocated_ids.len() < available_ids.len();
+        has_choice.then_some((available_ids, kept))
     }
 
     /// Applies the plugin's preference as far as the devices are available; the rest stays as chosen.
     pub(in crate::kubelet::devices) fn prefer(&mut self, allocation: &DeviceAllocation, preferred: &[String]) {
-        let Some((all, kept)) = self.choice(allocation) else { return };
+        let Some((available_ids, kept)) = self.choice(allocation) else { return };
         let Some(resource) = self.resources.get(&allocation.resource) else { return };
         let near = self.near(&allocation.pod, &allocation.container);
-        let own: Vec<&String> = allocation.ids().chain(&all).collect();
-        let in_order = IN_ORDER
-            .iter()
-            .flat_map(|place| own.iter().copied().filter(move |id| resource.proximity(near, id) == *place));
+        let candidate_ids: Vec<&String> = allocation.ids().chain(&available_ids).collect();
+        let in_order = IN_ORDER.iter().flat_map(|numa_proximity| {
+            candidate_ids.iter().copied().filter(move |id| resource.proximity(near, id) == *numa_proximity)
+        });
         let count = allocation.ids().count();
         let mut ids = kept;
         // The plugin's answer may be long: each id is looked up once.
         let kept: SortedSet<String> = ids.iter().cloned().collect();
-        let mut taken: Vec<bool> = all.iter().map(|id| kept.contains(id)).collect();
+        let mut taken: Vec<bool> = available_ids.iter().map(|id| kept.contains(id)).collect();
         for id in preferred.iter().chain(in_order) {
             if ids.len() >= count {
                 break;
             }
-            let index = all.binary_search(id).ok().and_then(|place| taken.get_mut(place));
+            let index = available_ids.binary_search(id).ok().and_then(|index| taken.get_mut(index));
             if index.is_some_and(|taken| !std::mem::replace(taken, true)) {
                 ids.push(id.clone());
             }
         }
-        let anew = self.give(&allocation.pod, &allocation.container, &allocation.resource, ids);
+        let changed_allocation = self.give(&allocation.pod, &allocation.container, &allocation.resource, ids);
         let DeviceAllocation { pod, container, resource, .. } = allocation;
         let current = self.entries.of_mut(pod, container, resource);
-        if let Some(place) = current.filter(|current| current.response.is_none()) {
-            *place = anew;
+        if let Some(entry) = current.filter(|current| current.response.is_none()) {
+            *entry = changed_allocation;
         }
     }
 
@@ -357,14 +358,14 @@ impl Resource {
     }
 
     /// The node sets for `count` devices out of `free`, including all of `left` (`generateDeviceTopologyHints`).
-    fn hints(&self, all: Nodes, free: &[&str], left: &SortedSet<String>, count: usize) -> Hints {
+    fn hints(&self, all_nodes: Nodes, free: &[&str], left: &SortedSet<String>, count: usize) -> Hints {
         let could = |nodes| self.devices.values().filter(|device| device.near().overlaps(nodes)).count() >= count;
         let can = |nodes| {
-            let left = left.iter().map(|id| self.nodes_of(id)).filter(|own| *own != Nodes::default());
+            let left = left.iter().map(|id| self.nodes_of(id)).filter(|device_nodes| *device_nodes != Nodes::default());
             let free = free.iter().filter(|id| self.nodes_of(id).overlaps(nodes)).count();
-            left.clone().all(|own| own.overlaps(nodes)) && left.count() + free >= count
+            left.clone().all(|device_nodes| device_nodes.overlaps(nodes)) && left.count() + free >= count
         };
-        resource_managers::hints(all, &could, &can)
+        resource_managers::hints(all_nodes, &could, &can)
     }
 }
 

@@ -126,8 +126,8 @@ impl<S: Service> Images<S> {
     pub(crate) async fn id_of(&self, image: &str) -> Result<Option<String>, CollectError> {
         // An invalid name has no image.
         let Ok(name) = image_name::with_default_tag(image) else { return Ok(None) };
-        let found = self.service.status(&ImageSpec { image: name, ..ImageSpec::default() }).await;
-        Ok(found?.map(|image| image.id))
+        let status = self.service.status(&ImageSpec { image: name, ..ImageSpec::default() }).await;
+        Ok(status?.map(|image| image.id))
     }
 
     /// All images of the runtime.
@@ -193,8 +193,8 @@ impl<S: Service> Images<S> {
 
     /// Directories of the runtime's images and, if reported, of writable layers.
     pub(crate) async fn disks(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
-        let known = self.disks.borrow().clone();
-        match known {
+        let last_disks = self.disks.borrow().clone();
+        match last_disks {
             Some(disks) => Ok(disks),
             None => self.query_filesystems().await,
         }

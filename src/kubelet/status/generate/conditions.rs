@@ -30,20 +30,20 @@ pub(super) struct ConditionInputs<'a> {
 
 /// All conditions in upstream's order: those of other controllers unchanged, then the kubelet's own.
 pub(super) fn conditions(inputs: &ConditionInputs<'_>) -> Vec<PodCondition> {
-    let mut all: Vec<PodCondition> =
+    let mut conditions: Vec<PodCondition> =
         inputs.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
     // DisruptionTarget records an eviction, which cannot be derived from the observed state.
     let recorded = find(&inputs.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
     if let Some(disruption) = recorded.or_else(|| disruption(inputs)) {
-        all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
-        all.push(disruption);
+        conditions.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
+        conditions.push(disruption);
     }
-    all.extend(resize(inputs));
+    conditions.extend(resize(inputs));
     let containers_ready = containers_ready(inputs);
-    let ready = ready(inputs, &containers_ready, &all);
+    let ready = ready(inputs, &containers_ready, &conditions);
     if inputs.shows_sandbox {
         let sandbox = ConditionResult::plain(has_usable_sandbox(inputs.pod, inputs.observed));
-        all.push(sandbox.into_condition(conditions::POD_READY_TO_START_CONTAINERS, inputs));
+        conditions.push(sandbox.into_condition(conditions::POD_READY_TO_START_CONTAINERS, inputs));
     }
     for (kind, verdict) in [
         (conditions::INITIALIZED, initialized(inputs)),
@@ -51,11 +51,13 @@ pub(super) fn conditions(inputs: &ConditionInputs<'_>) -> Vec<PodCondition> {
         (conditions::CONTAINERS_READY, containers_ready),
         (conditions::POD_SCHEDULED, ConditionResult::plain(true)),
     ] {
-        all.push(verdict.into_condition(kind, inputs));
+        conditions.push(verdict.into_condition(kind, inputs));
     }
-    all.extend(restarting(inputs).map(|verdict| verdict.into_condition(conditions::ALL_CONTAINERS_RESTARTING, inputs)));
-    all.extend(inputs.own.iter().map(|own| own.to_condition(inputs)));
-    all
+    conditions.extend(
+        restarting(inputs).map(|verdict| verdict.into_condition(conditions::ALL_CONTAINERS_RESTARTING, inputs)),
+    );
+    conditions.extend(inputs.own.iter().map(|own_condition| own_condition.to_condition(inputs)));
+    conditions
 }
 
 impl OwnCondition {
@@ -112,16 +114,16 @@ fn resize(inputs: &ConditionInputs<'_>) -> impl Iterator<Item = PodCondition> {
         ResizeProgress::InProgress(generation) => Some((ConditionResult::plain(true), generation)),
         ResizeProgress::Failed(message, generation) => Some((outstanding(Reason::ERROR, message), generation)),
     };
-    let all = [(conditions::POD_RESIZE_PENDING, pending), (conditions::POD_RESIZE_IN_PROGRESS, progress)];
-    let all = all.into_iter().filter(|_| !inputs.phase.is_terminal());
-    all.filter_map(|(kind, resize)| {
+    let resize_conditions = [(conditions::POD_RESIZE_PENDING, pending), (conditions::POD_RESIZE_IN_PROGRESS, progress)];
+    let resize_conditions = resize_conditions.into_iter().filter(|_| !inputs.phase.is_terminal());
+    resize_conditions.filter_map(|(kind, resize)| {
         let (verdict, observed_generation) = resize?;
         Some(PodCondition { observed_generation, ..verdict.into_condition(kind, inputs) })
     })
 }
 
-pub(in crate::kubelet::status) fn find<'a>(all: &'a [PodCondition], kind: &str) -> Option<&'a PodCondition> {
-    all.iter().find(|condition| condition.kind == kind)
+pub(in crate::kubelet::status) fn find<'a>(conditions: &'a [PodCondition], kind: &str) -> Option<&'a PodCondition> {
+    conditions.iter().find(|condition| condition.kind == kind)
 }
 
 /// A condition type that only the kubelet writes.

@@ -81,9 +81,9 @@ impl<'a> PodFacts<'a> {
     }
 
     fn devices(&self, container: &'a str) -> impl Iterator<Item = &'a AllocatedDevices> {
-        let first = self.devices.partition_point(|given| given.container.as_str() < container);
+        let first = self.devices.partition_point(|allocated| allocated.container.as_str() < container);
         let from = self.devices.get(first..).unwrap_or_default();
-        from.iter().copied().take_while(move |given| given.container == container)
+        from.iter().copied().take_while(move |allocated| allocated.container == container)
     }
 }
 
@@ -317,7 +317,7 @@ impl ContainerInput<'_> {
 
     /// Each allocated resource with the health of its devices (`UpdateAllocatedResourcesStatus`).
     fn devices(&self) -> Vec<Value> {
-        let shown = self.shared.devices(&self.container.name).map(|given| {
+        let shown = self.shared.devices(&self.container.name).map(|allocated| {
             let health = |device: &AllocatedDevice| {
                 let mut shown = json!({"resourceID": device.id, "health": device.health.name()});
                 if let Some(fields) = shown.as_object_mut().filter(|_| !device.message.is_empty()) {
@@ -325,7 +325,7 @@ impl ContainerInput<'_> {
                 }
                 shown
             };
-            json!({"name": given.resource, "resources": given.devices.iter().map(health).collect::<Value>()})
+            json!({"name": allocated.resource, "resources": allocated.devices.iter().map(health).collect::<Value>()})
         });
         shown.collect()
     }

@@ -65,7 +65,7 @@ enum Initialization {
 
 impl Initialization {
     fn of(pod: &Pod, statuses: &StatusesByName<'_>, restarts: impl Fn(&Container, ExitedRun) -> bool) -> Self {
-        let mut all = Self::Done;
+        let mut merged = Self::Done;
         for container in pod.spec.init_containers.iter().filter(|container| !container.is_sidecar()) {
             let one = match status_of(statuses, container).and_then(LastRun::of) {
                 Some(LastRun::Ended(ExitedRun { code: 0, .. })) => Self::Done,
@@ -75,10 +75,10 @@ impl Initialization {
                 Some(LastRun::Runs) | None => Self::Pending,
             };
             if one == Self::Pending {
-                all = Self::Pending;
+                merged = Self::Pending;
             }
         }
-        all
+        merged
     }
 }
 

@@ -12,12 +12,12 @@ use super::{ResizeProgress, StatusInput};
 /// keep their previous values until a resize has taken effect.
 pub(super) fn pod_resources(input: &StatusInput<'_>, previous: &PodStatus) -> ResourceRequirements {
     let spec = &input.pod.spec;
-    let own = || spec.resources.as_deref().cloned().unwrap_or_default();
+    let spec_resources = || spec.resources.as_deref().cloned().unwrap_or_default();
     if input.pod.status.phase != PodPhase::Running {
-        return ResourceRequirements { requests: pod_requests(spec), limits: pod_limits(spec), ..own() };
+        return ResourceRequirements { requests: pod_requests(spec), limits: pod_limits(spec), ..spec_resources() };
     }
     let (requests, limits) = (pod_requests(spec), pod_limits(spec));
-    let mut resources = own();
+    let mut resources = spec_resources();
     if !resources.requests.contains_key(MEMORY) {
         if let Some(memory) = requests.get(MEMORY) {
             resources.requests.insert(MEMORY, *memory);

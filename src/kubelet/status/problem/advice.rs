@@ -68,12 +68,12 @@ const PULL_ADVICE: [Known; 8] = [
 
 /// The cause in a pull error, if it is a usual one.
 pub(super) fn pull_error(text: &str) -> Option<&'static str> {
-    find_advice(&PULL_ADVICE, text).map(|known| known.cause)
+    find_advice(&PULL_ADVICE, text).map(|advice| advice.cause)
 }
 
 pub(super) fn of_pull(text: &str, reason: &Reason) -> &'static str {
     match find_advice(&PULL_ADVICE, text) {
-        Some(known) => known.advice,
+        Some(entry) => entry.advice,
         None if *reason == Reason::SIGNATURE_VALIDATION_FAILED => "sign the image, or change the signature policy",
         None => "check the image's name, the registry and the network",
     }
@@ -130,16 +130,16 @@ const START_ADVICE: [Known; 9] = [
 /// Why a container does not start, and what to do.
 pub(super) fn start_error(text: &str) -> (&'static str, &'static str) {
     match find_advice(&START_ADVICE, text) {
-        Some(known) => (known.cause, known.advice),
+        Some(entry) => (entry.cause, entry.advice),
         None => ("the runtime does not start it", "see `coracle describe` for the runtime's message"),
     }
 }
 
 /// A container configuration that cannot be made: a missing object, a missing key, a user that may not run.
 pub(super) fn of_configuration(text: &str, pod: &Pod) -> &'static str {
-    let place = if pod.is_of_cluster() { CREATE_IN_CLUSTER } else { CREATE_ON_NODE };
+    let where_to_create = if pod.is_of_cluster() { CREATE_IN_CLUSTER } else { CREATE_ON_NODE };
     if text.contains("secret") || text.contains("configmap") || text.contains("Secret") || text.contains("ConfigMap") {
-        place
+        where_to_create
     } else if text.contains("runAsNonRoot") || text.contains("non-root") || text.contains("non-numeric user") {
         "set runAsUser to a number above 0, or remove runAsNonRoot"
     } else {
@@ -191,5 +191,5 @@ pub(super) fn of_failed_pod(reason: &Reason) -> &'static str {
 }
 
 fn find_advice(table: &'static [Known], text: &str) -> Option<&'static Known> {
-    table.iter().find(|known| known.phrases.iter().any(|phrase| text.contains(phrase)))
+    table.iter().find(|entry| entry.phrases.iter().any(|phrase| text.contains(phrase)))
 }
