@@ -155,14 +155,14 @@ impl Connection {
     /// The next signal before `end`, even if other messages keep arriving.
     pub(crate) fn signal_before(&mut self, end: Instant) -> io::Result<Signal> {
         loop {
-            let left = end.saturating_duration_since(rt::now());
-            if left.is_zero() {
+            let time_left = end.saturating_duration_since(rt::now());
+            if time_left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             if let Some(signal) = self.aside.pop_front() {
                 return Ok(signal);
             }
-            self.stream.set_read_timeout(Some(left.min(self.patience)))?;
+            self.stream.set_read_timeout(Some(time_left.min(self.patience)))?;
             let received = self.receive();
             self.stream.set_read_timeout(Some(self.patience))?;
             if let Message { kind: Kind::Signal { member }, sender, arguments } = received? {
@@ -276,7 +276,10 @@ fn bus_call<'a>(member: &'a str, signature: &'a str) -> Call<'a> {
 
 /// The socket of the first address with a path (D-Bus specification, "Server Addresses").
 fn system_bus(addresses: Option<&str>) -> PathBuf {
-    let unix = addresses.into_iter().flat_map(|all| all.split(';')).filter_map(|one| one.strip_prefix("unix:"));
+    let unix = addresses
+        .into_iter()
+        .flat_map(|address_list| address_list.split(';'))
+        .filter_map(|transport| transport.strip_prefix("unix:"));
     let path = unix.flat_map(|keys| keys.split(',')).find_map(|key| key.strip_prefix("path="));
     PathBuf::from(path.unwrap_or(SYSTEM_BUS))
 }

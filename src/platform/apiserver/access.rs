@@ -169,8 +169,8 @@ fn client_config(
             return Err(wrong("certificate-authority: expected the cluster's CA, found nothing".to_owned()));
         }
         (Some(authority), false) => {
-            let (place, pem) = load(authority, path, AUTHORITY_DATA_FIELD)?;
-            tls::Trust::Authorities(certificates(&pem).ok_or_else(|| place.wrong(NO_CERTIFICATES))?)
+            let (origin, pem) = load(authority, path, AUTHORITY_DATA_FIELD)?;
+            tls::Trust::Authorities(certificates(&pem).ok_or_else(|| origin.wrong(NO_CERTIFICATES))?)
         }
     };
     let authorities = match &trust {
@@ -180,10 +180,10 @@ fn client_config(
     let identity = match &kubeconfig.certificate {
         None => None,
         Some((certificate, key)) => {
-            let (place, pem) = load(certificate, path, "client-certificate-data")?;
-            let chain = certificates(&pem).ok_or_else(|| place.wrong(NO_CERTIFICATES))?;
-            let (place, pem) = load(key, path, "client-key-data")?;
-            let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| place.wrong("expected a private key in PEM"))?;
+            let (origin, pem) = load(certificate, path, "client-certificate-data")?;
+            let chain = certificates(&pem).ok_or_else(|| origin.wrong(NO_CERTIFICATES))?;
+            let (origin, pem) = load(key, path, "client-key-data")?;
+            let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| origin.wrong("expected a private key in PEM"))?;
             Some((chain, key))
         }
     };

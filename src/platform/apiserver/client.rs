@@ -128,15 +128,15 @@ impl Client {
 
     async fn open_in_time(&self, request: &Request) -> Result<Ongoing, ApiError> {
         let (mut ongoing, begun) = self.begin(request, request.limit).await?;
-        let left = request.limit.saturating_sub(rt::elapsed(begun));
-        let head = rt::deadline(left, ongoing.head()).await;
+        let time_left = request.limit.saturating_sub(rt::elapsed(begun));
+        let head = rt::deadline(time_left, ongoing.head()).await;
         let Ok(head) = head else { return Err(self.give_up(ongoing, begun)) };
         let head = head?;
         if head.is_success() {
             return Ok(ongoing);
         }
-        let left = request.limit.saturating_sub(rt::elapsed(begun));
-        match rt::deadline(left, read_body(&mut ongoing)).await {
+        let time_left = request.limit.saturating_sub(rt::elapsed(begun));
+        match rt::deadline(time_left, read_body(&mut ongoing)).await {
             Ok(content) => Err(self.refused(head.error(&content?), &ongoing.link)),
             Err(rt::Elapsed) => Err(self.give_up(ongoing, begun)),
         }
@@ -326,14 +326,14 @@ pub(super) async fn in_time(
     retried: impl Fn(&ApiError),
 ) -> Result<ApiResponse, ApiError> {
     let begun = rt::now();
-    let left = || request.limit.saturating_sub(rt::elapsed(begun));
+    let time_left = || request.limit.saturating_sub(rt::elapsed(begun));
     let mut tries = 1;
     loop {
-        let error = match send(left()).await {
+        let error = match send(time_left()).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
-        match retry::wait(&error, request.is_idempotent(), tries, left(), rt::random()) {
+        match retry::wait(&error, request.is_idempotent(), tries, time_left(), rt::random()) {
             Some(wait) => {
                 retried(&error);
                 rt::sleep(wait).await;

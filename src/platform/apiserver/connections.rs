@@ -75,8 +75,8 @@ impl Connections {
             link.is_some_and(|link| has_room_for_tenants(&link, ConnectionRole::Further))
         };
         let is_away = |connector: &&Rc<Connector<Exchange>>| connector.connected_link().is_none();
-        if let Some(known) = further.iter().find(has_room).or_else(|| further.iter().find(is_away)) {
-            return Ok(Rc::clone(known));
+        if let Some(existing) = further.iter().find(has_room).or_else(|| further.iter().find(is_away)) {
+            return Ok(Rc::clone(existing));
         }
         if further.len() >= MAX_FURTHER_API_CONNECTIONS {
             return Err(ApiError::Unreachable("all streams to the API server are in use".into()));

@@ -118,9 +118,9 @@ impl Status {
     pub(super) fn of_object(code: u16, status: &Value) -> Self {
         let text = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let seconds = status.pointer("/details/retryAfterSeconds").and_then(Value::as_u64);
-        let own = status.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        let status_code = status.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
         Self {
-            code: own.unwrap_or(code),
+            code: status_code.unwrap_or(code),
             reason: text("reason"),
             message: text("message"),
             retry_after: seconds.map(Duration::from_secs),

@@ -119,8 +119,8 @@ impl ExecPlugin {
         };
         let expires = match response.pointer("/status/expirationTimestamp") {
             None | Some(Value::Null) => None,
-            Some(given) => {
-                let time = decode(given.clone()).map_err(|_| wrong("status.expirationTimestamp", "a time"))?;
+            Some(timestamp) => {
+                let time = decode(timestamp.clone()).map_err(|_| wrong("status.expirationTimestamp", "a time"))?;
                 Some(time.value)
             }
         };
@@ -144,8 +144,8 @@ fn cluster_info(cluster: &KubeconfigCluster) -> Value {
         fields.insert(name.to_owned(), json!(true));
     }
     let mut extensions = cluster.extensions.as_array().into_iter().flatten();
-    let own = extensions.find(|extension| extension.get("name").is_some_and(|name| name == EXEC_EXTENSION));
-    if let Some(config) = own.and_then(|extension| extension.get("extension")) {
+    let exec_extension = extensions.find(|extension| extension.get("name").is_some_and(|name| name == EXEC_EXTENSION));
+    if let Some(config) = exec_extension.and_then(|extension| extension.get("extension")) {
         fields.insert("config".to_owned(), config.clone());
     }
     info

@@ -148,8 +148,9 @@ impl HeldCredential {
     /// Its time is measured on the monotonic clock from now on.
     fn new(plugin: ExecPlugin, authority: Option<Vec<u8>>, credential: ExecCredential) -> Self {
         let since = rt::now();
-        let left = |until: i64| Duration::from_secs(u64::try_from(until - clock::now().unix_seconds()).unwrap_or(0));
-        let until = credential.expires.map(|until| since + left(until.unix_seconds()));
+        let time_left =
+            |until: i64| Duration::from_secs(u64::try_from(until - clock::now().unix_seconds()).unwrap_or(0));
+        let until = credential.expires.map(|until| since + time_left(until.unix_seconds()));
         Self { plugin, authority, credential, since, until }
     }
 
@@ -183,9 +184,9 @@ async fn run(plugin: &ExecPlugin, authority: Option<&[u8]>) -> Result<ExecCreden
     if !ended.status.success() {
         let code = ended.status.code().unwrap_or(1);
         count(&code.to_string(), "plugin_execution_error");
-        let said: String = String::from_utf8_lossy(&ended.stderr).chars().take(MAX_EXEC_STDERR_CHARS).collect();
-        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        return Err(format!("exec: program {program} failed with {}: {said}", ended.status));
+        let stderr_text: String = String::from_utf8_lossy(&ended.stderr).chars().take(MAX_EXEC_STDERR_CHARS).collect();
+        let stderr_text = stderr_text.split_whitespace().collect::<Vec<_>>().join(" ");
+        return Err(format!("exec: program {program} failed with {}: {stderr_text}", ended.status));
     }
     match plugin.read_response(&ended.stdout) {
         Ok(credential) => {

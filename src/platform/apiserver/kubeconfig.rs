@@ -89,11 +89,11 @@ impl Kubeconfig {
         let cluster = file.clusters.into_iter().next().map(|named| named.cluster);
         let cluster = cluster.filter(|cluster| !cluster.server.is_empty());
         let cluster = cluster.ok_or_else(|| bad(&"clusters: expected one with a server, found none"))?;
-        let given = |text: String| (!text.is_empty()).then_some(text);
+        let non_empty = |text: String| (!text.is_empty()).then_some(text);
         Ok(Self {
             authority: pem(cluster.certificate_authority_data, String::new(), Path::new("/")),
-            server_name: given(cluster.tls_server_name),
-            proxy: given(cluster.proxy_url),
+            server_name: non_empty(cluster.tls_server_name),
+            proxy: non_empty(cluster.proxy_url),
             ..Self::of_server(&cluster.server)
         })
     }
@@ -128,10 +128,10 @@ impl Kubeconfig {
         if name.is_empty() {
             return Err(bad(&"current-context: expected the name of a context, found nothing"));
         }
-        let place = format!("context {name:?}");
+        let field_path = format!("context {name:?}");
         let context = contexts.into_iter().find(|context| context.name == name);
-        let context = context.ok_or_else(|| bad(&format_args!("{field}{place} not found")))?.context;
-        let missing = |what: &str, name: &str| bad(&format_args!("{place}: no {what} is called {name:?}"));
+        let context = context.ok_or_else(|| bad(&format_args!("{field}{field_path} not found")))?.context;
+        let missing = |what: &str, name: &str| bad(&format_args!("{field_path}: no {what} is called {name:?}"));
         let cluster = clusters.into_iter().find(|(cluster, _)| cluster.name == context.cluster);
         let (cluster, cluster_folder) = cluster.ok_or_else(|| missing("cluster", &context.cluster))?;
         let (user, folder) = match context.user.as_str() {
@@ -152,7 +152,7 @@ impl Kubeconfig {
                 cluster.name
             )));
         }
-        let given = |text: String| (!text.is_empty()).then_some(text);
+        let non_empty = |text: String| (!text.is_empty()).then_some(text);
         let certificate = pem(user.client_certificate_data, user.client_certificate, folder);
         let key = pem(user.client_key_data, user.client_key, folder);
         let certificate = match (certificate, key) {
@@ -163,7 +163,7 @@ impl Kubeconfig {
                 return Err(bad(&format_args!("user {name:?}: expected both of client-certificate and client-key")));
             }
         };
-        let token = match (given(user.token_file), given(user.token)) {
+        let token = match (non_empty(user.token_file), non_empty(user.token)) {
             // As upstream, the file takes precedence: it is kept up to date.
             (Some(path), _) => Some(Token::File(folder.join(path))),
             (None, token) => token.map(Token::Data),
@@ -171,9 +171,9 @@ impl Kubeconfig {
         Ok(Self {
             server,
             authority: pem(cluster.cluster.certificate_authority_data, authority, cluster_folder),
-            server_name: given(cluster.cluster.tls_server_name),
+            server_name: non_empty(cluster.cluster.tls_server_name),
             insecure: cluster.cluster.insecure_skip_tls_verify,
-            proxy: given(cluster.cluster.proxy_url),
+            proxy: non_empty(cluster.cluster.proxy_url),
             certificate,
             token,
             exec,

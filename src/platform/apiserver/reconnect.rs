@@ -75,13 +75,13 @@ impl ReconnectGuard {
     /// Widens the gate step by step, until everything is admitted.
     pub(super) async fn run(self, traffic: &Traffic, overload: &Overload) {
         let [node, rest] = self.waits;
-        let (hurried, mut known) = (self.gate.hurried.changes(), overload.signs.get());
+        let (hurried, mut seen_signs) = (self.gate.hurried.changes(), overload.signs.get());
         let mut in_hurry = false;
         for (rank, wait) in [(Rank::Node, node), (Rank::Intent, rest), (Rank::Status, Duration::ZERO)] {
             let turn = async {
                 settle(&self.gate, traffic).await;
                 let signs = overload.signs.get();
-                let is_overloaded = std::mem::replace(&mut known, signs) != signs;
+                let is_overloaded = std::mem::replace(&mut seen_signs, signs) != signs;
                 rt::sleep(if is_overloaded { wait.max(self.overloaded) } else { wait }).await;
                 false
             };

@@ -158,8 +158,8 @@ async fn until<T>(
     end: Instant,
     next: impl Future<Output = Result<Option<T>, ApiError>>,
 ) -> Result<Option<T>, ApiError> {
-    let left = end.saturating_duration_since(rt::now());
-    rt::deadline(left, next).await.unwrap_or(Ok(None))
+    let time_left = end.saturating_duration_since(rt::now());
+    rt::deadline(time_left, next).await.unwrap_or(Ok(None))
 }
 
 #[cfg(test)]

@@ -180,11 +180,11 @@ impl Reflection {
         let metadata = metadata.and_then(|metadata| metadata.value().ok()).unwrap_or_default();
         let text = |key: &str| metadata.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
         self.pages = if self.initial.is_none() { 1 } else { self.pages.saturating_add(1) };
-        let all = self.initial.get_or_insert_default();
-        if all.len().saturating_add(items.len()) > MOST_OBJECTS || self.pages > MOST_PAGES {
+        let initial_objects = self.initial.get_or_insert_default();
+        if initial_objects.len().saturating_add(items.len()) > MOST_OBJECTS || self.pages > MOST_PAGES {
             return Err(ApiError::Malformed(format!("expected a list of at most {MOST_OBJECTS} objects").into()));
         }
-        all.extend(items);
+        initial_objects.extend(items);
         let mark = text("continue");
         if mark.is_empty() {
             return Ok(Some(self.complete(text("resourceVersion"))));

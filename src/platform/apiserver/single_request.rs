@@ -29,8 +29,8 @@ impl SingleRequests {
 
     /// The proxy that requests take, if any.
     pub(crate) fn proxy(&self) -> Option<String> {
-        let own = self.access.proxy.as_ref();
-        own.or_else(|| self.dialer.proxy_for(&self.access.url)).map(ToString::to_string)
+        let configured_proxy = self.access.proxy.as_ref();
+        configured_proxy.or_else(|| self.dialer.proxy_for(&self.access.url)).map(ToString::to_string)
     }
 
     async fn send_once(&self, request: &Request, timeout: Duration) -> Result<ApiResponse, ApiError> {

@@ -28,8 +28,8 @@ pub(super) fn client_config(
     let builder = match trust {
         Trust::Anybody => builder.with_custom_certificate_verifier(Arc::new(AnyCertificate)),
         Trust::Authorities(list) => {
-            let own = identity.as_ref().map_or(&[][..], |(chain, _)| chain);
-            builder.with_custom_certificate_verifier(Verifier::new(&list, own, &provider)?)
+            let own_chain = identity.as_ref().map_or(&[][..], |(chain, _)| chain);
+            builder.with_custom_certificate_verifier(Verifier::new(&list, own_chain, &provider)?)
         }
     };
     let mut config = match identity {

@@ -36,18 +36,18 @@ pub(crate) fn below(
     pod_groups: &[String],
     wanted: impl Fn(&str) -> bool,
 ) -> io::Result<Vec<ContainerProcesses>> {
-    let mut found = Vec::new();
+    let mut containers = Vec::new();
     for above in pod_groups {
         for directory in tree.directories(above)? {
             let Some(id) = container_id(&directory).filter(|id| wanted(id)) else { continue };
             let group = [above, "/", &directory].concat();
             let pids = in_order(tree.processes(&group));
             if !pids.is_empty() {
-                found.push(ContainerProcesses { id: id.to_owned(), group: Some(group), pids });
+                containers.push(ContainerProcesses { id: id.to_owned(), group: Some(group), pids });
             }
         }
     }
-    Ok(found)
+    Ok(containers)
 }
 
 /// Which of these containers have processes, wherever their cgroups are, of either version. Reads a file of each process
@@ -59,8 +59,8 @@ pub(crate) fn anywhere(procfs: &Procfs, ids: &SortedSet<String>) -> io::Result<V
             pids.entry(id).or_default().push(pid);
         }
     }
-    let found = |(id, pids)| ContainerProcesses { id, group: None, pids: in_order(pids) };
-    Ok(pids.into_iter().map(found).collect())
+    let container_processes = |(id, pids)| ContainerProcesses { id, group: None, pids: in_order(pids) };
+    Ok(pids.into_iter().map(container_processes).collect())
 }
 
 /// Sends a signal to a process of this container. If it has exited, and another process has its pid, nothing is sent.

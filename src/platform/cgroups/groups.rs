@@ -100,8 +100,8 @@ impl Groups {
         })
     }
 
-    fn call_systemd(&self, unit: &str, what: impl FnOnce(&mut Systemd) -> io::Result<()>) -> Result<(), CgroupError> {
-        let result = Systemd::connect(&self.systemd).and_then(|mut systemd| what(&mut systemd));
+    fn call_systemd(&self, unit: &str, call: impl FnOnce(&mut Systemd) -> io::Result<()>) -> Result<(), CgroupError> {
+        let result = Systemd::connect(&self.systemd).and_then(|mut systemd| call(&mut systemd));
         result.map_err(CgroupError::io("configure systemd unit", Path::new(unit)))
     }
 }

@@ -86,8 +86,9 @@ pub(crate) fn is_pod(class: &CgroupName, driver: CgroupDriver, directory: &str) 
         CgroupDriver::Systemd => {
             let unit = class.unit();
             let above = unit.strip_suffix(SLICE).unwrap_or(&unit);
-            let own = directory.strip_prefix(above).and_then(|rest| rest.strip_prefix('-'));
-            own.is_some_and(|own| own.starts_with(POD_CGROUP_PREFIX) && own.ends_with(SLICE))
+            let child_name = directory.strip_prefix(above).and_then(|rest| rest.strip_prefix('-'));
+            child_name
+                .is_some_and(|child_name| child_name.starts_with(POD_CGROUP_PREFIX) && child_name.ends_with(SLICE))
         }
     }
 }

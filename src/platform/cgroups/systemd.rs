@@ -12,6 +12,7 @@ use crate::platform::dbus::{CallError, Connection};
 use crate::platform::rt;
 use crate::protocol::dbus::{Body, Call, Value, Variant};
 
+/// The socket that systemd has for `systemctl`: no bus has to run.
 pub(super) const SYSTEMD_SOCKET: &str = "/run/systemd/private";
 /// For one call, which takes systemd milliseconds.
 const SYSTEMD_CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,7 +38,8 @@ impl Systemd {
     pub(super) fn start_slice(&mut self, unit: &str, parent: Option<&str>, values: &Values) -> io::Result<()> {
         let parents: Vec<&str> = parent.into_iter().collect();
         let limits = properties(values);
-        let mut all = vec![
+        // A transient unit: a reload of systemd overwrites limits that only the files of a slice have.
+        let mut slice_properties = vec![
             ("Description", Variant::Text("pods of Kubernetes")),
             ("DefaultDependencies", Variant::Bool(false)),
             ("CPUAccounting", Variant::Bool(true)),
@@ -46,13 +48,13 @@ impl Systemd {
             ("IOAccounting", Variant::Bool(true)),
         ];
         if !parents.is_empty() {
-            all.push(("Wants", Variant::Texts(&parents)));
+            slice_properties.push(("Wants", Variant::Texts(&parents)));
         }
-        all.extend_from_slice(&limits);
+        slice_properties.extend_from_slice(&limits);
         let mut body = Body::default();
         body.text(unit);
         body.text("replace");
-        body.properties(&all);
+        body.properties(&slice_properties);
         body.no_structures();
         match self.call("StartTransientUnit", "ssa(sv)a(sa(sv))", &body) {
             Ok(job) => self.wait_for(&job, unit),
@@ -128,24 +130,24 @@ fn properties(values: &Values) -> Vec<(&'static str, Variant<'static>)> {
         Limit::Max => u64::MAX,
         Limit::At(limit) => limit,
     };
-    let mut all = Vec::new();
+    let mut unit_properties = Vec::new();
     if let Some(weight) = values.cpu_weight {
-        all.push(("CPUWeight", Variant::U64(weight)));
+        unit_properties.push(("CPUWeight", Variant::U64(weight)));
     }
     if let Some(max) = values.cpu_max {
-        all.push(("CPUQuotaPeriodUSec", Variant::U64(max.period)));
-        all.push(("CPUQuotaPerSecUSec", Variant::U64(quota_of_second(max.quota, max.period))));
+        unit_properties.push(("CPUQuotaPeriodUSec", Variant::U64(max.period)));
+        unit_properties.push(("CPUQuotaPerSecUSec", Variant::U64(quota_of_second(max.quota, max.period))));
     }
     if let Some(max) = values.memory_max {
-        all.push(("MemoryMax", Variant::U64(number(max))));
+        unit_properties.push(("MemoryMax", Variant::U64(number(max))));
     }
     for (property, bytes) in [("MemoryMin", values.memory_min), ("MemoryLow", values.memory_low)] {
-        all.extend(bytes.map(|bytes| (property, Variant::U64(bytes))));
+        unit_properties.extend(bytes.map(|bytes| (property, Variant::U64(bytes))));
     }
     if let Some(max) = values.pids_max {
-        all.push(("TasksMax", Variant::U64(number(max))));
+        unit_properties.push(("TasksMax", Variant::U64(number(max))));
     }
-    all
+    unit_properties
 }
 
 /// Microseconds per second. systemd rounds to whole percents, and its limit must not be below ours.

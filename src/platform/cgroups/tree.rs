@@ -109,7 +109,9 @@ impl Tree {
     pub(super) fn directories(&self, path: &str) -> io::Result<Vec<String>> {
         match directories(&self.at(path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            found => Ok(found?.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect()),
+            child_paths => {
+                Ok(child_paths?.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect())
+            }
         }
     }
 
@@ -173,14 +175,14 @@ fn write(file: &Path, value: &str) -> Result<(), CgroupError> {
 }
 
 fn directories(group: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+    let mut directories = Vec::new();
     for entry in fs::read_dir(group)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            found.push(entry.path());
+            directories.push(entry.path());
         }
     }
-    Ok(found)
+    Ok(directories)
 }
 
 /// Removes directories from the inside out. Directories that vanish meanwhile are no error.
@@ -200,9 +202,9 @@ fn remove_directories(group: &Path) -> io::Result<()> {
 fn empty(group: &Path) -> Result<usize, CgroupError> {
     let mut pids = Vec::new();
     processes(group, &mut pids);
-    let whole = group.join("cgroup.kill");
-    if whole.exists() {
-        write(&whole, "1")?;
+    let kill_file = group.join("cgroup.kill");
+    if kill_file.exists() {
+        write(&kill_file, "1")?;
     } else {
         // cgroup.kill needs Linux 5.14; without it kill one by one.
         for pid in &pids {
@@ -237,11 +239,11 @@ fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
         if text.lines().any(|line| line == "populated 0") {
             return Ok(());
         }
-        let left = until.saturating_duration_since(rt::now());
-        if left.is_zero() {
+        let time_left = until.saturating_duration_since(rt::now());
+        if time_left.is_zero() {
             return Err(failed(io::ErrorKind::TimedOut.into()));
         }
-        let timeout = rustix::event::Timespec::try_from(left).ok();
+        let timeout = rustix::event::Timespec::try_from(time_left).ok();
         // The file is read again in any case.
         let _ = poll(&mut [PollFd::new(&open, PollFlags::PRI)], timeout.as_ref());
     }

@@ -71,10 +71,14 @@ impl Values {
             }
         };
         let cpu_max = match (self.cpu_max, &other.cpu_max) {
-            (Some(own), Some(other)) => Some(CpuMax { quota: own.quota.max(quota(other, own.period)), ..own }),
-            (own, _) => own,
+            (Some(current), Some(other)) => {
+                Some(CpuMax { quota: current.quota.max(quota(other, current.period)), ..current })
+            }
+            (current, _) => current,
         };
-        let wider = |own: Option<Limit>, other: Option<Limit>| own.map(|own| other.map_or(own, |other| own.max(other)));
+        let wider = |current: Option<Limit>, other: Option<Limit>| {
+            current.map(|current| other.map_or(current, |other| current.max(other)))
+        };
         Self {
             cpu_max,
             memory_max: wider(self.memory_max, other.memory_max),

@@ -38,8 +38,8 @@ pub(super) fn read(document: &Value, always_syncs: bool) -> Result<Option<ApiEnd
         return Err(problem(path, format!("expected NAMESPACE/NAME, found {wrong:?}")));
     }
     if service_accounts.is_empty() || service_accounts.len() > MAX_ACCOUNTS {
-        let found = service_accounts.len();
-        return Err(problem(path, format!("expected 1 to {MAX_ACCOUNTS} ServiceAccounts, found {found}")));
+        let account_count = service_accounts.len();
+        return Err(problem(path, format!("expected 1 to {MAX_ACCOUNTS} ServiceAccounts, found {account_count}")));
     }
     if !always_syncs {
         let fault = "requires sync.mode watch: without a connection, components have nothing to follow";

@@ -76,8 +76,8 @@ impl Default for CgroupSettings {
 /// The factor in thousandths, which must be above 0.
 fn throttling(fields: &Fields<'_>) -> Result<Option<u64>, Problem> {
     const FACTOR: &str = "memoryThrottlingFactor";
-    let given = fields.at(FACTOR).filter(|value| value.is_number());
-    let factor = given.and_then(|factor| factor.to_string().parse::<Quantity>().ok());
+    let number = fields.at(FACTOR).filter(|value| value.is_number());
+    let factor = number.and_then(|factor| factor.to_string().parse::<Quantity>().ok());
     let thousandths = factor.and_then(|factor| u64::try_from(factor.milli_value()).ok());
     match thousandths {
         Some(0) => Err(conflict(FACTOR, "must be above 0".to_owned())),

@@ -47,7 +47,7 @@ pub(super) fn check_document_of(
     let root = walk.mapping(document)?;
     for (name, wanted) in [("apiVersion", versions), ("kind", &[kind])] {
         match root.get(name) {
-            Some(Value::String(found)) if wanted.contains(&found.as_str()) => {}
+            Some(Value::String(value)) if wanted.contains(&value.as_str()) => {}
             Some(other) => return Err(walk.inside(name, |walk| walk.expected(&either(wanted), other))),
             None => return Err(walk.inside(name, |walk| walk.fault(format!("required: {}", either(wanted))))),
         }

@@ -28,15 +28,15 @@ impl ConfiguredFields {
 
     /// `{"kubeletconfig": {...}}`, with the runtime's cgroup driver and with secrets masked.
     pub(crate) fn page(&self, cgroup_driver: CgroupDriver) -> Vec<u8> {
-        let given: Map<String, Value> = serde_json::from_str(&self.fields).unwrap_or_default();
+        let configured: Map<String, Value> = serde_json::from_str(&self.fields).unwrap_or_default();
         let mut shown: Map<String, Value> = serde_json::from_str(DEFAULTS).unwrap_or_default();
-        if given.get("cgroupsPerQOS") == Some(&Value::Bool(false)) {
+        if configured.get("cgroupsPerQOS") == Some(&Value::Bool(false)) {
             shown.remove("enforceNodeAllocatable");
         }
-        if given.get("maxParallelImagePulls").and_then(Value::as_i64).is_some_and(|pulls| pulls > 1) {
+        if configured.get("maxParallelImagePulls").and_then(Value::as_i64).is_some_and(|pulls| pulls > 1) {
             shown.insert("serializeImagePulls".to_owned(), Value::Bool(false));
         }
-        lay_over(&mut shown, given, KUBELET_CONFIGURATION);
+        lay_over(&mut shown, configured, KUBELET_CONFIGURATION);
         if let Some(Value::Object(headers)) = shown.get_mut("staticPodURLHeader") {
             headers.values_mut().for_each(|values| *values = json!(["<masked>"]));
         }
@@ -53,15 +53,15 @@ impl ConfiguredFields {
 }
 
 /// Overwrites the shown values by the given ones, except for those that mean the default.
-fn lay_over(shown: &mut Map<String, Value>, given: Map<String, Value>, fields: &[Field]) {
-    for (name, value) in given {
+fn lay_over(shown: &mut Map<String, Value>, configured: Map<String, Value>, fields: &[Field]) {
+    for (name, value) in configured {
         let Some(field) = fields.iter().find(|field| field.name == name) else { continue };
         match (&field.kind, value) {
             (_, Value::Null) => {}
-            (Kind::Object(fields), Value::Object(given)) => {
+            (Kind::Object(fields), Value::Object(configured)) => {
                 let inner = shown.entry(name).or_insert_with(|| Value::Object(Map::new()));
                 if let Value::Object(inner) = inner {
-                    lay_over(inner, given, fields);
+                    lay_over(inner, configured, fields);
                 }
             }
             (_, value) if shown.contains_key(&name) && means_default(field, &value) => {}

@@ -102,20 +102,22 @@ pub(super) const PLACE: &str = "/etc/coracle/coracle.yaml";
 const LONGEST_LEASE: u64 = i32::MAX as u64;
 
 /// Reads the file. Without `given` it is the default file, which may be missing.
-pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
-    let path = given.unwrap_or(Path::new(PLACE));
+pub(super) fn read(config_path: Option<&Path>) -> Result<CoracleFile, Error> {
+    let path = config_path.unwrap_or(Path::new(PLACE));
     let text = match read_bytes(path) {
-        Err(error) if given.is_none() && error.kind() == io::ErrorKind::NotFound => return Ok(CoracleFile::default()),
+        Err(error) if config_path.is_none() && error.kind() == io::ErrorKind::NotFound => {
+            return Ok(CoracleFile::default());
+        }
         text => text.map_err(|source| Error::Read { path: path.to_owned(), source })?,
     };
-    let place = PathBuf::from(path);
+    let file_path = PathBuf::from(path);
     let unparsed = |source| Error::Parse { path: path.to_owned(), source };
     let documents = yaml::parse(&text).map_err(unparsed)?;
     if documents.is_empty() {
         // Only comments.
         return Ok(CoracleFile::default());
     }
-    let refused = |problem| Error::Field { path: place.clone(), problem };
+    let refused = |problem| Error::Field { path: file_path.clone(), problem };
     let document = one(documents, "configuration of Coracle").map_err(refused)?.strict().map_err(unparsed)?;
     let sync = settings(&document).map_err(refused)?;
     let images = image_fetch::read(&document).map_err(refused)?;

@@ -88,13 +88,13 @@ fn providers(document: &Value, names: &mut Vec<String>) -> Result<Vec<Credential
     if list.is_empty() {
         return Err(Problem { path: "providers".to_owned(), fault: "required: at least one".to_owned() });
     }
-    let mut all = Vec::new();
+    let mut providers = Vec::new();
     for (index, fields) in list.iter().enumerate() {
         let Some(fields) = fields.as_object() else { continue };
         let read = provider(fields, names);
-        all.push(read.map_err(|(field, fault)| Problem { path: format!("providers[{index}].{field}"), fault })?);
+        providers.push(read.map_err(|(field, fault)| Problem { path: format!("providers[{index}].{field}"), fault })?);
     }
-    Ok(all)
+    Ok(providers)
 }
 
 /// The field, and the problem.

@@ -48,8 +48,8 @@ pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem>
             }
         }
         let permissions = match text("permissions") {
-            given if given.is_empty() => "rw".to_owned(),
-            given => given,
+            text if text.is_empty() => "rw".to_owned(),
+            text => text,
         };
         let is_of = |letter: char| permissions.matches(letter).count() <= 1;
         if !permissions.chars().all(|letter| "rwm".contains(letter) && is_of(letter)) {

@@ -135,7 +135,8 @@ pub(super) fn read(fields: &Fields<'_>, enforced: bool, static_pods: bool) -> Re
     // An empty map disables eviction.
     let is_given = fields.at("evictionHard").is_some_and(Value::is_object);
     if !is_given || fields.bool("mergeDefaultEvictionSettings") == Some(true) {
-        let missing = hard_defaults().filter(|(signal, _)| hard.iter().all(|(given, _)| given != signal));
+        let missing =
+            hard_defaults().filter(|(signal, _)| hard.iter().all(|(configured_signal, _)| configured_signal != signal));
         hard.extend(missing.collect::<Vec<_>>());
     }
     let reclaims = amounts(fields, "evictionMinimumReclaim", SmallestAmount::Zero)?;

@@ -130,23 +130,25 @@ impl FeatureGates {
 
     /// Reads the gates. Warns of each that upstream will remove, and of settings without effect.
     pub(super) fn read(fields: &Fields<'_>, warnings: &mut Vec<String>) -> Result<Self, Problem> {
-        let given = fields.at(FEATURE_GATES_FIELD).and_then(Value::as_object);
-        let given = || given.into_iter().flatten().map(|(name, value)| (&**name, value.as_bool() == Some(true)));
+        let configured_gates = fields.at(FEATURE_GATES_FIELD).and_then(Value::as_object);
+        let configured_gates =
+            || configured_gates.into_iter().flatten().map(|(name, value)| (&**name, value.as_bool() == Some(true)));
         let mut gates = Self::default();
         let mut ineffective: SortedMap<Standing, Vec<String>> = SortedMap::new();
-        for (stage, on) in given().filter_map(|(name, on)| Some((stage_of_all(name)?, on))) {
-            let all = known_gates().filter(|gate| gate.stage == stage && gate.standing == Standing::Honoured);
-            all.filter_map(|known| Gate::of(known.name)).for_each(|gate| gates.set(gate, on));
+        for (stage, on) in configured_gates().filter_map(|(name, on)| Some((stage_of_all(name)?, on))) {
+            let gates_of_stage =
+                known_gates().filter(|gate| gate.stage == stage && gate.standing == Standing::Honoured);
+            gates_of_stage.filter_map(|known_gate| Gate::of(known_gate.name)).for_each(|gate| gates.set(gate, on));
         }
-        for (name, on) in given().filter(|(name, _)| stage_of_all(name).is_none()) {
-            let known = known_gates().find(|known| known.name == name).ok_or_else(|| unknown(name))?;
-            known.check(on)?;
+        for (name, on) in configured_gates().filter(|(name, _)| stage_of_all(name).is_none()) {
+            let known_gate = known_gates().find(|known_gate| known_gate.name == name).ok_or_else(|| unknown(name))?;
+            known_gate.check(on)?;
             if let Some(gate) = Gate::of(name) {
                 gates.set(gate, on);
-            } else if !known.has_effect(on) {
-                ineffective.entry(known.standing).or_default().push(format!("{name}={on}"));
+            } else if !known_gate.has_effect(on) {
+                ineffective.entry(known_gate.standing).or_default().push(format!("{name}={on}"));
             }
-            warnings.extend(known.removal().map(|why| format!("feature gate {name} {why}")));
+            warnings.extend(known_gate.removal().map(|why| format!("feature gate {name} {why}")));
         }
         let lines = ineffective.iter().map(|(standing, gates)| format!("{}: {}", standing.why(), gates.join(", ")));
         warnings.extend(lines);
@@ -221,8 +223,9 @@ fn stage_of_all(name: &str) -> Option<char> {
 }
 
 fn unknown(name: &str) -> Problem {
-    let meant = nearest(name, known_gates().map(|known| known.name)).map(|meant| format!(" (did you mean {meant}?)"));
-    conflict(FEATURE_GATES_FIELD, format!("unrecognized feature gate: {name}{}", meant.unwrap_or_default()))
+    let suggestion =
+        nearest(name, known_gates().map(|gate| gate.name)).map(|suggestion| format!(" (did you mean {suggestion}?)"));
+    conflict(FEATURE_GATES_FIELD, format!("unrecognized feature gate: {name}{}", suggestion.unwrap_or_default()))
 }
 
 impl KnownGate<'_> {

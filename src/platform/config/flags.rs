@@ -23,14 +23,14 @@ use crate::types::decimal::parse_decimal;
 pub(super) struct BadFlag(pub(super) String);
 
 pub(super) fn parse(arguments: &[String]) -> Result<FlagValues, BadFlag> {
-    let mut given = FlagValues::default();
+    let mut flags = FlagValues::default();
     let mut rest = arguments.iter().map(String::as_str).peekable();
     while let Some(argument) = rest.next() {
         let (flag, inline) = split(argument)?;
         if flag == "v" && inline.is_none() && !argument.starts_with("--") {
             // klog's -v has a number; a plain -v means more verbosity.
             let number = rest.next_if(|next| next.parse::<u32>().is_ok());
-            given.take("v", number.unwrap_or("4"))?;
+            flags.take("v", number.unwrap_or("4"))?;
             continue;
         }
         let kind = kind_of(&flag)?;
@@ -39,9 +39,9 @@ pub(super) fn parse(arguments: &[String]) -> Result<FlagValues, BadFlag> {
             None if matches!(kind, Kind::Bool) => "true",
             None => rest.next().ok_or_else(|| nothing(&flag, kind))?,
         };
-        given.take(&flag, value)?;
+        flags.take(&flag, value)?;
     }
-    Ok(given)
+    Ok(flags)
 }
 
 fn nothing(flag: &str, kind: &Kind) -> BadFlag {

@@ -107,10 +107,10 @@ fn reserved_cpus(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<Cpu
 
 fn reserved_memory(fields: &Fields<'_>) -> Result<Vec<(u32, String, u64)>, Problem> {
     let mut reserved: Vec<(u32, String, u64)> = Vec::new();
-    for one in fields.at(RESERVED_MEMORY_FIELD).and_then(Value::as_array).into_iter().flatten() {
-        let node = one.get("numaNode").and_then(Value::as_u64).unwrap_or(0);
+    for reservation in fields.at(RESERVED_MEMORY_FIELD).and_then(Value::as_array).into_iter().flatten() {
+        let node = reservation.get("numaNode").and_then(Value::as_u64).unwrap_or(0);
         let node = u32::try_from(node).unwrap_or(u32::MAX);
-        for (kind, size) in one.get("limits").and_then(Value::as_object).into_iter().flatten() {
+        for (kind, size) in reservation.get("limits").and_then(Value::as_object).into_iter().flatten() {
             let text = size.as_str().map_or_else(|| size.to_string(), str::to_owned);
             let size = text.parse().ok().and_then(|size: Quantity| u64::try_from(size.value()).ok()).unwrap_or(0);
             let is_memory = kind == MEMORY || kind.starts_with(HUGE_PAGES_PREFIX);
@@ -133,9 +133,9 @@ fn reserved_memory(fields: &Fields<'_>) -> Result<Vec<(u32, String, u64)>, Probl
 /// Converts `--reserved-memory` to the form of the field: `0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=1Gi`.
 pub(super) fn parse_reserved_memory(text: &str) -> Result<Value, String> {
     let wanted = || format!("expected NODE:KIND=QUANTITY,... such as 0:memory=1Gi, found {text:?}");
-    let mut all = Vec::new();
-    for one in text.split(';') {
-        let (node, limits) = one.split_once(':').ok_or_else(wanted)?;
+    let mut reservations = Vec::new();
+    for reservation in text.split(';') {
+        let (node, limits) = reservation.split_once(':').ok_or_else(wanted)?;
         let node: u32 = node.trim().parse().map_err(|_| wanted())?;
         let mut list = Map::new();
         for limit in limits.split(',') {
@@ -143,9 +143,9 @@ pub(super) fn parse_reserved_memory(text: &str) -> Result<Value, String> {
             size.trim().parse::<Quantity>().map_err(|_| wanted())?;
             list.insert(kind.trim().to_owned(), json!(size.trim()));
         }
-        all.push(json!({ "numaNode": node, "limits": list }));
+        reservations.push(json!({ "numaNode": node, "limits": list }));
     }
-    Ok(Value::Array(all))
+    Ok(Value::Array(reservations))
 }
 
 fn topology(fields: &Fields<'_>) -> Result<Option<TopologyManager>, Problem> {
@@ -160,7 +160,7 @@ fn topology(fields: &Fields<'_>) -> Result<Option<TopologyManager>, Problem> {
     let most = fields.text(MOST).map(|most| most.parse().ok().filter(|most| *most >= MIN_MAX_NUMA_NODES).ok_or(most));
     let most_nodes = most.unwrap_or(Ok(MIN_MAX_NUMA_NODES));
     let most_nodes = most_nodes
-        .map_err(|found| conflict(MOST, format!("expected a number from {MIN_MAX_NUMA_NODES}, found {found:?}")))?;
+        .map_err(|value| conflict(MOST, format!("expected a number from {MIN_MAX_NUMA_NODES}, found {value:?}")))?;
     let pod_scope = fields.text("topologyManagerScope") == Some("pod");
     let closest_nodes = fields.text(CLOSEST).and_then(go_bool) == Some(true);
     Ok(Some(TopologyManager { policy, pod_scope, most_nodes, closest_nodes }))

@@ -105,34 +105,34 @@ pub(crate) struct Warnings(pub(crate) Vec<String>);
 
 /// Parses the flags (without the program's name) and reads the files that they name.
 pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
-    let mut given = flags::parse(arguments).map_err(|flags::BadFlag(line)| Error::Flag(line))?;
-    if given.help {
+    let mut flags = flags::parse(arguments).map_err(|flags::BadFlag(line)| Error::Flag(line))?;
+    if flags.help {
         return Ok(Request::Help);
     }
-    if given.version {
+    if flags.version {
         return Ok(Request::Version);
     }
     let mut warnings = Warnings::default();
-    let mut fields = file::read(given.config.as_deref(), given.config_dir.as_deref(), &mut warnings.0)?;
+    let mut fields = file::read(flags.config.as_deref(), flags.config_dir.as_deref(), &mut warnings.0)?;
     let mut ineffective = check::ineffective(&fields);
-    ineffective.append(&mut given.ineffective);
+    ineffective.append(&mut flags.ineffective);
     warnings.0.extend(ineffective.warnings());
-    warnings.0.append(&mut given.warnings);
-    file::merge(&mut fields, std::mem::take(&mut given.fields));
-    let providers = credential_providers(&given)?;
-    let file = coracle_file::read(given.coracle_config.as_deref())?;
+    warnings.0.append(&mut flags.warnings);
+    file::merge(&mut fields, std::mem::take(&mut flags.fields));
+    let providers = credential_providers(&flags)?;
+    let file = coracle_file::read(flags.coracle_config.as_deref())?;
     let CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit, api_endpoint } = file;
-    if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
+    if flags.bootstrap_kubeconfig.is_some() && flags.kubeconfig.is_none() {
         let wanted = "requires --kubeconfig, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
     }
     let gates = FeatureGates::read(&fields::Fields(&fields), &mut warnings.0).map_err(Error::Conflict)?;
-    let (node_name, name_template) = node_name(&given, name_template, &mut warnings)?;
-    let mut config = Config::new(&given, &fields, node_name).map_err(Error::Conflict)?;
+    let (node_name, name_template) = node_name(&flags, name_template, &mut warnings)?;
+    let mut config = Config::new(&flags, &fields, node_name).map_err(Error::Conflict)?;
     let has_tokens = |provider: &CredentialProvider| provider.token.is_some();
     if providers.iter().any(has_tokens) && !gates.is_on(Gate::KubeletServiceAccountTokenForCredentialProviders) {
         let gate = Gate::KubeletServiceAccountTokenForCredentialProviders.name();
-        let path = given.credential_provider_config.clone().unwrap_or_default();
+        let path = flags.credential_provider_config.clone().unwrap_or_default();
         let fault = format!("requires the feature gate {gate}");
         return Err(Error::Field { path, problem: Problem { path: "tokenAttributes".to_owned(), fault } });
     }
@@ -158,7 +158,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     }
     config.api_endpoint = api_endpoint;
     config.update_lock_limit = update_lock_limit.unwrap_or(config.update_lock_limit);
-    config.configured = ConfiguredFields::new(&fields, std::mem::take(&mut given.flags));
+    config.configured = ConfiguredFields::new(&fields, std::mem::take(&mut flags.flags));
     for provider in &config.images.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.
         let program = config.images.credential_provider_bin_dir.join(&provider.name);
@@ -212,7 +212,7 @@ pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Ve
     while let Err(problem) = check::check_document(&document) {
         let is_left_out = leave_out(&mut document, &problem.path);
         let line = problem.to_string();
-        let is_new = !mistakes.iter().any(|known| known.split(": ").next() == line.split(": ").next());
+        let is_new = !mistakes.iter().any(|earlier| earlier.split(": ").next() == line.split(": ").next());
         if is_new {
             mistakes.push(line);
         }
@@ -244,18 +244,18 @@ fn credential_providers(flags: &FlagValues) -> Result<Vec<CredentialProvider>, E
 
 /// The node's name, and the template that has given it.
 fn node_name(
-    given: &FlagValues,
+    flags: &FlagValues,
     from_file: Option<NameTemplate>,
     warnings: &mut Warnings,
 ) -> Result<(String, Option<NameTemplate>), Error> {
-    if let Some(given) = given.hostname_override.as_deref().filter(|given| !given.is_empty()) {
+    if let Some(hostname) = flags.hostname_override.as_deref().filter(|hostname| !hostname.is_empty()) {
         let wanted = "expected a DNS name of letters, digits, '-' and '.'";
-        let name = node_name::from_override(given);
-        let name = name.ok_or_else(|| Error::Flag(format!("--hostname-override: {wanted}, found {given:?}")));
+        let name = node_name::from_override(hostname);
+        let name = name.ok_or_else(|| Error::Flag(format!("--hostname-override: {wanted}, found {hostname:?}")));
         return Ok((name?, None));
     }
-    let root_dir = given.root_dir.as_deref().unwrap_or(Path::new(effective::DEFAULT_ROOT_DIR));
-    let template = given.name_template.clone().or(from_file);
+    let root_dir = flags.root_dir.as_deref().unwrap_or(Path::new(effective::DEFAULT_ROOT_DIR));
+    let template = flags.name_template.clone().or(from_file);
     if template.is_none() {
         // That of a replaced board, or of a template that has been removed.
         let kept = KeptIdentity::read(root_dir).name;
@@ -278,12 +278,12 @@ fn node_name(
 /// The node's name without `--hostname-override`, and the template that gives it: `given`, or that of the default
 /// `coracle.yaml`.
 pub(crate) fn default_node_name(
-    given: Option<&NameTemplate>,
+    template: Option<&NameTemplate>,
     root_dir: &Path,
 ) -> Result<(String, Option<NameTemplate>), Error> {
-    let from_file = if given.is_none() { coracle_file::read(None)?.name_template } else { None };
+    let from_file = if template.is_none() { coracle_file::read(None)?.name_template } else { None };
     let flags =
-        FlagValues { name_template: given.cloned(), root_dir: Some(root_dir.to_owned()), ..FlagValues::default() };
+        FlagValues { name_template: template.cloned(), root_dir: Some(root_dir.to_owned()), ..FlagValues::default() };
     node_name(&flags, from_file, &mut Warnings::default())
 }
 

@@ -22,9 +22,9 @@ const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
 /// The phases in order of priority; empty if graceful node shutdown is off.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<ShutdownPhase>, Problem> {
     let [total, critical] = [TOTAL, CRITICAL].map(|path| fields.duration(path).unwrap_or_default());
-    for (path, given) in [(TOTAL, total), (CRITICAL, critical)] {
-        if !given.is_zero() && given < Duration::from_secs(1) {
-            return Err(conflict(path, format!("expected 0 or at least 1s, found {given:?}")));
+    for (path, period) in [(TOTAL, total), (CRITICAL, critical)] {
+        if !period.is_zero() && period < Duration::from_secs(1) {
+            return Err(conflict(path, format!("expected 0 or at least 1s, found {period:?}")));
         }
     }
     if critical > total {

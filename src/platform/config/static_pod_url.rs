@@ -94,13 +94,13 @@ fn is_header(name: &str, value: &str) -> bool {
 
 /// Adds the headers of `--manifest-url-header`: `name:value`, separated by commas.
 pub(super) fn add_headers(fields: &mut Map<String, Value>, text: &str) -> Result<(), String> {
-    let all = fields.entry(STATIC_POD_URL_HEADER_FIELD).or_insert_with(|| json!({}));
+    let headers = fields.entry(STATIC_POD_URL_HEADER_FIELD).or_insert_with(|| json!({}));
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {
         let Some((name, value)) = part.split_once(':') else {
             return Err(format!("expected NAME:VALUE,..., found {part:?}"));
         };
-        if let Some(all) = all.as_object_mut() {
-            let values = all.entry(name.trim()).or_insert_with(|| json!([]));
+        if let Some(headers) = headers.as_object_mut() {
+            let values = headers.entry(name.trim()).or_insert_with(|| json!([]));
             if let Some(values) = values.as_array_mut() {
                 values.push(Value::from(value.trim()));
             }

@@ -13,13 +13,13 @@ pub(super) const REGISTER_WITH_TAINTS_FIELD: &str = "registerWithTaints";
 
 /// Converts `key=value:effect,key:effect` to the form of a file. The check of the fields finds invalid values.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
-    let one = |part: &str| {
+    let taint = |part: &str| {
         let (key, effect) = part.rsplit_once(':')?;
         let (key, value) = key.split_once('=').unwrap_or((key, ""));
         is_taint(key, value, effect).then(|| json!({ "key": key, "value": value, "effect": effect }))
     };
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    parts.map(|part| one(part).ok_or_else(|| format!("expected {EXPECTED_TAINTS}, found {part:?}"))).collect()
+    parts.map(|part| taint(part).ok_or_else(|| format!("expected {EXPECTED_TAINTS}, found {part:?}"))).collect()
 }
 
 const EXPECTED_TAINTS: &str = "taints such as key=value:NoSchedule or key:NoExecute";
@@ -31,21 +31,21 @@ fn is_taint(key: &str, value: &str, effect: &str) -> bool {
 /// The taints from files and flags.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
     let mut taints: Vec<Taint> = Vec::new();
-    let given = fields
+    let entries = fields
         .at(REGISTER_WITH_TAINTS_FIELD)
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
         .filter_map(Value::as_object);
-    for (index, given) in given.enumerate() {
-        let text = |name| given.get(name).and_then(Value::as_str).unwrap_or_default();
+    for (index, taint) in entries.enumerate() {
+        let text = |name| taint.get(name).and_then(Value::as_str).unwrap_or_default();
         let wrong =
             |field, fault: String| Err(conflict(&format!("{REGISTER_WITH_TAINTS_FIELD}[{index}]{field}"), fault));
         let [key, value, effect] = ["key", "value", "effect"].map(text);
         if !is_taint(key, value, effect) {
-            return wrong("", format!("expected {EXPECTED_TAINTS}, found {:?}", written(given)));
+            return wrong("", format!("expected {EXPECTED_TAINTS}, found {:?}", written(taint)));
         }
-        if given.get("timeAdded").is_some_and(|time| !time.is_null()) {
+        if taint.get("timeAdded").is_some_and(|time| !time.is_null()) {
             return wrong(".timeAdded", "expected nothing: the API server's own".to_owned());
         }
         if taints.iter().any(|taint| taint.key == key && taint.effect == effect) {

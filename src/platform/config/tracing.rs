@@ -27,10 +27,11 @@ const DEFAULT_COLLECTOR: &str = "localhost:4317";
 
 /// `None` without a sampling rate.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Option<TracingSettings>, Problem> {
-    let given =
+    let endpoint_text =
         fields.text(TRACING_ENDPOINT_FIELD).filter(|endpoint| !endpoint.is_empty()).unwrap_or(DEFAULT_COLLECTOR);
-    let wanted = || conflict(TRACING_ENDPOINT_FIELD, format!("expected HOST:PORT or unix:///PATH, found {given:?}"));
-    let endpoint = parse(given).ok_or_else(wanted)?;
+    let wanted =
+        || conflict(TRACING_ENDPOINT_FIELD, format!("expected HOST:PORT or unix:///PATH, found {endpoint_text:?}"));
+    let endpoint = parse(endpoint_text).ok_or_else(wanted)?;
     let per_million = fields.int("tracing.samplingRatePerMillion").and_then(|rate| u32::try_from(rate).ok());
     Ok(per_million.filter(|rate| *rate > 0).map(|per_million| TracingSettings { endpoint, per_million }))
 }

@@ -80,8 +80,8 @@ fn decoded<M: Message + Default>(response: &[u8], path: &'static str, subject: &
 /// Counts the call under upstream's name for it.
 pub(super) fn note(path: &'static str, begun: Instant, is_good: bool) {
     let method = path.rsplit('/').next().unwrap_or(path);
-    let known = CRI_OPERATION_NAMES.iter().find(|(name, _)| *name == method);
-    let operation = known.map_or(method, |(_, operation)| operation);
+    let named = CRI_OPERATION_NAMES.iter().find(|(name, _)| *name == method);
+    let operation = named.map_or(method, |(_, operation)| operation);
     metrics::count(Count::RuntimeOperations, &[operation]);
     metrics::took(Timed::RuntimeOperations, &[operation], rt::elapsed(begun));
     if !is_good {

@@ -49,8 +49,8 @@ impl ImageService {
         let request = ImageStatusRequest { image: Some(image.clone()), verbose: false };
         let response: ImageStatusResponse = self.call(path, &image.image, &request).await?;
         match response.image {
-            Some(found) if found.id.is_empty() => Err(Error::lacks(path, &image.image, "image id")),
-            found => Ok(found),
+            Some(image_entry) if image_entry.id.is_empty() => Err(Error::lacks(path, &image.image, "image id")),
+            image_entry => Ok(image_entry),
         }
     }
 

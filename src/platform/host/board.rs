@@ -25,7 +25,7 @@ impl BoardReadings {
             voltages: voltage_alarm_files(root).iter().filter_map(|file| voltage(file)).collect(),
             zones: entries(&sys.join("class/thermal")).iter().filter_map(|zone| thermal_zone(zone)).collect(),
             file_systems: file_systems(root, data),
-            supplies: entries(&sys.join("class/power_supply")).iter().filter_map(|one| supply(one)).collect(),
+            supplies: entries(&sys.join("class/power_supply")).iter().filter_map(|folder| supply(folder)).collect(),
             has_rtc: !entries(&sys.join("class/rtc")).is_empty(),
         }
     }
@@ -77,14 +77,14 @@ fn thermal_zone(zone: &Path) -> Option<ThermalZone> {
 
 fn file_systems(root: &Path, data: &Path) -> Vec<FileSystemState> {
     let Ok(mounts) = Procfs::at(root.join("proc")).mounts() else { return Vec::new() };
-    let mut found: Vec<FileSystemState> = Vec::new();
+    let mut file_systems: Vec<FileSystemState> = Vec::new();
     for path in [Path::new("/"), data] {
         let Some(mount) = mount_of(path, &mounts) else { continue };
-        if !found.iter().any(|known| known.path == mount.point) {
-            found.push(file_system(root, mount));
+        if !file_systems.iter().any(|listed| listed.path == mount.point) {
+            file_systems.push(file_system(root, mount));
         }
     }
-    found
+    file_systems
 }
 
 /// The mount that `path` lies on: of several on one point, the last one.

@@ -53,8 +53,8 @@ pub(crate) fn is_under_service_umask(test: &str) -> bool {
     let mut again = std::process::Command::new("sh");
     again.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(std::env::current_exe().expect("this test"));
     let ended = again.args(["--exact", test]).env(MARK, "1").output().expect("a shell");
-    let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+    let output = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && output.contains("1 passed"), "{output}");
     false
 }
 
@@ -66,11 +66,11 @@ fn make_one(path: &Path, mode: u32, clear: &dyn Fn(&Path) -> io::Result<()>) -> 
     };
     match create() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let found = fs::metadata(path)?;
-            if found.is_dir() {
+            let metadata = fs::metadata(path)?;
+            if metadata.is_dir() {
                 return Ok(());
             }
-            if !found.is_file() {
+            if !metadata.is_file() {
                 return Err(error);
             }
             clear(path)?;

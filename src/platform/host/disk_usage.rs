@@ -145,10 +145,10 @@ impl Walk {
                 {
                     return Err(Full);
                 }
-                if let Ok(found) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    if id(&found).0 == self.device {
-                        self.count(&found);
-                        if is_directory(&found) {
+                if let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    if id(&stat).0 == self.device {
+                        self.count(&stat);
+                        if is_directory(&stat) {
                             names.extend_from_slice(name.to_bytes_with_nul());
                         }
                     }
@@ -171,7 +171,7 @@ impl Walk {
                 self.each_once();
                 self.is_full = self.linked.len() > MOST_LINKED / 2;
             }
-        } else if self.linked.binary_search_by_key(&inode, |(known, _)| *known).is_err() {
+        } else if self.linked.binary_search_by_key(&inode, |(linked_inode, _)| *linked_inode).is_err() {
             self.usage.bytes = self.usage.bytes.saturating_add(bytes / links);
         }
     }
@@ -193,8 +193,8 @@ impl Walk {
 
 impl Level {
     fn new(opened: OwnedFd) -> io::Result<Self> {
-        let found = fstat(&opened)?;
-        Ok(Self { opened: Some(opened), id: id(&found), position: 0, names: Vec::new() })
+        let stat = fstat(&opened)?;
+        Ok(Self { opened: Some(opened), id: id(&stat), position: 0, names: Vec::new() })
     }
 
     fn next_name(&mut self) -> Option<Vec<u8>> {
@@ -217,7 +217,7 @@ impl Level {
 /// Closes the directory that is [`OPEN_LEVELS`] above the last one.
 fn close_one(path: &mut [Level]) {
     let above = path.len().checked_sub(OPEN_LEVELS + 1);
-    let Some(level) = above.and_then(|place| path.get_mut(place)) else { return };
+    let Some(level) = above.and_then(|index| path.get_mut(index)) else { return };
     let Some(position) = level.opened.as_ref().and_then(|opened| tell(opened).ok()) else { return };
     level.position = position;
     level.opened = None;
@@ -233,16 +233,16 @@ fn leave(path: &mut Vec<Level>) {
     }
 }
 
-fn id(found: &Stat) -> (u64, u64) {
-    (wide(found.st_dev), wide(found.st_ino))
+fn id(stat: &Stat) -> (u64, u64) {
+    (wide(stat.st_dev), wide(stat.st_ino))
 }
 
-fn size(found: &Stat) -> u64 {
-    wide(found.st_blocks).saturating_mul(STAT_BLOCK_BYTES)
+fn size(stat: &Stat) -> u64 {
+    wide(stat.st_blocks).saturating_mul(STAT_BLOCK_BYTES)
 }
 
-fn is_directory(found: &Stat) -> bool {
-    FileType::from_raw_mode(found.st_mode) == FileType::Directory
+fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 /// The integers of `Stat` differ between machines.

@@ -44,7 +44,7 @@ pub(crate) fn write_changed_within(path: &Path, bytes: &[u8], limit: u64) -> io:
 pub(crate) fn write_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let limit = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     // A file that is larger or cannot be read differs.
-    if matches!(read(path, limit), Ok(StoredFile::Whole(known)) if known == bytes) {
+    if matches!(read(path, limit), Ok(StoredFile::Whole(stored)) if stored == bytes) {
         return Ok(false);
     }
     write(path, bytes).map(|()| true)

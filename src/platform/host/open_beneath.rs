@@ -39,14 +39,14 @@ pub(crate) fn hold_inside(root: BorrowedFd<'_>, path: &Path, outside: Outside) -
 /// type is checked on the open descriptor, so that the path cannot be exchanged meanwhile.
 pub(crate) fn open_below(root: &Path, path: &Path) -> Result<File, Errno> {
     let top = openat(CWD, "/", HOLD, Mode::empty())?;
-    let whole = hold_inside(top.as_fd(), root, Outside::IsRoot)?;
-    let found = hold_inside(top.as_fd(), &root.join(path), Outside::IsRoot)?;
-    if !path_of(found.as_fd())?.starts_with(path_of(whole.as_fd())?) {
+    let root_directory = hold_inside(top.as_fd(), root, Outside::IsRoot)?;
+    let opened = hold_inside(top.as_fd(), &root.join(path), Outside::IsRoot)?;
+    if !path_of(opened.as_fd())?.starts_with(path_of(root_directory.as_fd())?) {
         return Err(Errno::XDEV);
     }
-    match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+    match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
         FileType::RegularFile | FileType::Directory => {
-            Ok(same(found.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK)?.into())
+            Ok(same(opened.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK)?.into())
         }
         _ => Err(Errno::ACCESS),
     }
@@ -76,13 +76,13 @@ fn walk(root: BorrowedFd<'_>, path: &Path, outside: Outside) -> Result<OwnedFd, 
             Part::Up => {}
             Part::Down(name) => {
                 let here = inside.last().map_or(root, OwnedFd::as_fd);
-                let found = openat(here, &name, STEP_OPEN_FLAGS, Mode::empty())?;
-                if FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::Symlink {
+                let opened = openat(here, &name, STEP_OPEN_FLAGS, Mode::empty())?;
+                if FileType::from_raw_mode(fstat(&opened)?.st_mode) == FileType::Symlink {
                     links += 1;
-                    let target = readlinkat(&found, "", Vec::new())?;
+                    let target = readlinkat(&opened, "", Vec::new())?;
                     put_ahead(&mut ahead, Path::new(OsStr::from_bytes(target.to_bytes())));
                 } else {
-                    inside.push(found);
+                    inside.push(opened);
                 }
             }
         }

@@ -18,8 +18,8 @@ pub(crate) async fn until(second: i64) {
     if let Err(error) = wait(second).await {
         // The kernel or a seccomp filter does not allow it. An hourly check notices a clock that was set.
         log!(debug, "failed to create wall-clock timer", error = error);
-        let left = second.saturating_sub(clock::now().unix_seconds()).clamp(1, 3600);
-        rt::sleep(Duration::from_secs(left.unsigned_abs())).await;
+        let seconds_left = second.saturating_sub(clock::now().unix_seconds()).clamp(1, 3600);
+        rt::sleep(Duration::from_secs(seconds_left.unsigned_abs())).await;
     }
 }
 

@@ -71,8 +71,8 @@ impl Dialer {
         };
         let mut failure = DialError::NoSuchHost { host: host.to_owned() };
         for address in addresses {
-            let left = end.saturating_duration_since(rt::now());
-            match rt::deadline(left, open(address)).await {
+            let time_left = end.saturating_duration_since(rt::now());
+            match rt::deadline(time_left, open(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(cause)) => failure = DialError::Connect { address, cause },
                 Err(rt::Elapsed) => return Err(DialError::Timeout { address: Some(address) }),
@@ -101,8 +101,8 @@ impl Dialer {
         let turn = self.lookups.acquire_arc().await;
         #[cfg(test)]
         if let Some(world) = rt::world() {
-            let found = rt::simulated_lookup(world, host, self.pod.clone(), turn).await;
-            return found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+            let resolved = rt::simulated_lookup(world, host, self.pod.clone(), turn).await;
+            return resolved.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
         }
         let name = host.to_owned();
         let lookup = move || {
@@ -110,14 +110,14 @@ impl Dialer {
             (name.as_str(), port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
         };
         let begun = rt::now();
-        let found = match &self.pod {
+        let resolved = match &self.pod {
             Some(uid) => rt::inquire_for(uid, lookup).await,
             None => rt::slow(lookup).await,
         };
         if self.counts_lookups {
             metrics::took(Timed::NameLookups, &[host], rt::elapsed(begun));
         }
-        found
+        resolved
     }
 }
 

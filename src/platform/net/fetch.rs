@@ -96,9 +96,9 @@ impl Dialer {
             Some(proxy) => (&*proxy.host, proxy.port),
             None => (&*at.host, at.port()),
         };
-        let left = end.saturating_duration_since(rt::now());
+        let time_left = end.saturating_duration_since(rt::now());
         let addresses =
-            rt::deadline(left, self.addresses(host, port)).await.map_err(|rt::Elapsed| GetError::Timeout)?;
+            rt::deadline(time_left, self.addresses(host, port)).await.map_err(|rt::Elapsed| GetError::Timeout)?;
         let one =
             OneRequest { request: Arc::clone(request), url: at.clone(), headers, keep_host, proxy, addresses, end };
         rt::slow(move || one.send()).await

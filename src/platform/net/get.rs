@@ -29,20 +29,20 @@ impl Dialer {
     /// response.
     pub(crate) async fn get(&self, url: &Url, headers: &Headers, limit: Duration) -> Result<GetResponse, GetError> {
         let end = rt::now() + limit;
-        let left = || end.saturating_duration_since(rt::now());
+        let time_left = || end.saturating_duration_since(rt::now());
         let mut at = url.clone();
         let mut keep_host = true;
         for _ in 0..=MAX_HTTP_REDIRECTS {
-            let answer = rt::deadline(left(), self.send_request(&at, headers, keep_host)).await;
-            let (stream, mut response) = answer.map_err(|rt::Elapsed| GetError::Timeout)??;
+            let exchange = rt::deadline(time_left(), self.send_request(&at, headers, keep_host)).await;
+            let (stream, mut response) = exchange.map_err(|rt::Elapsed| GetError::Timeout)??;
             if let Some((next, is_relative)) = redirect(url, &at, response.status(), response.location()) {
                 // A given Host header is kept on a relative redirect.
                 keep_host &= is_relative;
                 at = next;
-                let _ = rt::deadline(left(), stream.end()).await;
+                let _ = rt::deadline(time_left(), stream.end()).await;
                 continue;
             }
-            let read = rt::deadline(left(), read_body(stream, &mut response)).await;
+            let read = rt::deadline(time_left(), read_body(stream, &mut response)).await;
             read.unwrap_or(Err(BodyError::Timeout)).map_err(GetError::Body)?;
             return Ok(GetResponse { status: response.status(), body: response.into_body() });
         }

@@ -38,13 +38,13 @@ enum Exception {
 impl ProxySettings {
     /// Reads the variables. Also returns the names of those whose value is not a proxy.
     pub(crate) fn from_variables(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<&'static str>) {
-        let given = |names: &[&'static str]| {
+        let first_set = |names: &[&'static str]| {
             let mut set = names.iter().filter_map(|name| Some((*name, variable(name)?)));
             set.find(|(_, value)| !value.is_empty())
         };
         let mut ignored = Vec::new();
         let mut proxy = |names: &[&'static str]| {
-            let (name, value) = given(names)?;
+            let (name, value) = first_set(names)?;
             let proxy = Proxy::parse(&value);
             if proxy.is_none() && !ignored.contains(&name) {
                 ignored.push(name);
@@ -53,7 +53,7 @@ impl ProxySettings {
         };
         let http = proxy(&["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]);
         let https = proxy(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
-        let exceptions = given(&["NO_PROXY", "no_proxy"]).map(|(_, value)| exceptions(&value)).unwrap_or_default();
+        let exceptions = first_set(&["NO_PROXY", "no_proxy"]).map(|(_, value)| exceptions(&value)).unwrap_or_default();
         (Self { http, https, exceptions }, ignored)
     }
 
@@ -104,7 +104,7 @@ impl Exception {
             Self::Network { address: network, prefix } => {
                 address.is_some_and(|address| share_bits(address, *network, *prefix))
             }
-            Self::Address { address: known, port } => address == Some(*known) && has_port(port),
+            Self::Address { address: excepted_address, port } => address == Some(*excepted_address) && has_port(port),
             Self::Domain { suffix, itself, port } => {
                 let is_itself = *itself && suffix.strip_prefix('.') == Some(host);
                 address.is_none() && (host.ends_with(suffix) || is_itself) && has_port(port)

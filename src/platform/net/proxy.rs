@@ -56,7 +56,7 @@ impl Proxy {
         });
         let credentials = match credentials {
             Some(None) => return None,
-            Some(given) => given,
+            Some(credentials) => credentials,
             None => None,
         };
         let port = url.given_port().unwrap_or(match scheme {

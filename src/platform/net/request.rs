@@ -71,8 +71,8 @@ impl Headers {
 
     /// The host and the other headers; an error if one contains a line break.
     pub(super) fn fields(&self, url: &Url, keep_host: bool) -> Result<(String, &[Field]), GetError> {
-        let own = if keep_host { self.host.clone() } else { None };
-        let host = own.unwrap_or_else(|| url.authority());
+        let kept_host = if keep_host { self.host.clone() } else { None };
+        let host = kept_host.unwrap_or_else(|| url.authority());
         let is_broken = |value: &str| value.chars().any(|c| c != '\t' && c.is_control());
         if is_broken(&host) {
             return Err(GetError::Header("Host".to_owned()));

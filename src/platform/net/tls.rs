@@ -82,10 +82,10 @@ fn server_name(host: &str) -> ServerName<'static> {
 
 impl TlsStream {
     pub(super) async fn write_all(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
-        let mut left = bytes;
-        while !left.is_empty() {
-            let taken = io::Write::write(&mut self.tls.writer(), left).map_err(writing)?;
-            left = left.get(taken..).unwrap_or_default();
+        let mut unwritten = bytes;
+        while !unwritten.is_empty() {
+            let taken = io::Write::write(&mut self.tls.writer(), unwritten).map_err(writing)?;
+            unwritten = unwritten.get(taken..).unwrap_or_default();
             self.flush().await?;
         }
         Ok(())

@@ -115,8 +115,8 @@ impl<'a> Tunnel<'a> {
         let head = String::from_utf8_lossy(&head);
         let line = head.lines().next().unwrap_or_default();
         let shown: String = line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_TUNNEL_CHARS).collect();
-        let answer = shown.split_once(' ').map_or(&*shown, |(_, answer)| answer.trim());
-        Err(self.refused(answer))
+        let status_line = shown.split_once(' ').map_or(&*shown, |(_, status_line)| status_line.trim());
+        Err(self.refused(status_line))
     }
 
     fn socks_request(&self) -> Result<Vec<u8>, ProxyError> {

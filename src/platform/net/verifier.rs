@@ -41,7 +41,8 @@ impl Verifier {
         }
         let algorithms = provider.signature_verification_algorithms;
         let floor = latest_known_time(authorities.iter().chain(own_chain));
-        let until = authorities.iter().filter_map(|one| u64::try_from(Certificate::read(one).ok()?.not_after).ok());
+        let until =
+            authorities.iter().filter_map(|authority| u64::try_from(Certificate::read(authority).ok()?.not_after).ok());
         Ok(Arc::new(Self { roots, algorithms, floor, until: until.max().unwrap_or(0) }))
     }
 }

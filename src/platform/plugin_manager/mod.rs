@@ -81,16 +81,17 @@ struct KnownPlugin {
 /// Registers plugins in `directory` as they come and go, until the process exits.
 pub(crate) async fn run(directory: PathBuf, handlers: Vec<PluginHandler>) {
     let handlers = Rc::new(handlers);
-    let mut known: SortedMap<PathBuf, KnownPlugin> = SortedMap::new();
+    let mut known_plugins: SortedMap<PathBuf, KnownPlugin> = SortedMap::new();
     loop {
         let looked = rt::now();
-        let place = directory.clone();
-        let (watch, found) = rt::blocking(move || (watch(&place), sockets(&place))).await;
-        known.retain(|path, one| found.get(path) == Some(&one.made));
-        for (path, made) in found {
-            if !known.contains_key(&path) {
+        let watched_directory = directory.clone();
+        let (watch, sockets_by_path) =
+            rt::blocking(move || (watch(&watched_directory), sockets(&watched_directory))).await;
+        known_plugins.retain(|path, plugin| sockets_by_path.get(path) == Some(&plugin.made));
+        for (path, made) in sockets_by_path {
+            if !known_plugins.contains_key(&path) {
                 let task = rt::spawn(keep_registered(path.clone(), Rc::clone(&handlers)));
-                known.insert(path, KnownPlugin { made, task });
+                known_plugins.insert(path, KnownPlugin { made, task });
             }
         }
         let changed = async {
@@ -127,18 +128,18 @@ fn watch(directory: &Path) -> io::Result<FileWatch> {
 
 /// All sockets, with what distinguishes each from a later one at the same path.
 fn sockets(directory: &Path) -> SortedMap<PathBuf, (u64, i64, i64)> {
-    let mut found = SortedMap::new();
+    let mut sockets_by_path = SortedMap::new();
     let mut walk = Walk::default();
     walk.each_inside(directory, DEPTH, &mut |path, kind| {
         let made = fs::symlink_metadata(path).ok().filter(|_| kind.is_socket());
-        if let Some(made) = made.filter(|_| found.len() < MAX_PLUGIN_SOCKETS) {
-            found.insert(path.to_owned(), (made.ino(), made.ctime(), made.ctime_nsec()));
+        if let Some(made) = made.filter(|_| sockets_by_path.len() < MAX_PLUGIN_SOCKETS) {
+            sockets_by_path.insert(path.to_owned(), (made.ino(), made.ctime(), made.ctime_nsec()));
         }
     });
     if walk.entries > MAX_PLUGIN_ENTRIES || walk.directories > MOST_DIRECTORIES {
         log!(warn, "plugin directory too large, only a part is searched", directory = directory.display());
     }
-    found
+    sockets_by_path
 }
 
 /// A walk over a tree, as far as its limits allow.

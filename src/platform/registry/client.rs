@@ -176,14 +176,15 @@ impl Registry {
         self.authorization = None;
         let refused =
             || RegistryError::Status { url: url.to_owned(), status: 401, message: String::new(), retry_after: None };
-        let all = headers.get_all("www-authenticate").iter();
-        let challenge = all.filter_map(|value| Challenge::parse(value.to_str().ok()?)).next_back();
+        let challenges = headers.get_all("www-authenticate").iter();
+        let challenge = challenges.filter_map(|value| Challenge::parse(value.to_str().ok()?)).next_back();
         let basic = self.login.as_ref().map(basic);
         match challenge.ok_or_else(refused)? {
             Challenge::Basic => self.authorization = Some(basic.ok_or_else(refused)?),
             Challenge::Bearer { realm, service, scope } => {
                 let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.repository));
                 let realm = token_url(&realm, service.as_deref(), &scope);
+                // The login would be sent unencrypted.
                 if url.starts_with("https:") && !realm.starts_with("https:") {
                     return Err(RegistryError::protocol(url, "its token server is not on HTTPS"));
                 }
@@ -214,7 +215,7 @@ impl Registry {
         let (head, body) = response.into_parts();
         let body = body.into_reader();
         let cancelled = Arc::clone(&self.cancelled);
-        let answer = |from, total| ContentResponse { from, total, url: url.to_owned(), body, cancelled };
+        let content_response = |from, total| ContentResponse { from, total, url: url.to_owned(), body, cancelled };
         let length = header(&head.headers, "content-length").and_then(|length| length.parse().ok());
         let (from, total) = match status {
             200 => (0, length),
@@ -228,12 +229,15 @@ impl Registry {
             _ => {
                 let retry_after = header(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
                 let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(MAX_REGISTRY_RETRY_DELAY));
-                let message =
-                    answer(0, None).text(MOST_TEXT).ok().and_then(|text| error_message(&text)).unwrap_or_default();
+                let message = content_response(0, None)
+                    .text(MOST_TEXT)
+                    .ok()
+                    .and_then(|text| error_message(&text))
+                    .unwrap_or_default();
                 return Err(RegistryError::Status { url: url.to_owned(), status, message, retry_after });
             }
         };
-        Ok(answer(from, total))
+        Ok(content_response(from, total))
     }
 }
 

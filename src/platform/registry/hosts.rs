@@ -43,12 +43,12 @@ pub(crate) fn mirrors(registry: &str, file: Option<&str>, directory: &Path) -> V
             (Table::Server, _, name) => set(&mut server, name, &value, directory),
             (Table::Mirror, Some(entry), "override_path") => entry.overrides_path = value.text() == "true",
             (Table::Mirror, Some(entry), "capabilities") => {
-                entry.pulls = value.0.iter().any(|one| one == "pull");
-                entry.mirror.resolves = value.0.iter().any(|one| one == "resolve");
+                entry.pulls = value.0.iter().any(|word| word == "pull");
+                entry.mirror.resolves = value.0.iter().any(|word| word == "resolve");
             }
             (Table::Mirror, Some(entry), name) => set(&mut entry.mirror, name, &value, directory),
             (Table::Headers, Some(entry), name) => {
-                entry.mirror.headers.extend(value.0.iter().map(|one| (name.to_owned(), one.clone())));
+                entry.mirror.headers.extend(value.0.iter().map(|word| (name.to_owned(), word.clone())));
             }
             (Table::Mirror | Table::Headers, None, _) | (Table::Other, _, _) => {}
         }
@@ -57,7 +57,7 @@ pub(crate) fn mirrors(registry: &str, file: Option<&str>, directory: &Path) -> V
         server.base = default_base(registry);
     }
     let origin = authority(&server.base).to_owned();
-    let mut all: Vec<Mirror> = mirrors
+    let mut mirrors_in_order: Vec<Mirror> = mirrors
         .into_iter()
         .filter(|entry| entry.pulls)
         .map(|entry| {
@@ -66,10 +66,10 @@ pub(crate) fn mirrors(registry: &str, file: Option<&str>, directory: &Path) -> V
             Mirror { base, is_origin, ..entry.mirror }
         })
         .collect();
-    if !all.iter().any(|mirror| mirror.base == server.base) {
-        all.push(server);
+    if !mirrors_in_order.iter().any(|mirror| mirror.base == server.base) {
+        mirrors_in_order.push(server);
     }
-    all
+    mirrors_in_order
 }
 
 struct Entry {
@@ -111,12 +111,12 @@ fn set(mirror: &mut Mirror, name: &str, value: &Setting, directory: &Path) {
 
 /// The lines of a file: a table's name alone, or a key with its values. Arrays may span lines.
 fn settings(file: &str) -> Vec<(String, Option<Setting>)> {
-    let mut found = Vec::new();
+    let mut settings = Vec::new();
     let mut lines = file.lines();
     while let Some(line) = lines.next() {
         let line = without_comment(line).trim();
         if let Some(table) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            found.push((table.to_owned(), None));
+            settings.push((table.to_owned(), None));
         } else if let Some((key, value)) = line.split_once('=') {
             let mut value = value.trim().to_owned();
             while value.starts_with('[') && !value.ends_with(']') {
@@ -126,10 +126,10 @@ fn settings(file: &str) -> Vec<(String, Option<Setting>)> {
             let items = value.trim_start_matches('[').trim_end_matches(']').split(',');
             let unquoted = items.map(|item| item.trim().trim_matches(['"', '\'']).to_owned());
             let key = key.trim().trim_matches(['"', '\'']).to_owned();
-            found.push((key, Some(Setting(unquoted.filter(|item| !item.is_empty()).collect()))));
+            settings.push((key, Some(Setting(unquoted.filter(|item| !item.is_empty()).collect()))));
         }
     }
-    found
+    settings
 }
 
 fn without_comment(line: &str) -> &str {

@@ -96,8 +96,8 @@ impl Exchange for Call {
     /// Returns the window for everything received, unless a stream has a complete message that is not taken yet: so a
     /// slow reader buffers at most a window.
     fn give_back(&mut self) -> usize {
-        let whole = matches!(grpc::take_message(&self.buf, self.limit), Ok(Some(_)));
-        if whole && self.answers == ResponseMode::Many { 0 } else { std::mem::take(&mut self.buffered_bytes) }
+        let has_message = matches!(grpc::take_message(&self.buf, self.limit), Ok(Some(_)));
+        if has_message && self.answers == ResponseMode::Many { 0 } else { std::mem::take(&mut self.buffered_bytes) }
     }
 
     fn never_sent() -> Error {

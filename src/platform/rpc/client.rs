@@ -110,11 +110,11 @@ impl Client {
         let Ok(link) = rt::deadline(timeout, connections.link(self.owner.is_some())).await else {
             return Err(connections.failure());
         };
-        let left = timeout.saturating_sub(rt::elapsed(begun));
+        let time_left = timeout.saturating_sub(rt::elapsed(begun));
         let mut call = Call::new(answers, self.inner.limit);
         call.is_of_tenant = self.owner.is_some();
-        let mut ongoing = link?.call(method, request, Some(left), call)?;
-        match rt::deadline(left, ongoing.only()).await {
+        let mut ongoing = link?.call(method, request, Some(time_left), call)?;
+        match rt::deadline(time_left, ongoing.only()).await {
             Ok(response) => response,
             Err(rt::Elapsed) => Err(ongoing.give_up()),
         }

@@ -39,8 +39,8 @@ impl CutAnswer {
             let length = usize::try_from(length).ok().filter(|_| length <= limit);
             self.bytes_left = Some(length.ok_or("response is too long")?);
         }
-        let left = self.bytes_left.unwrap_or(0).checked_sub(data.len()).ok_or("more than one response")?;
-        self.bytes_left = Some(left);
+        let bytes_left = self.bytes_left.unwrap_or(0).checked_sub(data.len()).ok_or("more than one response")?;
+        self.bytes_left = Some(bytes_left);
         self.cutter.take(data).map_err(|_| "response is not a message")
     }
 

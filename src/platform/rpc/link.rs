@@ -90,7 +90,7 @@ impl<X: Exchange> Link<X> {
 
     /// The number of exchanges for which `is_counted` holds.
     pub(crate) fn count(&self, is_counted: impl Fn(&X) -> bool) -> usize {
-        self.state.borrow().exchanges.iter().filter(|place| is_counted(&place.exchange)).count()
+        self.state.borrow().exchanges.iter().filter(|open_exchange| is_counted(&open_exchange.exchange)).count()
     }
 
     /// Asks the peer for a sign of life, which renews `last_received`.
@@ -125,9 +125,9 @@ impl<X: Exchange> Link<X> {
         let mut state = self.state.borrow_mut();
         let State { connection, exchanges: places, written, ended } = &mut *state;
         let lost = ended.get_or_insert(cause).clone();
-        for place in places {
-            let unseen = connection.is_unseen(place.stream, *written);
-            place.finish(Err(if unseen { X::never_sent() } else { lost.clone() }));
+        for open_exchange in places {
+            let unseen = connection.is_unseen(open_exchange.stream, *written);
+            open_exchange.finish(Err(if unseen { X::never_sent() } else { lost.clone() }));
         }
         drop(state);
         self.work.notify();
@@ -178,19 +178,21 @@ impl<X: Exchange> End for Link<X> {
 impl<X: Exchange> State<X> {
     /// Lets an exchange handle what arrived for it.
     fn deliver(&mut self, stream: StreamId, take: impl FnOnce(&mut X) -> Option<Result<(), X::Error>>) {
-        let Some(place) = self.exchanges.iter_mut().find(|place| place.stream == stream) else { return };
-        if place.outcome.is_some() {
+        let Some(open_exchange) = self.exchanges.iter_mut().find(|open_exchange| open_exchange.stream == stream) else {
+            return;
+        };
+        if open_exchange.outcome.is_some() {
             return;
         }
-        match take(&mut place.exchange) {
+        match take(&mut open_exchange.exchange) {
             Some(outcome) => {
-                place.finish(outcome);
+                open_exchange.finish(outcome);
                 // The exchange is over: neither side needs the rest of the stream.
                 self.connection.reset(stream, ErrorCode::CANCEL);
             }
             None => {
-                let given_back = place.exchange.give_back();
-                place.wake();
+                let given_back = open_exchange.exchange.give_back();
+                open_exchange.wake();
                 self.connection.consume(stream, given_back);
             }
         }
@@ -229,11 +231,11 @@ impl<X: Exchange> Ongoing<X> {
     ) -> Poll<Result<Option<T>, X::Error>> {
         let mut state = self.link.state.borrow_mut();
         let State { connection, exchanges: places, .. } = &mut *state;
-        let Some(place) = places.iter_mut().find(|place| place.stream == self.stream) else {
+        let Some(open_exchange) = places.iter_mut().find(|open_exchange| open_exchange.stream == self.stream) else {
             return Poll::Ready(Ok(None));
         };
-        if let Some(taken) = take(&mut place.exchange) {
-            let given_back = place.exchange.give_back();
+        if let Some(taken) = take(&mut open_exchange.exchange) {
+            let given_back = open_exchange.exchange.give_back();
             if given_back > 0 {
                 connection.consume(self.stream, given_back);
                 drop(state);
@@ -241,10 +243,10 @@ impl<X: Exchange> Ongoing<X> {
             }
             return Poll::Ready(Ok(Some(taken)));
         }
-        match &place.outcome {
+        match &open_exchange.outcome {
             Some(outcome) => Poll::Ready(outcome.clone().map(|()| None)),
             None => {
-                place.waker = Some(context.waker().clone());
+                open_exchange.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
@@ -260,7 +262,7 @@ impl<X: Exchange> Ongoing<X> {
 impl<X: Exchange> Drop for Ongoing<X> {
     fn drop(&mut self) {
         let mut state = self.link.state.borrow_mut();
-        state.exchanges.retain(|place| place.stream != self.stream);
+        state.exchanges.retain(|open_exchange| open_exchange.stream != self.stream);
         state.connection.reset(self.stream, ErrorCode::CANCEL);
         drop(state);
         self.link.work.notify();

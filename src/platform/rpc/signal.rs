@@ -52,7 +52,7 @@ impl<'a> Waiter<'a> {
         let waker = context.waker().clone();
         let mut waiting = self.signal.waiting.borrow_mut();
         let before = match waiting.iter_mut().find(|(key, _)| *key == self.key) {
-            Some((_, known)) => Some(std::mem::replace(known, waker)),
+            Some((_, waiting_waker)) => Some(std::mem::replace(waiting_waker, waker)),
             None => {
                 waiting.push((self.key, waker));
                 None
@@ -69,7 +69,7 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut waiting = self.signal.waiting.borrow_mut();
         let index = waiting.iter().position(|(key, _)| *key == self.key);
-        let removed = index.map(|place| waiting.swap_remove(place));
+        let removed = index.map(|index| waiting.swap_remove(index));
         drop(waiting);
         // As above.
         drop(removed);

@@ -21,8 +21,8 @@ pub(super) struct Identity {
 impl Identity {
     /// `None` if nothing is there.
     pub(super) fn of(path: &Path) -> Option<Self> {
-        let found = std::fs::symlink_metadata(path).ok()?;
-        Some(Self { device: found.dev(), inode: found.ino(), changed: (found.ctime(), found.ctime_nsec()) })
+        let metadata = std::fs::symlink_metadata(path).ok()?;
+        Some(Self { device: metadata.dev(), inode: metadata.ino(), changed: (metadata.ctime(), metadata.ctime_nsec()) })
     }
 }
 

@@ -16,30 +16,31 @@ pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<
     let mut running: Vec<_> = futures
         .into_iter()
         .enumerate()
-        .map(|(place, future)| {
-            let waker =
-                Arc::new(OneWaker { index: place, is_woken: AtomicBool::new(false), woken: Arc::clone(&woken) });
+        .map(|(slot, future)| {
+            let waker = Arc::new(OneWaker { index: slot, is_woken: AtomicBool::new(false), woken: Arc::clone(&woken) });
             waker.wake_by_ref();
             (Some(future), waker)
         })
         .collect();
-    let mut given: Vec<Option<T>> = running.iter().map(|_| None).collect();
-    let mut left = running.len();
+    let mut outputs: Vec<Option<T>> = running.iter().map(|_| None).collect();
+    let mut unfinished = running.len();
     poll_fn(|context| {
         woken.lock().task = Some(context.waker().clone());
         for _ in 0..AT_ONCE {
-            let Some(place) = woken.lock().woken_futures.pop_front() else { break };
-            let (Some((future, waker)), Some(given)) = (running.get_mut(place), given.get_mut(place)) else { continue };
+            let Some(slot) = woken.lock().woken_futures.pop_front() else { break };
+            let (Some((future, waker)), Some(outputs)) = (running.get_mut(slot), outputs.get_mut(slot)) else {
+                continue;
+            };
             waker.is_woken.store(false, Ordering::Release);
             let Some(polled) = future else { continue };
-            let own = Waker::from(Arc::clone(waker));
-            if let Poll::Ready(value) = polled.as_mut().poll(&mut Context::from_waker(&own)) {
-                *given = Some(value);
+            let own_waker = Waker::from(Arc::clone(waker));
+            if let Poll::Ready(value) = polled.as_mut().poll(&mut Context::from_waker(&own_waker)) {
+                *outputs = Some(value);
                 *future = None;
-                left -= 1;
+                unfinished -= 1;
             }
         }
-        if left == 0 {
+        if unfinished == 0 {
             return Poll::Ready(());
         }
         if !woken.lock().woken_futures.is_empty() {
@@ -48,7 +49,7 @@ pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<
         Poll::Pending
     })
     .await;
-    given.into_iter().flatten().collect()
+    outputs.into_iter().flatten().collect()
 }
 
 /// The futures to poll, and the task that polls them.

@@ -40,8 +40,8 @@ impl<T> JobQueue<T> {
     pub(super) fn push(&mut self, owner: Owner, job: T, now: Instant) {
         self.arrivals = self.arrivals.wrapping_add(1);
         let waiting = Waiting { arrival: self.arrivals, since: now, job };
-        match self.owners.iter_mut().find(|known| known.owner == owner) {
-            Some(known) => known.waiting.push_back(waiting),
+        match self.owners.iter_mut().find(|owned_jobs| owned_jobs.owner == owner) {
+            Some(owned_jobs) => owned_jobs.waiting.push_back(waiting),
             None => self.owners.push(OwnedJobs { owner, running: 0, waiting: VecDeque::from([waiting]) }),
         }
     }
@@ -49,11 +49,13 @@ impl<T> JobQueue<T> {
     /// The next job with its owner for [`JobQueue::ended`]: the first job of the node, or else of the owners with the
     /// fewest running jobs.
     pub(super) fn take(&mut self) -> Option<(Owner, T)> {
-        let (threads, of_one, all) = (self.threads, self.of_one, self.running());
-        let allowed =
-            self.owners.iter_mut().filter(|one| one.owner.is_none() || allows(threads, of_one, all, one.running));
-        let with_first = allowed.filter_map(|one| Some((one.waiting.front()?.arrival, one)));
-        let (_, next) = with_first.min_by_key(|(arrival, one)| (one.owner.is_some(), one.running, *arrival))?;
+        let (threads, of_one, running_jobs) = (self.threads, self.of_one, self.running());
+        let allowed = self.owners.iter_mut().filter(|owned_jobs| {
+            owned_jobs.owner.is_none() || allows(threads, of_one, running_jobs, owned_jobs.running)
+        });
+        let with_first = allowed.filter_map(|owned_jobs| Some((owned_jobs.waiting.front()?.arrival, owned_jobs)));
+        let (_, next) = with_first
+            .min_by_key(|(arrival, owned_jobs)| (owned_jobs.owner.is_some(), owned_jobs.running, *arrival))?;
         let Waiting { job, .. } = next.waiting.pop_front()?;
         next.running += usize::from(next.owner.is_some());
         let owner = next.owner.clone();
@@ -63,47 +65,53 @@ impl<T> JobQueue<T> {
 
     /// Must be called when a job of this owner has ended.
     pub(super) fn ended(&mut self, owner: &Owner) {
-        let known = self.owners.iter_mut().find(|known| known.owner == *owner);
-        known.into_iter().for_each(|known| known.running = known.running.saturating_sub(1));
+        let owned_jobs = self.owners.iter_mut().find(|owned_jobs| owned_jobs.owner == *owner);
+        owned_jobs.into_iter().for_each(|owned_jobs| owned_jobs.running = owned_jobs.running.saturating_sub(1));
         self.forget_idle();
     }
 
     /// Number of jobs that would run now with unlimited threads.
     pub(super) fn ready(&self) -> usize {
-        let (of_node, of_owners): (Vec<_>, Vec<_>) = self.owners.iter().partition(|one| one.owner.is_none());
-        let mut jobs: Vec<(usize, usize)> = of_owners.iter().map(|one| (one.running, one.waiting.len())).collect();
-        let (before, mut all) = (self.running(), self.running());
-        let next = |jobs: &mut Vec<(usize, usize)>, all: usize| {
+        let (of_node, of_owners): (Vec<_>, Vec<_>) =
+            self.owners.iter().partition(|owned_jobs| owned_jobs.owner.is_none());
+        let mut jobs: Vec<(usize, usize)> =
+            of_owners.iter().map(|owned_jobs| (owned_jobs.running, owned_jobs.waiting.len())).collect();
+        let (before, mut running_jobs) = (self.running(), self.running());
+        let next = |jobs: &mut Vec<(usize, usize)>, running_jobs: usize| {
             let waiting = jobs.iter_mut().filter(|(_, waiting)| *waiting > 0);
-            let allowed = waiting.filter(|(running, _)| allows(self.threads, self.of_one, all, *running));
+            let allowed = waiting.filter(|(running, _)| allows(self.threads, self.of_one, running_jobs, *running));
             allowed.min_by_key(|(running, _)| *running).map(|(running, waiting)| {
                 *running += 1;
                 *waiting -= 1;
             })
         };
-        while next(&mut jobs, all).is_some() {
-            all += 1;
+        while next(&mut jobs, running_jobs).is_some() {
+            running_jobs += 1;
         }
-        all - before + of_node.iter().map(|one| one.waiting.len()).sum::<usize>()
+        running_jobs - before + of_node.iter().map(|owned_jobs| owned_jobs.waiting.len()).sum::<usize>()
     }
 
     /// How long the oldest job has waited, and how many jobs wait.
     pub(super) fn oldest(&self, now: Instant) -> Option<(Duration, usize)> {
-        let first = self.owners.iter().filter_map(|one| one.waiting.front()).min_by_key(|waiting| waiting.arrival)?;
+        let first = self
+            .owners
+            .iter()
+            .filter_map(|owned_jobs| owned_jobs.waiting.front())
+            .min_by_key(|waiting| waiting.arrival)?;
         Some((now.saturating_duration_since(first.since), self.len()))
     }
 
     /// Number of waiting jobs.
     pub(super) fn len(&self) -> usize {
-        self.owners.iter().map(|one| one.waiting.len()).sum()
+        self.owners.iter().map(|owned_jobs| owned_jobs.waiting.len()).sum()
     }
 
     fn running(&self) -> usize {
-        self.owners.iter().map(|one| one.running).sum()
+        self.owners.iter().map(|owned_jobs| owned_jobs.running).sum()
     }
 
     fn forget_idle(&mut self) {
-        self.owners.retain(|one| one.running > 0 || !one.waiting.is_empty());
+        self.owners.retain(|owned_jobs| owned_jobs.running > 0 || !owned_jobs.waiting.is_empty());
     }
 }
 
@@ -112,7 +120,7 @@ impl<T> JobQueue<T> {
 fn allows(threads: usize, of_one: usize, running: usize, running_of_owner: usize) -> bool {
     let most = match running_of_owner {
         0 => threads.saturating_sub(1),
-        own if own < of_one => threads - threads / 4,
+        owners_jobs if owners_jobs < of_one => threads - threads / 4,
         _ => 0,
     };
     running < most

@@ -163,15 +163,15 @@ pub async fn sleep_until(deadline: Instant) {
 #[cfg(test)]
 #[track_caller]
 pub fn sleep(duration: Duration) -> impl Future<Output = ()> {
-    let place = Location::caller();
-    async move { Timer::after(duration).set_at(place).await }
+    let caller = Location::caller();
+    async move { Timer::after(duration).set_at(caller).await }
 }
 
 #[cfg(test)]
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> {
-    let place = Location::caller();
-    async move { Timer::at(deadline).set_at(place).await }
+    let caller = Location::caller();
+    async move { Timer::at(deadline).set_at(caller).await }
 }
 
 /// The deadline passed before the future was ready.

@@ -93,9 +93,9 @@ impl Network {
         let Some(listener) = host.listener.borrow().clone() else {
             return Err(io::ErrorKind::ConnectionRefused.into());
         };
-        let (ours, theirs) = Pipe::pair(&host);
-        listener.try_send(theirs).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
-        Ok(ours)
+        let (client_end, server_end) = Pipe::pair(&host);
+        listener.try_send(server_end).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+        Ok(client_end)
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) async fn simulated_lookup(
         return Vec::new();
     }
     let names = world.network.names.borrow();
-    names.iter().filter(|(known, _)| known == name).map(|(_, address)| *address).collect()
+    names.iter().filter(|(host_name, _)| host_name == name).map(|(_, address)| *address).collect()
 }
 
 impl Host {
@@ -205,11 +205,11 @@ impl Pipe {
             let (incoming, outgoing) = (Rc::clone(incoming), Rc::clone(outgoing));
             Rc::new(End { host: Rc::clone(host), incoming, outgoing, descriptor })
         };
-        let (ours, theirs) = (end(&back, &there), end(&there, &back));
+        let (near_end, far_end) = (end(&back, &there), end(&there, &back));
         let mut ends = host.ends.borrow_mut();
         ends.retain(|end| end.strong_count() > 0);
-        ends.extend([Rc::downgrade(&ours), Rc::downgrade(&theirs)]);
-        (Self(ours), Self(theirs))
+        ends.extend([Rc::downgrade(&near_end), Rc::downgrade(&far_end)]);
+        (Self(near_end), Self(far_end))
     }
 }
 

@@ -98,18 +98,18 @@ impl Future for Timer {
             });
             let waker = context.waker();
             match timers.index_of((at, number)) {
-                Ok(place) => {
-                    let known = timers.set.get_mut(place).filter(|known| !known.waker.will_wake(waker));
-                    known.map(|known| std::mem::replace(&mut known.waker, waker.clone()))
+                Ok(index) => {
+                    let timer = timers.set.get_mut(index).filter(|timer| !timer.waker.will_wake(waker));
+                    timer.map(|timer| std::mem::replace(&mut timer.waker, waker.clone()))
                 }
-                Err(place) => {
+                Err(index) => {
                     let set = Set {
                         key: (at, number),
                         waker: waker.clone(),
                         #[cfg(test)]
                         set_at: self.set_at,
                     };
-                    timers.set.insert(place, set);
+                    timers.set.insert(index, set);
                     None
                 }
             }

@@ -84,8 +84,8 @@ impl TurnMeter {
 
     /// The futures that took the most time since the last [`TurnMeter::take`], the first one most.
     pub(crate) fn busiest(&self) -> Vec<(&'static str, FutureFigures)> {
-        let mut all: Vec<_> = self.by_future.borrow().iter().map(|(name, figures)| (*name, *figures)).collect();
-        all.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.all));
-        all
+        let mut by_name: Vec<_> = self.by_future.borrow().iter().map(|(name, figures)| (*name, *figures)).collect();
+        by_name.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.all));
+        by_name
     }
 }

@@ -141,8 +141,8 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
             Some(time) => {
                 steps = 0;
                 world.wakes.set(world.wakes.get() + 1);
-                if let Some(place) = timers::location_of_next() {
-                    *world.wakes_by.borrow_mut().entry((place.file(), place.line())).or_default() += 1;
+                if let Some(caller) = timers::location_of_next() {
+                    *world.wakes_by.borrow_mut().entry((caller.file(), caller.line())).or_default() += 1;
                 }
                 world.passed.set(world.passed().max(time.saturating_duration_since(world.base)));
             }

@@ -47,11 +47,11 @@ pub(super) fn request(resource: &[(&'static str, String)], spans: &[Span]) -> Ve
     for span in spans {
         put(&mut of_scope, 2, &encoded(span));
     }
-    let mut all = Vec::new();
-    put(&mut all, 1, &of_resource);
-    put(&mut all, 2, &of_scope);
+    let mut resource_spans = Vec::new();
+    put(&mut resource_spans, 1, &of_resource);
+    put(&mut resource_spans, 2, &of_scope);
     let mut request = Vec::new();
-    put(&mut request, 1, &all);
+    put(&mut request, 1, &resource_spans);
     request
 }
 

@@ -11,14 +11,14 @@ impl Signal {
 
     /// The signal with a name such as `SIGTERM` or `SIGRTMIN+3`.
     pub fn from_name(name: &str) -> Option<Self> {
-        let index = SIGNAL_NAMES.iter().position(|known| *known == name)?;
-        i32::try_from(index).ok().map(|place| Self(place + 1))
+        let index = SIGNAL_NAMES.iter().position(|signal_name| *signal_name == name)?;
+        i32::try_from(index).ok().map(|index| Self(index + 1))
     }
 
     /// The name, such as `SIGTERM`; `None` for the runtime's default and for unknown numbers.
     pub fn name(self) -> Option<&'static str> {
-        let place = usize::try_from(self.0).ok()?.checked_sub(1)?;
-        SIGNAL_NAMES.get(place).copied()
+        let index = usize::try_from(self.0).ok()?.checked_sub(1)?;
+        SIGNAL_NAMES.get(index).copied()
     }
 }
 
