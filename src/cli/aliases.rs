@@ -30,7 +30,7 @@ pub(super) fn translated(arguments: &[String]) -> Result<Vec<String>, String> {
         }
         // With a workload, kubectl's words are for pods of this node; a rollout of the fleet has a name without a kind.
         [verb, action, rest @ ..] if verb == "rollout" && is_about_a_workload(rest) => {
-            let own = match action.as_str() {
+            let own_command = match action.as_str() {
                 "undo" => "rollback",
                 "restart" => "restart",
                 "pause" => "hold",
@@ -39,7 +39,7 @@ pub(super) fn translated(arguments: &[String]) -> Result<Vec<String>, String> {
                 "history" => "describe",
                 _ => return Err(format!("rollout {action}: coracle rollback, restart, hold or confirm POD")),
             };
-            return translated(&[&[own.to_owned()], rest].concat());
+            return translated(&[&[own_command.to_owned()], rest].concat());
         }
         [verb, noun, ..] if verb == "get" && is_path_of_pod_or_workload(noun) => {
             (&["pods"][..], arguments.get(1..).unwrap_or_default())

@@ -61,10 +61,10 @@ pub(super) fn all_parts(files: &[PathBuf]) -> Result<Vec<Part>, String> {
 
 /// What was done, and the agent's warnings.
 fn put(socket: &Path, Part { namespace, name, body, .. }: &Part) -> Result<(String, Vec<String>), String> {
-    let answer = change(socket, "PUT", &pod_path(namespace, name, ""), body).map_err(RequestFailure::line)?;
-    let warnings = answer.get("warnings").and_then(Value::as_array).into_iter().flatten();
+    let response = change(socket, "PUT", &pod_path(namespace, name, ""), body).map_err(RequestFailure::line)?;
+    let warnings = response.get("warnings").and_then(Value::as_array).into_iter().flatten();
     let warnings = warnings.filter_map(Value::as_str).map(str::to_owned).collect();
-    Ok((answer.get("result").and_then(Value::as_str).unwrap_or("put").to_owned(), warnings))
+    Ok((response.get("result").and_then(Value::as_str).unwrap_or("put").to_owned(), warnings))
 }
 
 /// What an apply would do.

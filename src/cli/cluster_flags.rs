@@ -14,15 +14,15 @@ pub(super) fn with_cluster_flags(arguments: &[String]) -> Vec<String> {
 
 /// The value of the last `--root-dir`, whatever the other flags are.
 pub(super) fn root_dir(arguments: &[String]) -> PathBuf {
-    let mut found = ROOT_DIR;
+    let mut root_dir = ROOT_DIR;
     let mut rest = arguments.iter().map(String::as_str);
     while let Some(argument) = rest.next() {
         let (name, value) = argument.split_once('=').map_or((argument, None), |(name, value)| (name, Some(value)));
         if name == "--root-dir" || name == "--root_dir" {
-            found = value.or_else(|| rest.next()).unwrap_or(found);
+            root_dir = value.or_else(|| rest.next()).unwrap_or(root_dir);
         }
     }
-    PathBuf::from(found)
+    PathBuf::from(root_dir)
 }
 
 /// `text`: of the file that joining has written. As in the service's files, its flags come after the packaged
@@ -39,8 +39,8 @@ fn inserted(arguments: &[String], text: &str) -> Vec<String> {
         Some(first) if first.starts_with("--config=") => 1,
         _ => 0,
     };
-    let (packaged, own) = arguments.split_at_checked(packaged).unwrap_or((arguments, &[]));
-    packaged.iter().cloned().chain(flags).chain(own.iter().cloned()).collect()
+    let (packaged, user_arguments) = arguments.split_at_checked(packaged).unwrap_or((arguments, &[]));
+    packaged.iter().cloned().chain(flags).chain(user_arguments.iter().cloned()).collect()
 }
 
 /// The value of a variable in shell syntax, without quotes; empty if it is not set.

@@ -118,8 +118,8 @@ fn first_word(text: &str) -> &str {
 fn paint(text: &str, locate_word: impl Fn(&str) -> Painted<'_>) -> String {
     let mut painted = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        let place = locate_word(line.trim_end_matches('\n'));
-        let parts = place.and_then(|(before, word, tone)| {
+        let word_range = locate_word(line.trim_end_matches('\n'));
+        let parts = word_range.and_then(|(before, word, tone)| {
             Some((before, word, tone, line.strip_prefix(before)?.strip_prefix(word)?))
         });
         match parts {

@@ -64,10 +64,10 @@ fn parse_own(arguments: &[String]) -> Result<ParsedCommand, String> {
 fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
     // Arguments after -- belong to the command in the container.
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
-    let (own, others) = arguments.split_at_checked(end).unwrap_or((arguments, &[]));
-    let name = own.first().map_or("", String::as_str);
+    let (own_arguments, others) = arguments.split_at_checked(end).unwrap_or((arguments, &[]));
+    let name = own_arguments.first().map_or("", String::as_str);
     let mut parts: Vec<String> = Vec::new();
-    for argument in own {
+    for argument in own_arguments {
         // A lone hyphen is standard input, which argh only accepts as a value.
         let is_value = parts.last().is_some_and(|before| matches!(before.as_str(), "-f" | "--filename"));
         if argument == "-" && !is_value && TAKE_MANIFESTS.contains(&name) {

@@ -55,13 +55,13 @@ pub(super) fn run(command: &Delete) -> ExitCode {
 /// What was deleted, and its pods that run.
 fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String, Vec<Pod>), String> {
     let requested = PodName::new(name, namespace);
-    let found = find_group(socket, name, namespace);
+    let pods_of_name = find_group(socket, name, namespace);
     let is_cron_job = requested.kind() == Some("CronJob");
     // The pods of a CronJob belong to its Jobs.
-    let owner = found.as_ref().ok().and_then(|pods| owning_workload(pods.first()?)).filter(|_| !is_cron_job);
+    let owner = pods_of_name.as_ref().ok().and_then(|pods| owning_workload(pods.first()?)).filter(|_| !is_cron_job);
     let kind = owner.map(|owner| owner.kind.clone()).or_else(|| requested.kind().map(str::to_owned));
     // A pod with a corrupt manifest does not run and is known only by name, and so is a workload without pods.
-    let (namespace, name) = match (&found, requested.parts()) {
+    let (namespace, name) = match (&pods_of_name, requested.parts()) {
         (Ok(pods), _) if let Some(pod) = pods.first().filter(|_| !is_cron_job) => {
             let name = owner.map_or_else(|| name_in_manifest(pod), |owner| &owner.name);
             (pod.metadata.namespace.clone(), name.to_owned())
@@ -74,11 +74,11 @@ fn delete(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(String,
     };
     match change(socket, "DELETE", &pod_path(&namespace, &name, ""), &[]) {
         Ok(_) => {}
-        Err(RequestFailure::Missing(line)) => return Err(found.err().unwrap_or(line)),
+        Err(RequestFailure::Missing(line)) => return Err(pods_of_name.err().unwrap_or(line)),
         Err(refused) => return Err(refused.line()),
     }
     let is_own = |pod: &Pod| pod.annotation(crate::types::api::annotations::CONFIG_SOURCE) == Some("local");
-    let pods = found.unwrap_or_default().into_iter().filter(is_own).collect();
+    let pods = pods_of_name.unwrap_or_default().into_iter().filter(is_own).collect();
     Ok((format!("{} {namespace}/{name}", kind.as_deref().unwrap_or("pod")), pods))
 }
 

@@ -22,14 +22,14 @@ pub(super) fn find_pod(socket: &Path, name: &str, namespace: Option<&str>) -> Re
 
 /// As [`find_pod`], with everything that the agent says of the pod; the entry's own `pod` is empty.
 pub(super) fn find_entry(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(Pod, PodEntry), String> {
-    let answer = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
-    choose(decoded(answer), name, namespace)
+    let response = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+    choose(decoded(response), name, namespace)
 }
 
 /// The pod with this name, or all pods of the workload with this name.
 pub(super) fn find_group(socket: &Path, name: &str, namespace: Option<&str>) -> Result<Vec<Pod>, String> {
-    let answer = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
-    let pods = decoded(answer);
+    let response = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+    let pods = decoded(response);
     let wanted = PodName::new(name, namespace);
     let is_named = |pod: &Pod| wanted.is(&pod.metadata.namespace, &pod.metadata.name, &pod.spec.node_name);
     let owned: Vec<Pod> = pods.iter().map(|(pod, _)| pod).filter(|pod| wanted.is_owner_of(pod)).cloned().collect();
@@ -39,8 +39,8 @@ pub(super) fn find_group(socket: &Path, name: &str, namespace: Option<&str>) -> 
     choose(pods, name, namespace).map(|(pod, _)| vec![pod])
 }
 
-fn decoded(answer: PodListResponse) -> Vec<(Pod, PodEntry)> {
-    let read = answer.pods.into_iter().filter_map(|mut entry| {
+fn decoded(response: PodListResponse) -> Vec<(Pod, PodEntry)> {
+    let read = response.pods.into_iter().filter_map(|mut entry| {
         // The same binary wrote it.
         let pod = decode::<Pod>(entry.pod.take()).ok()?.value;
         Some((pod, entry))
@@ -51,8 +51,8 @@ fn decoded(answer: PodListResponse) -> Vec<(Pod, PodEntry)> {
 /// The name in the pod's manifest; a pod of the cluster has only its own.
 pub(super) fn name_in_manifest(pod: &Pod) -> &str {
     let name = &pod.metadata.name;
-    let own = name.strip_suffix(&pod.spec.node_name.to_lowercase()).and_then(|name| name.strip_suffix('-'));
-    own.filter(|_| pod.is_static()).unwrap_or(name)
+    let manifest_name = name.strip_suffix(&pod.spec.node_name.to_lowercase()).and_then(|name| name.strip_suffix('-'));
+    manifest_name.filter(|_| pod.is_static()).unwrap_or(name)
 }
 
 fn choose<T>(pods: Vec<(Pod, T)>, name: &str, namespace: Option<&str>) -> Result<(Pod, T), String> {
@@ -61,19 +61,21 @@ fn choose<T>(pods: Vec<(Pod, T)>, name: &str, namespace: Option<&str>) -> Result
     // A workload with this name stands for its first pod.
     let has_named = pods.iter().any(|(pod, _)| is_named(pod));
     let is_it = |pod: &Pod| if has_named { is_named(pod) } else { wanted.is_owner_of(pod) };
-    let (mut found, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(pod, _)| is_it(pod));
-    let mut namespaces: Vec<&str> = found.iter().map(|(pod, _)| pod.metadata.namespace.as_str()).collect();
+    let (mut matching, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(pod, _)| is_it(pod));
+    let mut namespaces: Vec<&str> = matching.iter().map(|(pod, _)| pod.metadata.namespace.as_str()).collect();
     namespaces.dedup();
     if namespaces.len() > 1 {
         let namespaces = namespaces.join(", ");
         return Err(format!("pod {name} exists in several namespaces: {namespaces}; choose one with -n"));
     }
     // A terminating pod may have a successor with the same name: the running one is chosen.
-    found.sort_by_key(|(pod, _)| pod.status.container_statuses.is_empty());
-    found.into_iter().next().ok_or_else(|| {
-        let known = others.iter().flat_map(|(pod, _)| names(&pod.metadata.name, &pod.spec.node_name));
-        let near = nearest(wanted.parts().1, known).map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
-        format!("no pod {name}{near}; coracle pods lists all pods")
+    matching.sort_by_key(|(pod, _)| pod.status.container_statuses.is_empty());
+    matching.into_iter().next().ok_or_else(|| {
+        let other_names = others.iter().flat_map(|(pod, _)| names(&pod.metadata.name, &pod.spec.node_name));
+        let suggestion = nearest(wanted.parts().1, other_names)
+            .map(|suggestion| format!(" (did you mean {suggestion}?)"))
+            .unwrap_or_default();
+        format!("no pod {name}{suggestion}; coracle pods lists all pods")
     })
 }
 
@@ -82,12 +84,13 @@ pub(super) fn container_of<'a>(pod: &'a Pod, container: Option<&str>) -> Result<
     let names: Vec<&str> = pod.spec.all_containers().map(|container| container.name.as_str()).collect();
     let default = pod.metadata.annotations.get("kubectl.kubernetes.io/default-container").map(String::as_str);
     if let Some(name) = container {
-        let found = names.iter().find(|known| **known == name);
+        let named = names.iter().find(|container_name| **container_name == name);
         let all = names.join(", ");
-        return found.copied().ok_or_else(|| format!("pod {} has no container {name}: {all}", pod.metadata.name));
+        return named.copied().ok_or_else(|| format!("pod {} has no container {name}: {all}", pod.metadata.name));
     }
     let first = pod.spec.containers.first().map(|container| container.name.as_str());
-    let chosen = default.and_then(|name| names.iter().find(|known| **known == name).copied()).or(first);
+    let chosen =
+        default.and_then(|name| names.iter().find(|container_name| **container_name == name).copied()).or(first);
     let chosen = chosen.ok_or_else(|| format!("pod {} has no container", pod.metadata.name))?;
     if names.len() > 1 {
         eprintln!("coracle: container {chosen} of {}; use -c to choose another", names.join(", "));

@@ -57,13 +57,13 @@ const IMPORT_NOTICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Copies the file durably into the directory; returns its name and stamp there. An identical file is left alone.
 fn copy_into(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
-    let found = fs::metadata(file)?;
+    let metadata = fs::metadata(file)?;
     let name = file.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'));
-    let (true, Some(name)) = (found.is_file(), name) else {
+    let (true, Some(name)) = (metadata.is_file(), name) else {
         return Err(io::Error::other("expected a file with a UTF-8 name that does not begin with a dot"));
     };
     let target = directory.join(name);
-    let is_there = fs::metadata(&target).is_ok_and(|there| stamp(&there) == stamp(&found));
+    let is_there = fs::metadata(&target).is_ok_and(|there| stamp(&there) == stamp(&metadata));
     if !is_there {
         // An unfinished copy of another run is replaced.
         let unfinished = directory.join(format!(".{name}.part"));

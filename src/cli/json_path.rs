@@ -48,10 +48,10 @@ impl JsonPath {
 fn write(parts: &[Part], value: &Value, text: &mut String) {
     for part in parts {
         match part {
-            Part::Text(own) => text.push_str(own),
+            Part::Text(literal) => text.push_str(literal),
             Part::Values(steps) => {
-                let found: Vec<String> = found(steps, value).into_iter().map(plain).collect();
-                text.push_str(&found.join(" "));
+                let values: Vec<String> = found(steps, value).into_iter().map(plain).collect();
+                text.push_str(&values.join(" "));
             }
             Part::Range(steps, inner) => found(steps, value).into_iter().for_each(|item| write(inner, item, text)),
         }

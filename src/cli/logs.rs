@@ -151,10 +151,10 @@ const LONGEST_PREFIXED: usize = 64 << 10;
 
 fn path(pod: &Pod, container: &str, command: &Logs) -> String {
     let mut query = Vec::new();
-    for (name, given) in
+    for (name, value) in
         [("follow", command.follow), ("previous", command.previous), ("timestamps", command.timestamps)]
     {
-        if given {
+        if value {
             query.push(format!("{name}=true"));
         }
     }

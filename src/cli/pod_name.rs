@@ -51,7 +51,7 @@ impl<'a> PodName<'a> {
     pub(super) fn is(&self, namespace: &str, name: &str, node: &str) -> bool {
         self.kind.is_none()
             && self.namespace.is_none_or(|wanted| wanted == namespace)
-            && names(name, node).any(|known| known == self.name)
+            && names(name, node).any(|pod_name| pod_name == self.name)
     }
 }
 

@@ -95,10 +95,10 @@ fn take_role(old: &str, card: &Path, layout: &Layout, force: bool) -> Result<(),
     }
     copy(&on_card.config(), &layout.config())?;
     copy(&on_card.flags(), &layout.flags())?;
-    let own = layout.root_dir.join("coracle");
-    copy(&on_card.root_dir.join("coracle"), &own)?;
+    let state_folder = layout.root_dir.join("coracle");
+    copy(&on_card.root_dir.join("coracle"), &state_folder)?;
     // Programs of updates may be for another architecture.
-    let _ = fs::remove_dir_all(own.join("agent"));
+    let _ = fs::remove_dir_all(state_folder.join("agent"));
     keep(KeptIdentity { name: old.to_owned(), ..kept }, layout)?;
     let entries = fs::read_dir(&on_card.kubernetes_dir).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.path() != on_card.kubeconfig()) {
@@ -121,11 +121,11 @@ fn name_on(layout: &Layout, kept: &KeptIdentity, root: &Path) -> Option<String> 
     })
 }
 
-fn expect_name(old: &str, found: Option<&str>, place: &Path) -> Result<(), String> {
-    match found {
-        Some(found) if found == old => Ok(()),
-        Some(found) => Err(format!("{}: expected the state of {old}, found that of {found}", place.display())),
-        None => Err(format!("{}: expected the state of {old}, found no name of a node", place.display())),
+fn expect_name(old: &str, card_name: Option<&str>, path: &Path) -> Result<(), String> {
+    match card_name {
+        Some(card_name) if card_name == old => Ok(()),
+        Some(card_name) => Err(format!("{}: expected the state of {old}, found that of {card_name}", path.display())),
+        None => Err(format!("{}: expected the state of {old}, found no name of a node", path.display())),
     }
 }
 

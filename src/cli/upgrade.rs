@@ -73,7 +73,7 @@ fn text(record: &Record) -> String {
 
 fn roll_back(command: &Upgrade) -> Result<String, String> {
     match change(&command.local_socket, "POST", "/agent?what=rollback", &[]) {
-        Ok(answer) => Ok(result_line(&answer)),
+        Ok(response) => Ok(result_line(&response)),
         Err(RequestFailure::Unreachable(_)) => {
             let next = AgentUpdates::new(&command.root_dir).roll_back(&clock::timestamp().to_string())?;
             Ok(format!("the agent is not running; its next start is {next}"))
@@ -91,8 +91,8 @@ fn upgrade_from(command: &Upgrade, url: &str) -> Result<String, String> {
     }
     let (within, downgrade) = (command.within.0, command.allow_downgrade);
     let query = format!("what=url&url={}&within={}&downgrade={downgrade}", escaped(url), within.as_secs());
-    let answer = change_within(FETCH_TIMEOUT, &command.local_socket, "POST", &format!("/agent?{query}"), &[]);
-    let line = answer.map(|answer| result_line(&answer)).map_err(RequestFailure::line)?;
+    let response = change_within(FETCH_TIMEOUT, &command.local_socket, "POST", &format!("/agent?{query}"), &[]);
+    let line = response.map(|response| result_line(&response)).map_err(RequestFailure::line)?;
     if command.wait { wait(&AgentUpdates::new(&command.root_dir), within) } else { Ok(line) }
 }
 
@@ -144,7 +144,7 @@ fn arm(
     within: Duration,
 ) -> Result<String, String> {
     match change(socket, "POST", &format!("/agent?{query}"), &[]) {
-        Ok(answer) => Ok(result_line(&answer)),
+        Ok(response) => Ok(result_line(&response)),
         Err(RequestFailure::Unreachable(_)) => {
             let name = subject.name();
             let written = updates.change(|record| record.arm(subject, within, Before::default()));
@@ -155,8 +155,8 @@ fn arm(
     }
 }
 
-fn result_line(answer: &Value) -> String {
-    answer.get("result").and_then(Value::as_str).unwrap_or_default().to_owned()
+fn result_line(response: &Value) -> String {
+    response.get("result").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Waits for the verdict. A rejection is an error.
@@ -244,7 +244,7 @@ fn apply(command: &Config) -> Result<String, String> {
     let within = command.within.0;
     // Only the running agent knows its file and its pods.
     let query = format!("what=config&digest={digest}&within={}", within.as_secs());
-    let answer = change(&command.local_socket, "POST", &format!("/agent?{query}"), &[]);
-    let line = answer.map(|answer| result_line(&answer)).map_err(|refused| refused.line())?;
+    let response = change(&command.local_socket, "POST", &format!("/agent?{query}"), &[]);
+    let line = response.map(|response| result_line(&response)).map_err(|refused| refused.line())?;
     if command.wait { wait(&updates, within) } else { Ok(line) }
 }

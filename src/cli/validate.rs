@@ -79,39 +79,39 @@ impl Report {
         for warning in object.warning_lines() {
             self.line(file, &format!("warning: {warning}"));
         }
-        let place = object.position.to_string();
-        let place = if place.is_empty() { place } else { format!("{place}: ") };
+        let position = object.position.to_string();
+        let position = if position.is_empty() { position } else { format!("{position}: ") };
         match &object.object {
             Ok(Object::Pod(pod)) => {
                 for doubt in warnings(pod) {
-                    self.line(file, &format!("warning: {place}{doubt}"));
+                    self.line(file, &format!("warning: {position}{doubt}"));
                 }
                 let name = self.name_of(pod);
-                self.accept(file, &place, name, &[]);
+                self.accept(file, &position, name, &[]);
             }
-            Ok(Object::Config(config)) => self.accept(file, &place, config.key.to_string(), &[]),
+            Ok(Object::Config(config)) => self.accept(file, &position, config.key.to_string(), &[]),
             Ok(Object::Workload(workload)) => {
                 // The annotation of a trial is not the user's.
                 let doubts = workload.pods.first().map(warnings).unwrap_or_default();
                 let before = if workload.kind == WorkloadKind::CronJob { "spec.jobTemplate." } else { "" };
                 for doubt in doubts.iter().filter(|doubt| doubt.starts_with("spec.")) {
-                    self.line(file, &format!("warning: {place}{before}spec.template.{doubt}"));
+                    self.line(file, &format!("warning: {position}{before}spec.template.{doubt}"));
                 }
                 let name = format!("{} {}/{}", workload.kind.as_str(), workload.namespace, workload.name);
                 // The names of a Job's pods are not known.
                 let has_names = !matches!(workload.kind, WorkloadKind::CronJob | WorkloadKind::Job);
                 let pods = workload.pods.iter().filter(|_| has_names);
                 let pods: Vec<String> = pods.map(|pod| self.name_of(pod)).collect();
-                self.accept(file, &place, name, &pods);
+                self.accept(file, &position, name, &pods);
             }
             Ok(Object::Agent(agent)) => {
                 let warning = "kind Agent: only the signed manifests of --manifest-url have it";
-                self.line(file, &format!("warning: {place}{warning}"));
-                self.accept(file, &place, format!("version {} of the agent", agent.version), &[]);
+                self.line(file, &format!("warning: {position}{warning}"));
+                self.accept(file, &position, format!("version {} of the agent", agent.version), &[]);
             }
             Err(error) => {
                 for line in error.lines() {
-                    self.refuse(file, &format!("{place}{line}"));
+                    self.refuse(file, &format!("{position}{line}"));
                 }
             }
         }
@@ -123,13 +123,13 @@ impl Report {
     }
 
     /// Accepts an object, which stands for `pods`, unless a file has one of them already.
-    fn accept(&mut self, file: &str, place: &str, object: String, pods: &[String]) {
-        let known = std::iter::once(&object).chain(pods).find_map(|name| Some((name, self.files.get(name)?)));
-        if let Some((name, first)) = known {
-            let line = format!("{place}{name} is already in {first}");
+    fn accept(&mut self, file: &str, position: &str, object: String, pods: &[String]) {
+        let earlier = std::iter::once(&object).chain(pods).find_map(|name| Some((name, self.files.get(name)?)));
+        if let Some((name, first)) = earlier {
+            let line = format!("{position}{name} is already in {first}");
             return self.refuse(file, &line);
         }
-        self.line(file, &format!("{place}ok ({object})"));
+        self.line(file, &format!("{position}ok ({object})"));
         self.files.extend(pods.iter().cloned().chain([object]).map(|name| (name, file.to_owned())));
     }
 

@@ -44,8 +44,8 @@ fn run(socket: &Path, pod: &str, namespace: Option<&str>, what: &str) -> ExitCod
     for pod in pods {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let done = match change(socket, "POST", &pod_path(namespace, name, what), &[]) {
-            Ok(answer) => {
-                let done = answer.get("result").and_then(Value::as_str).unwrap_or_default();
+            Ok(response) => {
+                let done = response.get("result").and_then(Value::as_str).unwrap_or_default();
                 print(&format!("pod {namespace}/{name} {done}\n"))
             }
             Err(refused) => failed(&refused.line()),

@@ -77,7 +77,7 @@ pub(super) fn artifacts(config: &Config, directory: &str, dialer: &Dialer, budge
 /// The URL source, if one is configured. The error is one line that names the invalid setting.
 fn url_pods(config: &Config, dialer: &Dialer, budget: Rc<LinkBudget>) -> Result<Option<UrlPods>, String> {
     let Some(source) = &config.static_pods.url else { return Ok(None) };
-    let place = match source.url.strip_prefix(ARTIFACT_SCHEME) {
+    let location = match source.url.strip_prefix(ARTIFACT_SCHEME) {
         Some(artifact) => {
             let artifacts = artifacts(config, "coracle/pods-from-registry", dialer, budget);
             let artifacts = Artifacts { fetch: artifacts.fetch.for_manifests(), ..artifacts };
@@ -105,7 +105,7 @@ fn url_pods(config: &Config, dialer: &Dialer, budget: Rc<LinkBudget>) -> Result<
         takes_plain: source.plain_signatures,
     };
     Ok(Some(UrlPods {
-        place,
+        place: location,
         configured: source.url.clone(),
         headers: source.headers.clone(),
         every: source.every,

@@ -195,9 +195,9 @@ impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
         for (key, value) in entries.by_ref().take(MAX_SINGLE_INSERTS) {
             self.insert(key, value);
         }
-        let known = self.0.len();
+        let former_length = self.0.len();
         self.0.extend(entries);
-        if self.0.len() > known {
+        if self.0.len() > former_length {
             sort_and_deduplicate(&mut self.0);
         }
     }

@@ -12,11 +12,11 @@ pub(crate) fn cut(text: &mut String, limit: usize) {
 
 /// The URL without user, password, query and fragment, for a log or a page.
 pub(crate) fn without_credentials(url: &str) -> String {
-    let (place, hidden) = match url.find(['?', '#']) {
+    let (address, hidden) = match url.find(['?', '#']) {
         Some(end) => (url.get(..end).unwrap_or_default(), "?..."),
         None => (url, ""),
     };
-    let (scheme, rest) = place.split_once("://").map_or(("", place), |(scheme, rest)| (scheme, rest));
+    let (scheme, rest) = address.split_once("://").map_or(("", address), |(scheme, rest)| (scheme, rest));
     let (authority, path) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let separator = if scheme.is_empty() { "" } else { "://" };

@@ -169,10 +169,10 @@ impl fmt::Display for Timestamp {
 
 /// Writes the digits of `value` from that of `unit` on.
 fn digits(f: &mut fmt::Formatter<'_>, value: u32, unit: u32) -> fmt::Result {
-    let mut place = unit;
-    while place > 0 {
-        f.write_char(char::from_digit(value / place % 10, 10).unwrap_or('0'))?;
-        place /= 10;
+    let mut unit_value = unit;
+    while unit_value > 0 {
+        f.write_char(char::from_digit(value / unit_value % 10, 10).unwrap_or('0'))?;
+        unit_value /= 10;
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ impl Target {
     /// `path`, or below it if it is a directory, under the source's `name`.
     pub(super) fn find(root: &OwnedFd, path: &Path, name: Option<&OsStr>) -> Result<Self, Errno> {
         match hold(root, path) {
-            Ok(found) if is_directory(&found)? => return Self::new(found, name),
+            Ok(opened) if is_directory(&opened)? => return Self::new(opened, name),
             Ok(_) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }
@@ -58,8 +58,8 @@ impl Target {
     }
 }
 
-fn is_directory(found: &OwnedFd) -> Result<bool, Errno> {
-    Ok(FileType::from_raw_mode(fstat(found)?.st_mode) == FileType::Directory)
+fn is_directory(opened: &OwnedFd) -> Result<bool, Errno> {
+    Ok(FileType::from_raw_mode(fstat(opened)?.st_mode) == FileType::Directory)
 }
 
 /// Copies what is held. Files in a container belong to the owner of the directory that they are copied to.

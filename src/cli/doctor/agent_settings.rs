@@ -26,8 +26,8 @@ pub(in crate::cli) fn of_service(root: &Path) -> Vec<String> {
         flags.extend(["--config".to_owned(), root.join("etc/coracle/config.yaml").display().to_string()]);
     }
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
-    let (of_cluster, own) = (read("var/lib/kubelet/coracle-flags.env"), read("etc/default/coracle"));
-    for (text, name) in [(&of_cluster, "CORACLE_CLUSTER_ARGS"), (&own, "CORACLE_ARGS")] {
+    let (of_cluster, own_file) = (read("var/lib/kubelet/coracle-flags.env"), read("etc/default/coracle"));
+    for (text, name) in [(&of_cluster, "CORACLE_CLUSTER_ARGS"), (&own_file, "CORACLE_ARGS")] {
         flags.extend(variable(text, name).split_whitespace().map(str::to_owned));
     }
     flags

@@ -6,7 +6,7 @@ use crate::types::board::BoardReadings;
 
 /// The problems; without any, one line of what the board tells. Nothing for a machine that tells nothing.
 pub(super) fn check(readings: BoardReadings, board_times: &BoardMoment) -> Vec<Finding> {
-    let told = describe(&readings);
+    let summary = describe(&readings);
     let mut health = BoardHealth::default();
     health.note(readings, board_times);
     let held = health.conditions().iter().filter(|condition| condition.holds);
@@ -16,8 +16,8 @@ pub(super) fn check(readings: BoardReadings, board_times: &BoardMoment) -> Vec<F
             Finding::warning("board", format!("{}: {cause}", condition.problem.as_str()), advice)
         })
         .collect();
-    if findings.is_empty() && !told.is_empty() {
-        findings.push(Finding::ok("board", told));
+    if findings.is_empty() && !summary.is_empty() {
+        findings.push(Finding::ok("board", summary));
     }
     findings
 }

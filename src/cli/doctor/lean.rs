@@ -23,8 +23,8 @@ pub(super) fn check(facts: &LeanFacts) -> Vec<Finding> {
         findings.push(Finding::warning(LEAN_PROFILE, text, advice));
     }
     let missing: Vec<&str> = match environment {
-        Some(known) => {
-            let is_missing = |name: &str| !known.iter().any(|variable| variable.split('=').next() == Some(name));
+        Some(variables) => {
+            let is_missing = |name: &str| !variables.iter().any(|variable| variable.split('=').next() == Some(name));
             GC_VARIABLES.iter().map(|(name, _)| *name).filter(|name| is_missing(name)).collect()
         }
         None => Vec::new(),

@@ -99,7 +99,7 @@ pub(super) fn diagnose(local_socket: &Path, flags: &[String]) -> Diagnosis {
 
 fn of_machine(root: &Path, config: &Config, agent: Option<u32>) -> Vec<Finding> {
     let runtime = runtime_reader::read(config);
-    let response = runtime.response.as_ref().and_then(|answer| answer.as_ref().ok());
+    let response = runtime.response.as_ref().and_then(|decoded| decoded.as_ref().ok());
     let network = response.and_then(|response| Some((response.network_ready?, response.network_message.as_str())));
     let clock = machine_reader::clock(root, config);
     let mut findings = runtime::check(&runtime);

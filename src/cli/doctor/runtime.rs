@@ -7,7 +7,7 @@ use super::finding::Finding;
 pub(super) fn check(runtime: &RuntimeFacts) -> Vec<Finding> {
     let endpoint = &runtime.endpoint;
     let response = match &runtime.response {
-        Some(Ok(answer)) => answer,
+        Some(Ok(runtime_answer)) => runtime_answer,
         Some(Err(error)) => return vec![unreachable(endpoint, error, &runtime.other_sockets)],
         None => return Vec::new(),
     };

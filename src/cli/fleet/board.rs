@@ -47,7 +47,8 @@ impl Board {
             ..Self::default()
         };
         let version = text(node, "/status/nodeInfo/kubeletVersion").unwrap_or_default();
-        board.version = version.split_once("+coracle-").map_or(version, |(_, own)| own).to_owned();
+        board.version =
+            version.split_once("+coracle-").map_or(version, |(_, coracle_version)| coracle_version).to_owned();
         let annotations = node.pointer("/metadata/annotations").and_then(Value::as_object);
         for (name, value) in annotations.into_iter().flatten().filter(|(name, _)| name.starts_with(OWN_ANNOTATIONS)) {
             board.annotations.insert(name.clone(), value.as_str().unwrap_or_default().to_owned());

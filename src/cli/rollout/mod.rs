@@ -148,12 +148,13 @@ async fn start(operator: &mut Operator, command: &Rollout, name: &str) -> Result
         }
         Err(error) => return Err(Obstacle::of(&format!("create rollout {name}"), &error)),
     }
-    let own = store::read(operator, &command.namespace, name).await?;
-    let own = own.filter(|own| own.plan == plan);
-    let own = own.ok_or_else(|| Obstacle::lasting(format!("{name} was started with another plan at the same time")))?;
+    let created = store::read(operator, &command.namespace, name).await?;
+    let created = created.filter(|created| created.plan == plan);
+    let created =
+        created.ok_or_else(|| Obstacle::lasting(format!("{name} was started with another plan at the same time")))?;
     // Two that began at once see each other here, and the later one gives way.
-    if let Some(line) = overlap(operator, command, name, &plan, Some(&own)).await? {
-        let removed = store::removal(&command.namespace, &own).send(operator).await;
+    if let Some(line) = overlap(operator, command, name, &plan, Some(&created)).await? {
+        let removed = store::removal(&command.namespace, &created).send(operator).await;
         removed.map_err(|error| Obstacle::of(&format!("{line}; remove rollout {name}"), &error))?;
         return Err(Obstacle::lasting(line));
     }
@@ -200,16 +201,17 @@ async fn overlap(
     command: &Rollout,
     name: &str,
     plan: &Plan,
-    own: Option<&Stored>,
+    stored: Option<&Stored>,
 ) -> Result<Option<String>, Obstacle> {
     let others = store::all(operator, &command.namespace).await?.into_iter();
-    let is_older = |other: &Stored| own.is_none_or(|own| (other.created, &other.name) < (own.created, &own.name));
+    let is_older =
+        |other: &Stored| stored.is_none_or(|stored| (other.created, &other.name) < (stored.created, &stored.name));
     let others = others.filter(|other| other.name != name && !other.state.phase.is_over() && is_older(other));
     for other in others.filter(|other| other.plan.subject.is_same_kind(&plan.subject)) {
         let list = |error| Obstacle::of("list nodes", &error);
-        let theirs = boards(operator, &other.plan.selector).await.map_err(list)?;
+        let other_boards = boards(operator, &other.plan.selector).await.map_err(list)?;
         let ours = boards(operator, &plan.selector).await.map_err(list)?;
-        let names: std::collections::HashSet<&str> = theirs.iter().map(|board| board.name.as_str()).collect();
+        let names: std::collections::HashSet<&str> = other_boards.iter().map(|board| board.name.as_str()).collect();
         if let Some(both) = ours.iter().find(|board| names.contains(board.name.as_str())) {
             return Ok(Some(report::overlap_line(&other.name, &plan.subject, &both.name)));
         }

@@ -41,7 +41,7 @@ impl DaemonPod {
         let part = |one: &Value, pointer: &str| text(one, pointer).unwrap_or_default().to_owned();
         let trial = condition("coracle.dev/Trial").map(|one| (part(one, "/status"), part(one, "/message")));
         let restarts = list("/status/containerStatuses").filter_map(|one| one.get("restartCount")?.as_u64());
-        let own = Self {
+        let sight = Self {
             name: text(pod, "/metadata/name")?.to_owned(),
             uid: text(pod, "/metadata/uid")?.to_owned(),
             revision: text(pod, "/metadata/labels/controller-revision-hash").unwrap_or_default().to_owned(),
@@ -51,7 +51,7 @@ impl DaemonPod {
             ready_since: ready.and_then(|ready| seconds(ready, "/lastTransitionTime")),
             restarts: restarts.sum(),
         };
-        Some((node, own))
+        Some((node, sight))
     }
 }
 
@@ -115,7 +115,7 @@ fn pod_progress(pod: &DaemonPod, revision: &str, plan: &Plan, now: i64) -> Progr
 
 /// The node reports which URL it has tried in the annotation with `-tried` at its end, and how the last trial ended in the
 /// condition. `own` begins a message about a trial of this kind.
-fn node_progress(board: &Board, annotation: &str, own: &str, url: &str) -> Progress {
+fn node_progress(board: &Board, annotation: &str, key: &str, url: &str) -> Progress {
     if board.annotation(annotation) != url {
         return Progress::Absent;
     }
@@ -123,7 +123,7 @@ fn node_progress(board: &Board, annotation: &str, own: &str, url: &str) -> Progr
         return Progress::Written;
     }
     match &board.verdict {
-        Some((is_accepted, message)) if message.starts_with(own) || message.starts_with(url) => match is_accepted {
+        Some((is_accepted, message)) if message.starts_with(key) || message.starts_with(url) => match is_accepted {
             false => Progress::Rejected(message.clone()),
             true if board.is_ready => Progress::Healthy,
             true => Progress::Written,

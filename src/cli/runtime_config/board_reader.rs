@@ -83,9 +83,9 @@ fn driver(name: CgroupDriverName) -> CgroupDriver {
 }
 
 /// The path of crun, if it is new enough: that of this machine, or one with the `given` version elsewhere.
-fn crun(given: Option<&str>) -> Option<String> {
+fn crun(known_version: Option<&str>) -> Option<String> {
     let path = "/usr/bin/crun";
-    let version = given.map_or_else(|| output_of(path), |given| Some(given.to_owned()))?;
+    let version = known_version.map_or_else(|| output_of(path), |known_version| Some(known_version.to_owned()))?;
     is_new_crun(&version).then(|| path.to_owned())
 }
 

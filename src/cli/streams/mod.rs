@@ -85,9 +85,9 @@ fn target(
     let (pod, _) = find_pod(socket, name, namespace.as_deref())?;
     let name = container_of(&pod, container.as_deref())?;
     is_running(&pod, name)?;
-    let found = pod.spec.all_containers().find(|container| container.name == name).cloned();
-    let found = found.ok_or_else(|| format!("pod {} has no container {name}", pod.metadata.name))?;
-    Ok((pod, found))
+    let container_spec = pod.spec.all_containers().find(|container| container.name == name).cloned();
+    let container_spec = container_spec.ok_or_else(|| format!("pod {} has no container {name}", pod.metadata.name))?;
+    Ok((pod, container_spec))
 }
 
 /// Like kubectl, a terminal needs a terminal on stdin.

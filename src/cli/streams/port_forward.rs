@@ -124,8 +124,8 @@ fn wait(listeners: &Listeners, signals: &SignalFd, carried: &Carried) -> io::Res
     }
     let mut fds: Vec<PollFd<'_>> = polled.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     wait_for(&mut fds)?;
-    let found: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-    Ok(polled.into_iter().zip(found).filter(|(_, is_ready)| *is_ready).map(|((who, _), _)| who).collect())
+    let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+    Ok(polled.into_iter().zip(ready).filter(|(_, is_ready)| *is_ready).map(|((who, _), _)| who).collect())
 }
 
 fn wait_for(fds: &mut [PollFd<'_>]) -> io::Result<()> {
@@ -239,8 +239,8 @@ impl Connection {
             .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
             .collect();
         wait_for(&mut fds)?;
-        let mut found = fds.iter().map(PollFd::revents);
-        Ok(polled.map(|(_, flags)| if flags.is_empty() { flags } else { found.next().unwrap_or(flags) }))
+        let mut events = fds.iter().map(PollFd::revents);
+        Ok(polled.map(|(_, flags)| if flags.is_empty() { flags } else { events.next().unwrap_or(flags) }))
     }
 
     /// Reads and writes what is possible; true if the local side is gone.

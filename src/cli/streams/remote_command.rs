@@ -134,9 +134,9 @@ impl Conversation {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let mut found = fds.iter().map(|fd| !fd.revents().is_empty());
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
         let [session, stdin, stdout, stderr, signal] =
-            polled.map(|polled| polled.is_some() && found.next().unwrap_or_default());
+            polled.map(|polled| polled.is_some() && ready.next().unwrap_or_default());
         Ok(Ready { session, stdin, stdout, stderr, signal })
     }
 

@@ -96,8 +96,8 @@ pub(super) fn configuration(config: &Config, flags: &[String]) -> Vec<Part> {
     let named = |name: &str| {
         let mut words = flags.iter().map(String::as_str);
         let prefix = format!("--{name}=");
-        let given = flags.iter().find_map(|flag| flag.strip_prefix(&prefix));
-        given.or_else(|| words.find(|word| *word == format!("--{name}")).and(words.next())).map(PathBuf::from)
+        let flag_value = flags.iter().find_map(|flag| flag.strip_prefix(&prefix));
+        flag_value.or_else(|| words.find(|word| *word == format!("--{name}")).and(words.next())).map(PathBuf::from)
     };
     let yaml_files = [
         ("config/config.yaml", named("config")),

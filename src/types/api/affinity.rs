@@ -131,14 +131,14 @@ impl NodeSelectorTerm {
 
 impl NodeSelectorRequirement {
     fn holds(&self, label: Option<&str>) -> bool {
-        let is_listed = |found| self.values.iter().any(|value| value == found);
+        let is_listed = |label_value| self.values.iter().any(|value| value == label_value);
         match self.operator {
             None => false,
             Some(NodeSelectorOperator::DoesNotExist) => label.is_none(),
             Some(NodeSelectorOperator::Exists) => label.is_some(),
-            Some(NodeSelectorOperator::Gt) => self.compares(label, |found, value| found > value),
+            Some(NodeSelectorOperator::Gt) => self.compares(label, |label_value, value| label_value > value),
             Some(NodeSelectorOperator::In) => label.is_some_and(is_listed),
-            Some(NodeSelectorOperator::Lt) => self.compares(label, |found, value| found < value),
+            Some(NodeSelectorOperator::Lt) => self.compares(label, |label_value, value| label_value < value),
             Some(NodeSelectorOperator::NotIn) => !label.is_some_and(is_listed),
         }
     }
@@ -146,8 +146,8 @@ impl NodeSelectorRequirement {
     /// Compares both values as integers; false if either is not an integer.
     fn compares(&self, label: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
         let (1, Some(value)) = (self.values.len(), self.values.get(0)) else { return false };
-        let found = label.and_then(|found| found.parse().ok());
-        found.zip(value.parse().ok()).is_some_and(|(found, value)| holds(found, value))
+        let label_value = label.and_then(|label_value| label_value.parse().ok());
+        label_value.zip(value.parse().ok()).is_some_and(|(label_value, value)| holds(label_value, value))
     }
 }
 

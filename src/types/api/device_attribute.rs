@@ -196,8 +196,8 @@ impl Condition {
 
 impl VersionBound {
     fn read(text: &str) -> Option<Self> {
-        let found = COMPARISONS.iter().find_map(|(sign, accepted)| Some((text.strip_prefix(sign)?, *accepted)));
-        let (version, accepted) = found.filter(|(version, _)| is_version(version))?;
+        let comparison = COMPARISONS.iter().find_map(|(sign, accepted)| Some((text.strip_prefix(sign)?, *accepted)));
+        let (version, accepted) = comparison.filter(|(version, _)| is_version(version))?;
         Some(Self { accepted, version: version.to_owned() })
     }
 }

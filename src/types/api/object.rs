@@ -311,8 +311,8 @@ pub(super) fn unexpected(word: &str, words: &[&str]) -> DecodeError {
 /// The value of one of `words`.
 pub(crate) fn decode_word<T: Copy>(input: Input<'_>, words: &[(&'static str, T)]) -> Result<T, DecodeError> {
     let word = text(input)?;
-    let found = words.iter().find(|(known, _)| *known == word);
-    found.map(|(_, value)| *value).ok_or_else(|| {
+    let decoded = words.iter().find(|(accepted, _)| *accepted == word);
+    decoded.map(|(_, value)| *value).ok_or_else(|| {
         let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         unexpected(&word, &words)
     })

@@ -64,12 +64,12 @@ pub fn resource_field(
 }
 
 fn limit(pod: &Pod, container: &Container, resource: &str, allocatable: &ResourceList) -> Option<Quantity> {
-    let own = container.resources.limit(resource).filter(|limit| !limit.is_zero());
+    let own_limit = container.resources.limit(resource).filter(|limit| !limit.is_zero());
     if !matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) {
-        return own;
+        return own_limit;
     }
     let whole = || pod.spec.resources.as_ref()?.limit(resource).filter(|limit| !limit.is_zero());
-    own.or_else(whole).or_else(|| allocatable.get(resource).copied())
+    own_limit.or_else(whole).or_else(|| allocatable.get(resource).copied())
 }
 
 fn lines(map: &Map<String>) -> String {

@@ -201,21 +201,21 @@ fn scaled(integer: &str, fraction: &str, exponent: i32, shift: u32) -> i128 {
     // The first 20 digits after the point: still exact when multiplied by 2^60.
     let mut right = 0_u128;
     let mut more = false;
-    let mut place = point;
+    let mut digit_position = point;
     for digit in integer.bytes().chain(fraction.bytes()).map(|byte| u128::from(byte.saturating_sub(b'0'))) {
-        if place > 0 {
+        if digit_position > 0 {
             left = (left * 10 + digit).min(CAP);
-        } else if let Ok(power @ 0..=19) = u32::try_from(place + 19) {
+        } else if let Ok(power @ 0..=19) = u32::try_from(digit_position + 19) {
             right += digit * 10_u128.pow(power);
         } else {
             more |= digit != 0;
         }
-        place -= 1;
+        digit_position -= 1;
     }
     // Trailing zeros from the exponent.
-    while place > 0 && left != 0 && left < CAP {
+    while digit_position > 0 && left != 0 && left < CAP {
         left = (left * 10).min(CAP);
-        place -= 1;
+        digit_position -= 1;
     }
     let left = (left << shift).min(CAP) * NANOS.unsigned_abs();
     let right = (right << shift).div_ceil(10_u128.pow(20 - 9)) + u128::from(more);

@@ -225,8 +225,8 @@ reasons! {
 
 impl From<String> for Reason {
     fn from(word: String) -> Self {
-        match Self::KNOWN.iter().find(|known| **known == word) {
-            Some(known) => Self(Cow::Borrowed(known)),
+        match Self::KNOWN.iter().find(|reason| **reason == word) {
+            Some(reason) => Self(Cow::Borrowed(reason)),
             None => Self(Cow::Owned(word)),
         }
     }

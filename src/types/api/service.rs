@@ -59,13 +59,14 @@ words! {
 impl Service {
     /// Fields that need more than names on one node, each with what to do instead.
     pub fn without_effect(&self) -> Vec<(String, String)> {
-        let mut found = Vec::new();
+        let mut ignored_fields = Vec::new();
         if !matches!(self.spec.cluster_ip.as_str(), "" | "None") {
-            found.push(("spec.clusterIP".to_owned(), "the name leads to the addresses of the pods".to_owned()));
+            ignored_fields
+                .push(("spec.clusterIP".to_owned(), "the name leads to the addresses of the pods".to_owned()));
         }
         if let Some(of_cluster @ (ServiceType::LoadBalancer | ServiceType::NodePort)) = self.spec.service_type {
             let why = format!("{} opens no port here: use hostPort in the pod", of_cluster.as_str());
-            found.push(("spec.type".to_owned(), why));
+            ignored_fields.push(("spec.type".to_owned(), why));
         }
         for (index, port) in self.spec.ports.iter().enumerate() {
             let needed = match &port.target_port {
@@ -75,9 +76,9 @@ impl Service {
                 Some(IntOrString::String(name)) => format!("the port that the pod calls {name}"),
             };
             let why = format!("clients reach the pods themselves, at {needed}, not at {}", port.port);
-            found.push((format!("spec.ports[{index}].port"), why));
+            ignored_fields.push((format!("spec.ports[{index}].port"), why));
         }
-        found
+        ignored_fields
     }
 }
 

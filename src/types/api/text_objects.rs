@@ -41,7 +41,7 @@ impl<K: TextKeys> TextObjects<K> {
 
 impl<'a, K: TextKeys> TextObject<'a, K> {
     pub fn get(&self, key: &str) -> Option<&'a str> {
-        let index = K::KEYS.iter().position(|known| *known == key)?;
+        let index = K::KEYS.iter().position(|key_of_kind| *key_of_kind == key)?;
         self.objects.texts.get(self.index * K::KEYS.len() + index).filter(|text| !text.is_empty())
     }
 }
@@ -55,7 +55,7 @@ struct Fields<K> {
 impl<K: TextKeys> Object for Fields<K> {
     fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError> {
         let index = K::KEYS.iter().position(|key| *key == entry.key());
-        match index.and_then(|place| self.texts.get_mut(place)) {
+        match index.and_then(|text_slot| self.texts.get_mut(text_slot)) {
             Some(text) => entry.read(text),
             None => {
                 entry.unknown();

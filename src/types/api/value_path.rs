@@ -13,7 +13,7 @@ pub fn decode_leniently<T: Decode>(value: &Value) -> (Option<Decoded<T>>, Vec<De
         match decode(value.clone()) {
             Ok(decoded) => return (Some(decoded), errors),
             Err(error) => {
-                let is_known = errors.iter().any(|known| known.path() == error.path());
+                let is_known = errors.iter().any(|earlier| earlier.path() == error.path());
                 let is_left_out = !is_known && leave_out(&mut value, error.path());
                 if !is_known {
                     errors.push(error);

@@ -27,9 +27,9 @@ impl Family {
     pub(crate) fn value(&self, labels: &[(&str, &str)]) -> f64 {
         let has =
             |series: &Series| labels.iter().all(|(name, value)| series.get(*name).is_some_and(|has| has == value));
-        let found: Vec<f64> = self.samples.iter().filter(|sample| has(&sample.1)).map(|sample| sample.2).collect();
-        assert_eq!(found.len(), 1, "{labels:?} of {:?}", self.samples);
-        found.into_iter().next().unwrap()
+        let values: Vec<f64> = self.samples.iter().filter(|sample| has(&sample.1)).map(|sample| sample.2).collect();
+        assert_eq!(values.len(), 1, "{labels:?} of {:?}", self.samples);
+        values.into_iter().next().unwrap()
     }
 }
 

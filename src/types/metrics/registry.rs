@@ -64,11 +64,11 @@ fn add(what: Count, labels: &[&str], count: u64) {
 /// The labels of a counter's series.
 #[cfg(test)]
 pub(crate) fn labels_of(what: Count) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut labels = Vec::new();
     with(|registry| {
-        found.extend(registry.counts.iter().filter(|one| one.what == what).map(|one| one.labels.join(",")))
+        labels.extend(registry.counts.iter().filter(|one| one.what == what).map(|one| one.labels.join(",")))
     });
-    found
+    labels
 }
 
 /// Records a duration in a histogram.
@@ -77,18 +77,19 @@ pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
     let bounds = what.described().buckets;
     let mark = mark(labels);
     with(|registry| {
-        let is_it = |one: &HistogramEntry| (one.what, one.mark) == (what, mark) && is_of(&one.labels, labels);
-        let known = registry.times.iter().position(is_it);
-        let place = known.unwrap_or_else(|| {
+        let is_it =
+            |series: &HistogramEntry| (series.what, series.mark) == (what, mark) && is_of(&series.labels, labels);
+        let position = registry.times.iter().position(is_it);
+        let index = position.unwrap_or_else(|| {
             let buckets = vec![0; bounds.len()].into_boxed_slice();
             registry.times.push(HistogramEntry { what, mark, labels: owned(labels), buckets, count: 0, nanos: 0 });
             registry.times.len() - 1
         });
-        let Some(one) = registry.times.get_mut(place) else { return };
-        one.count = one.count.saturating_add(1);
-        one.nanos = one.nanos.saturating_add(nanos);
+        let Some(series) = registry.times.get_mut(index) else { return };
+        series.count = series.count.saturating_add(1);
+        series.nanos = series.nanos.saturating_add(nanos);
         let bucket = bounds.iter().position(|(_, bound)| nanos <= *bound);
-        if let Some(bucket) = bucket.and_then(|bucket| one.buckets.get_mut(bucket)) {
+        if let Some(bucket) = bucket.and_then(|bucket| series.buckets.get_mut(bucket)) {
             *bucket = bucket.saturating_add(1);
         }
     });
@@ -223,7 +224,7 @@ fn mark(labels: &[&str]) -> u32 {
 }
 
 fn is_of(series: &[Box<str>], labels: &[&str]) -> bool {
-    series.len() == labels.len() && series.iter().zip(labels).all(|(known, label)| **known == **label)
+    series.len() == labels.len() && series.iter().zip(labels).all(|(labelled, label)| **labelled == **label)
 }
 
 fn owned(labels: &[&str]) -> Box<[Box<str>]> {

@@ -109,8 +109,8 @@ impl<'a> Input<'a> {
                 })
             }
             other => {
-                let found = other.kind();
-                Err(DecodeError::new(format_args!("expected a list, found {found}: begin each entry with a dash")))
+                let kind = other.kind();
+                Err(DecodeError::new(format_args!("expected a list, found {kind}: begin each entry with a dash")))
             }
         }
     }

@@ -16,12 +16,12 @@ pub(super) fn check_agent(document: &AgentDocument, faults: &mut Faults) {
     }
     let digests = path.key("sha256");
     for (architecture, digest) in spec.sha256.iter() {
-        let place = digests.key(architecture);
+        let field_path = digests.key(architecture);
         if !AGENT_ARCHITECTURES.contains(&architecture) {
-            faults.other(&place, format_args!("must be one of {}", AGENT_ARCHITECTURES.join(", ")));
+            faults.other(&field_path, format_args!("must be one of {}", AGENT_ARCHITECTURES.join(", ")));
         }
         if digest.len() != 64 || !digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-            faults.invalid(&place, digest, "must be 64 hexadecimal digits in lower case");
+            faults.invalid(&field_path, digest, "must be 64 hexadecimal digits in lower case");
         }
     }
     if let Some(within) = spec.within_seconds.filter(|within| !(1..=86_400).contains(within)) {

@@ -48,10 +48,10 @@ pub(super) fn check_pod(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     check(resources, Owner::Pod, &path, faults);
     let sum = container_requests(spec);
     for (resource, wanted) in sum.iter().filter(|(resource, _)| is_pod_level(resource)) {
-        let given = resources.request(resource).unwrap_or(Quantity::ZERO);
-        if *wanted > given {
+        let pod_request = resources.request(resource).unwrap_or(Quantity::ZERO);
+        if *wanted > pod_request {
             let wanted = format_args!("must be at least the {wanted} that the containers request");
-            faults.invalid(&path.key("requests").key(resource), &given.to_string(), wanted);
+            faults.invalid(&path.key("requests").key(resource), &pod_request.to_string(), wanted);
         }
     }
     for (index, container) in spec.containers.iter().enumerate() {

@@ -46,7 +46,7 @@ pub fn log_directory_fault(meta: &ObjectMeta) -> Option<String> {
 /// The volume of an update lock.
 pub(super) fn check_update_lock(pod: &Pod, faults: &mut Faults) {
     let Some((volume, _)) = pod.annotation(UPDATE_LOCK).and_then(update_lock) else { return };
-    if pod.spec.volumes.iter().all(|known| known.name != volume) {
+    if pod.spec.volumes.iter().all(|pod_volume| pod_volume.name != volume) {
         let path = Path::Root.key("metadata");
         faults.other(&path.key("annotations").key(UPDATE_LOCK), format_args!("the pod has no volume {volume:?}"));
     }

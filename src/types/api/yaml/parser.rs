@@ -197,9 +197,9 @@ impl<'a> Parser<'a> {
                 }
                 Kind::TagDirective => {
                     let Token { text: handle, suffix: prefix, .. } = self.scanner.take()?;
-                    let known = self.tag_directives.iter().any(|(other, _)| *other == handle);
+                    let is_known = self.tag_directives.iter().any(|(other, _)| *other == handle);
                     self.tag_directives.push((handle, prefix));
-                    if known {
+                    if is_known {
                         Some("found duplicate %TAG directive")
                     } else {
                         (self.tag_directives.len() > MAX_TAG_DIRECTIVES).then_some("found too many %TAG directives")

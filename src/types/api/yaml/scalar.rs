@@ -9,8 +9,8 @@ use crate::types::decimal::parse_decimal;
 
 /// Resolves a plain scalar without a tag.
 pub(super) fn plain(text: &str) -> Scalar {
-    if let Some(known) = word(text) {
-        return known;
+    if let Some(word_value) = word(text) {
+        return word_value;
     }
     match text.bytes().next() {
         Some(b'.') => parse_decimal(text).map_or(Scalar::String, Scalar::Float),

@@ -192,8 +192,8 @@ impl<'a> Tree<'a> {
     }
 
     fn note_duplicate(&mut self, name: &str, at: Mark) {
-        let given = self.open_object().is_some_and(|object| object.entries.contains_key(name));
-        if given && self.duplicates.len() < MAX_DUPLICATES {
+        let is_duplicate = self.open_object().is_some_and(|object| object.entries.contains_key(name));
+        if is_duplicate && self.duplicates.len() < MAX_DUPLICATES {
             let path = self.path(name);
             self.duplicates.push(DuplicateKey { path, position: Some(at.position()) });
         }
@@ -316,7 +316,7 @@ impl OpenObject {
             Value::Object(other) => {
                 for (key, value) in other {
                     match self.entries.get_mut(&key) {
-                        Some(own) => *own = value,
+                        Some(own_value) => *own_value = value,
                         None => drop(self.inherited.insert(key, value)),
                     }
                 }
