@@ -84,8 +84,8 @@ impl EventFile {
         self.write(StoredEvents::All).await;
     }
 
-    async fn write(&self, which: StoredEvents) {
-        let text = self.ring.borrow().to_json(which, MAX_EVENT_FILE_BYTES);
+    async fn write(&self, stored_events: StoredEvents) {
+        let text = self.ring.borrow().to_json(stored_events, MAX_EVENT_FILE_BYTES);
         let path = self.path.clone();
         let written = rt::blocking(move || match text.as_str() {
             "[]" => durable::remove(&path),

@@ -148,7 +148,7 @@ impl PodResourcesServer {
     fn counted(&self, request: &Request) -> Result<Vec<u8>, Status> {
         let count = |what| metrics::count(what, &["v1"]);
         let response = self.respond(request);
-        let what = match request.method.as_str() {
+        let method_count = match request.method.as_str() {
             LIST_ALPHA => {
                 metrics::count(Count::PodResources, &["v1alpha1"]);
                 return response;
@@ -159,7 +159,7 @@ impl PodResourcesServer {
             _ => return response,
         };
         count(Count::PodResources);
-        count(what);
+        count(method_count);
         // The other requests cannot fail.
         if response.is_err() {
             count(Count::PodResourcesGetErrors);

@@ -49,11 +49,11 @@ struct MissingResources<'a> {
 }
 
 fn without<'a>(missing: &[MissingResources<'a>], pods: &[&Pod]) -> Vec<MissingResources<'a>> {
-    let left = missing.iter().map(|missing| {
+    let still_missing = missing.iter().map(|missing| {
         let freed = pods.iter().fold(0i64, |sum, pod| sum.saturating_add(takes(pod, missing.resource)));
         MissingResources { amount: missing.amount.saturating_sub(freed), ..*missing }
     });
-    left.filter(|missing| missing.amount > 0).collect()
+    still_missing.filter(|missing| missing.amount > 0).collect()
 }
 
 /// Repeatedly takes the pod that leaves least missing, until nothing is missing.

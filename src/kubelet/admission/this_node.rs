@@ -65,7 +65,8 @@ impl ThisNode {
         let mut taints = self.taints.iter().filter(|taint| taint.effect == no_execute);
         let tolerates = |taint: &Taint| {
             let mut tolerations = pod.spec.tolerations.iter();
-            tolerations.any(|one| one.tolerates(&taint.key, &taint.value, no_execute, self.compares_taints))
+            tolerations
+                .any(|toleration| toleration.tolerates(&taint.key, &taint.value, no_execute, self.compares_taints))
         };
         pod.is_static() || taints.all(tolerates)
     }

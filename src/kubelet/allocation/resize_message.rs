@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::types::api::{Container, Pod, encode};
 
 /// `what`, followed by the resources in the pod's spec, the generation and the error, as upstream writes them.
-pub(crate) fn resize_message(what: &str, pod: &Pod, generation: i64, error: Option<&str>) -> String {
+pub(crate) fn resize_message(condition: &str, pod: &Pod, generation: i64, error: Option<&str>) -> String {
     let mut parts = Vec::new();
     for (list, containers) in [("initContainers", &pod.spec.init_containers), ("containers", &pod.spec.containers)] {
         if !containers.is_empty() {
@@ -18,7 +18,7 @@ pub(crate) fn resize_message(what: &str, pod: &Pod, generation: i64, error: Opti
     if let Some(error) = error {
         parts.push(format!("\"error\":{}", Value::from(error)));
     }
-    format!("{what}: {{{}}}", parts.join(","))
+    format!("{condition}: {{{}}}", parts.join(","))
 }
 
 fn summary(containers: &[Container]) -> Value {

@@ -292,11 +292,11 @@ impl ApiCache {
     }
 
     /// Logs once for each answer that the time without the server will not have it.
-    fn not_remembered(&self, what: &str, why: &str) {
+    fn not_remembered(&self, request_name: &str, why: &str) {
         let mut logged = self.inner.logged.borrow_mut();
-        if logged.len() < MAX_LOGGED && !logged.iter().any(|logged_request| logged_request == what) {
-            logged.push(what.to_owned());
-            log!(warn, "answer of the API server is not remembered", request = what, error = why);
+        if logged.len() < MAX_LOGGED && !logged.iter().any(|logged_request| logged_request == request_name) {
+            logged.push(request_name.to_owned());
+            log!(warn, "answer of the API server is not remembered", request = request_name, error = why);
         }
     }
 

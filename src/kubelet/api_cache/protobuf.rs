@@ -166,19 +166,19 @@ fn name_of(metadata: &ObjectMeta) -> String {
 
 pub(super) fn lasting(object: &[u8], is_node: bool) -> Vec<u8> {
     let mut kept = Vec::with_capacity(object.len());
-    let read = each_field(object, &mut |number, content, whole| match number {
+    let read = each_field(object, &mut |number, content, whole_field| match number {
         METADATA_FIELD => without(content, [RESOURCE_VERSION_FIELD, MANAGED_FIELDS_FIELD], &mut kept),
         STATUS_FIELD if is_node => without(content, [CONDITIONS_FIELD, IMAGES_FIELD], &mut kept),
-        _ => kept.extend_from_slice(whole),
+        _ => kept.extend_from_slice(whole_field),
     });
     if read.is_ok() { kept } else { object.to_vec() }
 }
 
 fn without(message: &[u8], numbers: [u32; 2], kept: &mut Vec<u8>) {
     // What is malformed was refused before.
-    let _ = each_field(message, &mut |number, _, whole| {
+    let _ = each_field(message, &mut |number, _, whole_field| {
         if !numbers.contains(&number) {
-            kept.extend_from_slice(whole);
+            kept.extend_from_slice(whole_field);
         }
     });
 }
@@ -201,9 +201,9 @@ pub(super) fn correct(object: &[u8], kind: OwnKind, node: &OwnNode, version: u64
 /// The message with the fields of this number as `write` has them, or without them. `None` if it is malformed.
 fn rewritten(message: &[u8], number: u32, write: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(message.len());
-    let read = each_field(message, &mut |field, content, whole| match field == number {
+    let read = each_field(message, &mut |field, content, whole_field| match field == number {
         true => write(content).into_iter().for_each(|content| put_bytes(number, &content, &mut out)),
-        false => out.extend_from_slice(whole),
+        false => out.extend_from_slice(whole_field),
     });
     read.ok().map(|()| out)
 }
@@ -246,7 +246,7 @@ fn change_of<'a>(endpoint: &[u8], address_type: &str, this_node: &'a OwnNode) ->
 /// A `bool` that may be absent.
 fn flag(message: &[u8], number: u8) -> Option<bool> {
     let mut flag_value = None;
-    let _ = each_field(message, &mut |_, _, whole| match whole {
+    let _ = each_field(message, &mut |_, _, whole_field| match whole_field {
         [key, value] if *key == number << 3 => flag_value = Some(*value != 0),
         _ => {}
     });
@@ -271,9 +271,9 @@ fn correct_node(node: &[u8], this_node: &OwnNode) -> Option<(Vec<u8>, bool)> {
         }
     })
     .ok()?;
-    each_field(status, &mut |number, _, whole| {
+    each_field(status, &mut |number, _, whole_field| {
         if number == ADDRESSES_FIELD {
-            old_addresses.extend_from_slice(whole);
+            old_addresses.extend_from_slice(whole_field);
         }
     })
     .ok()?;
@@ -302,10 +302,10 @@ fn changed_condition(condition: &[u8], ready: &[String; 3]) -> Option<Vec<u8>> {
     let mut changed = Vec::with_capacity(condition.len());
     put_str(1, &kind, &mut changed);
     put_str(2, now, &mut changed);
-    each_field(condition, &mut |number, _, whole| {
+    each_field(condition, &mut |number, _, whole_field| {
         if matches!(number, 3 | 4) {
             // The times.
-            changed.extend_from_slice(whole);
+            changed.extend_from_slice(whole_field);
         }
     })
     .ok()?;

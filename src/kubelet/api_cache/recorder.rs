@@ -93,7 +93,8 @@ impl ApiCache {
         })
     }
 
-    /// The generation of the remembered list, if it has everything up to this version.
+    /// The generation of the remembered list, if it has everything up to this version. A watch that begins later cannot
+    /// continue the list: events between are missing.
     fn continued(&self, name: &str, version: &str) -> Option<u64> {
         let version: u64 = version.parse().ok()?;
         let mut entries = self.inner.entries.borrow_mut();

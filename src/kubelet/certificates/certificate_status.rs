@@ -45,7 +45,7 @@ impl CertificateKind {
 impl CertificateStatuses {
     pub(crate) fn entries(&self) -> impl Iterator<Item = (CertificateKind, CertificateEntry)> {
         let entries = [CertificateKind::Client, CertificateKind::Serving]
-            .map(|which| Some((which, self.cell(which).borrow().clone()?)));
+            .map(|kind| Some((kind, self.cell(kind).borrow().clone()?)));
         entries.into_iter().flatten()
     }
 

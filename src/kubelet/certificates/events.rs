@@ -49,9 +49,9 @@ impl CertificateEvents {
         let (kind, why) = (self.kind.name(), fault.to_string());
         let message = match leaf {
             Some(leaf) => {
-                let (left, end) = (leaf.not_after.saturating_sub(present.now()), date(leaf.not_after));
-                let (ends, soon) = match nearness(left) {
-                    _ if left < 0 => ("current certificate expired", ""),
+                let (lifetime_left, end) = (leaf.not_after.saturating_sub(present.now()), date(leaf.not_after));
+                let (ends, soon) = match nearness(lifetime_left) {
+                    _ if lifetime_left < 0 => ("current certificate expired", ""),
                     Some(soon) => ("current certificate valid until", soon),
                     None => ("current certificate valid until", ""),
                 };

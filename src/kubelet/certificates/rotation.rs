@@ -110,10 +110,10 @@ impl HeldCertificate {
 }
 
 /// The remaining time in words. While renewals fail, the failure is reported again with each change of the words.
-pub(crate) fn nearness(left: Seconds) -> Option<&'static str> {
+pub(crate) fn nearness(lifetime_left: Seconds) -> Option<&'static str> {
     const DAY: Seconds = 24 * 3600;
     let steps = [(1, ", in less than a day"), (7, ", in less than 7 days"), (30, ", in less than 30 days")];
-    steps.into_iter().find(|(days, _)| left < days * DAY).map(|(_, words)| words)
+    steps.into_iter().find(|(days, _)| lifetime_left < days * DAY).map(|(_, words)| words)
 }
 
 /// 70 to 90 percent, evenly distributed.

@@ -48,8 +48,9 @@ fn cpu_max(limit: Option<&Quantity>, period: Option<i64>) -> CpuMax {
 /// Whether the pod or each of its containers limits the resource.
 fn is_limited(spec: &PodSpec, resource: &str) -> bool {
     let positive = |limits: &ResourceList| limits.get(resource).is_some_and(|limit| !limit.is_zero());
-    let whole = spec.resources.as_deref().is_some_and(|pod| positive(&pod.limits));
-    whole || spec.containers.iter().chain(&spec.init_containers).all(|one| positive(&one.resources.limits))
+    let pod_is_limited = spec.resources.as_deref().is_some_and(|pod| positive(&pod.limits));
+    pod_is_limited
+        || spec.containers.iter().chain(&spec.init_containers).all(|container| positive(&container.resources.limits))
 }
 
 /// The pod's request for each huge page size of the machine, zero without a request.

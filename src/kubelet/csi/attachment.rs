@@ -39,12 +39,12 @@ impl Csi {
     pub(crate) fn wait_for_attachment(self: &Rc<Self>, pod: &PodUid, volumes: Vec<UnattachedVolume>) {
         let may_be_refused = volumes.iter().any(|volume| volume.may_be_refused);
         let mut waiting = self.waiting.borrow_mut();
-        waiting.retain(|one| !one.task.is_finished() && (may_be_refused || one.pod != *pod));
+        waiting.retain(|wait| !wait.task.is_finished() && (may_be_refused || wait.pod != *pod));
         if !may_be_refused {
             return;
         }
-        if let Some(one) = waiting.iter().find(|one| one.pod == *pod) {
-            one.volumes.replace(volumes);
+        if let Some(wait) = waiting.iter().find(|wait| wait.pod == *pod) {
+            wait.volumes.replace(volumes);
             return;
         }
         let volumes = Rc::new(RefCell::new(volumes));
@@ -61,7 +61,7 @@ impl Csi {
 
     /// Forgets the pod with this directory, which has terminated.
     pub(super) fn end_attachment_wait(&self, pod: &Path) {
-        self.waiting.borrow_mut().retain(|one| pod.file_name() != Some(OsStr::new(one.pod.as_str())));
+        self.waiting.borrow_mut().retain(|wait| pod.file_name() != Some(OsStr::new(wait.pod.as_str())));
     }
 
     async fn refuse_without_room(&self, pod: PodUid, volumes: &[UnattachedVolume]) {

@@ -134,7 +134,7 @@ impl Csi {
             node_id: info.node_id,
             max_volumes: info.max_volumes_per_node,
             topology: info.accessible_topology.unwrap_or_default().segments,
-            capabilities: can.capabilities.into_iter().filter_map(|one| Some(one.rpc?.kind)).collect(),
+            capabilities: can.capabilities.into_iter().filter_map(|capability| Some(capability.rpc?.kind)).collect(),
         };
         self.drivers.borrow_mut().insert(name, Some(Rc::new(driver)));
         self.changed.notify();
@@ -149,7 +149,7 @@ impl Csi {
         let Some(registration) = drivers.get_mut(&plugin.name) else { return };
         if registration.as_ref().is_some_and(|driver| driver.socket == plugin.endpoint) {
             *registration = None;
-            self.recurrences.borrow_mut().retain(|one| one.driver != plugin.name);
+            self.recurrences.borrow_mut().retain(|update| update.driver != plugin.name);
             self.changed.notify();
         }
     }

@@ -45,7 +45,7 @@ pub(super) struct ExpansionState {
 
 /// The polling interval in sync periods: network traffic is expensive, and expansions are rare.
 const EXPANSION_POLL_SYNCS: u32 = 3;
-/// How long the start of a pod waits for the claim.
+/// How long the start of a pod waits for the claim: some drivers expand a volume only before it is used.
 const EXPANSION_WAIT: Duration = Duration::from_secs(3);
 
 impl Csi {
@@ -123,7 +123,8 @@ impl Csi {
     }
 
     /// Expands a volume before its first use: some drivers can only expand unused volumes. The caller must hold the
-    /// volume's turn. A failure does not prevent the use of the volume.
+    /// volume's turn. A failure does not prevent the use of the volume, unlike
+    /// upstream.
     pub(super) async fn expand_before_use(&self, volume: &CsiVolume) {
         let Some(driver) = self.expanding_driver(volume) else { return };
         let state = self.expansion_state(volume);

@@ -158,6 +158,7 @@ impl Csi {
             CsiError::InUse | CsiError::OtherLabel { .. } => error.in_phase(Phase::SetUp),
             error => failed(error),
         })?;
+        // Before the first call: the node reports the volume as in use, so that no controller detaches it.
         match volume.attachment {
             Some(_) => drop(self.present.borrow_mut().insert(volume.host_path.clone(), unique_name(name, handle))),
             None => drop(self.present.borrow_mut().remove(&volume.host_path)),

@@ -110,9 +110,9 @@ impl DeviceAllocations {
         for name in resources {
             self.resources.insert(name, Resource { stopped: Some(now), ..Resource::default() });
         }
-        for one in entries {
+        for entry in entries {
             // A later entry for the same container and resource replaces an earlier one.
-            self.entries.push(one);
+            self.entries.push(entry);
         }
     }
 
@@ -122,26 +122,26 @@ impl DeviceAllocations {
         for name in resources {
             self.resources.entry(name).or_insert_with(|| Resource { stopped: Some(now), ..Resource::default() });
         }
-        for one in entries {
-            let ids: SortedSet<&String> = one.ids().collect();
+        for entry in entries {
+            let ids: SortedSet<&String> = entry.ids().collect();
             let is_same = |other: &DeviceAllocation| {
-                let shares = other.resource == one.resource && other.ids().any(|id| ids.contains(id));
-                shares || other.is_same_place(&one)
+                let shares = other.resource == entry.resource && other.ids().any(|id| ids.contains(id));
+                shares || other.is_same_place(&entry)
             };
             if !self.entries.iter().any(is_same) {
-                self.entries.push(one);
+                self.entries.push(entry);
             }
         }
     }
 
     /// Adds the devices of an existing container without a checkpoint entry. True if anything changed.
-    pub(super) fn adopt(&mut self, one: DeviceAllocation, now: Instant) -> bool {
-        if self.current(&one).is_some() {
+    pub(super) fn adopt(&mut self, allocation: DeviceAllocation, now: Instant) -> bool {
+        if self.current(&allocation).is_some() {
             return false;
         }
         let stopped = || Resource { stopped: Some(now), ..Resource::default() };
-        self.resources.entry(one.resource.clone()).or_insert_with(stopped);
-        self.entries.push(one);
+        self.resources.entry(allocation.resource.clone()).or_insert_with(stopped);
+        self.entries.push(allocation);
         true
     }
 
@@ -188,7 +188,7 @@ impl DeviceAllocations {
         registration: Registration,
         devices: Vec<v1beta1::Device>,
     ) -> bool {
-        let Some(resource) = self.resources.get_mut(name).filter(|one| one.registration == registration) else {
+        let Some(resource) = self.resources.get_mut(name).filter(|entry| entry.registration == registration) else {
             return false;
         };
         let devices = devices.into_iter().map(|device| {
@@ -204,7 +204,7 @@ impl DeviceAllocations {
 
     /// The plugin has stopped: its devices become unhealthy and cannot be allocated.
     pub(super) fn stop(&mut self, name: &str, registration: Registration, now: Instant) -> bool {
-        let Some(resource) = self.resources.get_mut(name).filter(|one| one.registration == registration) else {
+        let Some(resource) = self.resources.get_mut(name).filter(|entry| entry.registration == registration) else {
             return false;
         };
         for device in resource.devices.values_mut() {

@@ -72,9 +72,9 @@ fn entries(allocations: &[DeviceAllocation]) -> Vec<Value> {
 }
 
 pub(super) fn read(text: &str) -> Checkpoint {
-    let whole: Option<Value> = serde_json::from_str(text).ok();
+    let document: Option<Value> = serde_json::from_str(text).ok();
     let Some((file, data)) =
-        whole.as_ref().and_then(|file| Some((file, file.get("Data").filter(|data| data.is_object())?)))
+        document.as_ref().and_then(|file| Some((file, file.get("Data").filter(|data| data.is_object())?)))
     else {
         return Checkpoint { entries: salvage(text), is_damaged: true, ..Checkpoint::default() };
     };

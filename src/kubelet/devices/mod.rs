@@ -187,6 +187,7 @@ impl Devices {
     /// The allocated devices of a container by resource and NUMA node.
     pub(crate) fn of_container(&self, pod: &PodUid, container: &str) -> Vec<(String, SortedMap<i64, Vec<String>>)> {
         let allocations = self.allocations.borrow();
+        // A choice without the plugin's response is not in use yet.
         let allocated = allocations.of_container(pod, container).filter(|allocation| allocation.response.is_some());
         allocated.map(|allocation| (allocation.resource.clone(), allocation.ids.clone())).collect()
     }

@@ -68,10 +68,10 @@ fn entry(namespace: &str, name: &str, info: &ClaimInfo) -> Value {
 
 fn devices(state: &Value) -> Vec<PreparedDevice> {
     let listed = state.get("Devices").and_then(Value::as_array).into_iter().flatten();
-    let device = |one: &Value| {
-        let text = |key: &str| one.get(key).and_then(Value::as_str).map(str::to_owned);
+    let device = |entry: &Value| {
+        let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
         let list = |key: &str| {
-            let list = one.get(key).and_then(Value::as_array).into_iter().flatten();
+            let list = entry.get(key).and_then(Value::as_array).into_iter().flatten();
             list.filter_map(Value::as_str).map(str::to_owned).collect()
         };
         PreparedDevice {

@@ -57,7 +57,7 @@ impl DraManager {
     fn add(&self, driver: String, new: RegisteredPlugin) {
         let mut drivers = self.drivers.borrow_mut();
         let instances = drivers.entry(driver).or_default();
-        instances.retain(|one| one.plugin.socket != new.plugin.socket);
+        instances.retain(|instance| instance.plugin.socket != new.plugin.socket);
         instances.push(new);
     }
 
@@ -65,7 +65,7 @@ impl DraManager {
     fn deregister(&self, plugin: &PluginInfo) {
         let mut drivers = self.drivers.borrow_mut();
         let Some(instances) = drivers.get_mut(&plugin.name) else { return };
-        instances.retain(|one| one.plugin.socket != plugin.endpoint);
+        instances.retain(|instance| instance.plugin.socket != plugin.endpoint);
         if instances.is_empty() {
             drivers.remove(&plugin.name);
             self.health.borrow_mut().forget(&plugin.name);
@@ -77,8 +77,8 @@ impl DraManager {
     pub(super) fn plugin(&self, driver: &str) -> Result<Rc<Plugin>, DraError> {
         let drivers = self.drivers.borrow();
         let instances = drivers.get(driver).map_or(&[][..], Vec::as_slice);
-        let connected = instances.iter().rev().find(|one| one.plugin.is_connected.get());
-        let chosen = connected.or_else(|| instances.last()).map(|one| Rc::clone(&one.plugin));
+        let connected = instances.iter().rev().find(|instance| instance.plugin.is_connected.get());
+        let chosen = connected.or_else(|| instances.last()).map(|instance| Rc::clone(&instance.plugin));
         chosen.ok_or_else(|| DraError::NotRegistered { driver: driver.to_owned() })
     }
 
@@ -88,7 +88,7 @@ impl DraManager {
             return self.devices.has_rules();
         }
         let drivers = self.drivers.borrow();
-        drivers.get(driver).is_some_and(|instances| instances.iter().any(|one| one.plugin.is_connected.get()))
+        drivers.get(driver).is_some_and(|instances| instances.iter().any(|instance| instance.plugin.is_connected.get()))
     }
 
     /// The names of the drivers that are registered.

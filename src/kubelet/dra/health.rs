@@ -62,7 +62,7 @@ impl HealthCache {
                 timeout: seconds.map_or(TIMEOUT, Duration::from_secs),
                 at: now,
             };
-            let shown = |one: &ReportedHealth| (one.health, one.message.clone());
+            let shown = |device_health: &ReportedHealth| (device_health.health, device_health.message.clone());
             let key = (device.pool_name, device.device_name);
             if driver_devices.len() >= MAX_DRIVER_DEVICES && !driver_devices.contains_key(&key) {
                 continue;
@@ -92,8 +92,8 @@ impl HealthCache {
     fn next_expiry(&self, driver: &str) -> Option<Instant> {
         let driver_devices = self.drivers.get(driver).into_iter().flat_map(|driver_devices| driver_devices.values());
         driver_devices
-            .filter(|one| one.health != DeviceHealth::Unknown)
-            .filter_map(|one| one.at.checked_add(one.timeout))
+            .filter(|device| device.health != DeviceHealth::Unknown)
+            .filter_map(|device| device.at.checked_add(device.timeout))
             .min()
     }
 }

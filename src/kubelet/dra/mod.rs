@@ -194,17 +194,17 @@ impl DraManager {
         let of_claim = |(_, name, requests): (String, ClaimName, Vec<String>)| {
             let info = cache.claims.get(&name)?;
             let mut devices: Vec<(&str, &PreparedDevice)> = Vec::new();
-            for one in requests.iter().flat_map(|request| info.devices(request)) {
-                if !devices.contains(&one) {
-                    devices.push(one);
+            for claimed_device in requests.iter().flat_map(|request| info.devices(request)) {
+                if !devices.contains(&claimed_device) {
+                    devices.push(claimed_device);
                 }
             }
-            let devices = devices.into_iter().map(|(driver, one)| ClaimedDevice {
+            let devices = devices.into_iter().map(|(driver, claimed_device)| ClaimedDevice {
                 driver: driver.to_owned(),
-                pool: one.pool.clone(),
-                device: one.device.clone(),
-                share_id: one.share_id.clone(),
-                cdi_ids: one.cdi_ids.clone(),
+                pool: claimed_device.pool.clone(),
+                device: claimed_device.device.clone(),
+                share_id: claimed_device.share_id.clone(),
+                cdi_ids: claimed_device.cdi_ids.clone(),
             });
             Some((name, devices.collect()))
         };

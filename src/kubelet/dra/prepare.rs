@@ -170,9 +170,9 @@ pub(super) fn container_claims(
             let requests = extended_requests(pod, &container.name).filter(|(resource, _)| has(resource));
             requests.map(|(_, request)| request.to_owned()).collect()
         } else {
-            let before = wanted.partition_point(|one| one.name.as_str() < claim.entry);
-            let of_entry = wanted.iter().skip(before).take_while(|one| one.name == claim.entry);
-            of_entry.map(|one| one.request.clone()).collect()
+            let before = wanted.partition_point(|claim_request| claim_request.name.as_str() < claim.entry);
+            let of_entry = wanted.iter().skip(before).take_while(|claim_request| claim_request.name == claim.entry);
+            of_entry.map(|claim_request| claim_request.request.clone()).collect()
         };
         if let (Some(name), false) = (claim.claim, requests.is_empty()) {
             used.push((claim.entry.to_owned(), (pod.metadata.namespace.clone(), name.to_owned()), requests));

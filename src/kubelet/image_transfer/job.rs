@@ -168,9 +168,9 @@ impl Job {
     }
 
     fn present_bytes(&self, blob: &Descriptor) -> u64 {
-        let whole = self.layout.blob(&blob.digest);
+        let blob_path = self.layout.blob(&blob.digest);
         let length = |path: PathBuf| fs::metadata(path).ok().map(|metadata| metadata.len());
-        length(whole.clone()).or_else(|| length(whole.with_extension("part"))).unwrap_or(0).min(blob.size)
+        length(blob_path.clone()).or_else(|| length(blob_path.with_extension("part"))).unwrap_or(0).min(blob.size)
     }
 
     /// The index or manifest that the reference names, from the first server that has it.
@@ -283,17 +283,17 @@ impl Job {
     /// Fetches one blob, continuing an earlier part, from other nodes and then from the registry. After a failure
     /// without a new byte, tries the next server.
     fn blob(&mut self, blob: &Descriptor) -> Result<(), FetchError> {
-        let whole = self.layout.blob(&blob.digest);
+        let blob_path = self.layout.blob(&blob.digest);
         let counted = self.present_bytes(blob);
-        if whole.exists() {
+        if blob_path.exists() {
             // An unreadable sector of the disk is damage, too.
-            if is_blob(&whole, blob).unwrap_or(false) {
+            if is_blob(&blob_path, blob).unwrap_or(false) {
                 return self.check(&format!("blobs/{}", blob.digest), ACCEPT_ANY_BLOB);
             }
-            log!(warn, "stored image blob is damaged, fetching it again", path = whole.display());
-            fs::remove_file(&whole)?;
+            log!(warn, "stored image blob is damaged, fetching it again", path = blob_path.display());
+            fs::remove_file(&blob_path)?;
         }
-        let mut part = PartFile::open(&whole, &self.boot)?;
+        let mut part = PartFile::open(&blob_path, &self.boot)?;
         // It may have lost its end in a power cut.
         self.progress.correct(counted, part.length());
         // The rest of a part is requested from the registry.

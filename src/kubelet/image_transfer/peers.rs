@@ -155,6 +155,7 @@ impl Peers {
                 }
                 // No other node has a claim, since before this node's could be seen.
                 (Some(_), None) => break,
+                // Of two claims the lower one wins, so that one node asks the registry.
                 (Some(own_claim), Some(other_claim)) if other_claim < own_claim => {
                     claim = None;
                     under_way.copies();
@@ -292,8 +293,8 @@ impl Peer {
                 break;
             }
             self.has_sent = true;
-            let left = usize::try_from(size - copying.part.length()).unwrap_or(usize::MAX);
-            let bytes = buffer.get(..count.min(left)).unwrap_or_default();
+            let bytes_missing = usize::try_from(size - copying.part.length()).unwrap_or(usize::MAX);
+            let bytes = buffer.get(..count.min(bytes_missing)).unwrap_or_default();
             copying.part.append(bytes)?;
             copying.present_bytes.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
         }

@@ -99,9 +99,9 @@ pub(crate) fn hold(
         return until("outside images.windows", Duration::from_secs(window.stays.unwrap_or_default()));
     }
     for (name, budget) in [("images.bytesPerDay", image_budget), ("sync.bytesPerDay", sync_budget)] {
-        let spent = budget.filter(|left| left.bytes < MIN_PULL_BYTES && !is_under_way);
-        if let Some(left) = spent {
-            return until(&[name, " is used up"].concat(), left.day);
+        let spent = budget.filter(|budget_left| budget_left.bytes < MIN_PULL_BYTES && !is_under_way);
+        if let Some(budget_left) = spent {
+            return until(&[name, " is used up"].concat(), budget_left.day);
         }
     }
     None

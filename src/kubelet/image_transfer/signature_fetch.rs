@@ -148,8 +148,8 @@ impl Job {
     }
 
     fn small_blob(&mut self, of: &Digest, blob: &Descriptor, room: &mut u64) -> Result<Vec<u8>, FetchError> {
-        let left = room.checked_sub(blob.size);
-        *room = left.ok_or_else(|| unusable(of, &ManifestError::Invalid("more than 1 MiB of signatures")))?;
+        let room_left = room.checked_sub(blob.size);
+        *room = room_left.ok_or_else(|| unusable(of, &ManifestError::Invalid("more than 1 MiB of signatures")))?;
         self.document_from_any(&format!("blobs/{}", blob.digest), Some(&blob.digest), blob.size)
     }
 }

@@ -165,11 +165,11 @@ impl Meter {
             *next
         };
         loop {
-            let left = due.saturating_duration_since(rt::now());
-            if left.is_zero() || cancelled.load(Ordering::Relaxed) {
+            let delay = due.saturating_duration_since(rt::now());
+            if delay.is_zero() || cancelled.load(Ordering::Relaxed) {
                 return;
             }
-            std::thread::sleep(left.min(MAX_TRANSFER_SLEEP));
+            std::thread::sleep(delay.min(MAX_TRANSFER_SLEEP));
         }
     }
 

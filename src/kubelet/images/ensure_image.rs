@@ -52,10 +52,10 @@ impl<'a> PullInputs<'a> {
         let (name, repository) = image_name::with_default_tag(image)
             .and_then(|name| Ok((name, image_name::repository(image)?)))
             .map_err(|error| {
-                let what = format!(
+                let message = format!(
                     "Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {error}"
                 );
-                Waiting::new(Reason::INVALID_IMAGE_NAME, what)
+                Waiting::new(Reason::INVALID_IMAGE_NAME, message)
             })?;
         let annotations = pod.metadata.annotations.iter().map(|(key, value)| (key.to_owned(), value.clone()));
         let spec = ImageSpec { image: name, annotations: annotations.collect(), ..ImageSpec::default() };
@@ -101,11 +101,12 @@ impl<S: Service> Images<S> {
                 return Ok(present);
             }
             if !pull_policy::pulls(inputs.policy) {
-                let what = format!("Container image {image:?} is not present with pull policy of Never");
-                self.record_pull_event(inputs, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, what.clone());
-                return Err(Waiting::new(Reason::ERR_IMAGE_NEVER_PULL, what));
+                let message = format!("Container image {image:?} is not present with pull policy of Never");
+                self.record_pull_event(inputs, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, message.clone());
+                return Err(Waiting::new(Reason::ERR_IMAGE_NEVER_PULL, message));
             }
         }
+        // An early pull counts as the pull of `Always`: the registry is not asked again while the pod is down.
         if self.early.borrow_mut().take(&inputs.pod.metadata.uid, inputs.wanted, rt::now()) {
             if let Some(present) = self.present(inputs).await? {
                 self.record_present_image(inputs);
@@ -126,9 +127,9 @@ impl<S: Service> Images<S> {
     }
 
     pub(super) fn back_off(&self, inputs: &PullInputs<'_>, failure: &str) -> Waiting {
-        let what = format!("Back-off pulling image {:?}", inputs.image());
-        self.record_pull_event(inputs, EventKind::Normal, Reason::BACK_OFF, what.clone());
-        Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}"))
+        let message = format!("Back-off pulling image {:?}", inputs.image());
+        self.record_pull_event(inputs, EventKind::Normal, Reason::BACK_OFF, message.clone());
+        Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{message}: {failure}"))
     }
 
     /// The failure that the image's back-off is for.
@@ -146,10 +147,10 @@ impl<S: Service> Images<S> {
 
     /// The pull goes on when there is room again. The clock may be set until then, so the wait is bounded.
     pub(super) fn wait_of_hold(&self, inputs: &PullInputs<'_>, hold: &Hold) -> Waiting {
-        let what = format!("Pull of image {:?} waits: {}", inputs.image(), hold.why);
-        self.record_pull_event(inputs, EventKind::Normal, Reason::IMAGE_PULL_WAITING, what.clone());
+        let message = format!("Pull of image {:?} waits: {}", inputs.image(), hold.why);
+        self.record_pull_event(inputs, EventKind::Normal, Reason::IMAGE_PULL_WAITING, message.clone());
         let until = Some(rt::now() + hold.wait.clamp(SHORTEST_HOLD, LONGEST_HOLD));
-        Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, what) }
+        Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, message) }
     }
 
     /// The present image, while its registry is known to be unreachable, so that no pod waits for a timeout again.
@@ -252,23 +253,23 @@ impl<S: Service> Images<S> {
     }
 
     pub(super) fn inspect_error(&self, inputs: &PullInputs<'_>, error: &str) -> Waiting {
-        let what = format!("Failed to inspect image {:?}: {error}", inputs.image());
-        self.record_pull_event(inputs, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
-        Waiting::new(Reason::IMAGE_INSPECT_ERROR, what)
+        let message = format!("Failed to inspect image {:?}: {error}", inputs.image());
+        self.record_pull_event(inputs, EventKind::Warning, Reason::INSPECT_FAILED, message.clone());
+        Waiting::new(Reason::IMAGE_INSPECT_ERROR, message)
     }
 
     pub(super) fn record_present_image(&self, inputs: &PullInputs<'_>) {
         let image = inputs.image();
-        let what = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-        self.record_pull_event(inputs, EventKind::Normal, Reason::PULLED, what);
+        let message = format!("Container image {image:?} already present on machine and can be accessed by the pod");
+        self.record_pull_event(inputs, EventKind::Normal, Reason::PULLED, message);
     }
 
     fn record_outage_fallback(&self, inputs: &PullInputs<'_>) {
         let (image, registry) = (inputs.image(), inputs.registry());
-        let what = format!(
+        let message = format!(
             "Registry {registry} cannot be reached: container image {image:?} is used as it is present on machine"
         );
-        self.record_pull_event(inputs, EventKind::Warning, Reason::PULLED, what);
+        self.record_pull_event(inputs, EventKind::Warning, Reason::PULLED, message);
     }
 
     pub(super) fn record_pull_event(&self, inputs: &PullInputs<'_>, kind: EventKind, reason: Reason, message: String) {

@@ -70,10 +70,10 @@ impl<S: Service> Images<S> {
                 let described = self.described(inputs, image_ref).await?;
                 let size = described.size;
                 metrics::took(Timed::ImagePulls, &[size_bucket(size)], now - begun);
-                let what = format!(
+                let message = format!(
                     "Successfully pulled image {image:?} in {took} ({with_wait} including waiting). Image size: {size} bytes."
                 );
-                self.record_pull_event(inputs, EventKind::Normal, Reason::PULLED, what);
+                self.record_pull_event(inputs, EventKind::Normal, Reason::PULLED, message);
                 Ok(described)
             }
         }
@@ -234,13 +234,13 @@ impl<S: Service> Images<S> {
         }
         let mut names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
         names.dedup();
-        let what = format!(
+        let message = format!(
             "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
             names.join(", ")
         );
         let of_pod = super::WantedImage { container: None, ..inputs.wanted };
         let reason = Reason::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET;
-        self.record_event(inputs.pod, of_pod, EventKind::Warning, reason, what);
+        self.record_event(inputs.pod, of_pod, EventKind::Warning, reason, message);
     }
 
     fn failed(&self, inputs: &PullInputs<'_>, error: &PullError, now: Instant) -> FailedPull {

@@ -294,9 +294,11 @@ impl PodRuntime {
         let grace = grace_of_kill(pod, container, KillReason::StateUnknown);
         let ended = self.end_survivors(former(sync, Scope::Container(&container.name), grace)).await;
         ended.map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, one_line(&error)))?;
+        // A sync ends between two calls, so that no call of the runtime is interrupted.
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
+        // Before the container exists: an older checkpoint would restart it at the next start of the agent.
         self.resources.record_actuated(pod, container).await;
         let created = self.cri_for(&pod.metadata.uid).create_container(&sandbox.id, &config, &sandbox.config).await;
         let created = created.map_err(|error| runtime_message(&error));

@@ -190,12 +190,12 @@ impl PodRuntime {
         let stop = async {
             // Afterwards it stops in any case.
             let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.stop_order.wait()).await;
-            let left = end.saturating_duration_since(rt::now()).max(MIN_GRACE_AFTER_HOOK);
+            let grace_left = end.saturating_duration_since(rt::now()).max(MIN_GRACE_AFTER_HOOK);
             if let Some(survivor) = kill.survivor {
-                self.end_processes(&kill, survivor, left).await;
+                self.end_processes(&kill, survivor, grace_left).await;
                 return Ok(());
             }
-            Ok(ignore_not_found(self.cri_for(kill.pod.uid).stop_container(kill.id, left).await)?)
+            Ok(ignore_not_found(self.cri_for(kill.pod.uid).stop_container(kill.id, grace_left).await)?)
         };
         let Some(hook) = hook else { return stop.await };
         let hook = async {

@@ -113,11 +113,13 @@ fn listed_container(listed: &v1::Container) -> ObservedContainer {
 /// count by that clock, so counts may be equal: then running ones come first.
 pub(super) fn sort(pod: &mut ObservedPod) {
     pod.sandboxes.sort_by(|a, b| {
-        let newness = |one: &ObservedSandbox| (one.attempt, one.state == SandboxState::Ready, one.created_at);
+        let newness =
+            |sandbox: &ObservedSandbox| (sandbox.attempt, sandbox.state == SandboxState::Ready, sandbox.created_at);
         newness(b).cmp(&newness(a)).then_with(|| b.id.cmp(&a.id))
     });
     pod.containers.sort_by(|a, b| {
-        let newness = |one: &ObservedContainer| (one.restart_count, one.is_running(), one.created_at);
+        let newness =
+            |container: &ObservedContainer| (container.restart_count, container.is_running(), container.created_at);
         newness(b).cmp(&newness(a)).then_with(|| b.id.cmp(&a.id))
     });
 }

@@ -78,8 +78,8 @@ pub(super) fn memory_request(container: &Container) -> i64 {
 
 /// The pod-level request beyond its containers', split equally among them.
 fn unclaimed_share(spec: &PodSpec) -> i64 {
-    let Some(whole) = pod_level(spec).and_then(|pod| pod.request(MEMORY)) else { return 0 };
+    let Some(pod_request) = pod_level(spec).and_then(|pod| pod.request(MEMORY)) else { return 0 };
     let claimed = of_containers(spec, List::Requests, MEMORY).map_or(0, Quantity::value);
     let containers = i64::try_from(spec.containers.len() + spec.init_containers.len()).unwrap_or(i64::MAX);
-    whole.value().saturating_sub(claimed) / containers.max(1)
+    pod_request.value().saturating_sub(claimed) / containers.max(1)
 }

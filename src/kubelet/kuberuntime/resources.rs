@@ -40,6 +40,7 @@ pub(crate) fn container_resources(
 }
 
 /// What protects and throttles the container's memory (`generateLinuxContainerResources` in pkg/kubelet/kuberuntime).
+/// The pod's cgroup has no `memory.high`: a throttled container must not slow down the others of its pod.
 fn memory_qos(
     qos: MemoryQos,
     class: QosClass,
@@ -87,8 +88,8 @@ pub(super) fn may_swap(index: &PodIndex<'_>, container: &Container, node: &NodeS
 /// Resources of all containers of a pod together.
 pub(crate) fn sandbox_resources(spec: &PodSpec, node: &NodeSettings) -> LinuxContainerResources {
     let total = |list: List, resource: &str| {
-        let whole = pod_level(spec).and_then(|pod| quantity(pod, list, resource));
-        whole.or_else(|| of_containers(spec, list, resource))
+        let pod_amount = pod_level(spec).and_then(|pod| quantity(pod, list, resource));
+        pod_amount.or_else(|| of_containers(spec, list, resource))
     };
     linux_resources(total(List::Requests, CPU), total(List::Limits, CPU), total(List::Limits, MEMORY), node)
 }

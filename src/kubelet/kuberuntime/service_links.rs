@@ -41,15 +41,15 @@ fn add(service: &Service, ip: IpAddr, variables: &mut Vec<(String, String)>) {
         variables.push((format!("{port}_{}", variable_name(&named.name)), named.port.to_string()));
     }
     let host = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
-    for (index, one) in service.ports.iter().enumerate() {
-        let protocol = one.protocol.as_str().to_lowercase();
-        let url = format!("{protocol}://{host}:{}", one.port);
+    for (index, service_port) in service.ports.iter().enumerate() {
+        let protocol = service_port.protocol.as_str().to_lowercase();
+        let url = format!("{protocol}://{host}:{}", service_port.port);
         if index == 0 {
             variables.push((format!("{prefix}_PORT"), url.clone()));
         }
-        let prefix = format!("{prefix}_PORT_{}_{}", one.port, one.protocol);
+        let prefix = format!("{prefix}_PORT_{}_{}", service_port.port, service_port.protocol);
         variables.push((format!("{prefix}_PROTO"), protocol));
-        variables.push((format!("{prefix}_PORT"), one.port.to_string()));
+        variables.push((format!("{prefix}_PORT"), service_port.port.to_string()));
         variables.push((format!("{prefix}_ADDR"), ip.to_string()));
         variables.push((prefix, url));
     }

@@ -45,7 +45,7 @@ impl PodRuntime {
             return Ok(());
         }
         if let (Scope::NewSandbox, Some(unlisted)) =
-            (search.scope, survivors.iter().find(|one| one.is_young(process::age)))
+            (search.scope, survivors.iter().find(|found_survivor| found_survivor.is_young(process::age)))
         {
             return Err(KillError::Unlisted { id: unlisted.id.clone() });
         }
@@ -69,7 +69,9 @@ impl PodRuntime {
         }
         match self.look_until(search, KILLED_EXIT_TIMEOUT).await?.first() {
             None => Ok(()),
-            Some(left) => Err(KillError::Survives { container: left.name().to_owned(), pid: left.first_pid() }),
+            Some(remaining) => {
+                Err(KillError::Survives { container: remaining.name().to_owned(), pid: remaining.first_pid() })
+            }
         }
     }
 
@@ -113,10 +115,13 @@ impl PodRuntime {
         } else {
             // Those that have exited meanwhile need no signal, and their pids may have been reused.
             let ids = std::iter::once(survivor.id.clone()).collect();
-            let left = rt::blocking_for(pod.as_str(), move || anywhere(&Procfs::host(), &ids)).await;
-            let left = left.unwrap_or_default();
-            for one in &left {
-                one.pids.iter().for_each(|pid| signal_process_of(&one.id, *pid, Signal::SIGKILL));
+            let remaining = rt::blocking_for(pod.as_str(), move || anywhere(&Procfs::host(), &ids)).await;
+            let remaining = remaining.unwrap_or_default();
+            for found_container in &remaining {
+                found_container
+                    .pids
+                    .iter()
+                    .for_each(|pid| signal_process_of(&found_container.id, *pid, Signal::SIGKILL));
             }
         }
         log!(info, "ended surviving processes", pod = pod, container = kill.name, id = survivor.id, pid = pid);

@@ -79,11 +79,11 @@ async fn send(
     limit: Duration,
 ) -> Result<(LeaseOutcome, Option<u64>), ApiError> {
     let collection_path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
-    let one = format!("{collection_path}/{node}");
+    let lease_path = format!("{collection_path}/{node}");
     let request = match step {
-        LeaseStep::Get | LeaseStep::AwaitNode => Request::get(one),
+        LeaseStep::Get | LeaseStep::AwaitNode => Request::get(lease_path),
         LeaseStep::Create(lease) => Request::post(collection_path, lease).unread(),
-        LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).unread(),
+        LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(lease_path, Patch::Merge, patch).unread(),
     };
     match client.send(&request.within(limit).ranked(Rank::Lease)).await {
         Ok(response) if *step == LeaseStep::Get => {

@@ -120,8 +120,8 @@ impl NodeInfo {
             let format = amount.format();
             let huge = if name == MEMORY { bytes(huge) } else { Quantity::ZERO };
             let kept = reserved.iter().filter_map(|list| list.get(name));
-            let left = kept.fold(amount.minus(huge), |left, kept| left.minus(*kept));
-            *amount = if left.is_negative() { Quantity::new(0, format) } else { left };
+            let unreserved = kept.fold(amount.minus(huge), |unreserved, kept| unreserved.minus(*kept));
+            *amount = if unreserved.is_negative() { Quantity::new(0, format) } else { unreserved };
         }
         list
     }

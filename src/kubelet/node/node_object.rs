@@ -177,7 +177,7 @@ impl NodeObjectState {
         let extended = status.allocatable.iter().filter(|(name, _)| is_extended_resource(name));
         let extended = extended.map(|(name, quantity)| (name, *quantity)).collect();
         // A volume not reported as in use may be detached at any moment.
-        let names = status.volumes_attached.iter().filter_map(|one| one.get("name")?.as_str());
+        let names = status.volumes_attached.iter().filter_map(|volume| volume.get("name")?.as_str());
         let attached = names.filter(|name| status.volumes_in_use.iter().any(|used| used == name));
         let attached = attached.map(str::to_owned).collect();
         Some(NodeFields { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone(), extended, attached })

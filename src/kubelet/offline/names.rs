@@ -46,8 +46,8 @@ pub(super) fn of_topic(topic: &Topic) -> String {
         }
         // Never stored.
         Topic::PodCertificate(key) => {
-            let what = sha256([&*key.key_type, &*key.spec].concat().as_bytes());
-            name(&["podcertificate", &key.namespace, key.pod.as_str(), &what])
+            let digest = sha256([&*key.key_type, &*key.spec].concat().as_bytes());
+            name(&["podcertificate", &key.namespace, key.pod.as_str(), &digest])
         }
         Topic::Claim { namespace, name: claim, owner: None } => name(&["claim", namespace, claim]),
         Topic::Claim { namespace, name: claim, owner: Some(owner) } => {

@@ -169,14 +169,16 @@ impl PodProbes {
         let Some(probe) = probe_of(container, kind) else { return now };
         let period = timing::period(probe);
         let delay = results::seconds(probe.initial_delay_seconds);
-        let left = if delay.is_zero() { delay } else { delay.saturating_sub(age(running)) };
+        let delay_left = if delay.is_zero() { delay } else { delay.saturating_sub(age(running)) };
         // After a start of the agent, probes do not all run at once.
         let is_young = self.since.saturating_duration_since(began) < period;
         let spread = if is_young { period.mul_f64(self.fraction(index, kind)) } else { Duration::ZERO };
         match kind {
-            ProbeKind::Readiness if is_young && age(running) > SLACK => now + left.max(spread),
-            ProbeKind::Readiness => now + left,
-            ProbeKind::Startup | ProbeKind::Liveness => timing::first_tick(self.since + spread, period, now + left),
+            ProbeKind::Readiness if is_young && age(running) > SLACK => now + delay_left.max(spread),
+            ProbeKind::Readiness => now + delay_left,
+            ProbeKind::Startup | ProbeKind::Liveness => {
+                timing::first_tick(self.since + spread, period, now + delay_left)
+            }
         }
     }
 

@@ -58,7 +58,8 @@ pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
         rt::sleep_until(tick).await;
         // Boxed, so that the memory of an attempt is freed between two of them.
         let passed = Box::pin(run_probe(&prober, &dialer, &work)).await;
-        let Some(probe) = container_at(&work.pod.spec, work.container_index).and_then(|one| probe_of(one, work.kind))
+        let Some(probe) =
+            container_at(&work.pod.spec, work.container_index).and_then(|container| probe_of(container, work.kind))
         else {
             return;
         };
@@ -122,7 +123,8 @@ fn note(work: &ProbeTarget, container: &str, outcome: &Outcome, begun: Instant) 
 fn result(work: &ProbeTarget, passed: bool) -> ProbeResult {
     ProbeResult {
         pod: work.pod.metadata.uid.clone(),
-        container: container_at(&work.pod.spec, work.container_index).map_or_else(String::new, |one| one.name.clone()),
+        container: container_at(&work.pod.spec, work.container_index)
+            .map_or_else(String::new, |spec| spec.name.clone()),
         container_id: work.container_id.clone(),
         kind: work.kind,
         passed,

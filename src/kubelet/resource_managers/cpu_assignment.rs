@@ -82,9 +82,9 @@ impl CpuAccumulator<'_> {
         for cache in self.sorted_caches() {
             if self.missing() >= size {
                 for cache in self.sorted_caches() {
-                    let whole = self.topology.within(Level::Cache, &one(cache));
-                    if whole.is_within(&self.free) && whole.len() <= self.missing() {
-                        self.take(&whole);
+                    let whole_cache = self.topology.within(Level::Cache, &one(cache));
+                    if whole_cache.is_within(&self.free) && whole_cache.len() <= self.missing() {
+                        self.take(&whole_cache);
                     }
                 }
             }
@@ -193,9 +193,9 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
         // The even parts first, then the remainder.
         for part in [best.even, best.rest] {
             for (index, count) in part {
-                let left = by_node(*nodes.get(index)?).without(&taken);
+                let free_cpus = by_node(*nodes.get(index)?).without(&taken);
                 for size in split(count.total, count.step) {
-                    taken.add(&take_packed(topology, &left.clone().without(&taken), size)?);
+                    taken.add(&take_packed(topology, &free_cpus.clone().without(&taken), size)?);
                 }
             }
         }
@@ -237,22 +237,25 @@ fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Opt
     if in_groups < wanted || nodes.iter().any(|node| of(node) < each) {
         return None;
     }
-    let mut left = counts.to_vec();
+    let mut free_counts = counts.to_vec();
     for node in nodes {
-        *left.get_mut(*node)? -= each;
+        *free_counts.get_mut(*node)? -= each;
     }
     let even: Parts = nodes.iter().map(|node| (*node, Part { total: each, step: each })).collect();
     let remainder = wanted - each * nodes.len();
     if remainder == 0 {
-        return Some(Distribution { even, rest: Vec::new(), imbalance: deviation(&left) });
+        return Some(Distribution { even, rest: Vec::new(), imbalance: deviation(&free_counts) });
     }
-    let able: Vec<usize> =
-        nodes.iter().copied().filter(|node| left.get(*node).is_some_and(|left| *left >= group)).collect();
+    let able: Vec<usize> = nodes
+        .iter()
+        .copied()
+        .filter(|node| free_counts.get(*node).is_some_and(|free_counts| *free_counts >= group))
+        .collect();
     let mut best: Option<Distribution> = None;
     for size in (1..=able.len()).rev() {
         for subset in combinations(able.len(), size) {
             let subset: Vec<usize> = subset.iter().filter_map(|index| able.get(*index).copied()).collect();
-            let Some((rest, after)) = give(&subset, &left, remainder, group) else { continue };
+            let Some((rest, after)) = give(&subset, &free_counts, remainder, group) else { continue };
             let imbalance = deviation(&after);
             if best.as_ref().is_none_or(|best| imbalance < best.imbalance) {
                 best = Some(Distribution { even: even.clone(), rest, imbalance });
@@ -263,12 +266,12 @@ fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Opt
 }
 
 /// Distributes the remainder over these nodes, one group each in turn.
-fn give(subset: &[usize], left: &[usize], remainder: usize, group: usize) -> Option<(Parts, Vec<usize>)> {
-    let (mut left, mut rest, mut remainder) = (left.to_vec(), Vec::new(), remainder);
+fn give(subset: &[usize], free_counts: &[usize], remainder: usize, group: usize) -> Option<(Parts, Vec<usize>)> {
+    let (mut free_counts, mut rest, mut remainder) = (free_counts.to_vec(), Vec::new(), remainder);
     while remainder > 0 {
         let before = remainder;
         for node in subset {
-            let count = left.get_mut(*node)?;
+            let count = free_counts.get_mut(*node)?;
             if remainder > 0 && *count >= group {
                 *count -= group;
                 remainder -= group;
@@ -279,7 +282,7 @@ fn give(subset: &[usize], left: &[usize], remainder: usize, group: usize) -> Opt
             return None;
         }
     }
-    Some((rest, left))
+    Some((rest, free_counts))
 }
 
 /// The standard deviation, in thousandths.

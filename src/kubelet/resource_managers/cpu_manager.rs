@@ -180,29 +180,29 @@ impl CpuManager {
         whole: CpuSet,
         had: &SortedMap<String, CpuSet>,
     ) -> Result<PodCpus, AllocationRejection> {
-        let mut left = whole.clone();
+        let mut unassigned = whole.clone();
         let mut pod_cpus = PodCpus::default();
         for (container, ends) in all_containers(pod) {
             let wanted = self.own_cpus(pod, container);
             let cpus = if wanted == 0 {
                 // Containers that do not end get what all exclusive ones leave.
                 pod_cpus.sharing.push(container.name.clone());
-                left.clone()
+                unassigned.clone()
             } else {
-                let has = had.get(&container.name).filter(|has| has.len() == wanted && has.is_within(&left));
+                let has = had.get(&container.name).filter(|has| has.len() == wanted && has.is_within(&unassigned));
                 match has {
                     Some(has) => has.clone(),
-                    None => self.choose(&left, &CpuSet::EMPTY, wanted, None)?,
+                    None => self.choose(&unassigned, &CpuSet::EMPTY, wanted, None)?,
                 }
             };
             if wanted > 0 && !ends {
-                left.remove(&cpus);
+                unassigned.remove(&cpus);
             }
             pod_cpus.containers.insert(container.name.clone(), cpus);
         }
         for (container, _) in all_containers(pod).filter(|(_, ends)| !ends) {
             if pod_cpus.sharing.contains(&container.name) {
-                pod_cpus.containers.insert(container.name.clone(), left.clone());
+                pod_cpus.containers.insert(container.name.clone(), unassigned.clone());
             }
         }
         pod_cpus.whole = whole;
@@ -308,12 +308,12 @@ impl CpuManager {
         if !self.options.full_cores {
             return Ok(());
         }
-        let whole = free.clone().without(&self.topology.whole_cores(&self.reserved)).len();
+        let free_whole_cores = free.clone().without(&self.topology.whole_cores(&self.reserved)).len();
         let why = if wanted % per_core != 0 {
             format!("requested {wanted} cpus not multiple cpus per core = {per_core}")
-        } else if wanted > whole {
+        } else if wanted > free_whole_cores {
             format!(
-                "not enough free physical CPUs: available physical CPUs = {whole}, requested CPUs = {wanted}, CPUs per core = {per_core}"
+                "not enough free physical CPUs: available physical CPUs = {free_whole_cores}, requested CPUs = {wanted}, CPUs per core = {per_core}"
             )
         } else {
             return Ok(());

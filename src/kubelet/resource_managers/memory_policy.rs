@@ -177,7 +177,7 @@ fn within(state: &[NodeState], nodes: Nodes) -> impl Iterator<Item = &NodeState>
 }
 
 fn take(state: &mut [NodeState], block: &Block, size: u64) {
-    let mut left = size;
+    let mut missing = size;
     for node in state.iter_mut() {
         if !block.nodes.has_all(Nodes::of(&std::iter::once(node.number).collect())) {
             continue;
@@ -185,9 +185,9 @@ fn take(state: &mut [NodeState], block: &Block, size: u64) {
         node.assignments += 1;
         node.cells = block.nodes;
         if let Some(table) = node.tables.get_mut(&block.kind) {
-            let taken = left.min(table.allocatable.saturating_sub(table.used));
+            let taken = missing.min(table.allocatable.saturating_sub(table.used));
             table.used += taken;
-            left -= taken;
+            missing -= taken;
         }
     }
 }
@@ -305,13 +305,13 @@ impl MemoryPlanning<'_> {
     /// the pod's memory.
     fn take_over(&mut self, block: &Block) -> u64 {
         let reused = self.reusable(block.nodes, &block.kind).min(block.size);
-        let mut left = reused;
+        let mut still_reused = reused;
         for init in self.pod.spec.init_containers.iter().filter(|init| !init.is_sidecar()) {
             for own in self.own.containers.get_mut(&init.name).into_iter().flatten() {
                 if own.nodes == block.nodes && own.kind == block.kind {
-                    let part = own.size.min(left);
+                    let part = own.size.min(still_reused);
                     own.size -= part;
-                    left -= part;
+                    still_reused -= part;
                 }
             }
         }
@@ -427,18 +427,18 @@ impl MemoryPlanning<'_> {
     /// Gives each container its exclusive memory of the pod, or what is left.
     fn divide(&mut self) {
         let Some(nodes) = self.own.whole.first().map(|block| block.nodes) else { return };
-        let mut left = self.own.whole.clone();
-        let some = |left: &[Block]| left.iter().filter(|block| block.size > 0).cloned().collect::<Vec<_>>();
+        let mut unassigned = self.own.whole.clone();
+        let some = |unassigned: &[Block]| unassigned.iter().filter(|block| block.size > 0).cloned().collect::<Vec<_>>();
         for (container, ends) in all_containers(self.pod) {
             let requests = self.requests_of(container);
             if requests.is_empty() {
                 self.own.sharing.push(container.name.clone());
-                self.own.containers.insert(container.name.clone(), some(&left));
+                self.own.containers.insert(container.name.clone(), some(&unassigned));
                 continue;
             }
             self.requesting += 1;
             for (kind, size) in requests.iter().filter(|_| !ends) {
-                for block in left.iter_mut().filter(|block| block.kind == *kind) {
+                for block in unassigned.iter_mut().filter(|block| block.kind == *kind) {
                     block.size = block.size.saturating_sub(*size);
                 }
             }
@@ -448,7 +448,7 @@ impl MemoryPlanning<'_> {
         // Containers that do not end get what all exclusive ones leave.
         for (container, _) in all_containers(self.pod).filter(|(_, ends)| !ends) {
             if self.own.sharing.contains(&container.name) {
-                self.own.containers.insert(container.name.clone(), some(&left));
+                self.own.containers.insert(container.name.clone(), some(&unassigned));
             }
         }
     }

@@ -167,13 +167,13 @@ impl ResourceManagers {
         managers.unwritten = true;
         match state {
             State::Whole(SavedState { policy, assigned }) if policy == STATIC_POLICY => {
-                let (mut exclusive_cpus, mut whole) = (Vec::new(), Vec::new());
+                let (mut exclusive_cpus, mut pod_cpu_sets) = (Vec::new(), Vec::new());
                 for (pod, pod_cpus) in assigned {
                     exclusive_cpus
                         .extend(pod_cpus.containers.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
-                    whole.push((pod, pod_cpus.whole));
+                    pod_cpu_sets.push((pod, pod_cpus.whole));
                 }
-                managers.rebuild_cpus(exclusive_cpus, whole);
+                managers.rebuild_cpus(exclusive_cpus, pod_cpu_sets);
             }
             _ => {
                 managers.is_forgetful = true;
@@ -239,11 +239,11 @@ impl ResourceManagers {
     }
 
     /// Takes the CPU sets that are possible exclusive ones.
-    fn rebuild_cpus(&mut self, observed_cpus: Vec<(PodUid, String, CpuSet)>, whole: Vec<(PodUid, CpuSet)>) {
+    fn rebuild_cpus(&mut self, observed_cpus: Vec<(PodUid, String, CpuSet)>, pod_cpu_sets: Vec<(PodUid, CpuSet)>) {
         let Some(cpus) = &self.cpus else { return };
         let mut placements = self.placements.write();
         placements.exclusive = cpus.plausible(observed_cpus);
-        cpus.add_whole(&mut placements.exclusive, whole);
+        cpus.add_whole(&mut placements.exclusive, pod_cpu_sets);
         placements.shared = cpus.shared(&placements.exclusive);
         cpus.count(&placements);
         self.unwritten = true;

@@ -109,14 +109,14 @@ pub(super) fn check_pool(
     // What containers that do not end have exclusively.
     let (mut stays, mut shares) = (0u64, false);
     for (container, ends) in all_containers(pod) {
-        let left = total.saturating_sub(stays);
+        let available = total.saturating_sub(stays);
         match (requested(container), ends) {
-            (Some(requested), true) if requested > left => {
+            (Some(requested), true) if requested > available => {
                 return rejected(format!(
-                    "largest exclusive init container requests {requested} {of}, but only {left} available"
+                    "largest exclusive init container requests {requested} {of}, but only {available} available"
                 ));
             }
-            (None, true) if left == 0 => {
+            (None, true) if available == 0 => {
                 return rejected(format!("pod has shared init containers but no {noun} available for them"));
             }
             (_, true) => {}

@@ -65,9 +65,9 @@ fn of_owners(out: &mut Exposition, owners: &[Owner<'_>]) {
     for family in &NETWORK {
         out.family(family.name, Kind::Counter, family.help);
         for owner in owners {
-            for one in owner.interfaces {
-                let value = Number::Whole((family.value)(one));
-                out.sample_at(&owner.labels, Some(("interface", &one.name)), value, owner.millis());
+            for interface in owner.interfaces {
+                let value = Number::Whole((family.value)(interface));
+                out.sample_at(&owner.labels, Some(("interface", &interface.name)), value, owner.millis());
             }
         }
     }

@@ -10,7 +10,8 @@ use crate::platform::host::procfs::{Counts, Interface};
 pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sandboxes: &[PodSandboxStats], at: i64) {
     for pod in pods {
         for container in &mut pod.containers {
-            let is_it = |stats: &&ContainerStats| stats.attributes.as_ref().is_some_and(|one| one.id == container.id);
+            let is_it =
+                |stats: &&ContainerStats| stats.attributes.as_ref().is_some_and(|entry| entry.id == container.id);
             let Some(stats) = containers.iter().find(is_it) else { continue };
             container.layer = stats.writable_layer.as_ref().map(disk_usage);
             if container.figures.at == 0 {
@@ -22,21 +23,22 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
         if pod.group.is_some() {
             continue;
         }
-        let is_it = |stats: &&PodSandboxStats| stats.attributes.as_ref().is_some_and(|one| one.id == pod.sandbox_id);
+        let is_it =
+            |stats: &&PodSandboxStats| stats.attributes.as_ref().is_some_and(|entry| entry.id == pod.sandbox_id);
         let linux = sandboxes.iter().find(is_it).and_then(|stats| stats.linux.as_ref());
         pod.figures = UsageStats::sum(pod.containers.iter().map(|container| &container.figures), at);
         let Some(linux) = linux else { continue };
-        let whole = figures(linux.cpu.as_ref(), linux.memory.as_ref(), None, at);
-        if whole.cpu_nanos.is_some() && whole.memory.working_set.is_some() {
+        let pod_figures = figures(linux.cpu.as_ref(), linux.memory.as_ref(), None, at);
+        if pod_figures.cpu_nanos.is_some() && pod_figures.memory.working_set.is_some() {
             let swap = (pod.figures.swap_used, pod.figures.swap_available);
-            pod.figures = UsageStats { swap_used: swap.0, swap_available: swap.1, ..whole };
+            pod.figures = UsageStats { swap_used: swap.0, swap_available: swap.1, ..pod_figures };
         }
         pod.processes = pod.processes.or(linux.process.as_ref().and_then(|process| process.process_count));
         if let (true, true, Some(network)) = (pod.interfaces.is_empty(), pod.network_pid.is_some(), &linux.network) {
             let interfaces = network.default_interface.iter().chain(&network.interfaces);
-            for one in interfaces.map(interface) {
-                if pod.interfaces.iter().all(|listed| listed.name != one.name) {
-                    pod.interfaces.push(one);
+            for entry in interfaces.map(interface) {
+                if pod.interfaces.iter().all(|listed| listed.name != entry.name) {
+                    pod.interfaces.push(entry);
                 }
             }
         }

@@ -326,15 +326,15 @@ fn mount_and_usage(usage: &FilesystemUsage) -> Option<(PathBuf, DiskUsage)> {
     Some((path, cri_stats::disk_usage(usage)))
 }
 
-async fn within<T>(what: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Option<T> {
+async fn within<T>(doing: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Option<T> {
     match rt::deadline(RUNTIME_STATS_DEADLINE, call).await {
         Ok(Ok(stats)) => Some(stats),
         Ok(Err(error)) => {
-            log!(debug, "failed to get runtime statistics", call = what, error = ErrorChain(&error));
+            log!(debug, "failed to get runtime statistics", call = doing, error = ErrorChain(&error));
             None
         }
         Err(elapsed) => {
-            log!(debug, "failed to get runtime statistics", call = what, error = elapsed);
+            log!(debug, "failed to get runtime statistics", call = doing, error = elapsed);
             None
         }
     }

@@ -105,7 +105,7 @@ impl Writer {
             return;
         }
         self.io(&pod.figures);
-        let main = if pod.interfaces.iter().any(|one| one.name == "eth0") { "eth0" } else { "" };
+        let main = if pod.interfaces.iter().any(|interface| interface.name == "eth0") { "eth0" } else { "" };
         let main = pod.interfaces.first().filter(|_| main.is_empty()).map_or(main, |first| &first.name);
         self.network(&pod.interfaces, main, at);
         if !pod.volumes.is_empty() {
@@ -226,7 +226,7 @@ impl Writer {
         }
         self.object("network", |this| {
             this.time("time", at);
-            if let Some(main) = interfaces.iter().find(|one| one.name == main) {
+            if let Some(main) = interfaces.iter().find(|figures| figures.name == main) {
                 this.interface(main);
             }
             this.list("interfaces", |this| {

@@ -35,8 +35,8 @@ impl ActiveDeadlines {
         }
         let Some(active) = self.pods.get_mut(&pod.metadata.uid) else { return };
         let limit = pod.spec.active_deadline_seconds.map(|limit| u64::try_from(limit).unwrap_or(0));
-        let left = limit.map(|limit| Duration::from_secs(limit).saturating_sub(active.before));
-        active.due = left.and_then(|left| active.met.checked_add(left));
+        let time_left = limit.map(|limit| Duration::from_secs(limit).saturating_sub(active.before));
+        active.due = time_left.and_then(|time_left| active.met.checked_add(time_left));
     }
 
     /// The earliest deadline.

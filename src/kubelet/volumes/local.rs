@@ -172,6 +172,7 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
         let _mount = progress.mount()?;
         mount_disk(local)?;
     }
+    // As upstream, the first pod that mounts the volume sets its group: it must not change under running pods.
     if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
         ownership::set_ownership(&local.path, group, local.on_mismatch)
             .map_err(Problem::io("set group of", &local.path))?;

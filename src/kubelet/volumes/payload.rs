@@ -57,9 +57,9 @@ impl<'a> PodFiles<'a> {
 
     /// Counts a file of `size` bytes in place of one of `old` bytes.
     fn take_room(&self, size: usize, old: usize) -> Result<(), FilesProblem> {
-        let left = self.room.get().and_then(|room| room.saturating_add(old).checked_sub(size));
-        self.room.set(left);
-        left.map(drop).ok_or(FilesProblem::TooLarge { most: MAX_POD_FILE_BYTES })
+        let room_left = self.room.get().and_then(|room| room.saturating_add(old).checked_sub(size));
+        self.room.set(room_left);
+        room_left.map(drop).ok_or(FilesProblem::TooLarge { most: MAX_POD_FILE_BYTES })
     }
 
     fn metadata(&self, path: &'a str) -> Result<FileContent, FilesProblem> {

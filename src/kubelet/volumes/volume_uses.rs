@@ -81,8 +81,8 @@ fn mounting(spec: &PodSpec) -> SortedMap<&str, Vec<&Container>> {
 /// The pod has a limit only if each of its containers has one, or the pod itself.
 fn memory_limit(spec: &PodSpec) -> Option<Quantity> {
     let limited = |container: &Container| container.resources.limit(MEMORY).is_some_and(|limit| !limit.is_zero());
-    let whole = spec.resources.as_ref().and_then(|pod| pod.limit(MEMORY));
-    let has_limit = whole.is_some() || spec.containers.iter().chain(&spec.init_containers).all(limited);
+    let pod_limit = spec.resources.as_ref().and_then(|pod| pod.limit(MEMORY));
+    let has_limit = pod_limit.is_some() || spec.containers.iter().chain(&spec.init_containers).all(limited);
     has_limit.then(|| pod_limits(spec).get(MEMORY).copied()).flatten()
 }
 

@@ -48,13 +48,13 @@ impl AllocationList {
     }
 
     /// Adds an allocation, in place of another one for the same container and resource.
-    pub(in crate::kubelet::devices) fn push(&mut self, one: DeviceAllocation) {
-        let key = (one.pod.clone(), one.container.clone(), one.resource.clone());
+    pub(in crate::kubelet::devices) fn push(&mut self, allocation: DeviceAllocation) {
+        let key = (allocation.pod.clone(), allocation.container.clone(), allocation.resource.clone());
         match self.indices.get(&key).and_then(|index| self.allocations.get_mut(*index)) {
-            Some(other) => *other = one,
+            Some(other) => *other = allocation,
             None => {
                 self.indices.insert(key, self.allocations.len());
-                self.allocations.push(one);
+                self.allocations.push(allocation);
             }
         }
     }
@@ -66,7 +66,7 @@ impl AllocationList {
         let is_shorter = self.allocations.len() != before;
         if is_shorter {
             let all = std::mem::take(self).allocations;
-            all.into_iter().for_each(|one| self.push(one));
+            all.into_iter().for_each(|allocation| self.push(allocation));
         }
         is_shorter
     }

@@ -130,13 +130,13 @@ impl DeviceAllocations {
                 let allocation = self.give(uid, &container.name, name, ids);
                 self.entries.push(allocation);
             }
-            let left = choice.left.entry(name.to_owned()).or_default();
+            let selectable = choice.left.entry(name.to_owned()).or_default();
             let has = self.entries.of(uid, &container.name, name).into_iter();
             for id in has.flat_map(DeviceAllocation::ids) {
                 if stays {
-                    left.remove(id);
+                    selectable.remove(id);
                 } else {
-                    left.insert(id.clone());
+                    selectable.insert(id.clone());
                 }
             }
         }

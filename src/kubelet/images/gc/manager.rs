@@ -185,10 +185,10 @@ impl<S: Service> Images<S> {
             return (freed, Ok(()));
         }
         let errors = errors.join(", ");
-        let what = format!(
+        let message = format!(
             "wanted to free {bytes} bytes, but freed {freed} bytes space with errors in image deletion: [{errors}]"
         );
-        (freed, Err(CollectError::Failed(what)))
+        (freed, Err(CollectError::Failed(message)))
     }
 
     /// Directories of the runtime's images and, if reported, of writable layers.

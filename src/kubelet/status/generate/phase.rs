@@ -67,14 +67,14 @@ impl Initialization {
     fn of(pod: &Pod, statuses: &StatusesByName<'_>, restarts: impl Fn(&Container, ExitedRun) -> bool) -> Self {
         let mut merged = Self::Done;
         for container in pod.spec.init_containers.iter().filter(|container| !container.is_sidecar()) {
-            let one = match status_of(statuses, container).and_then(LastRun::of) {
+            let container_phase = match status_of(statuses, container).and_then(LastRun::of) {
                 Some(LastRun::Ended(ExitedRun { code: 0, .. })) => Self::Done,
                 // A failed init container that is retried does not decide the phase; the following ones do.
                 Some(LastRun::Ended(end)) if restarts(container, end) => Self::Done,
                 Some(LastRun::Ended(_)) => return Self::Failed,
                 Some(LastRun::Runs) | None => Self::Pending,
             };
-            if one == Self::Pending {
+            if container_phase == Self::Pending {
                 merged = Self::Pending;
             }
         }
