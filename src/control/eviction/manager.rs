@@ -75,6 +75,7 @@ impl EvictionManager {
         }
     }
 
+    /// Checks follow the relists, so that a node at rest needs no timer for them.
     pub(crate) fn on_relisted(&mut self) {
         self.check_requested = true;
     }
@@ -118,6 +119,7 @@ impl EvictionManager {
             self.due = None;
             self.check_requested = true;
         }
+        // The evicted pods take up the resource until they have ended: a check before that would evict further ones.
         if let Some((leaving, until)) = &self.leaving {
             let is_here =
                 |uid: &PodUid| pods.worker(uid).is_some_and(|worker| worker.wanted && worker.state != State::Finished);

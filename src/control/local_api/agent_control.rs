@@ -90,6 +90,7 @@ impl AgentControl {
                 None => config_subject(&updates, file, digest)?,
             };
             let name = subject.name();
+            // The record is written after the file: a power cut between them leaves a file that the next upgrade removes.
             let written = updates.change(|record| {
                 let armed = record.arm(subject, within, before);
                 if let Some(key) = asked {
@@ -133,6 +134,7 @@ impl AgentControl {
                 may_end: may_end(pod, &run.name),
             }));
         }
+        // A line that is away now is not required of the trial: an update of a board offline would always be undone.
         let is_connected = self.is_connected();
         Before {
             boot: clock::boot_id(),

@@ -126,6 +126,7 @@ fn candidates<'a>(pod: &'a Pod, container: Option<&str>) -> Result<Vec<(&'a str,
             PodAnswer::Missing(format!("pod {name} has no container {container}, only {restartable_names}"))
         });
     }
+    // Requests are not stored: after a restart of the agent the policy alone would decide, and start nothing.
     match chosen.iter().find(|(_, policy)| *policy == RestartPolicy::Never) {
         Some((container, _)) => Err(PodAnswer::Refused(format!(
             "container {container} of pod {name} runs once (restartPolicy Never): to run it again, create the pod again: {CREATE_AGAIN}"

@@ -17,7 +17,8 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-/// The pause for each container and sandbox that the runtime has of the pod.
+/// The pause for each container and sandbox that the runtime has of the pod. It keeps the work for containers that start
+/// or exit one after another in proportion to their number.
 const PAUSE_PER_CONTAINER: Duration = Duration::from_millis(10);
 const LONGEST_OBSERVATION_PAUSE: Duration = Duration::from_secs(10);
 /// How long a failed observation is repeated. After this the relist takes over.

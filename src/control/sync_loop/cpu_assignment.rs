@@ -15,7 +15,8 @@ use crate::state::pods::{CpuMoveResult, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 
-/// The CPU and memory managers, and the task that applies their cpusets to containers.
+/// The CPU and memory managers, and the task that applies their cpusets to containers. Pod workers do not: one that waits
+/// for an image or a slow termination must not keep other pods from their CPUs.
 pub(super) struct CpuAssignment {
     managers: ResourceManagers,
     inbox: Sender<SyncEvent>,

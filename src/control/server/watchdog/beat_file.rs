@@ -65,6 +65,7 @@ impl BeatFile {
     }
 }
 
+/// The exact length of a beat. Its numbers are padded, so that each beat overwrites the former one as a whole.
 const BEAT_FILE_BYTES: usize = 53;
 
 #[cfg(test)]
