@@ -343,8 +343,7 @@ fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: 
         plan.actions.push(Action::KillContainers { ids, why: KillReason::RestartsAll });
     }
     let names: SortedSet<&str> = instances.iter().map(|(_, other)| other.name.as_str()).collect();
-    let others =
-        pod.observed.containers.iter().filter(|listed| names.contains(&*listed.name) && listed.id != asking.id);
+    let others = pod.observed.containers.iter().filter(|one| names.contains(&*one.name) && one.id != asking.id);
     let remove = |container: &ObservedContainer| Action::RemoveContainer { id: container.id.clone() };
     plan.actions.extend(others.map(remove));
     plan.actions.push(remove(asking));
