@@ -50,10 +50,12 @@ fn write(parts: &[Part], value: &Value, text: &mut String) {
         match part {
             Part::Text(literal) => text.push_str(literal),
             Part::Values(steps) => {
-                let values: Vec<String> = found(steps, value).into_iter().map(plain).collect();
+                let values: Vec<String> = selected_values(steps, value).into_iter().map(plain).collect();
                 text.push_str(&values.join(" "));
             }
-            Part::Range(steps, inner) => found(steps, value).into_iter().for_each(|item| write(inner, item, text)),
+            Part::Range(steps, inner) => {
+                selected_values(steps, value).into_iter().for_each(|item| write(inner, item, text))
+            }
         }
     }
 }
@@ -62,7 +64,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn found<'a>(steps: &[Step], value: &'a Value) -> Vec<&'a Value> {
+fn selected_values<'a>(steps: &[Step], value: &'a Value) -> Vec<&'a Value> {
     let mut values = vec![value];
     for step in steps {
         values = values.into_iter().flat_map(|value| step.of(value)).collect();

@@ -216,14 +216,14 @@ fn copy_response(response: &mut impl BufRead, out: &mut impl Write) -> Result<()
         if size == 0 {
             return Ok(());
         }
-        let mut left = size;
-        while left > 0 {
+        let mut bytes_left = size;
+        while bytes_left > 0 {
             let bytes = response.fill_buf().map_err(CopyError::Input)?;
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+            let most = usize::try_from(bytes_left).unwrap_or(usize::MAX).min(bytes.len());
             let Some(part) = bytes.get(..most).filter(|part| !part.is_empty()) else { return Err(cut_short()) };
             out.write_all(part).map_err(CopyError::Output)?;
             response.consume(most);
-            left = left.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX));
+            bytes_left = bytes_left.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX));
         }
         // Each chunk is followed by CRLF.
         response.read_exact(&mut [0; 2]).map_err(CopyError::Input)?;

@@ -18,13 +18,13 @@ struct Requirement {
 
 impl Selector {
     pub(super) fn matches(&self, labels: &Map<String>) -> bool {
-        self.0.iter().all(|one| {
-            let is_met = match (labels.get(&one.key), &one.values) {
+        self.0.iter().all(|requirement| {
+            let is_met = match (labels.get(&requirement.key), &requirement.values) {
                 (Some(value), Some(values)) => values.contains(value),
                 (Some(_), None) => true,
                 (None, _) => false,
             };
-            is_met == one.is_wanted
+            is_met == requirement.is_wanted
         })
     }
 }

@@ -282,7 +282,7 @@ fn last_stall(stall: &Stall) -> impl Iterator<Item = String> {
             let part = part.as_deref().unwrap_or("events");
             format!("{} the sync loop ran {rounds} times without waiting; due: {part}", stall.time)
         }
-        (None, _) => format!("{} no answer for {} s {}", stall.time, stall.seconds, stall.what()),
+        (None, _) => format!("{} no answer for {} s {}", stall.time, stall.seconds, stall.description()),
     };
     let moved = stall.moved_again_after_seconds.map(|seconds| format!("it continued after {seconds} s"));
     let ended = stall.next_start.as_ref().map(|start| format!("it was killed; the next start was at {start}"));

@@ -40,10 +40,10 @@ fn summary(status: &SyncStatus, waited: bool) -> Result<String, String> {
 }
 
 pub(super) fn exchanged(last: &ExchangeStatus) -> String {
-    let what = if last.answered.is_empty() { "nothing".to_owned() } else { last.answered.join(", ") };
+    let answered = if last.answered.is_empty() { "nothing".to_owned() } else { last.answered.join(", ") };
     let failed = if last.failed > 0 { format!(", {} without success", last.failed) } else { String::new() };
     let (sent, received) = (si_bytes(last.sent_bytes), si_bytes(last.received_bytes));
-    format!("{what}{failed}; {sent} sent, {received} received")
+    format!("{answered}{failed}; {sent} sent, {received} received")
 }
 
 #[cfg(test)]

@@ -58,7 +58,8 @@ fn rows(summary: &Value, namespace: Option<&str>) -> String {
     let nothing = Value::Null;
     let node = summary.get("node").unwrap_or(&nothing);
     let share = number(node, "/memory/workingSetBytes").zip(number(node, "/memory/availableBytes"));
-    let percent = share.and_then(|(used, left)| used.saturating_mul(100).checked_div(used.saturating_add(left)));
+    let percent =
+        share.and_then(|(used, available)| used.saturating_mul(100).checked_div(used.saturating_add(available)));
     let head = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let of_node = vec![
         head(&["NODE", "CPU", "MEMORY", "MEMORY%"]),

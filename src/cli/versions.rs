@@ -35,7 +35,7 @@ pub(super) fn confirm(command: &Confirm) -> ExitCode {
     run(&command.local_socket, &command.pod, command.namespace.as_deref(), "/confirm")
 }
 
-fn run(socket: &Path, pod: &str, namespace: Option<&str>, what: &str) -> ExitCode {
+fn run(socket: &Path, pod: &str, namespace: Option<&str>, action: &str) -> ExitCode {
     let pods = match find_group(socket, pod, namespace) {
         Ok(pods) => pods,
         Err(line) => return failed(&line),
@@ -43,7 +43,7 @@ fn run(socket: &Path, pod: &str, namespace: Option<&str>, what: &str) -> ExitCod
     let mut code = ExitCode::SUCCESS;
     for pod in pods {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-        let done = match change(socket, "POST", &pod_path(namespace, name, what), &[]) {
+        let done = match change(socket, "POST", &pod_path(namespace, name, action), &[]) {
             Ok(response) => {
                 let done = response.get("result").and_then(Value::as_str).unwrap_or_default();
                 print(&format!("pod {namespace}/{name} {done}\n"))

@@ -50,7 +50,7 @@ impl WaitedState {
 
 pub(super) fn run(command: &Wait) -> ExitCode {
     let end = Instant::now() + command.timeout.duration();
-    let mut left: Vec<&String> = command.pods.iter().collect();
+    let mut waiting_for: Vec<&String> = command.pods.iter().collect();
     loop {
         let pods = match get::<PodListResponse>(&command.local_socket, "/pods") {
             Ok(response) => {
@@ -65,7 +65,7 @@ pub(super) fn run(command: &Wait) -> ExitCode {
         };
         let pods: Vec<Pod> = pods.collect();
         let named = |name: &str| named(&pods, PodName::new(name, command.namespace.as_deref()));
-        for name in std::mem::take(&mut left) {
+        for name in std::mem::take(&mut waiting_for) {
             match progress(&named(name), command.until) {
                 Progress::There => {
                     if print(&format!("pod {name} is {}\n", command.until.word())) != ExitCode::SUCCESS {
@@ -73,10 +73,10 @@ pub(super) fn run(command: &Wait) -> ExitCode {
                     }
                 }
                 Progress::Never(why) => return failed(&format!("pod {name} {why}; see coracle describe {name}")),
-                Progress::NotYet => left.push(name),
+                Progress::NotYet => waiting_for.push(name),
             }
         }
-        let Some(first) = left.first() else { return ExitCode::SUCCESS };
+        let Some(first) = waiting_for.first() else { return ExitCode::SUCCESS };
         if Instant::now() >= end {
             let seconds = command.timeout.seconds();
             let found = named(first);
@@ -113,7 +113,9 @@ fn progress(pods: &[&Pod], state: WaitedState) -> Progress {
     let is_there = match state {
         // Of a workload, all pods.
         WaitedState::Ready => {
-            let has_ready = |one: &&Pod| pods.iter().filter(|pod| pod.metadata.name == one.metadata.name).any(ready);
+            let has_ready = |pod_of_name: &&Pod| {
+                pods.iter().filter(|pod| pod.metadata.name == pod_of_name.metadata.name).any(ready)
+            };
             !pods.is_empty() && pods.iter().all(has_ready)
         }
         WaitedState::Done => phase(PodPhase::Succeeded),

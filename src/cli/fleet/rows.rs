@@ -70,10 +70,12 @@ fn shortened(text: &str) -> String {
 fn certificates(board: &Board, now: i64, is_wide: bool) -> String {
     let shown = ["client", "serving"].into_iter().zip(CERTIFICATE_ANNOTATIONS).filter_map(|(kind, annotation)| {
         let end = board.annotation(annotation);
-        let left = end.parse::<Timestamp>().ok()?.as_second().saturating_sub(now);
-        match left {
-            ..=0 => Some(format!("{kind} expired {} ago", age(left.saturating_neg()))),
-            _ if is_wide || left < STALE_CERTIFICATE_SECONDS => Some(format!("{kind} {} left", age(left))),
+        let lifetime_left = end.parse::<Timestamp>().ok()?.as_second().saturating_sub(now);
+        match lifetime_left {
+            ..=0 => Some(format!("{kind} expired {} ago", age(lifetime_left.saturating_neg()))),
+            _ if is_wide || lifetime_left < STALE_CERTIFICATE_SECONDS => {
+                Some(format!("{kind} {} left", age(lifetime_left)))
+            }
             _ => None,
         }
     });

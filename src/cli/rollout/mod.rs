@@ -142,9 +142,9 @@ async fn start(operator: &mut Operator, command: &Rollout, name: &str) -> Result
         // Another operator was faster; the next lines see what is stored.
         Err(error) if error.is_already_exists() || error.is_conflict() => {}
         Err(error) if error.is_not_found() => {
-            let what =
+            let message =
                 format!("namespace {} not found: coracle rollout rights | kubectl apply -f -", command.namespace);
-            return Err(Obstacle::lasting(what));
+            return Err(Obstacle::lasting(message));
         }
         Err(error) => return Err(Obstacle::of(&format!("create rollout {name}"), &error)),
     }
@@ -203,7 +203,7 @@ async fn overlap(
     plan: &Plan,
     stored: Option<&Stored>,
 ) -> Result<Option<String>, Obstacle> {
-    let others = store::all(operator, &command.namespace).await?.into_iter();
+    let others = store::list(operator, &command.namespace).await?.into_iter();
     let is_older =
         |other: &Stored| stored.is_none_or(|stored| (other.created, &other.name) < (stored.created, &stored.name));
     let others = others.filter(|other| other.name != name && !other.state.phase.is_over() && is_older(other));
@@ -326,7 +326,7 @@ async fn resume(operator: &mut Operator, command: &Rollout, name: &str) -> Resul
 async fn status(operator: &mut Operator, command: &Rollout, name: Option<&str>) -> Result<ExitCode, Obstacle> {
     let all = match name {
         Some(name) => vec![stored(operator, command, name).await?],
-        None => store::all(operator, &command.namespace).await?,
+        None => store::list(operator, &command.namespace).await?,
     };
     let mut reports = Vec::new();
     for stored in all {

@@ -88,20 +88,20 @@ fn annotation(board: &Board, name: &str, url: &str) -> ApiWrite {
 impl DaemonSet {
     /// Fails for one that replaces its pods by itself, and while the controller has not seen its template.
     pub(super) async fn read(operator: &mut Operator, namespace: &str, name: &str) -> Result<Self, Obstacle> {
-        let what = format!("daemonset {namespace}/{name}");
+        let daemon_set = format!("daemonset {namespace}/{name}");
         let path = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets/{name}");
-        let set = operator.get(&path).await.map_err(|error| Obstacle::of(&format!("get {what}"), &error))?;
+        let set = operator.get(&path).await.map_err(|error| Obstacle::of(&format!("get {daemon_set}"), &error))?;
         let strategy = text(&set, "/spec/updateStrategy/type").unwrap_or_default();
         if strategy != "OnDelete" {
             let line = format!(
-                "{what}: updateStrategy: expected OnDelete, found {strategy:?}: its controller replaces the pods"
+                "{daemon_set}: updateStrategy: expected OnDelete, found {strategy:?}: its controller replaces the pods"
             );
             return Err(Obstacle::lasting(line));
         }
         let generation = |pointer: &str| set.pointer(pointer).and_then(Value::as_i64);
         if generation("/status/observedGeneration") < generation("/metadata/generation") {
             return Err(Obstacle {
-                line: format!("{what}: its controller has not seen the template yet"),
+                line: format!("{daemon_set}: its controller has not seen the template yet"),
                 passes: true,
             });
         }
@@ -123,7 +123,10 @@ impl DaemonSet {
         let listed = operator.list(&path, &selector, &mut each).await;
         listed.map_err(|error| Obstacle::of(&format!("list controllerrevisions in {namespace}"), &error))?;
         let Some((_, revision)) = newest else {
-            return Err(Obstacle { line: format!("{what}: its controller has made no revision yet"), passes: true });
+            return Err(Obstacle {
+                line: format!("{daemon_set}: its controller has made no revision yet"),
+                passes: true,
+            });
         };
         Ok(Self { uid, selector, revision })
     }

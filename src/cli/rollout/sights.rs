@@ -33,14 +33,14 @@ impl DaemonPod {
     /// The node and the pod, if the DaemonSet with this uid owns it.
     pub(super) fn of_pod(pod: &Value, owner: &str) -> Option<(String, Self)> {
         let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        owners?.iter().find(|one| one.get("uid").is_some_and(|uid| uid == owner))?;
+        owners?.iter().find(|entry| entry.get("uid").is_some_and(|uid| uid == owner))?;
         let node = text(pod, "/spec/nodeName")?.to_owned();
         let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-        let condition = |kind: &str| list("/status/conditions").find(|one| text(one, "/type") == Some(kind));
+        let condition = |kind: &str| list("/status/conditions").find(|entry| text(entry, "/type") == Some(kind));
         let ready = condition("Ready").filter(|ready| text(ready, "/status") == Some("True"));
-        let part = |one: &Value, pointer: &str| text(one, pointer).unwrap_or_default().to_owned();
-        let trial = condition("coracle.dev/Trial").map(|one| (part(one, "/status"), part(one, "/message")));
-        let restarts = list("/status/containerStatuses").filter_map(|one| one.get("restartCount")?.as_u64());
+        let part = |entry: &Value, pointer: &str| text(entry, pointer).unwrap_or_default().to_owned();
+        let trial = condition("coracle.dev/Trial").map(|entry| (part(entry, "/status"), part(entry, "/message")));
+        let restarts = list("/status/containerStatuses").filter_map(|entry| entry.get("restartCount")?.as_u64());
         let sight = Self {
             name: text(pod, "/metadata/name")?.to_owned(),
             uid: text(pod, "/metadata/uid")?.to_owned(),

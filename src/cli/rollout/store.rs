@@ -148,7 +148,7 @@ pub(super) async fn read(operator: &mut Operator, namespace: &str, name: &str) -
     }
 }
 
-pub(super) async fn all(operator: &mut Operator, namespace: &str) -> Result<Vec<Stored>, Obstacle> {
+pub(super) async fn list(operator: &mut Operator, namespace: &str) -> Result<Vec<Stored>, Obstacle> {
     let mut objects: Vec<Value> = Vec::new();
     let mut each = |object: Option<&Value>| match object {
         Some(object) => objects.push(object.clone()),

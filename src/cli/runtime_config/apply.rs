@@ -23,8 +23,8 @@ const MAX_RUNTIME_SETTLE_TIME: Duration = Duration::from_secs(10);
 /// Returns what happened, as one line.
 pub(super) fn apply(command: &RuntimeConfig, source: &Path) -> Result<String, String> {
     let content = fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?;
-    if let Some(left) = RuntimeTrial::abandoned(&command.root_dir) {
-        return Err(left.map_or_else(|line| line, |trial| trial.undo("no verdict")) + "; run the command again");
+    if let Some(abandoned) = RuntimeTrial::abandoned(&command.root_dir) {
+        return Err(abandoned.map_or_else(|line| line, |trial| trial.undo("no verdict")) + "; run the command again");
     }
     let endpoint = agent_config(command).runtime.endpoint.to_string_lossy().into_owned();
     let before = running(&endpoint).map_err(|error| format!("the runtime does not answer: {error}"))?;
@@ -58,8 +58,8 @@ fn running(endpoint: &str) -> Result<Vec<String>, String> {
     let runtime = RuntimeService::new(client, RUNTIME_TRIAL_ANSWER_TIMEOUT);
     let listed = rt::block_on(rt::deadline(RUNTIME_TRIAL_ANSWER_TIMEOUT, runtime.list_containers(None)));
     let listed = listed.map_err(|_| "timed out".to_owned())?.map_err(|error| ErrorChain(&error).to_string())?;
-    let running = listed.into_iter().filter(|one| one.state == v1::ContainerState::Running);
-    Ok(running.map(|one| one.id).collect())
+    let running = listed.into_iter().filter(|container| container.state == v1::ContainerState::Running);
+    Ok(running.map(|container| container.id).collect())
 }
 
 fn default_file(runtime: RuntimeName) -> PathBuf {

@@ -53,11 +53,11 @@ fn hide_all(value: &mut Value) {
 
 /// The values of a list of names and values.
 fn hide_values(list: &mut Value) {
-    for one in list.as_array_mut().into_iter().flatten() {
-        if let Some(value) = one.get_mut("value") {
+    for item in list.as_array_mut().into_iter().flatten() {
+        if let Some(value) = item.get_mut("value") {
             hide(value);
         }
-        redact_value(one);
+        redact_value(item);
     }
 }
 

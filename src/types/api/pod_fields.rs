@@ -57,8 +57,8 @@ pub fn resource_field(
         _ => return Err(no_such()),
     };
     let amount: fn(Quantity) -> i64 = if resource == CPU { Quantity::milli_value } else { Quantity::value };
-    let one = if resource == CPU { 1000 } else { 1 };
-    let divisor = if field.divisor.is_zero() { one } else { amount(field.divisor).max(1) };
+    let default_divisor = if resource == CPU { 1000 } else { 1 };
+    let divisor = if field.divisor.is_zero() { default_divisor } else { amount(field.divisor).max(1) };
     let value = quantity.map_or(0, amount);
     Ok((value / divisor + i64::from(value % divisor > 0)).to_string())
 }
@@ -68,8 +68,8 @@ fn limit(pod: &Pod, container: &Container, resource: &str, allocatable: &Resourc
     if !matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) {
         return own_limit;
     }
-    let whole = || pod.spec.resources.as_ref()?.limit(resource).filter(|limit| !limit.is_zero());
-    own_limit.or_else(whole).or_else(|| allocatable.get(resource).copied())
+    let pod_limit = || pod.spec.resources.as_ref()?.limit(resource).filter(|limit| !limit.is_zero());
+    own_limit.or_else(pod_limit).or_else(|| allocatable.get(resource).copied())
 }
 
 fn lines(map: &Map<String>) -> String {

@@ -53,9 +53,9 @@ pub(crate) fn expose(what: Count, labels: &[&str]) {
 fn add(what: Count, labels: &[&str], count: u64) {
     let mark = mark(labels);
     with(|registry| {
-        let mut alike = registry.counts.iter_mut().filter(|one| (one.what, one.mark) == (what, mark));
-        match alike.find(|one| is_of(&one.labels, labels)) {
-            Some(one) => one.count = one.count.saturating_add(count),
+        let mut alike = registry.counts.iter_mut().filter(|series| (series.what, series.mark) == (what, mark));
+        match alike.find(|series| is_of(&series.labels, labels)) {
+            Some(series) => series.count = series.count.saturating_add(count),
             None => registry.counts.push(CounterEntry { what, mark, labels: owned(labels), count }),
         }
     });
@@ -66,7 +66,7 @@ fn add(what: Count, labels: &[&str], count: u64) {
 pub(crate) fn labels_of(what: Count) -> Vec<String> {
     let mut labels = Vec::new();
     with(|registry| {
-        labels.extend(registry.counts.iter().filter(|one| one.what == what).map(|one| one.labels.join(",")))
+        labels.extend(registry.counts.iter().filter(|series| series.what == what).map(|series| series.labels.join(",")))
     });
     labels
 }
@@ -125,8 +125,8 @@ pub(crate) fn forget_probes(namespace: &str, pod: &str) {
         labels.get(1).is_some_and(|label| **label == *namespace) && labels.get(2).is_some_and(|label| **label == *pod)
     };
     with(|registry| {
-        registry.counts.retain(|one| one.what != Count::Probes || !is_its(&one.labels));
-        registry.times.retain(|one| one.what != Timed::Probes || !is_its(&one.labels));
+        registry.counts.retain(|series| series.what != Count::Probes || !is_its(&series.labels));
+        registry.times.retain(|series| series.what != Timed::Probes || !is_its(&series.labels));
     });
 }
 
@@ -181,26 +181,26 @@ pub(crate) fn write_probes(page: &mut Exposition) {
 fn write_count(page: &mut Exposition, registry: &Registry, what: Count) {
     let described = what.described();
     page.family(described.name, Kind::Counter, described.help);
-    let mut of_it = registry.counts.iter().filter(|one| one.what == what).peekable();
+    let mut of_it = registry.counts.iter().filter(|series| series.what == what).peekable();
     // A counter without labels is exposed before its first increment.
     if of_it.peek().is_none() && described.labels.is_empty() {
         page.sample(&Labels::default(), Number::Whole(0));
     }
-    for one in of_it {
-        page.sample(&shown(described, &one.labels), Number::Whole(one.count));
+    for series in of_it {
+        page.sample(&shown(described, &series.labels), Number::Whole(series.count));
     }
 }
 
 fn write_times(page: &mut Exposition, registry: &Registry, what: Timed) {
     let described = what.described();
     page.family(described.name, Kind::Histogram, described.help);
-    for one in registry.times.iter().filter(|one| one.what == what) {
+    for histogram in registry.times.iter().filter(|histogram| histogram.what == what) {
         let mut sum: u64 = 0;
-        let buckets = described.buckets.iter().zip(&one.buckets).map(|((bound, _), count)| {
+        let buckets = described.buckets.iter().zip(&histogram.buckets).map(|((bound, _), count)| {
             sum = sum.saturating_add(u64::from(*count));
             (*bound, sum)
         });
-        page.histogram(&shown(described, &one.labels), buckets, one.count, Number::Nanos(one.nanos));
+        page.histogram(&shown(described, &histogram.labels), buckets, histogram.count, Number::Nanos(histogram.nanos));
     }
 }
 
