@@ -160,6 +160,7 @@ impl StatusQueue {
     /// Nothing of the pod is left on the node, and the API server waits for that.
     pub(super) fn enqueue_delete(&mut self, pod: &PodUid) {
         if let Some(report) = self.pods.get_mut(pod) {
+            // A refused status does not hold up the deletion.
             if !report.gone && report.refusals.is_some() {
                 report.not_before = None;
             }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::NodeLocalApi;
-use super::pod_requests::{self, elsewhere, is_taken, name_on_node, still_stopped};
+use super::pod_requests::{self, conflict_with_other_source, is_taken, name_on_node, still_stopped};
 use crate::control::pod_table::PodRecords;
 use crate::state::pods::{
     PodAnswer, PodChange, PodChangeKind, RestartRequest, SourcePod, StopAction, StopRequest, SyncEvent, VersionAction,
@@ -44,12 +44,12 @@ impl NodeLocalApi {
         if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, all_pods())) {
             return Box::pin(ready(PodAnswer::Conflict(why)));
         }
-        let elsewhere = elsewhere(&change, node, all_pods());
+        let conflict = conflict_with_other_source(&change, node, all_pods());
         let stopped = self.find_stopped(&records, &change).map(|source| still_stopped(&source.pod));
         let pods = self.local_pods.clone();
         Box::pin(async move {
-            match (pods.request(change).await, elsewhere) {
-                (PodAnswer::Missing(_), Some(elsewhere)) => PodAnswer::Conflict(elsewhere),
+            match (pods.request(change).await, conflict) {
+                (PodAnswer::Missing(_), Some(conflict)) => PodAnswer::Conflict(conflict),
                 (PodAnswer::Applied { how, mut warnings }, _) => {
                     warnings.extend(stopped);
                     PodAnswer::Applied { how, warnings }

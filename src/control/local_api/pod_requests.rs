@@ -9,7 +9,7 @@ pub(super) fn name_on_node(name: &str, node_name: &str) -> String {
 }
 
 /// The answer about a pod that belongs to another source; `None` if no source has it.
-pub(super) fn elsewhere<'a>(
+pub(super) fn conflict_with_other_source<'a>(
     change: &PodChange,
     node_name: &str,
     mut pods: impl Iterator<Item = &'a SourcePod>,

@@ -27,7 +27,7 @@ pub(super) enum ClientState {
 
 /// An open connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpenOne {
+pub(super) struct ConnectionSummary {
     pub(super) peer: Peer,
     pub(super) state: ClientState,
     pub(super) age: Duration,
@@ -61,7 +61,7 @@ pub(super) const JUST_COME: Duration = Duration::from_secs(2);
 
 impl ConnectionLimits {
     /// The room for a connection of `peer`.
-    pub(super) fn room(&self, open: &[OpenOne], peer: Peer, is_known: impl Fn(Peer) -> bool) -> Room {
+    pub(super) fn room(&self, open: &[ConnectionSummary], peer: Peer, is_known: impl Fn(Peer) -> bool) -> Room {
         let of_this_peer = open.iter().filter(|connection| connection.peer == peer).count();
         if of_this_peer >= self.most_of_one {
             return connection_to_close(open, |connection| connection.peer == peer)
@@ -76,12 +76,14 @@ impl ConnectionLimits {
     }
 
     /// Every connection begins as a stranger's.
-    fn room_of_stranger(&self, open: &[OpenOne], peer: Peer, is_known: impl Fn(Peer) -> bool) -> Room {
+    fn room_of_stranger(&self, open: &[ConnectionSummary], peer: Peer, is_known: impl Fn(Peer) -> bool) -> Room {
         let of_known = is_known(peer);
-        let is_stranger = |connection: &OpenOne| connection.state == ClientState::Stranger;
-        let is_own = |connection: &OpenOne| is_stranger(connection) && connection.peer == peer;
-        let is_alike = |connection: &OpenOne| is_stranger(connection) && is_known(connection.peer) == of_known;
-        let count = |counted: &dyn Fn(&OpenOne) -> bool| open.iter().filter(|connection| counted(connection)).count();
+        let is_stranger = |connection: &ConnectionSummary| connection.state == ClientState::Stranger;
+        let is_own = |connection: &ConnectionSummary| is_stranger(connection) && connection.peer == peer;
+        let is_alike =
+            |connection: &ConnectionSummary| is_stranger(connection) && is_known(connection.peer) == of_known;
+        let count =
+            |counted: &dyn Fn(&ConnectionSummary) -> bool| open.iter().filter(|connection| counted(connection)).count();
         let of_kind = self.most_strangers - self.most_strangers / 4;
         let of_one = if of_known { of_kind } else { self.most_strangers / 2 };
 
@@ -99,7 +101,7 @@ impl ConnectionLimits {
             .filter(|connection| is_alike(connection))
             .map(|connection| count(&|other| is_stranger(other) && other.peer == connection.peer));
         let most = most.max().unwrap_or(0);
-        let gives_way = |connection: &OpenOne| {
+        let gives_way = |connection: &ConnectionSummary| {
             is_alike(connection) && count(&|other| is_stranger(other) && other.peer == connection.peer) == most
         };
         let index = oldest(open, gives_way).filter(|index| most > of_this_peer + 1 || old_enough(*index));
@@ -109,9 +111,9 @@ impl ConnectionLimits {
 
 /// The connection that ends for another one: the oldest unauthenticated one, or else the oldest idle one, of the peer
 /// with the most connections among those that `may_end`.
-fn connection_to_close(open: &[OpenOne], may_end: impl Fn(&OpenOne) -> bool) -> Option<usize> {
+fn connection_to_close(open: &[ConnectionSummary], may_end: impl Fn(&ConnectionSummary) -> bool) -> Option<usize> {
     let of_state = |state| {
-        let may_end = |connection: &OpenOne| connection.state == state && may_end(connection);
+        let may_end = |connection: &ConnectionSummary| connection.state == state && may_end(connection);
         let of_peer = |peer| open.iter().filter(|other| other.peer == peer).count();
         let most =
             open.iter().filter(|connection| may_end(connection)).map(|connection| of_peer(connection.peer)).max()?;
@@ -120,7 +122,7 @@ fn connection_to_close(open: &[OpenOne], may_end: impl Fn(&OpenOne) -> bool) -> 
     of_state(ClientState::Stranger).or_else(|| of_state(ClientState::Idle))
 }
 
-fn oldest(open: &[OpenOne], counts: impl Fn(&OpenOne) -> bool) -> Option<usize> {
+fn oldest(open: &[ConnectionSummary], counts: impl Fn(&ConnectionSummary) -> bool) -> Option<usize> {
     let counted = open.iter().enumerate().filter(|(_, connection)| counts(connection));
     // The first of those with the same age.
     counted.rev().max_by_key(|(_, connection)| connection.age).map(|(index, _)| index)
@@ -136,17 +138,17 @@ mod tests {
         Peer::Address(IpAddr::from([10, 0, 0, number]))
     }
 
-    fn some(count: usize, peer: u8, state: ClientState, seconds: u64) -> Vec<OpenOne> {
-        vec![OpenOne { peer: address(peer), state, age: Duration::from_secs(seconds) }; count]
+    fn some(count: usize, peer: u8, state: ClientState, seconds: u64) -> Vec<ConnectionSummary> {
+        vec![ConnectionSummary { peer: address(peer), state, age: Duration::from_secs(seconds) }; count]
     }
 
-    fn strangers(count: usize, peer: u8, seconds: u64) -> Vec<OpenOne> {
+    fn strangers(count: usize, peer: u8, seconds: u64) -> Vec<ConnectionSummary> {
         some(count, peer, ClientState::Stranger, seconds)
     }
 
     /// Peers from 100 on are known.
     #[track_caller]
-    fn check(open: &[Vec<OpenOne>], peer: u8, room: Room) {
+    fn check(open: &[Vec<ConnectionSummary>], peer: u8, room: Room) {
         let is_known = |peer| (100..=255).any(|number| peer == address(number));
         assert_eq!(LIMITS.room(&open.concat(), address(peer), is_known), room);
     }

@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::connection_shares::{ClientState, ConnectionLimits, OpenOne, Peer, Room};
+use super::connection_shares::{ClientState, ConnectionLimits, ConnectionSummary, Peer, Room};
 use super::connections::REQUEST_READ_TIMEOUT;
 use crate::platform::rt::{self, Task};
 
@@ -91,7 +91,7 @@ impl<'a> Connections<'a> {
 
     fn room(&mut self, peer: Peer) -> Room {
         self.drop_ended();
-        let open: Vec<_> = self.open.iter().map(OpenConnection::as_one).collect();
+        let open: Vec<_> = self.open.iter().map(OpenConnection::summary).collect();
         self.limits.room(&open, peer, |peer| self.authenticated.contains(&peer))
     }
 
@@ -150,8 +150,8 @@ impl<'a> Connections<'a> {
 }
 
 impl OpenConnection {
-    fn as_one(&self) -> OpenOne {
-        OpenOne { peer: self.peer, state: self.client_state.get(), age: rt::elapsed(self.begun) }
+    fn summary(&self) -> ConnectionSummary {
+        ConnectionSummary { peer: self.peer, state: self.client_state.get(), age: rt::elapsed(self.begun) }
     }
 }
 

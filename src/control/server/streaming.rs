@@ -22,7 +22,7 @@ use crate::types::metrics::{self, Count};
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stream {
     pod: PodQuery,
-    what: StreamKind,
+    kind: StreamKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,12 +68,12 @@ impl Stream {
             }
             _ => return None,
         };
-        Some(StreamKind::of(verb, container, request).map(|what| Self { pod, what }))
+        Some(StreamKind::of(verb, container, request).map(|kind| Self { pod, kind }))
     }
 
     /// Connects to the runtime's streaming server. The error is the response to the client.
     fn upgrade(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> UpgradeFuture {
-        let id = match &self.what {
+        let id = match &self.kind {
             StreamKind::Exec { container, .. } | StreamKind::Attach { container, .. } => {
                 api.running_container(&self.pod, container)
             }
@@ -82,12 +82,12 @@ impl Stream {
         let (streaming, request) = (streaming.clone(), Rc::new(request.clone()));
         Box::pin(async move {
             let id = id.map_err(|absent| not_found_response(&absent))?;
-            let is_translated = streaming.translates_web_sockets && is_translated(&request, self.what.streams());
+            let is_translated = streaming.translates_web_sockets && is_translated(&request, self.kind.streams());
             if is_translated {
-                metrics::count(Count::WebSocketStreams, &[self.what.subresource()]);
+                metrics::count(Count::WebSocketStreams, &[self.kind.subresource()]);
             }
             let url =
-                self.what.url(&streaming.cri, id).await.map_err(|error| internal(ErrorChain(&error).to_string()))?;
+                self.kind.url(&streaming.cri, id).await.map_err(|error| internal(ErrorChain(&error).to_string()))?;
             let unusable =
                 || internal(format!("the runtime's streaming server has an address that cannot be used: {url}"));
             let url = Url::parse(&url).filter(|url| url.scheme == UriScheme::Http).ok_or_else(unusable)?;
@@ -97,7 +97,7 @@ impl Stream {
             // No delay: every key press is sent at once.
             let _ = to.set_nodelay(true);
             if is_translated {
-                let web_socket = WebSocket::open(&request, self.what.streams(), to, &url).await;
+                let web_socket = WebSocket::open(&request, self.kind.streams(), to, &url).await;
                 let web_socket = web_socket
                     .map_err(|error| internal(format!("the runtime's streaming server: {}", ErrorChain(&error))))?;
                 return Ok(UpgradedConnection::Translated(Box::new(web_socket)));
@@ -204,18 +204,18 @@ mod tests {
         let stream = of("/exec/ns/web/main?command=sh&command=-c&command=echo+%26%26&input=1&output=1&error=1");
         let streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
         let command = ["sh", "-c", "echo &&"].map(str::to_owned).to_vec();
-        let what = StreamKind::Exec { container: "main".to_owned(), command, streams };
-        assert_eq!(stream, Some(Ok(Stream { pod: PodQuery::new("ns", "web", None), what })));
+        let kind = StreamKind::Exec { container: "main".to_owned(), command, streams };
+        assert_eq!(stream, Some(Ok(Stream { pod: PodQuery::new("ns", "web", None), kind })));
         let Some(Ok(terminal)) = of("/attach/ns/web/uid/main?tty=1&output=1&error=1&input=true") else { panic!() };
         let streams = Streams { stdin: false, stdout: true, stderr: false, tty: true };
-        let what = StreamKind::Attach { container: "main".to_owned(), streams };
-        assert_eq!(terminal, Stream { pod: PodQuery::new("ns", "web", Some("uid")), what });
+        let kind = StreamKind::Attach { container: "main".to_owned(), streams };
+        assert_eq!(terminal, Stream { pod: PodQuery::new("ns", "web", Some("uid")), kind });
     }
 
     #[test]
     fn ports_may_be_named_beforehand() {
         let ports = |target: &str| match of(target) {
-            Some(Ok(Stream { what: StreamKind::PortForward { ports }, .. })) => Ok(ports),
+            Some(Ok(Stream { kind: StreamKind::PortForward { ports }, .. })) => Ok(ports),
             Some(Err((status, _))) => Err(status),
             other => panic!("{other:?}"),
         };

@@ -25,7 +25,7 @@ pub(crate) struct Refusal {
     /// The digest of the index, or of the manifest if there is none.
     digest: Option<Digest>,
     /// The place of the requirement in the policy.
-    place: String,
+    field_path: String,
     why: String,
 }
 
@@ -41,8 +41,8 @@ impl Requirement {
     /// The refusal of an image that no signature can help.
     pub(crate) fn rejection(&self) -> Option<Refusal> {
         match self {
-            Self::Reject { place } => {
-                Some(Refusal { digest: None, place: place.clone(), why: "the policy rejects it".to_owned() })
+            Self::Reject { field_path } => {
+                Some(Refusal { digest: None, field_path: field_path.clone(), why: "the policy rejects it".to_owned() })
             }
             Self::InsecureAcceptAnything | Self::SigstoreSigned(_) => None,
         }
@@ -58,7 +58,8 @@ pub(crate) fn judge(
 ) -> Result<SignedImage, Refusal> {
     let documents = evidence.documents();
     let top = documents.first().map(|(digest, _)| digest.clone());
-    let refused = |place: &str, why: String| Refusal { digest: top.clone(), place: place.to_owned(), why };
+    let refused =
+        |field_path: &str, why: String| Refusal { digest: top.clone(), field_path: field_path.to_owned(), why };
     let image_id = image_id(evidence).ok_or_else(|| refused("", "its manifest is not valid".to_owned()))?;
     let is_known = |digest: &str| documents.iter().any(|(document_digest, _)| document_digest.to_string() == digest);
     if image.digest().is_some_and(|digest| !is_known(digest)) {
@@ -69,10 +70,10 @@ pub(crate) fn judge(
         let failed = requirements.iter().find_map(|requirement| match requirement {
             Requirement::InsecureAcceptAnything => None,
             Requirement::Reject { .. } => {
-                requirement.rejection().map(|rejection| refused(&rejection.place, rejection.why))
+                requirement.rejection().map(|rejection| refused(&rejection.field_path, rejection.why))
             }
             Requirement::SigstoreSigned(signed) => {
-                signed.check(image, evidence, (digest, bytes)).err().map(|why| refused(&signed.place, why))
+                signed.check(image, evidence, (digest, bytes)).err().map(|why| refused(&signed.field_path, why))
             }
         });
         match failed {
@@ -141,7 +142,7 @@ fn head(text: &str) -> String {
 
 impl Refusal {
     pub(crate) fn because(why: impl Into<String>) -> Self {
-        Self { digest: None, place: String::new(), why: why.into() }
+        Self { digest: None, field_path: String::new(), why: why.into() }
     }
 }
 
@@ -151,7 +152,7 @@ impl fmt::Display for Refusal {
             write!(f, "{digest}: ")?;
         }
         f.write_str(&self.why)?;
-        if self.place.is_empty() { Ok(()) } else { write!(f, " ({})", self.place) }
+        if self.field_path.is_empty() { Ok(()) } else { write!(f, " ({})", self.field_path) }
     }
 }
 

@@ -24,14 +24,14 @@ pub(crate) enum Requirement {
     InsecureAcceptAnything,
     Reject {
         /// Its place in the policy.
-        place: String,
+        field_path: String,
     },
     SigstoreSigned(SigstoreSigned),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct SigstoreSigned {
-    pub(super) place: String,
+    pub(super) field_path: String,
     /// One of them has to have signed.
     pub(super) keys: Vec<PublicKey>,
     pub(super) identity: SignedIdentity,
@@ -44,7 +44,7 @@ pub(super) type KeyReader<'a> = &'a dyn Fn(&Path) -> Result<Vec<u8>, String>;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PolicyError {
     /// The place in the file; empty for the file itself.
-    place: String,
+    field_path: String,
     problem: String,
 }
 
@@ -75,14 +75,14 @@ impl Policy {
         let mut transports = SortedMap::new();
         if let Some(value) = fields.get("transports") {
             for (transport, scopes) in all(value, "transports")? {
-                let place = format!("transports.{transport}");
+                let field_path = format!("transports.{transport}");
                 let mut scopes_of_transport = SortedMap::new();
-                for (scope, list) in all(scopes, &place)? {
-                    let place = format!("{place}[{scope:?}]");
-                    let list = requirements(list, &place, read_key)?;
+                for (scope, list) in all(scopes, &field_path)? {
+                    let field_path = format!("{field_path}[{scope:?}]");
+                    let list = requirements(list, &field_path, read_key)?;
                     if ARCHIVES.contains(&transport.as_str()) && list.iter().any(Requirement::is_judged) {
                         let problem = "images of archives are judged under docker: expected insecureAcceptAnything";
-                        return Err(error(&place, problem));
+                        return Err(error(&field_path, problem));
                     }
                     scopes_of_transport.insert(scope.clone(), list);
                 }
@@ -93,36 +93,38 @@ impl Policy {
     }
 }
 
-fn requirements(value: &Value, place: &str, read_key: KeyReader<'_>) -> Result<Vec<Requirement>, PolicyError> {
+fn requirements(value: &Value, field_path: &str, read_key: KeyReader<'_>) -> Result<Vec<Requirement>, PolicyError> {
     let list = value.as_array().filter(|list| !list.is_empty());
-    let list = list.ok_or_else(|| error(place, "expected a list of at least one requirement"))?;
+    let list = list.ok_or_else(|| error(field_path, "expected a list of at least one requirement"))?;
     let each = list.iter().enumerate();
-    each.map(|(index, value)| requirement(value, format!("{place}[{index}]"), read_key)).collect()
+    each.map(|(index, value)| requirement(value, format!("{field_path}[{index}]"), read_key)).collect()
 }
 
-fn requirement(value: &Value, place: String, read_key: KeyReader<'_>) -> Result<Requirement, PolicyError> {
-    let kind = all(value, &place)?.get("type").and_then(Value::as_str).unwrap_or_default();
+fn requirement(value: &Value, field_path: String, read_key: KeyReader<'_>) -> Result<Requirement, PolicyError> {
+    let kind = all(value, &field_path)?.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
-        "insecureAcceptAnything" => object(value, &place, &["type"]).map(|_| Requirement::InsecureAcceptAnything),
-        "reject" => object(value, &place, &["type"]).map(|_| Requirement::Reject { place: place.clone() }),
-        "sigstoreSigned" => signed(value, place, read_key).map(Requirement::SigstoreSigned),
-        "signedBy" | "signedBaseLayer" => {
-            Err(error(&place, format!("{kind} is not supported: expected sigstoreSigned with a key")))
+        "insecureAcceptAnything" => object(value, &field_path, &["type"]).map(|_| Requirement::InsecureAcceptAnything),
+        "reject" => {
+            object(value, &field_path, &["type"]).map(|_| Requirement::Reject { field_path: field_path.clone() })
         }
-        _ => Err(error(&place, "expected the type insecureAcceptAnything, reject or sigstoreSigned")),
+        "sigstoreSigned" => signed(value, field_path, read_key).map(Requirement::SigstoreSigned),
+        "signedBy" | "signedBaseLayer" => {
+            Err(error(&field_path, format!("{kind} is not supported: expected sigstoreSigned with a key")))
+        }
+        _ => Err(error(&field_path, "expected the type insecureAcceptAnything, reject or sigstoreSigned")),
     }
 }
 
-fn signed(value: &Value, place: String, read_key: KeyReader<'_>) -> Result<SigstoreSigned, PolicyError> {
+fn signed(value: &Value, field_path: String, read_key: KeyReader<'_>) -> Result<SigstoreSigned, PolicyError> {
     if let Some(name) = KEYLESS.iter().find(|name| value.get(name).is_some()) {
-        return Err(error(&place, format!("{name} is not supported: expected sigstoreSigned with a key only")));
+        return Err(error(&field_path, format!("{name} is not supported: expected sigstoreSigned with a key only")));
     }
-    let fields = object(value, &place, &["type", "signedIdentity", "keyPath", "keyPaths", "keyData", "keyDatas"])?;
+    let fields = object(value, &field_path, &["type", "signedIdentity", "keyPath", "keyPaths", "keyData", "keyDatas"])?;
     let mut sources = KEY_SOURCES.iter().filter_map(|name| Some((*name, fields.get(*name)?)));
     let (Some((name, source)), None) = (sources.next(), sources.next()) else {
-        return Err(error(&place, "expected one of keyPath, keyPaths, keyData and keyDatas"));
+        return Err(error(&field_path, "expected one of keyPath, keyPaths, keyData and keyDatas"));
     };
-    let expected = |what: &str| error(&place, format!("{name}: expected {what}"));
+    let expected = |what: &str| error(&field_path, format!("{name}: expected {what}"));
     let texts: Option<Vec<&str>> = match source {
         Value::String(text) if !name.ends_with('s') => Some(vec![text]),
         Value::Array(texts) if name.ends_with('s') => texts.iter().map(Value::as_str).collect(),
@@ -138,34 +140,36 @@ fn signed(value: &Value, place: String, read_key: KeyReader<'_>) -> Result<Sigst
     })?;
     let key = |text: &str| {
         let bytes = match name.starts_with("keyPath") {
-            true => {
-                read_key(&PathBuf::from(text)).map_err(|problem| error(&place, format!("{name} {text}: {problem}")))?
-            }
+            true => read_key(&PathBuf::from(text))
+                .map_err(|problem| error(&field_path, format!("{name} {text}: {problem}")))?,
             false => Bytes::from_base64(text).ok_or_else(|| expected("base64"))?.0,
         };
         let shown = if name.starts_with("keyPath") { format!(" {text}") } else { String::new() };
-        PublicKey::from_pem(&bytes).ok_or_else(|| error(&place, format!("{name}{shown}: {EXPECTED_KEY}")))
+        PublicKey::from_pem(&bytes).ok_or_else(|| error(&field_path, format!("{name}{shown}: {EXPECTED_KEY}")))
     };
     let keys = texts.into_iter().map(key).collect::<Result<_, _>>()?;
     let identity = match fields.get("signedIdentity") {
-        Some(value) => identity(value, &format!("{place}.signedIdentity"))?,
+        Some(value) => identity(value, &format!("{field_path}.signedIdentity"))?,
         None => SignedIdentity::MatchRepoDigestOrExact,
     };
-    Ok(SigstoreSigned { place, keys, identity })
+    Ok(SigstoreSigned { field_path, keys, identity })
 }
 
-fn identity(value: &Value, place: &str) -> Result<SignedIdentity, PolicyError> {
-    let kind = all(value, place)?.get("type").and_then(Value::as_str).unwrap_or_default();
-    let only = |names: &[&str]| object(value, place, names).map(drop);
+fn identity(value: &Value, field_path: &str) -> Result<SignedIdentity, PolicyError> {
+    let kind = all(value, field_path)?.get("type").and_then(Value::as_str).unwrap_or_default();
+    let only = |names: &[&str]| object(value, field_path, names).map(drop);
     let text = |name: &str| {
         let text = value.get(name).and_then(Value::as_str);
-        text.ok_or_else(|| error(place, format!("expected a text {name}")))
+        text.ok_or_else(|| error(field_path, format!("expected a text {name}")))
     };
     let prefix = |name: &str| {
         let prefix = text(name)?;
         let is_prefix = is_identity_prefix(prefix);
         let problem = || {
-            error(place, format!("{name}: expected a registry, or one with the beginning of a path, found {prefix:?}"))
+            error(
+                field_path,
+                format!("{name}: expected a registry, or one with the beginning of a path, found {prefix:?}"),
+            )
         };
         is_prefix.then(|| prefix.to_owned()).ok_or_else(problem)
     };
@@ -177,14 +181,15 @@ fn identity(value: &Value, place: &str) -> Result<SignedIdentity, PolicyError> {
             only(&["type", "dockerReference"])?;
             let name = text("dockerReference")?;
             let parsed = reference(name).ok().filter(|parsed| parsed.suffix().is_some());
-            let problem =
-                || error(place, format!("dockerReference: expected an image with a tag or a digest, found {name:?}"));
+            let problem = || {
+                error(field_path, format!("dockerReference: expected an image with a tag or a digest, found {name:?}"))
+            };
             parsed.map(SignedIdentity::ExactReference).ok_or_else(problem)
         }
         "exactRepository" => {
             only(&["type", "dockerRepository"])?;
             let name = text("dockerRepository")?;
-            let problem = |_| error(place, format!("dockerRepository: expected a repository, found {name:?}"));
+            let problem = |_| error(field_path, format!("dockerRepository: expected a repository, found {name:?}"));
             repository(name).map(SignedIdentity::ExactRepository).map_err(problem)
         }
         "remapIdentity" => {
@@ -192,7 +197,7 @@ fn identity(value: &Value, place: &str) -> Result<SignedIdentity, PolicyError> {
             Ok(SignedIdentity::RemapIdentity { prefix: prefix("prefix")?, signed_prefix: prefix("signedPrefix")? })
         }
         _ => Err(error(
-            place,
+            field_path,
             "expected the type matchExact, matchRepoDigestOrExact, matchRepository, exactReference, exactRepository or \
              remapIdentity",
         )),
@@ -200,26 +205,26 @@ fn identity(value: &Value, place: &str) -> Result<SignedIdentity, PolicyError> {
 }
 
 /// An object with these fields only.
-fn object<'a>(value: &'a Value, place: &str, names: &[&str]) -> Result<&'a Map<String, Value>, PolicyError> {
-    let fields = all(value, place)?;
+fn object<'a>(value: &'a Value, field_path: &str, names: &[&str]) -> Result<&'a Map<String, Value>, PolicyError> {
+    let fields = all(value, field_path)?;
     match fields.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(name) => Err(error(place, format!("unknown field {name:?}: expected {}", names.join(", ")))),
+        Some(name) => Err(error(field_path, format!("unknown field {name:?}: expected {}", names.join(", ")))),
         None => Ok(fields),
     }
 }
 
-fn all<'a>(value: &'a Value, place: &str) -> Result<&'a Map<String, Value>, PolicyError> {
-    value.as_object().ok_or_else(|| error(place, "expected an object"))
+fn all<'a>(value: &'a Value, field_path: &str) -> Result<&'a Map<String, Value>, PolicyError> {
+    value.as_object().ok_or_else(|| error(field_path, "expected an object"))
 }
 
-fn error(place: &str, problem: impl Into<String>) -> PolicyError {
-    PolicyError { place: place.to_owned(), problem: problem.into() }
+fn error(field_path: &str, problem: impl Into<String>) -> PolicyError {
+    PolicyError { field_path: field_path.to_owned(), problem: problem.into() }
 }
 
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let separator = if self.place.is_empty() { "" } else { ": " };
-        write!(f, "{}{separator}{}", self.place, self.problem)
+        let separator = if self.field_path.is_empty() { "" } else { ": " };
+        write!(f, "{}{separator}{}", self.field_path, self.problem)
     }
 }
 

@@ -298,7 +298,6 @@ impl PodRuntime {
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
-        // Before the container exists: an older checkpoint would restart it at the next start of the agent.
         self.resources.record_actuated(pod, container).await;
         let created = self.cri_for(&pod.metadata.uid).create_container(&sandbox.id, &config, &sandbox.config).await;
         let created = created.map_err(|error| runtime_message(&error));

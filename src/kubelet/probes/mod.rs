@@ -90,9 +90,9 @@ impl Probes {
         let (prober, began, host_ips) = (&self.prober, self.began, &self.host_ips);
         let entry = self.pods.entry(pod.metadata.uid.clone()).or_insert_with(|| PodProbes::new(pod, now));
         entry.take_pod(pod);
-        entry
-            .probe_results
-            .on_observation(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
+        entry.probe_results.on_observation(&pod.spec, observed, |running| {
+            outcome_at_start(pod, running, now.saturating_duration_since(began))
+        });
         entry.drop_tasks(ending);
         let under_way: SortedSet<(usize, ProbeKind)> =
             entry.tasks.iter().map(|worker| (worker.container_index, worker.kind)).collect();
@@ -201,7 +201,7 @@ fn pod_ip(observed: &ObservedPod, running: &ObservedContainer, host_ips: &HostIp
     host_ips.of_pod(&sandbox.ips).first().copied()
 }
 
-fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> ProbeOutcome {
+fn outcome_at_start(pod: &Pod, running: &ObservedContainer, agent: Duration) -> ProbeOutcome {
     let statuses = || pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     // In the form `containerd://id`.
     let status = statuses().find(|status| status.container_id.ends_with(&running.id));

@@ -18,7 +18,7 @@ pub(crate) struct FileWatch {
     /// The relevant names in the watched directories.
     names: SortedSet<OsString>,
     /// Whether every name is relevant.
-    all: bool,
+    watches_everything: bool,
 }
 
 impl FileWatch {
@@ -34,18 +34,18 @@ impl FileWatch {
                 }
             }
         }
-        Ok(Self { inotify: rt::Async::new(inotify)?, names, all: false })
+        Ok(Self { inotify: rt::Async::new(inotify)?, names, watches_everything: false })
     }
 
     /// Watches everything in a directory, or its creation while it does not exist.
     pub(crate) fn of_directory(path: &Path) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let mut names = SortedSet::new();
-        let all = inotify.add_watch(path, FILE_CHANGES).is_ok();
-        if !all {
+        let watches_everything = inotify.add_watch(path, FILE_CHANGES).is_ok();
+        if !watches_everything {
             names.insert(watch_nearest(&inotify, path)?.to_owned());
         }
-        Ok(Self { inotify: rt::Async::new(inotify)?, names, all })
+        Ok(Self { inotify: rt::Async::new(inotify)?, names, watches_everything })
     }
 
     /// Watches for entries created in or removed from these directories; not for writes.
@@ -54,7 +54,7 @@ impl FileWatch {
         for directory in directories {
             inotify.add_watch(directory, FILE_CHANGES.difference(AddWatchFlags::IN_CLOSE_WRITE))?;
         }
-        Ok(Self { inotify: rt::Async::new(inotify)?, names: SortedSet::new(), all: true })
+        Ok(Self { inotify: rt::Async::new(inotify)?, names: SortedSet::new(), watches_everything: true })
     }
 
     /// Also watches everything directly in this directory.
@@ -78,7 +78,7 @@ impl FileWatch {
     /// An event without a name is about the directory itself, or the queue has overflowed. The kubelet switches
     /// `..data` when it updates the files of a volume.
     fn concerns(&self, name: Option<&OsStr>) -> bool {
-        self.all || name.is_none_or(|name| name == "..data" || self.names.contains(name))
+        self.watches_everything || name.is_none_or(|name| name == "..data" || self.names.contains(name))
     }
 }
 

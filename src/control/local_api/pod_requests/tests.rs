@@ -106,11 +106,11 @@ fn answer_names_the_owner_of_a_pod_of_another_source() {
         of_source("api", "db", "api"),
         of_source("local", "own-node1", "local:default/own"),
     ];
-    let elsewhere = |name| elsewhere(&change(name), "Node1", pods.iter());
+    let conflict = |name| conflict_with_other_source(&change(name), "Node1", pods.iter());
     let file = "pod default/web comes from /m/web.yaml: change or remove it there";
-    assert_eq!(elsewhere("web").as_deref(), Some(file));
-    assert_eq!(elsewhere("db").as_deref(), Some("pod default/db is the cluster's: change or delete it there"));
-    assert_eq!((elsewhere("own"), elsewhere("x")), (None, None));
+    assert_eq!(conflict("web").as_deref(), Some(file));
+    assert_eq!(conflict("db").as_deref(), Some("pod default/db is the cluster's: change or delete it there"));
+    assert_eq!((conflict("own"), conflict("x")), (None, None));
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub(super) struct HeldWatch {
     /// Whether the node may know some of the fields better.
     is_correctable: bool,
     /// What the node knew when it last looked; `None` before.
-    own: Option<OwnNode>,
+    last_own_node: Option<OwnNode>,
     /// The version of the corrected list that the client has.
     version: Option<u64>,
     /// What is to be sent.
@@ -42,7 +42,7 @@ impl HeldWatch {
             content_type: [&*remembered.content_type, ";stream=watch"].concat(),
             remembered,
             is_correctable: read.is_correctable,
-            own: None,
+            last_own_node: None,
             version: read.corrected_version,
             events: Vec::new(),
             end: limit.and_then(|limit| now.checked_add(limit)),
@@ -68,12 +68,12 @@ impl HeldWatch {
 
     /// Brings the client to what the node knows now.
     async fn catch_up(&mut self, endpoint: &ApiEndpoint) -> Result<(), OwnStatus> {
-        let own = Some(endpoint.own_node.own_node()).filter(|_| self.is_correctable);
-        if own == self.own {
+        let own_node = Some(endpoint.own_node.own_node()).filter(|_| self.is_correctable);
+        if own_node == self.last_own_node {
             return Ok(());
         }
-        self.own.clone_from(&own);
-        let cached_events = endpoint.cache.answer(&self.remembered, own, AnswerForm::Events).await;
+        self.last_own_node.clone_from(&own_node);
+        let cached_events = endpoint.cache.answer(&self.remembered, own_node, AnswerForm::Events).await;
         let cached_events = cached_events.ok_or_else(OwnStatus::expired)?;
         if cached_events.version == self.version {
             return Ok(());

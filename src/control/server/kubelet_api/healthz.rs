@@ -16,7 +16,7 @@ pub(super) const fn checks(is_stalled: bool) -> [Check; 3] {
 pub(super) fn respond(request: &Request, checks: &[Check]) -> Option<Response> {
     let rest = request.path.strip_prefix("/healthz")?;
     if rest.is_empty() || rest == "/" {
-        return Some(all(request, checks));
+        return Some(all_checks(request, checks));
     }
     let (_, fault) = checks.iter().find(|(name, _)| rest.strip_prefix('/') == Some(name))?;
     Some(match fault {
@@ -25,7 +25,7 @@ pub(super) fn respond(request: &Request, checks: &[Check]) -> Option<Response> {
     })
 }
 
-fn all(request: &Request, checks: &[Check]) -> Response {
+fn all_checks(request: &Request, checks: &[Check]) -> Response {
     let excluded: Vec<String> = request.query_values("exclude");
     let mut lines = String::new();
     let mut failed = false;

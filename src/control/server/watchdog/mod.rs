@@ -242,7 +242,7 @@ impl WatchdogThread {
         let stall = Stall::new(clock::now(), seconds, self.pulse.doing(), thread);
         self.write_stall(&stall);
         self.shared.lock().last_stall = Some(stall.clone());
-        log!(error, "sync loop stalled, watchdog not answered", seconds = seconds, what = stall.what());
+        log!(error, "sync loop stalled, watchdog not answered", seconds = seconds, what = stall.description());
     }
 
     fn moves_again(&mut self, after: Duration) {

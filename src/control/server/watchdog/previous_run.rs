@@ -19,7 +19,7 @@ pub(super) fn load_last_stall(file: &StallFile, beat_path: &Path) -> Option<Stal
     }
     let (stall, is_new) = judge(file.read(), beat, now);
     if let Some(stall) = stall.as_ref().filter(|_| is_new) {
-        log!(warn, "previous process stalled", at = stall.time, seconds = stall.seconds, what = stall.what());
+        log!(warn, "previous process stalled", at = stall.time, seconds = stall.seconds, what = stall.description());
         let (file, stall) = (file.clone(), stall.clone());
         drop(rt::blocking(move || file.write(&stall)));
     }

@@ -75,7 +75,7 @@ impl Stall {
     }
 
     /// The activity of the process, as one line.
-    pub(crate) fn what(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         let Self { doing, thread: ThreadState { state, wait_channel, .. }, .. } = self;
         if doing.is_empty() {
             return "for a reason that the process could not tell: stopped or starved as a whole".to_owned();
@@ -163,10 +163,10 @@ mod tests {
     fn summary_line_tells_what_is_known() {
         let thread = ThreadState { state: "D (disk sleep)".to_owned(), ..ThreadState::default() };
         let mut stall = Stall { doing: "taking in manifests".to_owned(), thread, ..Stall::default() };
-        assert_eq!(stall.what(), "while taking in manifests; its thread: D (disk sleep)");
+        assert_eq!(stall.description(), "while taking in manifests; its thread: D (disk sleep)");
         stall.thread.wait_channel = "pipe_write".to_owned();
-        assert_eq!(stall.what(), "while taking in manifests; its thread: D (disk sleep) in pipe_write");
+        assert_eq!(stall.description(), "while taking in manifests; its thread: D (disk sleep) in pipe_write");
         stall.doing.clear();
-        assert_eq!(stall.what(), "for a reason that the process could not tell: stopped or starved as a whole");
+        assert_eq!(stall.description(), "for a reason that the process could not tell: stopped or starved as a whole");
     }
 }

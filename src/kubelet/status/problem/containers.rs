@@ -30,8 +30,8 @@ impl Named<'_> {
 pub(super) fn failed_pod(situation: PodSituation<'_>) -> PodProblem {
     let status = situation.status;
     if status.reason.is_empty() {
-        let failed = all(situation).find_map(|one| match &one.status.state {
-            Some(ContainerState::Terminated(ended)) if ended.exit_code != 0 => Some(exited(one, ended)),
+        let failed = named_containers(situation).find_map(|container| match &container.status.state {
+            Some(ContainerState::Terminated(ended)) if ended.exit_code != 0 => Some(exited(container, ended)),
             _ => None,
         });
         return failed.unwrap_or_else(|| PodProblem {
@@ -57,17 +57,17 @@ pub(super) fn failed_pod(situation: PodSituation<'_>) -> PodProblem {
 /// The first container whose start, image or exit is a problem.
 pub(super) fn problem(situation: PodSituation<'_>) -> Option<PodProblem> {
     let PodSituation { pod, warnings, now, .. } = situation;
-    all(situation).find_map(|one| match &one.status.state {
+    named_containers(situation).find_map(|container| match &container.status.state {
         Some(ContainerState::Waiting(waiting)) if is_a_problem(&waiting.reason) => {
-            Some(failing_to_run(one, waiting, pod, warnings))
+            Some(failing_to_run(container, waiting, pod, warnings))
         }
-        Some(ContainerState::Terminated(ended)) if ended.exit_code != 0 && !restarts(pod, one.spec) => {
-            Some(exited(one, ended))
+        Some(ContainerState::Terminated(ended)) if ended.exit_code != 0 && !restarts(pod, container.spec) => {
+            Some(exited(container, ended))
         }
         Some(ContainerState::Running(running)) => {
-            let ended = crashed_before(one.status, running.started_at, now)?;
+            let ended = crashed_before(container.status, running.started_at, now)?;
             let problem = PodProblem { reason: Reason::CRASH_LOOP_BACK_OFF.as_str().to_owned(), ..Default::default() };
-            let problem = crash_loop(problem, one, &ContainerStateWaiting::default(), warnings);
+            let problem = crash_loop(problem, container, &ContainerStateWaiting::default(), warnings);
             Some(PodProblem { since: ended.finished_at.map(|time| time.to_string()).unwrap_or_default(), ..problem })
         }
         _ => None,
@@ -103,20 +103,23 @@ const MAX_BACK_OFF_SECONDS: i64 = 300;
 /// A probe of a running container that cannot run, because no port has the name that it asks. Without this a pod whose
 /// liveness probe never runs would look healthy.
 pub(super) fn probe_without_port(situation: PodSituation<'_>) -> Option<PodProblem> {
-    all(situation).find_map(|one| {
-        let ContainerState::Running(_) = one.status.state.as_ref()? else { return None };
-        let Container { liveness_probe, readiness_probe, startup_probe, .. } = one.spec;
+    named_containers(situation).find_map(|container| {
+        let ContainerState::Running(_) = container.status.state.as_ref()? else { return None };
+        let Container { liveness_probe, readiness_probe, startup_probe, .. } = container.spec;
         let probes = [("liveness", liveness_probe), ("readiness", readiness_probe), ("startup", startup_probe)];
         let missing = |probe: &Probe| match &probe.handler {
-            ProbeHandler::HttpGet(action) => one.spec.port(&action.port).err(),
-            ProbeHandler::TcpSocket(action) => one.spec.port(&action.port).err(),
+            ProbeHandler::HttpGet(action) => container.spec.port(&action.port).err(),
+            ProbeHandler::TcpSocket(action) => container.spec.port(&action.port).err(),
             ProbeHandler::Exec(_) | ProbeHandler::Grpc(_) => None,
         };
         let mut faults = probes.iter().filter_map(|(kind, probe)| Some((*kind, missing(probe.as_ref()?)?)));
         let (kind, PortError::NoSuchPort(port)) = faults.next()? else { return None };
         Some(PodProblem {
             reason: Reason::UNHEALTHY.as_str().to_owned(),
-            cause: format!("{}: its {kind} probe does not run: no port of the container is named {port:?}", one.name()),
+            cause: format!(
+                "{}: its {kind} probe does not run: no port of the container is named {port:?}",
+                container.name()
+            ),
             advice: "give a port in the container's ports this name, or write the number into the probe".to_owned(),
             ..PodProblem::default()
         })
@@ -126,19 +129,19 @@ pub(super) fn probe_without_port(situation: PodSituation<'_>) -> Option<PodProbl
 /// A running container that is not ready, once it runs for longer than the patience.
 pub(super) fn unready(situation: PodSituation<'_>) -> Option<PodProblem> {
     let PodSituation { warnings, now, .. } = situation;
-    let unready = all(situation).find(|one| match &one.status.state {
-        Some(ContainerState::Running(running)) if !one.status.ready && one.kind != "init container" => {
+    let unready = named_containers(situation).find(|container| match &container.status.state {
+        Some(ContainerState::Running(running)) if !container.status.ready && container.kind != "init container" => {
             is_older(PATIENCE_SECONDS, running.started_at, now)
         }
         _ => false,
     });
-    if let Some(one) = unready {
-        let is_starting = one.status.started == Some(false) && one.spec.startup_probe.is_some();
+    if let Some(container) = unready {
+        let is_starting = container.status.started == Some(false) && container.spec.startup_probe.is_some();
         let probe = if is_starting { "startup" } else { "readiness" };
-        let failed = latest_probe(warnings, &one.spec.name, if is_starting { "Startup" } else { "Readiness" });
+        let failed = latest_probe(warnings, &container.spec.name, if is_starting { "Startup" } else { "Readiness" });
         return Some(PodProblem {
             reason: "NotReady".to_owned(),
-            cause: format!("{} is not ready: its {probe} probe does not succeed", one.name()),
+            cause: format!("{} is not ready: its {probe} probe does not succeed", container.name()),
             advice: format!("check the {probe} probe and the container's log"),
             detail: failed.map(|warning| warning.text().to_owned()).unwrap_or_default(),
             ..PodProblem::default()
@@ -149,15 +152,15 @@ pub(super) fn unready(situation: PodSituation<'_>) -> Option<PodProblem> {
 
 /// An init container that the others wait for, once it runs for longer than such a step takes.
 fn long_initialization(situation: PodSituation<'_>) -> Option<PodProblem> {
-    all(situation).filter(|one| one.kind == "init container").find_map(|one| {
-        let Some(ContainerState::Running(running)) = &one.status.state else { return None };
+    named_containers(situation).filter(|container| container.kind == "init container").find_map(|container| {
+        let Some(ContainerState::Running(running)) = &container.status.state else { return None };
         is_older(INIT_PATIENCE_SECONDS, running.started_at, situation.now).then(|| PodProblem {
             reason: "NotInitialized".to_owned(),
             cause: format!(
                 "{} has not ended for more than 10 minutes, and the other containers wait for it",
-                one.name()
+                container.name()
             ),
-            advice: format!("see what it waits for: coracle logs POD -c {}", one.spec.name),
+            advice: format!("see what it waits for: coracle logs POD -c {}", container.spec.name),
             since: running.started_at.map(|time| time.to_string()).unwrap_or_default(),
             ..PodProblem::default()
         })
@@ -197,18 +200,18 @@ fn is_a_problem(reason: &Reason) -> bool {
 }
 
 fn failing_to_run(
-    one: Named<'_>,
+    container: Named<'_>,
     waiting: &ContainerStateWaiting,
     pod: &Pod,
     warnings: &[PodWarning<'_>],
 ) -> PodProblem {
-    let (reason, image) = (&waiting.reason, &one.spec.image);
+    let (reason, image) = (&waiting.reason, &container.spec.image);
     let text = innermost(&waiting.message);
     let mut problem = PodProblem { reason: reason.as_str().to_owned(), ..PodProblem::default() };
     if *reason == Reason::CRASH_LOOP_BACK_OFF {
-        return crash_loop(problem, one, waiting, warnings);
+        return crash_loop(problem, container, waiting, warnings);
     }
-    let name = one.name();
+    let name = container.name();
     match reason.as_str() {
         "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "SignatureValidationFailed" => {
             let why = advice::pull_error(&text).map_or_else(|| after_image(&text, image), str::to_owned);
@@ -232,50 +235,50 @@ fn failing_to_run(
             problem.advice = ADVICE_FOR_HOOK.to_owned();
             problem.detail = waiting.message.clone();
         }
-        _ => start_error(&mut problem, one, &waiting.message),
+        _ => start_error(&mut problem, container, &waiting.message),
     }
     problem
 }
 
 /// The runtime could not create or start the container. Its message may quote the command, which may have secrets.
-fn start_error(problem: &mut PodProblem, one: Named<'_>, message: &str) {
+fn start_error(problem: &mut PodProblem, container: Named<'_>, message: &str) {
     let (why, advice) = advice::start_error(message);
-    problem.cause = format!("{}: {why}", one.name());
+    problem.cause = format!("{}: {why}", container.name());
     problem.advice = advice.to_owned();
     problem.detail = innermost(message);
 }
 
 fn crash_loop(
     mut problem: PodProblem,
-    one: Named<'_>,
+    container: Named<'_>,
     waiting: &ContainerStateWaiting,
     warnings: &[PodWarning<'_>],
 ) -> PodProblem {
-    let restarts = match one.status.restart_count {
+    let restarts = match container.status.restart_count {
         1 => "1 restart".to_owned(),
         count => format!("{count} restarts"),
     };
-    let Some(ContainerState::Terminated(ended)) = &one.status.last_state else {
-        problem.cause = format!("{} does not start ({restarts})", one.name());
+    let Some(ContainerState::Terminated(ended)) = &container.status.last_state else {
+        problem.cause = format!("{} does not start ({restarts})", container.name());
         return problem;
     };
     let ended = &**ended;
     let ended_it = |warning: &&PodWarning<'_>| may_have_ended(warning, ended);
-    if let Some(failed) = latest_probe(warnings, &one.spec.name, "Liveness").filter(ended_it) {
-        problem.cause = format!("{} is restarted because its liveness probe fails ({restarts})", one.name());
+    if let Some(failed) = latest_probe(warnings, &container.spec.name, "Liveness").filter(ended_it) {
+        problem.cause = format!("{} is restarted because its liveness probe fails ({restarts})", container.name());
         problem.advice = "check the liveness probe, its timeoutSeconds and the container's log".to_owned();
         problem.detail = failed.text().to_owned();
-    } else if let Some(failed) = latest_post_start_hook(warnings, &one.spec.name).filter(ended_it) {
-        problem.cause = format!("{} is restarted because its postStart hook fails ({restarts})", one.name());
+    } else if let Some(failed) = latest_post_start_hook(warnings, &container.spec.name).filter(ended_it) {
+        problem.cause = format!("{} is restarted because its postStart hook fails ({restarts})", container.name());
         problem.advice = ADVICE_FOR_HOOK.to_owned();
         problem.detail = failed.text().to_owned();
     } else if ended.exit_code == 0 {
-        problem.cause = format!("{} ends with success and is started again ({restarts})", one.name());
+        problem.cause = format!("{} ends with success and is started again ({restarts})", container.name());
         problem.advice = "use restartPolicy: OnFailure, or a command that keeps running".to_owned();
     } else if EXEC_FORMAT_ERROR.iter().any(|text| ended.message.contains(text)) {
-        start_error(&mut problem, one, &ended.message);
+        start_error(&mut problem, container, &ended.message);
     } else {
-        let exit = exited(one, ended);
+        let exit = exited(container, ended);
         problem.cause = format!("{} ({restarts})", exit.cause);
         (problem.advice, problem.detail) = (exit.advice, exit.detail);
     }
@@ -299,7 +302,7 @@ fn seconds(text: &str) -> Option<i64> {
     }
 }
 
-fn exited(one: Named<'_>, ended: &ContainerStateTerminated) -> PodProblem {
+fn exited(container: Named<'_>, ended: &ContainerStateTerminated) -> PodProblem {
     let is_out_of_memory = ended.reason == Reason::OOM_KILLED;
     let how = match (is_out_of_memory, ended.exit_code, ended.reason.as_str()) {
         (true, ..) => "is killed because it uses more memory than it may (OOMKilled)".to_owned(),
@@ -309,8 +312,8 @@ fn exited(one: Named<'_>, ended: &ContainerStateTerminated) -> PodProblem {
     let reason = if ended.reason.is_empty() { "Error" } else { ended.reason.as_str() };
     PodProblem {
         reason: reason.to_owned(),
-        cause: format!("{} {how}", one.name()),
-        advice: advice::of_exit(ended, &one.spec.name, one.pod, has_memory_limit(one.spec)),
+        cause: format!("{} {how}", container.name()),
+        advice: advice::of_exit(ended, &container.spec.name, container.pod, has_memory_limit(container.spec)),
         detail: ended.message.clone(),
         since: ended.finished_at.map(|time| time.to_string()).unwrap_or_default(),
         ..PodProblem::default()
@@ -340,7 +343,7 @@ fn restarts(pod: &Pod, container: &Container) -> bool {
 }
 
 /// The containers of the pod that have a status, init containers first.
-fn all<'a>(situation: PodSituation<'a>) -> impl Iterator<Item = Named<'a>> {
+fn named_containers<'a>(situation: PodSituation<'a>) -> impl Iterator<Item = Named<'a>> {
     let PodSituation { pod, status, .. } = situation;
     // A tenant decides how many there are: each is looked up by its name.
     let [of_init, of_main] = [&status.init_container_statuses, &status.container_statuses].map(|statuses| {
