@@ -169,7 +169,7 @@ impl PodProbes {
         let Some(probe) = probe_of(container, kind) else { return now };
         let period = timing::period(probe);
         let delay = results::seconds(probe.initial_delay_seconds);
-        let delay_left = if delay.is_zero() { delay } else { delay.saturating_sub(age(running)) };
+        let delay_left = if delay.is_zero() { delay } else { delay.saturating_sub(time_since_start(running)) };
         // After a start of the agent, probes do not all run at once.
         let is_young = self.since.saturating_duration_since(began) < period;
         let spread = if is_young { period.mul_f64(self.fraction(index, kind)) } else { Duration::ZERO };
@@ -218,4 +218,29 @@ fn outcome_at_start(pod: &Pod, running: &ObservedContainer, agent: Duration) -> 
 fn age(running: &ObservedContainer) -> Duration {
     let ContainerState::Running { started_at } = running.state else { return Duration::ZERO };
     running.pid.and_then(process::age).unwrap_or_else(|| clock::since(started_at))
+}
+
+/// Since the container was started, for its initial delay. The process is older, because the runtime makes it before it
+/// starts the container in it, seconds before on a busy machine. The clock may have been set since.
+fn time_since_start(running: &ObservedContainer) -> Duration {
+    let ContainerState::Running { started_at } = running.state else { return Duration::ZERO };
+    age(running).min(clock::since(started_at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn initial_delay_begins_when_the_container_starts_not_with_its_older_process() {
+        let started = |started_at: i64| {
+            let state = ContainerState::Running { started_at };
+            ObservedContainer { pid: Some(1), ..ObservedContainer::seen("id", "main", "s", state) }
+        };
+        let now = i64::try_from(clock::unix_nanos()).unwrap();
+        assert!(age(&started(now)) > Duration::from_secs(1), "the first process is old");
+        assert!(time_since_start(&started(now)) < Duration::from_secs(1));
+        let by_clock = time_since_start(&started(0));
+        assert!(by_clock <= age(&started(0)), "a clock that was set does not make it older than its process");
+    }
 }
