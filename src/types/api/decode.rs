@@ -24,6 +24,12 @@ pub struct Decoded<T> {
 pub trait Decode: Sized {
     fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError>;
 
+    /// Replaces `value`. An object is read in place: a large one is not moved.
+    fn decode_into(value: &mut Self, input: Input<'_>, context: DecodeContext<'_>) -> Result<(), DecodeError> {
+        *value = Self::decode(input, context)?;
+        Ok(())
+    }
+
     /// Decodes an optional field, where `null` means absent.
     fn decode_option(input: Input<'_>, context: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
         if input.is_null() { Ok(None) } else { Self::decode(input, context).map(Some) }
@@ -147,6 +153,20 @@ pub(crate) trait Object {
     fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError>;
 }
 
+/// A field of an object. Its code is compiled once for each type, not for each field.
+pub(crate) trait Field {
+    fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError>;
+}
+
+impl<T: Decode> Field for T {
+    fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError> {
+        if T::is_absent(&entry.value) {
+            return Ok(());
+        }
+        T::decode_into(self, entry.value, entry.context)
+    }
+}
+
 /// One entry of an object: key, value and path.
 pub(crate) struct Entry<'a> {
     key: &'a str,
@@ -181,12 +201,8 @@ impl<'a> Entry<'a> {
         T::decode(self.value, self.context)
     }
 
-    pub(crate) fn read<T: Decode>(self, field: &mut T) -> Result<(), DecodeError> {
-        if T::is_absent(&self.value) {
-            return Ok(());
-        }
-        *field = self.value()?;
-        Ok(())
+    pub(crate) fn read(self, field: &mut dyn Field) -> Result<(), DecodeError> {
+        field.read(self)
     }
 
     pub(super) fn unknown(&self) {
@@ -333,6 +349,10 @@ impl Decode for Cow<'static, str> {
 impl<T: Decode> Decode for Box<T> {
     fn decode(input: Input<'_>, context: DecodeContext<'_>) -> Result<Self, DecodeError> {
         T::decode(input, context).map(Box::new)
+    }
+
+    fn decode_into(value: &mut Self, input: Input<'_>, context: DecodeContext<'_>) -> Result<(), DecodeError> {
+        T::decode_into(value, input, context)
     }
 }
 

@@ -47,6 +47,15 @@ macro_rules! object {
                 $crate::types::api::decode::read_object(&mut object, input, context)?;
                 Ok(object)
             }
+
+            fn decode_into(
+                object: &mut Self,
+                input: $crate::types::api::decode::Input<'_>,
+                context: $crate::types::api::decode::DecodeContext<'_>,
+            ) -> Result<(), $crate::types::api::DecodeError> {
+                *object = Self::default();
+                $crate::types::api::decode::read_object(object, input, context)
+            }
         }
 
         impl $crate::types::api::encode::Encode for $name {
@@ -118,6 +127,15 @@ macro_rules! record {
                 let mut record = Self::default();
                 $crate::types::api::read_object(&mut record, input, context)?;
                 Ok(record)
+            }
+
+            fn decode_into(
+                record: &mut Self,
+                input: $crate::types::api::Input<'_>,
+                context: $crate::types::api::DecodeContext<'_>,
+            ) -> Result<(), $crate::types::api::DecodeError> {
+                *record = Self::default();
+                $crate::types::api::read_object(record, input, context)
             }
         }
     };
