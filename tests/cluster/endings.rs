@@ -144,3 +144,29 @@ fn sandbox_is_reported_during_a_long_pull() {
     joined.node.fake.release("PullImage");
     joined.wait_until_web_is_ready();
 }
+
+#[test]
+fn pod_that_was_deleted_before_the_node_saw_it_fails_once() {
+    let mut joined = Joined::new();
+    let mut object = pod("web", &json!({}));
+    object["metadata"]["finalizers"] = json!(["example.com/keep"]);
+    joined.api.create(&object);
+    joined.api.delete(WEB);
+    joined.start("", &[]);
+    let ended = joined.api.wait(WEB, "the pod to fail", |pod| pod["status"]["phase"] == "Failed");
+    let container = &ended["status"]["containerStatuses"][0]["state"];
+    assert_eq!(container["terminated"]["reason"], "ContainerStatusUnknown", "{ended}");
+    joined.api.wait(WEB, "the deletion to be confirmed", |pod| pod["metadata"]["deletionGracePeriodSeconds"] == 0);
+    // The finalizer keeps the pod: its status stays as it is, also for the next agent.
+    let version = |joined: &Joined| joined.api.get(WEB).unwrap()["metadata"]["resourceVersion"].clone();
+    let confirmed = version(&joined);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(version(&joined), confirmed);
+    joined.node.kill_agent();
+    joined.node.start_agent();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(version(&joined), confirmed);
+    assert_eq!(joined.running(), [""; 0], "nothing of it runs");
+    joined.api.patch(WEB, &json!({"metadata": {"finalizers": null}}));
+    joined.api.wait_gone(WEB);
+}

@@ -87,10 +87,14 @@ impl PodTable {
         shown
     }
 
-    /// For an ended pod, reports containers that were never observed to exit as lost.
+    /// For an ended pod, reports containers that were never observed to exit as lost. A pod that the node has refused
+    /// keeps the status of its refusal; a pod that was deleted before the node decided fails, as upstream.
     fn last_status(&self, worker: &Worker, pod: &Pod, status: PodStatus, is_stopped: bool) -> PodStatus {
-        let has_begun = self.admitted.contains(&worker.identity.uid);
-        match worker.has_ended_for_good(is_stopped) && has_begun {
+        let uid = &worker.identity.uid;
+        let was_deleted_first = pod.metadata.deletion_timestamp.is_some()
+            && !pod.status.phase.is_terminal()
+            && !self.failed.contains_key(uid);
+        match worker.has_ended_for_good(is_stopped) && (self.admitted.contains(uid) || was_deleted_first) {
             true => terminated(pod, &status, clock::now()),
             false => status,
         }
