@@ -8,7 +8,7 @@ use async_channel::Sender;
 use crate::control::server::Streaming;
 use crate::kubelet::allocation::Allocations;
 use crate::kubelet::image_archives::{ImageArchives, Importer, RuntimeVerifiers};
-use crate::kubelet::image_transfer::{FetchPlaces, Fetcher, LinkBudget, Peering, SharedImages};
+use crate::kubelet::image_transfer::{FetchPlaces, Fetcher, LinkBudget, ManifestFetch, Peering, SharedImages};
 use crate::kubelet::images::{Images, SignatureGate, SignaturePlaces};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
@@ -58,6 +58,9 @@ impl Runtime {
             inbox: inbox.clone(),
         };
         let signatures = signature_places(config, &proxies);
+        let hosts = config.images.fetch.hosts_directory.clone();
+        let manifests = config.root_dir.join("coracle/tag-lookup");
+        let manifests = ManifestFetch::new(manifests, hosts, Arc::new(proxies.clone()));
         let (peering, shared) = peering(config).await;
         let places = FetchPlaces {
             directory: config.root_dir.join("coracle/fetch"),
@@ -74,7 +77,7 @@ impl Runtime {
         let images =
             images.with_archives(archives).with_fetcher(fetcher).with_budget(LinkBudget::open(config, cluster));
         let gate = |places| SignatureGate::new(places, services.runtime.clone());
-        let images = images.with_signatures(signatures.map(gate));
+        let images = images.with_signatures(signatures.map(gate)).with_manifests(manifests);
         let pods = PodRuntime::new(services.runtime, images, settings, inbox.clone());
         let allocations = Rc::new(Allocations::open(&config.root_dir).await);
         let pods = pods.with_allocations(allocations);

@@ -327,6 +327,18 @@ fn own_uid(pod: &Pod, origin: &Origin<'_>) -> PodUid {
     PodUid::from(hash.marked())
 }
 
+/// The uid of the same manifest with these images by digest, as `(image, digest)`.
+pub(crate) fn uid_with_images<'a>(uid: &PodUid, images: impl Iterator<Item = (&'a str, &'a str)>) -> PodUid {
+    let mut hash = Fnv128a::new();
+    hash.write(uid.as_str().as_bytes());
+    for (image, digest) in images {
+        for part in [image, "=", digest, "\n"] {
+            hash.write(part.as_bytes());
+        }
+    }
+    PodUid::from(hash.marked())
+}
+
 /// The pod with its resizable resource amounts set to zero. The names of the resources stay.
 pub(super) fn without_amounts(pod: &Pod) -> Pod {
     let mut pod = pod.clone();

@@ -38,6 +38,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::ScheduleDue(_)
         | SyncEvent::VersionRequest(_)
         | SyncEvent::NextVersionPulled { .. }
+        | SyncEvent::TagsLookedUp { .. }
         | SyncEvent::UpdateLockTried(..)
         | SyncEvent::VersionsKept(_)
         | SyncEvent::CpusMoved(_)

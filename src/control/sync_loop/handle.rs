@@ -58,6 +58,9 @@ impl SyncLoop {
             SyncEvent::NextVersionPulled { uid, pulled } => {
                 parts.next_versions.on_pulled(&uid, pulled, &mut parts.versions, now)
             }
+            SyncEvent::TagsLookedUp { pod, targets } => {
+                parts.tag_lookups.on_looked_up(&pod, targets, &mut parts.versions, pods, now)
+            }
             SyncEvent::UpdateLockTried(uid, tried) => parts.locks.on_tried(&uid, tried, now),
             SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, now),
             SyncEvent::CpusMoved(placed) => return parts.cpus.on_cpus_moved(placed),

@@ -24,7 +24,7 @@ use crate::control::sync_loop::orphans::Orphans;
 use crate::control::sync_loop::pending_resizes::PendingResizes;
 use crate::control::sync_loop::pod_stops::PodStops;
 use crate::control::sync_loop::readmissions::Readmissions;
-use crate::control::versions::{HeldSince, NextVersions, PodVersions, UpdateLocks, Versions};
+use crate::control::versions::{HeldSince, NextVersions, PodVersions, TagLookups, UpdateLocks, Versions};
 use crate::kubelet::admission::Admission;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
@@ -63,6 +63,7 @@ pub(super) struct Parts {
     pub(super) status_manager: StatusManager,
     pub(super) storage_limits: StorageLimits,
     pub(super) stops: PodStops,
+    pub(super) tag_lookups: TagLookups,
     pub(super) versions: PodVersions,
 }
 
@@ -105,6 +106,7 @@ impl Parts {
             image_garbage: ImageGarbage::default(),
             jobs: Jobs::new(jobs, inbox.clone()),
             locks: UpdateLocks::new(held_since, config.update_lock_limit, views.objects.clone(), inbox.clone()),
+            tag_lookups: TagLookups::new(views.objects.clone(), inbox.clone()),
             next_versions: NextVersions::new(views.objects, inbox.clone()),
             objects: ObjectWatch::new(objects, Rc::clone(&csi)),
             oom: OomWatcher::new(groups, inbox),

@@ -22,6 +22,7 @@ impl SyncLoop {
         let Parts { next_versions, versions, locks, .. } = &mut self.parts;
         let effects = next_versions.round(versions, locks, &self.pods, now);
         self.apply(effects, now);
+        self.parts.tag_lookups.round(&self.parts.versions, &self.pods, now);
         self.health.begin(Activity::Deadlines);
         let effects = self.parts.deadlines.round(&self.pods, now);
         self.pods.apply(effects, now);

@@ -15,7 +15,8 @@ use crate::control::pod_table::{Effect, PodTable};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{
-    ErrorSubject, NodeError, PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest,
+    ErrorSubject, NodeError, PodAnswer, PodEvent, SourceUpdate, SyncEvent, TagTarget, VersionAction,
+    VersionActionRequest,
 };
 use crate::types::api::conditions::{READY, TRIAL};
 use crate::types::api::{ConditionStatus, ContainerState, EventKind, Pod, PodPhase, PodStatus, PodUid, Reason, Time};
@@ -80,6 +81,22 @@ impl PodVersions {
     /// The version with this uid no longer waits for its images: it replaces the present one.
     pub(crate) fn take_next(&mut self, uid: &PodUid) {
         self.versions.write().take_next(uid);
+    }
+
+    /// The tags of the images of a manifest were looked up. A tag that has moved makes a new version.
+    pub(super) fn on_tags(&mut self, manifest: &Pod, targets: &[(String, TagTarget)], pods: &PodTable) -> Vec<Effect> {
+        let records = pods.records();
+        let Some(running) = self.versions.read().running_of(manifest) else { return Vec::new() };
+        let uid = records.running_uid(&running);
+        // Without a status nothing runs yet.
+        let Some(status) = records.statuses.status(uid) else { return Vec::new() };
+        let moved = self.versions.write().on_tags(manifest, targets, status);
+        if moved.is_empty() {
+            return Vec::new();
+        }
+        log!(info, "image tags have moved", pod = manifest.full_name(), images = moved.join(", "));
+        let message = format!("The tag has moved, which makes a new version: {}", moved.join(", "));
+        vec![Effect::Record(PodEvent::of_pod(uid, EventKind::Normal, Reason::TAG_MOVED, message)), Effect::Reconcile]
     }
 
     /// Takes next versions that a former agent has started already: its record of that was not written. True if there

@@ -11,7 +11,8 @@
 //!       +------ rolled back, held -----^         the version before runs
 //! ```
 //!
-//! A version is identified by its pod's uid, which is a hash of the manifest.
+//! A version is identified by its pod's uid, which is a hash of the manifest, and of the digests of images whose tags have
+//! moved.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::error::RequestError;
 use super::held_pods::{has_lock, is_on_hold};
+use super::image_tags::ImageTags;
 use crate::control::pod_sources::merge::same_content;
 use crate::types::api::annotations::{
     KEEP_VERSIONS, NEEDS_MAINS, ONE_AT_A_TIME, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no,
@@ -41,6 +43,7 @@ pub(super) struct Record {
     offered: Option<Arc<Pod>>,
     /// The version in the manifest while its images are being pulled. Until then another version runs.
     next: Option<Arc<Pod>>,
+    pub(super) tags: ImageTags,
     /// A user has stopped the pod: its trial waits, and counts no starts.
     is_stopped: bool,
 }
@@ -385,6 +388,11 @@ impl Record {
         self.hold.is_some() && self.trial.is_none()
     }
 
+    /// A user holds the version, whatever the manifest becomes.
+    pub(super) fn is_held_manually(&self) -> bool {
+        self.hold == Some(Hold::Manual)
+    }
+
     pub(super) fn to_json(&self) -> Value {
         let versions: Vec<Value> = self.accepted.iter().map(|pod| encode(&**pod)).collect();
         let trial = self.trial.as_ref().map(|trial| json!({ "uid": trial.uid.as_str(), "starts": trial.starts }));
@@ -395,7 +403,7 @@ impl Record {
                 json!({ "why": why, "offered": offered.as_str() })
             }
         });
-        json!({ "format": 1, "accepted": versions, "trial": trial, "hold": hold })
+        json!({ "format": 1, "accepted": versions, "trial": trial, "hold": hold, "tags": self.tags.to_json() })
     }
 
     /// `None` if the format is unknown, such as that of another version of this program.
@@ -421,7 +429,8 @@ impl Record {
                 _ => None,
             }
         });
-        Some(Self { accepted, trial, hold, ..Self::default() })
+        let tags = value.get("tags").and_then(Value::as_object).map(ImageTags::from_json).unwrap_or_default();
+        Some(Self { accepted, trial, hold, tags, ..Self::default() })
     }
 }
 

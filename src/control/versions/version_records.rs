@@ -18,12 +18,13 @@ use serde_json::Value;
 
 use super::cluster_trials::ClusterTrials;
 use super::error::{RequestError, WriteError};
+use super::image_tags::{lookup_interval, running_digest, tagged_images};
 use super::record::{Record, RecordAction, TrialResult, TrialState};
 use crate::control::pod_sources::static_pod::{is_own_uid, owning_workload};
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
-use crate::state::pods::{SourceName, SourcePod, SourceUpdate};
-use crate::types::api::{Pod, PodUid};
+use crate::state::pods::{SourceName, SourcePod, SourceUpdate, TagTarget};
+use crate::types::api::{Pod, PodStatus, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 #[derive(Debug, Default)]
@@ -46,6 +47,8 @@ struct Entry {
     record: Record,
     /// The pod's source and manifest; `None` until a source reports the pod.
     owner: Option<(SourceName, Arc<str>)>,
+    /// The source's pod, if the tags of its images are followed: another version of it may be on offer.
+    manifest: Option<Arc<Pod>>,
 }
 
 /// A pod's versions as shown to users.
@@ -106,7 +109,7 @@ impl Versions {
                 continue;
             }
             match load(&entry.path()).and_then(Record::from_json) {
-                Some(record) => drop(versions.records.insert(name, Entry { record, owner: None })),
+                Some(record) => drop(versions.records.insert(name, Entry { record, owner: None, manifest: None })),
                 None => {
                     if let Err(error) = set_aside(&entry.path()) {
                         log!(warn, "pod version record not used", file = entry.path().display(), error = error);
@@ -141,16 +144,19 @@ impl Versions {
             let is_single = seen.get(&key).is_none_or(|count| *count == 1) && !is_doubled(pod);
             let is_known = self.records.get(&key).is_some_and(|entry| match &entry.owner {
                 Some((_, origin)) => *origin == source.origin,
-                None => entry.record.contains(&pod.metadata.uid),
+                None => entry.record.contains(&entry.record.tags.version(pod).metadata.uid),
             });
             if !is_single && !is_known {
                 continue;
             }
-            let empty = || Entry { record: Record::default(), owner: None };
+            let empty = || Entry { record: Record::default(), owner: None, manifest: None };
             let entry = self.records.entry(key.clone()).or_insert_with(empty);
             entry.owner = Some((update.source, Arc::clone(&source.origin)));
             entry.record.set_stopped(is_stopped(pod));
-            if entry.record.propose(pod) {
+            entry.manifest = lookup_interval(pod).map(|_| Arc::clone(pod));
+            let forgot_tags = entry.record.tags.keep_images_of(pod);
+            let version = entry.record.tags.version(pod);
+            if entry.record.propose(&version) | forgot_tags {
                 self.dirty.insert(key);
             }
             if let Some(runs) = entry.record.runs() {
@@ -163,6 +169,48 @@ impl Versions {
                 is_own && !seen.contains_key(key)
             });
         }
+    }
+
+    /// The manifests whose images' tags are followed. A user who holds a version wants no other.
+    pub(super) fn auto_updated(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        let followed = self.records.values().filter(|entry| entry.owner.is_some() && !entry.record.is_held_manually());
+        followed.filter_map(|entry| entry.manifest.as_ref())
+    }
+
+    /// The uid of the version that runs of this manifest.
+    pub(super) fn running_of(&self, manifest: &Pod) -> Option<PodUid> {
+        Some(self.records.get(&key(manifest))?.record.runs()?.metadata.uid.clone())
+    }
+
+    /// The tags of the manifest's images were looked up. Returns the images whose tags have moved, if another version
+    /// is on offer for that.
+    pub(super) fn on_tags(
+        &mut self,
+        manifest: &Pod,
+        targets: &[(String, TagTarget)],
+        status: &PodStatus,
+    ) -> Vec<String> {
+        let key = key(manifest);
+        let Some(entry) = self.records.get_mut(&key) else { return Vec::new() };
+        // The manifest may have changed since.
+        let Some(manifest) = &entry.manifest else { return Vec::new() };
+        let Some(running) = entry.record.runs().map(Arc::clone) else { return Vec::new() };
+        let tagged = tagged_images(manifest);
+        let mut moved = Vec::new();
+        let before = entry.record.tags.version(manifest);
+        for (image, target) in targets.iter().filter(|(image, _)| tagged.contains(image)) {
+            let digest = running_digest(&running, image, status);
+            if entry.record.tags.record(image, target, digest) {
+                self.dirty.insert(key.clone());
+                moved.push(image.clone());
+            }
+        }
+        let version = entry.record.tags.version(manifest);
+        if version.metadata.uid == before.metadata.uid {
+            return Vec::new();
+        }
+        entry.record.propose(&version);
+        moved
     }
 
     /// Pods were stopped or started.

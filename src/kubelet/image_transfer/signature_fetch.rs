@@ -4,35 +4,16 @@
 //!   reference -> index -> manifest; for each of both: the image sha256-HEX.sig, then the bundles among the referrers
 //! ```
 
-use std::fs;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use super::job::{Job, Progress};
-use super::job_thread::{JobInputs, fetch_on_thread};
-use super::layout::Layout;
-use super::space::{Space, make_private};
-use super::{FetchError, Passage, login};
+use super::job::Job;
+use super::manifest_fetch::ManifestFetch;
+use super::{FetchError, Passage};
 use crate::kubelet::image_archives::image_name::Reference;
 use crate::kubelet::image_archives::manifest::{Descriptor, Digest, MAX_IMAGE_MANIFEST_BYTES, ManifestError};
 use crate::kubelet::image_signatures::{
     BUNDLE_TYPE, Evidence, Signature, bundle_layers, bundle_manifests, signature_layers,
 };
 use crate::platform::cri::v1::AuthConfig;
-use crate::platform::net::ProxySettings;
 use crate::platform::registry::RegistryError;
-use crate::types::sorted::SortedSet;
-
-pub(crate) struct SignatureFetch {
-    /// For the time of a fetch.
-    directory: PathBuf,
-    /// containerd's directory with a `hosts.toml` for each registry.
-    hosts: PathBuf,
-    proxies: Arc<ProxySettings>,
-    /// Fetches so far.
-    count: AtomicU64,
-}
 
 /// Whether the signatures found so far are enough.
 type EvidenceTest = Box<dyn Fn(&Evidence) -> bool + Send>;
@@ -40,14 +21,7 @@ type EvidenceTest = Box<dyn Fn(&Evidence) -> bool + Send>;
 /// Of all signatures of an image.
 const MAX_SIGNATURE_BYTES: u64 = 1 << 20;
 
-impl SignatureFetch {
-    /// Removes what an earlier process has left in `directory`.
-    pub(crate) fn new(directory: PathBuf, hosts: PathBuf, proxies: Arc<ProxySettings>) -> Self {
-        // It is rarely there, and small.
-        let _ = fs::remove_dir_all(&directory);
-        Self { directory, hosts, proxies, count: AtomicU64::new(0) }
-    }
-
+impl ManifestFetch {
     /// The image's manifests, and its signatures until they are enough.
     pub(crate) async fn evidence(
         &self,
@@ -56,31 +30,13 @@ impl SignatureFetch {
         passage: Passage<'_>,
         is_enough: EvidenceTest,
     ) -> Result<Evidence, FetchError> {
-        let key = self.count.fetch_add(1, Ordering::Relaxed).to_string();
-        let layout = Layout(self.directory.join(&key));
-        let (directory, pod) = (self.directory.clone(), passage.pod.to_owned());
-        let inputs = JobInputs {
-            name: image.clone(),
-            hosts: self.hosts.clone(),
-            proxies: Arc::clone(&self.proxies),
-            login: login(auth),
-            layout: layout.clone(),
-            space: Space { directory: directory.clone(), key, pod, busy: Vec::new(), pressure: None },
-            present: SortedSet::new(),
-            progress: Arc::new(Progress::default()),
-            peering: None,
-            alive: async_channel::bounded(1).0,
-        };
         let (sender, evidence_receiver) = async_channel::bounded(1);
         let work = move |job: &mut Job| {
-            make_private(&directory)?;
-            let evidence = job.evidence(&*is_enough);
-            fs::remove_dir_all(&layout.0)?;
             // The channel has capacity for one result.
-            let _ = sender.try_send(evidence?);
+            let _ = sender.try_send(job.evidence(&*is_enough)?);
             Ok(Vec::new())
         };
-        fetch_on_thread(inputs, passage, Box::new(work)).await?;
+        self.run(image, auth, passage, Box::new(work)).await?;
         evidence_receiver.try_recv().map_err(|_| FetchError::NoResult)
     }
 }

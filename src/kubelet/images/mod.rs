@@ -18,6 +18,7 @@ mod pulls_under_way;
 mod registry_outages;
 mod service;
 mod signatures;
+mod tag_lookup;
 mod verification;
 
 use std::cell::{Cell, RefCell};
@@ -29,7 +30,7 @@ use async_channel::Sender;
 
 use crate::kubelet::image_archives::ImageArchives;
 use crate::kubelet::image_credentials::{NodeCredentials, PullSecrets};
-use crate::kubelet::image_transfer::{Fetcher, LinkBudget};
+use crate::kubelet::image_transfer::{Fetcher, LinkBudget, ManifestFetch};
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, CredentialsVerification, ImageGc};
 use crate::platform::cri::ImageService;
@@ -75,6 +76,8 @@ pub(crate) struct Images<S = ImageService> {
     archives: ImageArchives,
     /// `None`: signatures are not verified.
     signatures: Option<SignatureGate>,
+    /// Looks up tags. `None`: no tag can be looked up.
+    manifests: Option<ManifestFetch>,
     gc: ImageGc,
     image_records: RefCell<ImageRecords>,
     /// The last collection failed.
@@ -165,6 +168,7 @@ impl<S: Service> Images<S> {
             fetcher: None,
             archives: ImageArchives::nothing().0,
             signatures: None,
+            manifests: None,
             gc: config.images.gc,
             image_records: RefCell::new(ImageRecords::new(rt::now())),
             gc_failed: Cell::new(false),
@@ -193,6 +197,11 @@ impl<S: Service> Images<S> {
     /// Takes only images that the gate lets pass.
     pub(crate) fn with_signatures(self, signatures: Option<SignatureGate>) -> Self {
         Self { signatures, ..self }
+    }
+
+    /// Looks up tags with this fetcher.
+    pub(crate) fn with_manifests(self, manifests: ManifestFetch) -> Self {
+        Self { manifests: Some(manifests), ..self }
     }
 
     /// Pulls within these windows and budgets.

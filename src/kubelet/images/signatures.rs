@@ -22,7 +22,7 @@ use crate::kubelet::image_archives::ImportTool;
 use crate::kubelet::image_archives::image_name::{Reference, reference};
 use crate::kubelet::image_credentials::Credential;
 use crate::kubelet::image_signatures::{Evidence, Refusal, Requirement, SignedImage, judge, read_policy};
-use crate::kubelet::image_transfer::{FetchError, Passage, SignatureFetch};
+use crate::kubelet::image_transfer::{FetchError, ManifestFetch, Passage};
 use crate::platform::cri::RuntimeService;
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::net::ProxySettings;
@@ -35,7 +35,7 @@ use crate::types::api::{EventKind, Reason};
 pub(crate) struct SignatureGate {
     policy: PathBuf,
     pub(super) kept: KeptSignatures,
-    fetch: SignatureFetch,
+    fetch: ManifestFetch,
     /// The runtime's endpoint for images.
     endpoint: PathBuf,
     runtime: RuntimeService,
@@ -69,7 +69,7 @@ pub(super) struct Verified {
 impl SignatureGate {
     pub(crate) fn new(places: SignaturePlaces, runtime: RuntimeService) -> Self {
         let SignaturePlaces { policy, directory, hosts, endpoint, proxies } = places;
-        let fetch = SignatureFetch::new(directory.join("signature-fetch"), hosts, proxies);
+        let fetch = ManifestFetch::new(directory.join("signature-fetch"), hosts, proxies);
         let kept = KeptSignatures::new(directory.join("image-signatures"));
         Self { policy, kept, fetch, endpoint, runtime }
     }
@@ -248,10 +248,8 @@ impl<S: Service> Images<S> {
         // An image that is here needs no window.
         let passage = Passage { budget: &self.budget, is_urgent: true, pod };
         let credentials = self.all_credentials(inputs).await;
-        let auths = credentials.iter().map(|credential| Some(credential.login.auth_config()));
-        let auths = if credentials.is_empty() { vec![None] } else { auths.collect() };
         let mut refusal = Refusal::because("no credentials");
-        for auth in auths {
+        for auth in auths(&credentials) {
             let evidence = match gate.evidence(demands, &by_digest, auth.as_ref(), passage).await {
                 Ok(evidence) => evidence,
                 Err(error) => {
@@ -275,6 +273,12 @@ impl<S: Service> Images<S> {
         credentials.extend(self.credentials.find(&inputs.repository, inputs.pod).await);
         credentials
     }
+}
+
+/// Each login is tried until one is accepted; none if there are none.
+pub(super) fn auths(credentials: &[Credential]) -> Vec<Option<AuthConfig>> {
+    let auths = credentials.iter().map(|credential| Some(credential.login.auth_config()));
+    if credentials.is_empty() { vec![None] } else { auths.collect() }
 }
 
 fn is_image(signed: &SignedImage, id: &str) -> bool {

@@ -8,7 +8,7 @@ use crate::kubelet::kuberuntime::known_images::NodeImages;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::platform::cri::v1::DnsConfig;
 use crate::state::objects::Objects;
-use crate::state::pods::Waiting;
+use crate::state::pods::{TagTarget, Waiting};
 use crate::types::api::annotations::URGENT;
 use crate::types::api::{Container, Pod, PodUid, PullPolicy, Reason, VolumeSource};
 use crate::types::error::ErrorChain;
@@ -65,6 +65,22 @@ impl NodeImages {
             self.pulls.record_early_pull(&next.metadata.uid, wanted);
         }
         Ok(())
+    }
+
+    /// What the registries have under the tags of these images of the pod now.
+    pub(crate) async fn look_up_tags(
+        &self,
+        pod: &Pod,
+        images: Vec<String>,
+        objects: &View<Objects>,
+    ) -> Result<Vec<(String, TagTarget)>, Waiting> {
+        let mut targets = Vec::new();
+        for image in images {
+            let secrets = PullSecrets::of(pod, &objects.read());
+            let target = self.pulls.look_up_tag(pod, &image, secrets).await?;
+            targets.push((image, target));
+        }
+        Ok(targets)
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) use source_update::{SourceName, SourcePod, SourceProblem, SourceUpdat
 pub(crate) use status_report::{MirrorDone, ReportDone, ReportOutcome};
 pub(crate) use stopped_pods::StoppedPods;
 pub(crate) use sync_event::{
-    CpuMoveResult, NodeFields, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult, ZoneFile,
+    CpuMoveResult, NodeFields, Observation, Relist, RuntimeState, SyncEvent, TagTarget, WorkDone, WorkResult, ZoneFile,
 };
 pub(crate) use update_lock::UpdateLock;
 pub(crate) use volume_paths::{VolumeDir, volume_dirs};

@@ -82,6 +82,8 @@ pub(crate) enum SyncEvent {
     VersionRequest(VersionActionRequest),
     /// The images of a pod's next version were pulled, or a pull failed.
     NextVersionPulled { uid: PodUid, pulled: Result<(), Waiting> },
+    /// The tags of the pod's images were looked up: each image as the manifest has it, and its target.
+    TagsLookedUp { pod: Arc<Pod>, targets: Result<Vec<(String, TagTarget)>, Waiting> },
     /// The node tried to take the update lock of a pod; a failure is one line.
     UpdateLockTried(PodUid, Result<UpdateLock, String>),
     /// The versions of pods were stored; a failure is one line.
@@ -92,6 +94,15 @@ pub(crate) enum SyncEvent {
     CpusMoved(CpuMoveResult),
     /// The watchdog checks that the loop makes progress; receiving it is the answer.
     Beat,
+}
+
+/// What a registry has under a tag: digests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TagTarget {
+    /// Of the index, or else of the manifest.
+    pub(crate) digest: String,
+    /// Of the manifest for this machine.
+    pub(crate) manifest: String,
 }
 
 /// A time zone of CronJobs.

@@ -314,6 +314,8 @@ pub mod annotations {
     pub const MIRROR_LEAVES_OUT: &str = "coracle.dev/mirror-leaves-out";
     /// How long a new version of a manifest may take to become ready before the kubelet rolls it back.
     pub const READY_WITHIN: &str = "coracle.dev/ready-within";
+    /// How often the node looks up the tags of the pod's images. An image whose tag has moved makes a new version.
+    pub const AUTO_UPDATE: &str = "coracle.dev/auto-update";
     /// How many versions of a manifest to keep.
     pub const KEEP_VERSIONS: &str = "coracle.dev/keep-versions";
     /// `false`: a new version of a manifest replaces the present one before its images are pulled.
@@ -356,6 +358,11 @@ pub mod annotations {
         let number = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u64>().ok()).flatten()?;
         let seconds = number.checked_mul(seconds)?;
         (1..=86_400).contains(&seconds).then(|| std::time::Duration::from_secs(seconds))
+    }
+
+    /// Parses [`AUTO_UPDATE`], as [`ready_within`], from a minute.
+    pub fn auto_update(text: &str) -> Option<std::time::Duration> {
+        ready_within(text).filter(|interval| *interval >= std::time::Duration::from_secs(60))
     }
 
     /// Parses [`UPDATE_LOCK`]: the volume, and the path in it.

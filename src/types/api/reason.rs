@@ -194,6 +194,8 @@ reasons! {
     STARTED = "Started";
     STARTING = "Starting";
     SYSTEM_OOM = "SystemOOM";
+    TAG_LOOKUP_FAILED = "TagLookupFailed";
+    TAG_MOVED = "TagMoved";
     TOKEN_EXPIRED = "TokenExpired";
     UNHEALTHY = "Unhealthy";
     UPDATE_ACCEPTED = "UpdateAccepted";

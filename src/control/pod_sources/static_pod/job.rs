@@ -7,7 +7,7 @@ use super::workload::{MAX_REPLICAS, MAX_REPLICAS_BYTES, check_pods, fault, owner
 use super::workload_fields::{WorkloadKind, take_known_fields};
 use super::{Fnv128a, Object, ObjectError, Origin, Warning, WorkloadPods, read, set_namespace, static_pod, valid};
 use crate::types::api::annotations::{
-    CONFIG_HASH, CRON_JOB, JOB, KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, READY_WITHIN,
+    AUTO_UPDATE, CONFIG_HASH, CRON_JOB, JOB, KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, READY_WITHIN,
 };
 use crate::types::api::validation::FieldError;
 use crate::types::api::{
@@ -54,7 +54,9 @@ pub(super) fn read_template(
         warnings.push(Warning::NoEffect(path, "put it into spec.template.metadata".to_owned()));
     }
     let in_template = job.spec.template.metadata.annotations.iter().map(|(key, _)| key);
-    for key in in_template.filter(|key| [KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, READY_WITHIN].contains(key)) {
+    for key in
+        in_template.filter(|key| [AUTO_UPDATE, KEEP_VERSIONS, NEEDS_MAINS, PULL_FIRST, READY_WITHIN].contains(key))
+    {
         let path = format!("spec.template.metadata.annotations[{key:?}]");
         warnings.push(Warning::NoEffect(path, "a changed Job is another Job, without a trial".to_owned()));
     }

@@ -3,8 +3,9 @@
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
 use crate::types::api::annotations::{
-    APP_ARMOR_PREFIX, DEVICE_SELECTORS, HOLD, KEEP_VERSIONS, NEEDS_MAINS, ONE_AT_A_TIME, OWN_SHIM, PULL_FIRST,
-    READY_WITHIN, UPDATE_LOCK, UPDATE_LOCK_LIMIT, URGENT, keep_versions, ready_within, update_lock, yes_or_no,
+    APP_ARMOR_PREFIX, AUTO_UPDATE, DEVICE_SELECTORS, HOLD, KEEP_VERSIONS, NEEDS_MAINS, ONE_AT_A_TIME, OWN_SHIM,
+    PULL_FIRST, READY_WITHIN, UPDATE_LOCK, UPDATE_LOCK_LIMIT, URGENT, auto_update, keep_versions, ready_within,
+    update_lock, yes_or_no,
 };
 use crate::types::api::decode::Path;
 use crate::types::api::{DeviceSelectors, Map, ObjectMeta, OwnerReference, SecurityProfile};
@@ -49,6 +50,7 @@ fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Fa
             READY_WITHIN | UPDATE_LOCK_LIMIT if ready_within(value).is_none() => {
                 Some("must be a whole number of s, m or h, as 60s, up to 24h")
             }
+            AUTO_UPDATE if auto_update(value).is_none() => Some("must be a whole number of s, m or h, from 1m to 24h"),
             KEEP_VERSIONS if keep_versions(value).is_none() => Some("must be a number from 1 to 10"),
             UPDATE_LOCK if update_lock(value).is_none() => {
                 Some("must be a volume of the pod and a path in it, as state/update.lock")
