@@ -31,6 +31,7 @@ mod log_forwarder;
 mod logs;
 mod manifests;
 pub(crate) mod mistakes;
+mod moved_tags;
 pub(crate) mod node;
 mod port_forward;
 mod power_cut;

@@ -233,6 +233,36 @@ fn trial_of_a_stopped_pod_begins_when_the_pod_is_started() {
 }
 
 #[test]
+fn version_of_a_moved_tag_is_kept_for_the_next_process() {
+    let disk = Disk::new("moved-tag");
+    let text = "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {coracle.dev/auto-update: 1h}}, \
+                spec: {containers: [{name: main, image: 'r.io/app:stable'}]}}";
+    let source = SourcePod { pod: Arc::new(pods_of(text).remove(0)), origin: Arc::from("/m/web.yaml") };
+    let (manifest, now) = (Arc::clone(&source.pod), Instant::now());
+    let tags = |digest: &str| {
+        [("r.io/app:stable".to_owned(), TagTarget { digest: digest.to_owned(), manifest: String::new() })]
+    };
+    let mut versions = disk.open();
+    versions.apply(&mut update(std::slice::from_ref(&source), true), |_| false, |_| false);
+    assert_eq!(versions.on_tags(&manifest, &tags("sha256:1"), &PodStatus::default()), [""; 0], "the first is the base");
+    assert_eq!(versions.on_tags(&manifest, &tags("sha256:2"), &PodStatus::default()), ["r.io/app:stable"]);
+    assert_eq!(versions.runs(&source).unwrap().metadata.uid, manifest.metadata.uid, "its images are pulled first");
+    let next = versions.nexts().next().unwrap().1.metadata.uid.clone();
+    versions.take_next(&next);
+    assert_eq!(versions.judge(true, now, |_| TrialState::Ready, |_| true), [], "no trial was asked for");
+    disk.keep(&mut versions);
+
+    let mut versions = disk.open();
+    let mut update = update(std::slice::from_ref(&source), true);
+    versions.apply(&mut update, |_| false, |_| false);
+    assert_eq!(update.pods[0].pod.metadata.uid, next);
+    assert_eq!(update.pods[0].pod.spec.containers[0].image, "r.io/app@sha256:2");
+    assert_eq!(versions.auto_updated().next(), Some(&manifest), "its tags are followed");
+    versions.apply_request(&manifest, RecordAction::Hold).unwrap();
+    assert_eq!(versions.auto_updated().next(), None);
+}
+
+#[test]
 fn pods_of_one_owner_take_turns() {
     let runs = Pod::default();
     for (is_ready, is_pulling, has_next, holds_up, other_is_ready, expected) in [
