@@ -44,6 +44,7 @@ const ARROWS: &[(&str, &str)] = &[
     // Each call is a span.
     ("cri", "tracing"),
     ("dbus", "rt"),
+    ("cpu_set", "sorted"),
     ("cron_schedule", "time_zone"),
     ("cron_schedule", "timestamp"),
     ("csi", "node"),

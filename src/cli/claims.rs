@@ -9,6 +9,7 @@ use super::local_api::get;
 use super::table::table;
 use super::{failed, print};
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 pub(super) fn run(command: &Claims) -> ExitCode {
     match get::<Value>(&command.local_socket, "/stats/summary") {
@@ -38,7 +39,7 @@ fn rows(summary: &Value, namespace: Option<&str>) -> String {
     if rows.is_empty() {
         return "No claims in use.\n".to_owned();
     }
-    rows.sort();
+    rows.sort_once();
     rows.insert(0, ["NAMESPACE", "NAME", "CAPACITY", "USED", "POD"].map(str::to_owned).to_vec());
     table(&rows)
 }

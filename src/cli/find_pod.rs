@@ -8,6 +8,7 @@ use crate::control::server::PodEntry;
 use crate::platform::config::nearest;
 use crate::types::api::{ContainerState, Pod, decode, record};
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 record! {
     pub(super) struct PodListResponse {
@@ -69,7 +70,7 @@ fn choose<T>(pods: Vec<(Pod, T)>, name: &str, namespace: Option<&str>) -> Result
         return Err(format!("pod {name} exists in several namespaces: {namespaces}; choose one with -n"));
     }
     // A terminating pod may have a successor with the same name: the running one is chosen.
-    matching.sort_by_key(|(pod, _)| pod.status.container_statuses.is_empty());
+    matching.sort_once_by_key(|(pod, _)| pod.status.container_statuses.is_empty());
     matching.into_iter().next().ok_or_else(|| {
         let other_names = others.iter().flat_map(|(pod, _)| names(&pod.metadata.name, &pod.spec.node_name));
         let suggestion = nearest(wanted.parts().1, other_names)

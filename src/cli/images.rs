@@ -18,6 +18,7 @@ use crate::kubelet::image_archives::{DeltaSummary, make_delta, make_file_delta};
 use crate::platform::host::file;
 use crate::protocol::http1::push_escaped;
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 pub(super) fn run(command: &ListImages) -> ExitCode {
     let done = match command.words.split_first() {
@@ -91,7 +92,7 @@ fn is_unused(image: &ImageEntry) -> bool {
 
 fn list(socket: &Path, output: &ImagesOutput) -> Result<String, String> {
     let mut response = images(socket)?;
-    response.images.sort_by(|left, right| (names(left), &left.id).cmp(&(names(right), &right.id)));
+    response.images.sort_once_by(|left, right| (names(left), &left.id).cmp(&(names(right), &right.id)));
     Ok(match output {
         ImagesOutput::Table | ImagesOutput::File(_) => rows(&response.images, false),
         ImagesOutput::Wide => rows(&response.images, true),

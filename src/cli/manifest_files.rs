@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::control::pod_sources::static_file::is_manifest;
 use crate::types::api::yaml::MAX_BYTES;
+use crate::types::sorted::SortOnce;
 
 /// A manifest, by the name that messages use.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ fn in_directory(path: &Path) -> Option<io::Result<Vec<PathBuf>>> {
         let mut inside = fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>()?;
         let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         inside.retain(|path| path.is_file() && !is_hidden(path));
-        inside.sort();
+        inside.sort_once();
         if inside.is_empty() { Err(io::Error::other("there is no file in this directory")) } else { Ok(inside) }
     };
     Some(list())

@@ -14,6 +14,7 @@ use super::local_api::{LocalApiError, get};
 use super::outputs::TopOutput;
 use super::table::table;
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 pub(super) fn run(command: &Top) -> ExitCode {
     loop {
@@ -74,7 +75,7 @@ fn rows(summary: &Value, namespace: Option<&str>) -> String {
     let row = |pod: &Value| vec![text(pod, "/podRef/namespace"), text(pod, "/podRef/name"), cpu(pod), memory(pod)];
     let mut of_pods: Vec<_> = pods.iter().map(row).collect();
     of_pods.retain(|row| namespace.is_none_or(|namespace| row.first().is_some_and(|first| first == namespace)));
-    of_pods.sort();
+    of_pods.sort_once();
     let of_pods = if of_pods.is_empty() {
         "No pods.\n".to_owned()
     } else {

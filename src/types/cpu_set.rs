@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::types::sorted::SortOnce;
+
 /// Sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuSet(Vec<u32>);
@@ -78,7 +80,7 @@ impl CpuSet {
     }
 
     fn sorted(mut self) -> Self {
-        self.0.sort_unstable();
+        self.0.sort_once();
         self.0.dedup();
         self
     }

@@ -208,7 +208,7 @@ const MAX_SINGLE_INSERTS: usize = 8;
 
 /// Of equal keys the last one stays.
 fn sort_and_deduplicate<K: Ord, V>(entries: &mut Vec<(K, V)>) {
-    sort_by_key(entries);
+    entries.sort_once_by(|(one, _), (other, _)| one.cmp(other));
     entries.dedup_by(|later, kept| {
         let same = later.0 == kept.0;
         if same {
@@ -218,16 +218,39 @@ fn sort_and_deduplicate<K: Ord, V>(entries: &mut Vec<(K, V)>) {
     });
 }
 
-/// A stable sort. Only the comparison and the exchange are compiled for each type: a third of what a sort takes.
-#[expect(clippy::indexing_slicing, reason = "the order has the indices of these entries")]
-fn sort_by_key<K: Ord, V>(entries: &mut [(K, V)]) {
-    let mut order = order_of(entries.len(), &|one, other| entries[one].0.cmp(&entries[other].0));
-    // Follows each cycle of the permutation: an index that has its entry points at itself.
-    for start in 0..entries.len() {
+/// Stable sorts, of which only the comparison and the exchange are compiled for each type: a third of what those of slices
+/// take. They take sorted runs as they are.
+pub(crate) trait SortOnce<T> {
+    fn sort_once_by(&mut self, compare: impl Fn(&T, &T) -> Ordering);
+
+    fn sort_once_by_key<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
+        self.sort_once_by(|one, other| key(one).cmp(&key(other)));
+    }
+
+    fn sort_once(&mut self)
+    where
+        T: Ord,
+    {
+        self.sort_once_by(T::cmp);
+    }
+}
+
+impl<T> SortOnce<T> for [T] {
+    #[expect(clippy::indexing_slicing, reason = "the order has the indices of these entries")]
+    fn sort_once_by(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
+        let order = order_of(self.len(), &|one, other| compare(&self[one], &self[other]));
+        put_in_order(order, &mut |one, other| self.swap(one, other));
+    }
+}
+
+/// Follows each cycle of the permutation: an index that has its entry points at itself.
+#[expect(clippy::indexing_slicing, reason = "the order has its own indices")]
+fn put_in_order(mut order: Vec<usize>, swap: &mut dyn FnMut(usize, usize)) {
+    for start in 0..order.len() {
         let mut at = start;
         while order[at] != start {
             let next = mem::replace(&mut order[at], at);
-            entries.swap(at, next);
+            swap(at, next);
             at = next;
         }
         order[at] = at;

@@ -25,6 +25,7 @@ use crate::protocol::pem;
 use crate::protocol::x509::Certificate;
 use crate::types::board::BoardReadings;
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 /// Size limit of certificates, kubeconfigs and CNI configurations.
 const MAX_CHECKED_FILE_BYTES: u64 = 1 << 20;
@@ -118,7 +119,7 @@ pub(super) fn watchdog(root: &Path, config: &Config) -> WatchdogFacts {
             (name, timeout.and_then(|text| text.trim().parse().ok()))
         })
         .collect();
-    devices.sort();
+    devices.sort_once();
     WatchdogFacts {
         configured: configured.map(|path| path.display().to_string()),
         exists: configured.is_some_and(Path::exists),

@@ -17,6 +17,7 @@ use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::types::api::to_yaml;
 
+use crate::types::sorted::SortOnce;
 pub(super) use board::{Board, BoardLease, seconds, text};
 pub(super) use operator::{Operator, failure};
 
@@ -59,7 +60,7 @@ pub(super) async fn boards(operator: &mut Operator, selector: &str) -> Result<Ve
     for board in &mut boards {
         board.lease = leases.get(&board.name).copied();
     }
-    boards.sort_by(|a, b| a.name.cmp(&b.name));
+    boards.sort_once_by(|a, b| a.name.cmp(&b.name));
     Ok(boards)
 }
 

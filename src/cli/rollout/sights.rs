@@ -10,6 +10,7 @@ use super::state::State;
 use crate::cli::fleet::{Board, seconds, text};
 use crate::kubelet::node::{CONFIG_ANNOTATION, UPGRADE_ANNOTATION};
 use crate::protocol::sha256::sha256;
+use crate::types::sorted::SortOnce;
 
 /// A pod of the DaemonSet on a board.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub(super) fn sights(
         })
         .collect();
     match plan.order {
-        Order::Name => sights.sort_by(|a, b| a.name.cmp(&b.name)),
+        Order::Name => sights.sort_once_by(|a, b| a.name.cmp(&b.name)),
         Order::Hash => sights.sort_by_cached_key(|sight| sha256(format!("{name}/{}", sight.name).as_bytes())),
     }
     sights

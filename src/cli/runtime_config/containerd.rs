@@ -3,6 +3,7 @@
 use super::board::{Board, quoted};
 use crate::kubelet::kuberuntime::SHIM_GROUP;
 use crate::platform::config::CgroupDriver;
+use crate::types::sorted::SortOnce;
 
 /// The error is one line.
 pub(super) fn configuration(board: &Board) -> Result<String, String> {
@@ -87,7 +88,7 @@ fn unused_plugins((major, minor): (u32, u32), snapshotter: &str) -> Vec<String> 
         &["io.containerd.internal.v1.tracing", "io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp"];
     let later = if (major, minor) == MIN_CONTAINERD_VERSION { &[] } else { later };
     plugins.extend(monitors.iter().chain(later).map(|&name| name.to_owned()));
-    plugins.sort();
+    plugins.sort_once();
     plugins
 }
 

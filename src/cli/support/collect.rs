@@ -18,6 +18,7 @@ use crate::platform::rt;
 use crate::types::api::to_yaml;
 use crate::types::api::yaml;
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 /// A file of the archive; the error is one line.
 pub(super) type Part = (String, Result<String, String>);
@@ -80,7 +81,7 @@ pub(super) fn container_logs(pods_dir: &Path) -> Vec<Part> {
             logs.push((changed.unwrap_or(SystemTime::UNIX_EPOCH), log));
         }
     }
-    logs.sort_by(|one, other| other.cmp(one));
+    logs.sort_once_by(|one, other| other.cmp(one));
     let part = |(_, path): &(SystemTime, PathBuf)| {
         let name = path.strip_prefix(pods_dir).unwrap_or(path).to_string_lossy();
         // A container does not write the file, but links are not followed all the same.
@@ -242,7 +243,7 @@ fn output(command: Command) -> Result<String, String> {
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut entries: Vec<PathBuf> = entries.collect();
-    entries.sort();
+    entries.sort_once();
     entries
 }
 

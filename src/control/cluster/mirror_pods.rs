@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::state::objects::references;
 use crate::types::api::annotations::{CONFIG_HASH, CONFIG_MIRROR, MIRROR_LEAVES_OUT};
 use crate::types::api::{EnvVarSource, Pod, ProjectionSource, VolumeSource, encode};
+use crate::types::sorted::SortOnce;
 use crate::types::text;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +101,7 @@ fn leave_out_references(mirror: &mut Pod) {
         return;
     }
     let mut names: Vec<String> = objects.iter().map(|key| [key.kind.resource(), "/", &key.name].concat()).collect();
-    names.sort_unstable();
+    names.sort_once();
     names.dedup();
     let mut names = names.join(",");
     text::cut(&mut names, MAX_LEFT_OUT_NAMES_BYTES);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::kubelet::status::status_patch;
 use crate::state::pods::ReportOutcome;
 use crate::types::api::{PodStatus, PodUid};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 use crate::types::time::Backoff;
 
 /// The pod on the API server: for a static pod, its mirror pod.
@@ -200,7 +200,7 @@ impl StatusQueue {
         let [mut room, mut room_after_failure] = self.room();
         let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|time| time <= now));
         let mut due: Vec<_> = due.filter(|(_, report)| report.is_pending).collect();
-        due.sort_by_key(|(_, report)| (report.sent, std::cmp::Reverse(report.change)));
+        due.sort_once_by_key(|(_, report)| (report.sent, std::cmp::Reverse(report.change)));
         let mut jobs = Vec::new();
         let mut has_more = false;
         for (pod, report) in due {

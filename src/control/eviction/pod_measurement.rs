@@ -15,6 +15,7 @@ use crate::platform::rt;
 use crate::state::pods::volume_paths::{CONFIG_MAP, EMPTY_DIR};
 use crate::state::pods::{ObservedPod, PodDirs, VolumeDir, volume_dirs};
 use crate::types::api::{Pod, qos_class};
+use crate::types::sorted::SortOnce;
 
 /// Time limit for measuring one pod against its own limits.
 const POD_MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -110,7 +111,7 @@ fn memory_of_group(group: &str, running: Vec<(String, String)>) -> Option<PodUsa
         let memory = reader.read(&child_group, Depth::Memory).ok().and_then(|usage| usage.working_set());
         containers.push(ContainerUsage { name: name.clone(), memory, ..ContainerUsage::default() });
     }
-    containers.sort_by(|a, b| a.name.cmp(&b.name));
+    containers.sort_once_by(|a, b| a.name.cmp(&b.name));
     Some(PodUsage { memory: pod_usage.working_set(), pids: pod_usage.pids, containers, ..PodUsage::default() })
 }
 

@@ -17,7 +17,7 @@ use crate::platform::config::{Eviction, Threshold};
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, PodEviction, PressureObservation};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::{SortOnce, SortedSet};
 
 /// The grace period of immediate evictions.
 pub(super) const IMMEDIATE_EVICTION_GRACE: Duration = Duration::from_secs(1);
@@ -158,7 +158,7 @@ impl PressureCheck {
 /// Pods that their applications hold are evicted last, and not for a soft threshold: only a hard one cannot wait.
 fn put_last(pods: &mut Vec<MeasuredPod<'_>>, held: &SortedSet<PodUid>, is_hard: bool) {
     pods.retain(|pod| is_hard || !held.contains(&pod.pod.metadata.uid));
-    pods.sort_by_key(|pod| held.contains(&pod.pod.metadata.uid));
+    pods.sort_once_by_key(|pod| held.contains(&pod.pod.metadata.uid));
 }
 
 /// Measures the pods one after the other, each until the end of its share of [`MEASURING`]. A pod with a huge tree leaves

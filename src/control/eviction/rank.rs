@@ -9,14 +9,15 @@ use super::image_layout::CountedUsage;
 use super::signals::Starved;
 use super::usage::{Disk, MeasuredPod, PodUsage};
 use crate::types::api::{EPHEMERAL_STORAGE, MEMORY, Pod, pod_requests};
+use crate::types::sorted::SortOnce;
 
 /// Sorts the pods to evict first to the front. `parts`: the disk usage that counts.
 pub(crate) fn rank(pods: &mut [MeasuredPod<'_>], starved: Starved, parts: CountedUsage) {
     match starved {
-        Starved::Memory => pods.sort_by(|a, b| by_excess(a, b, memory)),
-        Starved::Storage => pods.sort_by(|a, b| by_excess(a, b, |pod, usage| storage(pod, usage, parts))),
-        Starved::Inodes => pods.sort_by(|a, b| by_excess(a, b, |pod, usage| inodes(pod, usage, parts))),
-        Starved::Pids => pods.sort_by(by_pids),
+        Starved::Memory => pods.sort_once_by(|a, b| by_excess(a, b, memory)),
+        Starved::Storage => pods.sort_once_by(|a, b| by_excess(a, b, |pod, usage| storage(pod, usage, parts))),
+        Starved::Inodes => pods.sort_once_by(|a, b| by_excess(a, b, |pod, usage| inodes(pod, usage, parts))),
+        Starved::Pids => pods.sort_once_by(by_pids),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::control::pod_table::PodTable;
 use crate::platform::rt;
 use crate::state::pods::{PodEviction, SyncEvent};
 use crate::types::api::PodUid;
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 /// Time limit of one round of measurements. The next round continues after the pod measured last.
 const ROUND: Duration = Duration::from_secs(10);
@@ -100,7 +100,7 @@ impl Walks {
         begin: impl Fn(&Candidate) -> Walk,
         end: Instant,
     ) -> Vec<(Candidate, PodUsage)> {
-        pods.sort_by(|a, b| a.pod.metadata.uid.cmp(&b.pod.metadata.uid));
+        pods.sort_once_by(|a, b| a.pod.metadata.uid.cmp(&b.pod.metadata.uid));
         let behind = pods.partition_point(|candidate| Some(&candidate.pod.metadata.uid) <= self.last.as_ref());
         pods.rotate_left(behind);
         self.under_way.retain(|uid, _| pods.iter().any(|candidate| candidate.pod.metadata.uid == *uid));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::signals::{Observation, Observations, Starved};
 use crate::platform::config::Threshold;
 use crate::state::pods::Pressure;
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// State from earlier checks.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl ThresholdState {
         let mut starved: Vec<Threshold> = over.map(|(t, _)| *t).collect();
         self.met.clone_from(&starved);
         // Memory first; the others keep the order of the configuration.
-        starved.sort_by_key(|t| Starved::of(t.signal) != Starved::Memory);
+        starved.sort_once_by_key(|t| Starved::of(t.signal) != Starved::Memory);
         ThresholdCheck { pressures: self.last_seen.keys().copied().collect(), starved }
     }
 }

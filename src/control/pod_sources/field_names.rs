@@ -1,6 +1,7 @@
 //! Names of fields that people write in manifests, to suggest the one that was meant. Pure.
 
 use crate::platform::config::nearest;
+use crate::types::sorted::SortOnce;
 
 /// The field that may be meant by the last name of `path`.
 pub(super) fn meant(path: &str) -> Option<&'static str> {
@@ -13,7 +14,7 @@ pub(super) fn meant(path: &str) -> Option<&'static str> {
 
 fn letters(name: &str) -> Vec<char> {
     let mut letters: Vec<char> = name.chars().collect();
-    letters.sort_unstable();
+    letters.sort_once();
     letters
 }
 

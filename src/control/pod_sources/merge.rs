@@ -6,7 +6,7 @@ use crate::state::objects::SourceObject;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate, StoppedPods};
 use crate::types::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
 use crate::types::api::{Map, Pod, PodUid, Time};
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// The last update of every source, and the wanted pods that follow from them.
 #[derive(Debug, Default)]
@@ -238,7 +238,7 @@ impl Sources {
             }
         }
         // Pods with equal claims stay in the order of their sources.
-        pods.sort_by_key(|(claim, ..)| *claim);
+        pods.sort_once_by_key(|(claim, ..)| *claim);
         let mut wanted: SortedMap<PodUid, SourcePod> = SortedMap::new();
         let mut names: SortedMap<(bool, String), Arc<str>> = SortedMap::new();
         for (_, source, pod) in pods {

@@ -3,6 +3,7 @@
 use super::node_problems::{NodeHealth, NodeProblem, Severity};
 use super::node_status::{CertificateState, NodeStatus};
 use crate::kubelet::status::PodHealth;
+use crate::types::sorted::SortOnce;
 
 /// A pod's name, running uid and health.
 pub(crate) struct PodVerdict {
@@ -26,7 +27,7 @@ impl NodeStatus {
         problems.of_wishes(self);
         problems.of_connections(self);
         let mut problems = problems.0;
-        problems.sort_by_key(|problem| problem.severity);
+        problems.sort_once_by_key(|problem| problem.severity);
         self.health = match problems.first().map(|worst| worst.severity) {
             None => NodeHealth::Ok,
             Some(Severity::Down) => NodeHealth::Down,

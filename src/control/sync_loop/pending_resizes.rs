@@ -17,7 +17,7 @@ use crate::types::api::{
     CPU, EventKind, MEMORY, Pod, PodUid, QosClass, Quantity, Reason, conditions, pod_limits, pod_requests, qos_class,
 };
 use crate::types::metrics::{self, Count};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 /// Pods whose sources ask for other resources than those allocated.
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ impl PendingResizes {
                 Some(((grows(pod, &wanted), priority, rank(qos_class(pod)), waiting.since), uid.clone()))
             })
             .collect();
-        deferred.sort();
+        deferred.sort_once();
         deferred.into_iter().map(|(_, uid)| uid).collect()
     }
 

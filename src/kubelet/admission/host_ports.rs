@@ -3,6 +3,7 @@
 //! `HostPortInfo` in pkg/scheduler/framework.
 
 use crate::types::api::{Pod, Protocol};
+use crate::types::sorted::SortOnce;
 
 /// A host port of `pod` that one of `others` uses, such as `TCP port 80 is used by default/web`.
 pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> Option<String> {
@@ -10,7 +11,7 @@ pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> Option<String> {
     if wanted.is_empty() {
         return None;
     }
-    wanted.sort_unstable_by_key(HostPort::key);
+    wanted.sort_once_by_key(HostPort::key);
     let is_wanted = |taken: &HostPort<'_>| {
         let of = |ip| wanted.binary_search_by_key(&HostPort { ip, ..*taken }.key(), HostPort::key).is_ok();
         // With all addresses taken, any address of the same port conflicts.

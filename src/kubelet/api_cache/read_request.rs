@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::correction::corrected_version;
 use crate::protocol::http1::Request;
+use crate::types::sorted::SortOnce;
 
 /// A GET of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ fn key(request: &Request) -> String {
         !name.is_empty() && !NOT_SELECTING.contains(&name)
     };
     let mut selecting: Vec<&str> = request.query.split('&').filter(selects).collect();
-    selecting.sort_unstable();
+    selecting.sort_once();
     format!("{}?{}", request.path, selecting.join("&"))
 }
 

@@ -16,6 +16,7 @@ use crate::protocol::pem;
 use crate::protocol::x509::Certificate;
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 /// The paths of the node's credentials.
 #[derive(Clone, Debug)]
@@ -158,7 +159,7 @@ impl CredentialPaths {
             Pem::File(path) => Some(path.clone()),
             Pem::Data(_) => None,
         }));
-        files.sort();
+        files.sort_once();
         files.dedup();
         files
     }

@@ -19,6 +19,7 @@ use super::pair::{Pair, PairError};
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::file;
 use crate::types::api::Time;
+use crate::types::sorted::SortOnce;
 
 /// The files of one certificate.
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ impl Store {
         for entry in entries {
             names.extend(entry.map_err(failed)?.file_name().into_string());
         }
-        names.sort_unstable();
+        names.sort_once();
         Ok(names)
     }
 

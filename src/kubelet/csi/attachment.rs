@@ -12,6 +12,7 @@ use crate::platform::rt;
 use crate::state::objects::{attachment_name, is_out_of_room};
 use crate::state::pods::SyncEvent;
 use crate::types::api::PodUid;
+use crate::types::sorted::SortOnce;
 
 /// A volume that is not attached to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Csi {
 /// Upstream's message.
 fn refusal(volumes: &[UnattachedVolume]) -> String {
     let mut names: Vec<&str> = volumes.iter().map(|volume| &*volume.name).collect();
-    names.sort_unstable();
+    names.sort_once();
     let names = names.join(" ");
     format!(
         "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[{names}], unattached \

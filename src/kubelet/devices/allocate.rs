@@ -13,6 +13,7 @@ use crate::platform::rt;
 use crate::protocol::protobuf::encode;
 use crate::types::api::{Container, Pod, PodUid, annotations};
 use crate::types::metrics::{self, Timed};
+use crate::types::sorted::SortOnce;
 
 /// Timeout of Allocate, which is then retried.
 const ALLOCATE: Duration = Duration::from_secs(60);
@@ -100,7 +101,7 @@ impl Devices {
     ) -> Result<v1::ContainerConfig, DeviceError> {
         let mut entries: Vec<DeviceAllocation> =
             self.allocations.borrow().of_container(pod, &container.name).cloned().collect();
-        entries.sort_by(|one, other| one.resource.cmp(&other.resource));
+        entries.sort_once_by(|one, other| one.resource.cmp(&other.resource));
         let mut config = v1::ContainerConfig::default();
         if !entries.is_empty() {
             config.annotations.insert(annotations::DEVICES.to_owned(), checkpoint::mark(&entries));

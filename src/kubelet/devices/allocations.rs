@@ -17,7 +17,7 @@ use crate::types::api::{
     Container, DeviceAttributes, DeviceSelectors, Format, Pod, PodUid, Quantity, ResourceList, annotations,
     is_extended_resource,
 };
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 #[derive(Debug, Default)]
 pub(super) struct DeviceAllocations {
@@ -417,7 +417,7 @@ impl DeviceAllocations {
             }
         };
         let mut shown: Vec<AllocatedDevices> = of_pod.map(shown).collect();
-        shown.sort_by(|one, other| (&one.container, &one.resource).cmp(&(&other.container, &other.resource)));
+        shown.sort_once_by(|one, other| (&one.container, &one.resource).cmp(&(&other.container, &other.resource)));
         shown
     }
 }

@@ -10,7 +10,7 @@ use super::allocations::{DeviceAllocation, DeviceAllocations};
 use super::v1beta1::ContainerAllocateResponse;
 use crate::protocol::protobuf::{decode, encode};
 use crate::types::api::{Bytes, PodUid};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 /// The content of a checkpoint.
 #[derive(Debug, Default)]
@@ -132,7 +132,7 @@ fn spew(data: &Value) -> String {
         let nodes = entry["DeviceIDs"].as_object().map(|nodes| {
             let mut nodes: Vec<(i64, &Value)> =
                 nodes.iter().map(|(node, ids)| (node.parse().unwrap_or_default(), ids)).collect();
-            nodes.sort_by_key(|(node, _)| *node);
+            nodes.sort_once_by_key(|(node, _)| *node);
             nodes
         });
         map(out, nodes);

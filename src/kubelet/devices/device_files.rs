@@ -14,7 +14,7 @@ use super::v1beta1::{ContainerAllocateResponse, DeviceSpec};
 use crate::platform::config::DeviceRule;
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::rt;
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// Limit per resource.
 const MAX_RULE_DEVICES: usize = 256;
@@ -131,7 +131,7 @@ fn names_in(directory: &Path, pattern: &str) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| fits(pattern.as_bytes(), name.as_bytes())).collect();
-    names.sort_unstable();
+    names.sort_once();
     names
 }
 

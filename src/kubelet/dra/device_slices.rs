@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::kubelet::devices::{DeviceRecord, device_name};
 use crate::state::objects::DEVICE_FILES_DRIVER;
 use crate::types::api::{DeviceAttribute, LONGEST_ATTRIBUTE, MOST_ATTRIBUTES};
+use crate::types::sorted::SortOnce;
 
 /// Upstream's limit of devices in a slice.
 const MOST_IN_SLICE: usize = 128;
@@ -37,7 +38,7 @@ pub(super) enum Change {
 pub(super) fn published(files: &[DeviceRecord]) -> Vec<Value> {
     let shown = files.iter().filter(|file| file.is_healthy && file.holder.is_none());
     let mut devices: Vec<(String, Value)> = shown.map(device).collect();
-    devices.sort_by(|(one, _), (other, _)| one.cmp(other));
+    devices.sort_once_by(|(one, _), (other, _)| one.cmp(other));
     // One device file may be of two rules.
     devices.dedup_by(|(one, _), (other, _)| one == other);
     devices.into_iter().map(|(_, device)| device).collect()

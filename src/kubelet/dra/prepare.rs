@@ -15,7 +15,7 @@ use crate::state::objects::{
 use crate::types::api::{Container, Pod};
 use crate::types::metrics::{self, Timed};
 use crate::types::owned::View;
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 impl DraManager {
     /// Prepares the pod's claims, before its sandbox is created. Skips claims that are already prepared.
@@ -158,7 +158,7 @@ pub(super) fn container_claims(
     container: &Container,
 ) -> Result<Vec<(String, ClaimName, Vec<String>)>, DraError> {
     let mut wanted: Vec<_> = container.resources.claims.iter().collect();
-    wanted.sort_by(|one, other| one.name.cmp(&other.name));
+    wanted.sort_once_by(|one, other| one.name.cmp(&other.name));
     let mut used = Vec::new();
     for claim in pod_claims(pod) {
         let claim = claim.map_err(DraError::ClaimNotCreated)?;

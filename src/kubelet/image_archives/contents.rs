@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::image_name::repository;
 use super::manifest::{Descriptor, descriptor};
+use crate::types::sorted::SortOnce;
 
 /// Compression of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,17 +167,17 @@ impl Contents {
                 by_digest.extend(digest_name(name, manifest));
             }
         }
-        images.sort();
+        images.sort_once();
         images.dedup();
         if images.is_empty() || images.len() > MOST_IMAGES {
             return Err(BadArchive::Nameless);
         }
-        by_digest.sort_by(|(one, _), (other, _)| one.cmp(other));
+        by_digest.sort_once_by(|(one, _), (other, _)| one.cmp(other));
         by_digest.dedup_by(|(one, _), (other, _)| one == other);
         by_digest.retain(|(name, _)| !images.contains(name));
         by_digest.truncate(MOST_IMAGES);
         let mut architectures = self.architectures;
-        architectures.sort();
+        architectures.sort_once();
         architectures.dedup();
         Ok(ArchiveImages { images, by_digest, architectures, is_docker: self.docker.is_some() })
     }

@@ -14,6 +14,7 @@ use super::manifest::Descriptor;
 use crate::platform::host::program;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 /// The plugin's directory, `bin_dir`.
 #[derive(Clone, Debug)]
@@ -36,7 +37,7 @@ impl RuntimeVerifiers {
                     programs.push(entry.path());
                 }
             }
-            programs.sort();
+            programs.sort_once();
             programs.truncate(MAX_VERIFIERS);
             Ok::<_, io::Error>(programs)
         };

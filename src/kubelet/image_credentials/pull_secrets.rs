@@ -8,6 +8,7 @@ use super::docker_config::{ConfigFormat, for_each, last_of_each};
 use super::keyring::{Credential, Keyring, Login, Owner};
 use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, Objects};
 use crate::types::api::Pod;
+use crate::types::sorted::SortOnce;
 
 /// The pod's `imagePullSecrets`, not parsed yet: a Secret may have tens of thousands of registries.
 #[derive(Clone, Debug, Default)]
@@ -47,9 +48,9 @@ impl PullSecrets {
         // The API allows references without a name; they are ignored.
         let names = pod.spec.image_pull_secrets.iter().map(|secret| secret.name.as_str());
         secret_names.extend(names.enumerate().filter(|(_, name)| !name.is_empty()));
-        secret_names.sort_by_key(|(index, name)| (*name, *index));
+        secret_names.sort_once_by_key(|(index, name)| (*name, *index));
         secret_names.dedup_by_key(|(_, name)| *name);
-        secret_names.sort_unstable();
+        secret_names.sort_once();
         for (_, name) in secret_names {
             match objects.get(pod, ObjectKind::Secret, name) {
                 Lookup::Found(secret) => secrets.add(secret),

@@ -21,6 +21,7 @@ use crate::kubelet::image_archives::manifest::{Digest, Document, MAX_IMAGE_MANIF
 use crate::platform::host::file::{read_all, read_head};
 use crate::platform::host::file_system::room;
 use crate::platform::host::{clock, directories};
+use crate::types::sorted::SortOnce;
 
 /// Clones share it.
 #[derive(Clone, Debug)]
@@ -184,7 +185,7 @@ impl SharedImages {
             let metadata = entry.metadata()?;
             files.push((metadata.mtime(), metadata.len(), entry.path()));
         }
-        files.sort();
+        files.sort_once();
         let mut kept: u64 = files.iter().map(|(_, length, _)| length).sum();
         for (modified, length, path) in files {
             let is_old = now.saturating_sub(modified) > KEPT_FOR;

@@ -20,6 +20,7 @@ use crate::platform::host::file::read_head;
 use crate::platform::host::file_system::{DiskSpace, room};
 use crate::platform::host::remove_tree::remove_tree;
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortOnce;
 
 /// What an image's fetch may take of the disk.
 #[derive(Clone, Debug)]
@@ -158,7 +159,7 @@ fn list(directory: &Path) -> io::Result<Vec<FetchedImage>> {
         let pod = read_head(&path.join(POD_FILE), LONGEST_UID).unwrap_or_default();
         images.push(FetchedImage { path, key, pod: String::from_utf8_lossy(&pod).into_owned(), bytes, used });
     }
-    images.sort_by(|a, b| (a.used, &a.key).cmp(&(b.used, &b.key)));
+    images.sort_once_by(|a, b| (a.used, &a.key).cmp(&(b.used, &b.key)));
     Ok(images)
 }
 

@@ -7,7 +7,7 @@ use std::mem;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::DnsConfig;
 use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, PodDnsConfigOption, Reason};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 /// Resolver configuration of a pod, and warnings about it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -208,7 +208,7 @@ pub(crate) fn parse_resolv_conf(text: &str) -> DnsConfig {
             _ => {}
         }
     }
-    config.options.sort();
+    config.options.sort_once();
     config
 }
 

@@ -14,7 +14,7 @@ use crate::types::api::{
     metadata_field, resource_field,
 };
 use crate::types::error::ErrorChain;
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// Sources of variables other than the container spec.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +129,7 @@ impl Environment {
 
     pub(crate) fn into_variables(self) -> Vec<(String, Vec<u8>)> {
         let mut variables: Vec<_> = self.variables.into_iter().collect();
-        variables.sort_by_key(|(_, variable)| variable.order);
+        variables.sort_once_by_key(|(_, variable)| variable.order);
         variables.into_iter().map(|(name, variable)| (name, variable.value)).collect()
     }
 

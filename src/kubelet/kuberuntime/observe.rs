@@ -12,7 +12,7 @@ use crate::state::pods::{
 };
 use crate::types::api::annotations::{CONFIG_SOURCE, DEVICES};
 use crate::types::api::{PodUid, grace_of_seconds};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 /// Sandboxes and containers by pod. Those without a pod uid were not created by a kubelet and are left alone.
 pub(super) fn by_pod(
@@ -112,12 +112,12 @@ fn listed_container(listed: &v1::Container) -> ObservedContainer {
 /// The newest is the one with the highest count, because the runtime's clock may have been set back. Other kubelets
 /// count by that clock, so counts may be equal: then running ones come first.
 pub(super) fn sort(pod: &mut ObservedPod) {
-    pod.sandboxes.sort_by(|a, b| {
+    pod.sandboxes.sort_once_by(|a, b| {
         let newness =
             |sandbox: &ObservedSandbox| (sandbox.attempt, sandbox.state == SandboxState::Ready, sandbox.created_at);
         newness(b).cmp(&newness(a)).then_with(|| b.id.cmp(&a.id))
     });
-    pod.containers.sort_by(|a, b| {
+    pod.containers.sort_once_by(|a, b| {
         let newness =
             |container: &ObservedContainer| (container.restart_count, container.is_running(), container.created_at);
         newness(b).cmp(&newness(a)).then_with(|| b.id.cmp(&a.id))

@@ -6,7 +6,7 @@ use crate::kubelet::kuberuntime::container_gc::{Garbage, garbage};
 use crate::kubelet::kuberuntime::pod_index::ContainerIndex;
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
 use crate::types::api::{AfterExit, ContainerRestartRule, RestartPolicy};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::{SortOnce, SortedSet};
 
 /// The inputs of the plan.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ pub(crate) fn compute_pod_actions(pod: &ActionInputs<'_>) -> Plan {
         None => plan_new_sandbox(pod, &mut plan),
     }
     // Decreases come before increases, so that freed resources are available; other actions keep their order.
-    plan.actions.sort_by_key(|action| match action {
+    plan.actions.sort_once_by_key(|action| match action {
         Action::ResizeContainer { shrinks: true, .. } => 0,
         Action::ResizeContainer { shrinks: false, .. } => 1,
         _ => 2,

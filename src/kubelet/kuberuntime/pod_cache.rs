@@ -18,7 +18,7 @@ use crate::state::pods::{
 use crate::types::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
 use crate::types::error::ErrorChain;
 use crate::types::owned::View;
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// Timeout for the statuses of all pods in a relist.
 const RELIST: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ impl PodRuntime {
         *self.recursive_read_only.borrow_mut() = Some(able(|features| features.recursive_read_only_mounts));
         self.user_namespaces.set_handlers(able(|features| features.user_namespaces));
         let mut handlers: Vec<NodeRuntimeHandler> = response.runtime_handlers.iter().map(handler).collect();
-        handlers.sort_by(|one, other| one.name.cmp(&other.name));
+        handlers.sort_once_by(|one, other| one.name.cmp(&other.name));
         let status = response.status.unwrap_or_default();
         let condition = |name: &str| status.conditions.iter().find(|condition| condition.r#type == name);
         let bad = status.conditions.iter().find(|condition| !condition.status);

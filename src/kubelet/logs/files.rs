@@ -9,6 +9,7 @@ use rustix::fs::OFlags;
 
 use super::rotated_names::stamp_in;
 use crate::platform::host::regular_file;
+use crate::types::sorted::SortOnce;
 
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {
@@ -53,7 +54,7 @@ pub(super) fn list(log: &Path) -> io::Result<Vec<LogFile>> {
             Err(error) => return Err(error),
         }
     }
-    files.sort_by(|a, b| (a.stamp.is_none(), &a.stamp).cmp(&(b.stamp.is_none(), &b.stamp)));
+    files.sort_once_by(|a, b| (a.stamp.is_none(), &a.stamp).cmp(&(b.stamp.is_none(), &b.stamp)));
     Ok(files)
 }
 

@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 
 use crate::platform::cri::v1::Image;
 use crate::types::api::ContainerImage;
+use crate::types::sorted::SortOnce;
 
 /// `MaxNamesPerImageInNodeStatus`.
 const MAX_NAMES_PER_IMAGE: usize = 5;
 
 /// The `limit` largest images; `None`: all.
 pub(super) fn shown_images(mut images: Vec<Image>, limit: Option<usize>) -> Vec<ContainerImage> {
-    images.sort_by_key(|image| Reverse(image.size));
+    images.sort_once_by_key(|image| Reverse(image.size));
     images.truncate(limit.unwrap_or(usize::MAX));
     let shown = |image: Image| ContainerImage {
         names: image.repo_digests.into_iter().chain(image.repo_tags).take(MAX_NAMES_PER_IMAGE).collect(),

@@ -10,6 +10,7 @@ use crate::platform::host::selinux;
 use crate::types::api::{
     CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, KernelVersion, MEMORY, Quantity, ResourceList, kernel_version,
 };
+use crate::types::sorted::SortOnce;
 
 /// A fact that could not be read is empty, zero or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,7 +153,7 @@ fn huge_pages(directory: &Path) -> Vec<(u64, u64)> {
             Some((size, size.saturating_mul(count.trim().parse().unwrap_or(0))))
         })
         .collect();
-    pages.sort_unstable();
+    pages.sort_once();
     pages
 }
 

@@ -5,6 +5,7 @@
 
 use super::cpu_topology::{Level, Topology};
 use crate::types::cpu_set::CpuSet;
+use crate::types::sorted::SortOnce;
 
 /// `None` if there are not enough free CPUs.
 pub(super) fn take_packed(topology: &Topology, free: &CpuSet, wanted: usize) -> Option<CpuSet> {
@@ -125,7 +126,7 @@ impl CpuAccumulator<'_> {
                 caches.collect()
             };
             let mut caches: Vec<u32> = caches.iter().collect();
-            caches.sort_by_key(|cache| self.free_in(Level::Cache, *cache).len());
+            caches.sort_once_by_key(|cache| self.free_in(Level::Cache, *cache).len());
             sorted.extend(caches);
         }
         sorted
@@ -147,7 +148,7 @@ impl CpuAccumulator<'_> {
         let groups: CpuSet =
             self.topology.cpus.iter().filter(|cpu| cpus.contains(cpu.number)).map(|cpu| cpu.at(level)).collect();
         let mut groups: Vec<u32> = groups.iter().collect();
-        groups.sort_by_key(|group| self.free_in(level, *group).len());
+        groups.sort_once_by_key(|group| self.free_in(level, *group).len());
         for group in groups {
             if at == depth {
                 sorted.push(group);

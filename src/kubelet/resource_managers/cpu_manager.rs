@@ -12,7 +12,7 @@ use crate::platform::config::CpuOptions;
 use crate::state::pods::{Assigned, PodCpus};
 use crate::types::api::{CPU, Container, Pod, PodUid, Reason};
 use crate::types::cpu_set::CpuSet;
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CpuManager {
@@ -67,7 +67,7 @@ impl CpuManager {
     pub(super) fn plausible(&self, mut observed_cpus: Vec<(PodUid, String, CpuSet)>) -> Assigned {
         let allocatable = self.allocatable();
         observed_cpus.retain(|(.., cpus)| !cpus.is_empty() && cpus.is_within(&allocatable));
-        observed_cpus.sort_by_key(|(.., cpus)| cpus.len());
+        observed_cpus.sort_once_by_key(|(.., cpus)| cpus.len());
         let mut assigned = Assigned::new();
         for (pod, container, cpus) in observed_cpus {
             let mut others = assigned.iter().filter(|(other_pod, _)| **other_pod != pod);

@@ -10,6 +10,7 @@ use super::memory_policy::{Block, Blocks, NodeState, OwnMemory};
 use super::topology_manager::Nodes;
 use crate::types::api::{PodUid, fnv_32a};
 use crate::types::cpu_set::CpuSet;
+use crate::types::sorted::SortOnce;
 
 /// The file's text for a policy; under `None` state and blocks are empty. It has the first version of the format, which
 /// all kubelets read, until a pod has memory as a whole.
@@ -117,7 +118,7 @@ fn dump(file: &Value, has_pods: bool) -> String {
     };
     let mut nodes: Vec<(u64, &Value)> =
         object(file, "machineState").map(|(node, state)| (node.parse().unwrap_or_default(), state)).collect();
-    nodes.sort_by_key(|(node, _)| *node);
+    nodes.sort_once_by_key(|(node, _)| *node);
     let nodes = nodes.into_iter().map(|(node, state)| {
         let tables = object(state, "memoryMap").map(|(kind, table)| {
             format!(

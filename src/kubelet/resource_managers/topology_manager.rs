@@ -5,6 +5,7 @@
 
 use crate::platform::config::TopologyPolicy;
 use crate::types::cpu_set::CpuSet;
+use crate::types::sorted::SortOnce;
 
 /// A node set that a resource can be allocated from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Nodes {
             subsets.push(Self(subset));
             subset = (subset - 1) & self.0;
         }
-        subsets.sort_by_key(|nodes| nodes.rank());
+        subsets.sort_once_by_key(|nodes| nodes.rank());
         subsets
     }
 

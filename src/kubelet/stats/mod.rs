@@ -56,6 +56,7 @@ use rates::Rates;
 use snapshot::{ContainerSnapshot, NodeSnapshot, PodSnapshot, Snapshot};
 use volume_stats::VolumeStatsCache;
 
+use crate::types::sorted::SortOnce;
 pub(crate) use external_volumes::{ForeignVolume, foreign_volumes};
 pub(crate) use volume_metrics::{ClaimUsage, write_claims};
 
@@ -276,7 +277,7 @@ impl Stats {
         };
         let mut containers: Vec<ContainerSnapshot> =
             observed.containers.iter().filter(is_newest).filter_map(container).collect();
-        containers.sort_by(|a, b| a.name.cmp(&b.name));
+        containers.sort_once_by(|a, b| a.name.cmp(&b.name));
         let network_pid = sandbox.pid.or_else(|| containers.iter().find_map(|container| container.pid));
         Some(PodSnapshot {
             namespace: observed.namespace.clone(),

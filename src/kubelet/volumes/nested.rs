@@ -5,7 +5,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::types::api::{Container, PodSpec};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 /// For each volume, the paths inside it where a container of the pod mounts something else.
 ///
@@ -15,7 +15,7 @@ pub(super) fn nested_mount_points(spec: &PodSpec) -> SortedMap<&str, Vec<PathBuf
     for container in spec.all_containers() {
         in_container(container, &mut mount_points);
     }
-    mount_points.sort();
+    mount_points.sort_once();
     mount_points.dedup();
     let mut of_volumes: Vec<(&str, Vec<PathBuf>)> = Vec::new();
     for (volume, path) in mount_points {
@@ -30,7 +30,7 @@ pub(super) fn nested_mount_points(spec: &PodSpec) -> SortedMap<&str, Vec<PathBuf
 fn in_container<'a>(container: &'a Container, mount_points: &mut Vec<(&'a str, PathBuf)>) {
     let mut mounts: Vec<(PathBuf, &str)> =
         container.volume_mounts.iter().map(|mount| (cleaned(&mount.mount_path), mount.name.as_str())).collect();
-    mounts.sort_by(|(a, _), (b, _)| a.cmp(b));
+    mounts.sort_once_by(|(a, _), (b, _)| a.cmp(b));
     // In this order a directory comes directly before everything inside it.
     let mut around: Vec<&(PathBuf, &str)> = Vec::new();
     for mount in &mounts {

@@ -18,6 +18,7 @@ use crate::types::api::{
     EmptyDirVolumeSource, HostPathType, NfsVolumeSource, PersistentVolumeClaimVolumeSource, Pod, Quantity,
     StorageMedium, Volume, VolumeSource,
 };
+use crate::types::sorted::SortOnce;
 
 /// The directories of a pod and its volumes, in the order of their creation.
 #[derive(Debug)]
@@ -212,7 +213,7 @@ fn groups(pod: &Pod, uses: &VolumeUses<'_>, objects: &Objects) -> Vec<i64> {
         pod.spec.security_context.as_ref().map(|context| context.supplemental_groups.as_slice()).unwrap_or_default();
     let mut groups: Vec<i64> = bound_volumes(pod, uses, objects).filter_map(|(_, bound)| bound.group).collect();
     groups.retain(|group| !pod_groups.contains(group));
-    groups.sort_unstable();
+    groups.sort_once();
     groups.dedup();
     groups
 }
@@ -443,7 +444,7 @@ fn nfs(
     let path = inputs.dirs.volume(&pod.metadata.uid, NFS, name);
     let mut options = options.to_vec();
     options.extend(read_only.then(|| "ro".to_owned()));
-    options.sort_unstable();
+    options.sort_once();
     options.dedup();
     Source::Nfs(Nfs { device: nfs_device(source), path, options, read_only })
 }

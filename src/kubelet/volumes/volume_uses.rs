@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::nested::nested_mount_points;
 use crate::types::api::{Container, HUGE_PAGES_PREFIX, MEMORY, PodSpec, Quantity, pod_limits};
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// What the plans of all volumes of a pod share.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ fn mounting(spec: &PodSpec) -> SortedMap<&str, Vec<&Container>> {
         container.volume_mounts.iter().map(|mount| (mount.name.as_str(), container)).collect()
     };
     let mut mounts_by_volume: Vec<(&str, &Container)> = spec.all_containers().flat_map(mounts).collect();
-    mounts_by_volume.sort_by_key(|(volume, _)| *volume);
+    mounts_by_volume.sort_once_by_key(|(volume, _)| *volume);
     let mut containers_by_volume: Vec<(&str, Vec<&Container>)> = Vec::new();
     for (volume, container) in mounts_by_volume {
         match containers_by_volume.last_mut() {

@@ -11,6 +11,7 @@ use super::duration;
 use super::file::{one, read_bytes};
 use super::schema::{CREDENTIAL_PROVIDER_CONFIG, PROVIDER_VERSIONS};
 use crate::types::api::yaml;
+use crate::types::sorted::SortOnce;
 
 /// A plugin, and the images that it has credentials for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<CredentialProvider>, Error> {
         file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml") && !file.is_dir()
     };
     files.retain(|file| is_wanted(file));
-    files.sort();
+    files.sort_once();
     if files.is_empty() {
         let problem = Problem { path: String::new(), fault: "no *.json, *.yaml or *.yml file in it".to_owned() };
         return Err(Error::Field { path: path.to_owned(), problem });

@@ -10,6 +10,7 @@ use super::Error;
 use super::check::{Problem, check_document, remove_unknown};
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
 use crate::types::api::yaml::{self, Document, DuplicateKey};
+use crate::types::sorted::SortOnce;
 
 /// The fields of `--config`, overlaid by those of every `*.conf` file below `--config-dir`, ordered by path. What the
 /// kubelet ignores in them is ignored with a warning.
@@ -87,7 +88,7 @@ pub(super) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 fn find_drop_ins(dir: &Path, levels: u32, drop_ins: &mut Vec<PathBuf>) -> Result<(), Error> {
     let failed = |source| Error::Read { path: dir.to_owned(), source };
     let mut entries = fs::read_dir(dir).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
+    entries.sort_once_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
         if entry.file_type().map_err(failed)?.is_dir() {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::check::{Problem, conflict};
 use super::fields::Fields;
 use crate::types::api::SYSTEM_CRITICAL_PRIORITY;
+use crate::types::sorted::SortOnce;
 
 /// The grace period of pods from this priority up to that of the next phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<ShutdownPhase>, Problem> {
         ShutdownPhase { priority, grace }
     };
     let mut phases: Vec<ShutdownPhase> = listed.iter().map(phase).collect();
-    phases.sort_by_key(|phase| phase.priority);
+    phases.sort_once_by_key(|phase| phase.priority);
     Ok(phases)
 }
 

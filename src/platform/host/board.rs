@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::file::read_head;
 use super::procfs::{Mount, Procfs};
 use crate::types::board::{BoardReadings, FileSystemState, FlashWear, PowerSupply, ThermalZone, VoltageAlarm};
+use crate::types::sorted::SortOnce;
 
 /// Most entries of a directory that are looked at.
 const MAX_BOARD_ENTRIES: usize = 128;
@@ -133,7 +134,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     let Ok(listed) = fs::read_dir(directory) else { return Vec::new() };
     let mut entries: Vec<PathBuf> =
         listed.take(MAX_BOARD_ENTRIES).filter_map(|entry| Some(entry.ok()?.path())).collect();
-    entries.sort();
+    entries.sort_once();
     entries
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::file::read_head;
 use super::procfs::Procfs;
+use crate::types::sorted::SortOnce;
 
 const MAX_IDENTITY_FILE_BYTES: usize = 256;
 /// The end of the file has the serial number, after all processors.
@@ -45,7 +46,7 @@ pub(crate) fn mac(root: &Path, interface: Option<&str>) -> Option<String> {
     }
     let entries = fs::read_dir(&interfaces).ok()?.take(MAX_INTERFACES).flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
+    names.sort_once();
     names.iter().filter(|name| is_physical(name)).find_map(|name| of(name))
 }
 

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, Stat, f
 use rustix::io::Errno;
 
 use crate::platform::rt;
+use crate::types::sorted::SortOnce;
 
 /// The usage of a directory tree, including its root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,7 +178,7 @@ impl Walk {
     }
 
     fn each_once(&mut self) {
-        self.linked.sort_unstable();
+        self.linked.sort_once();
         self.linked.dedup_by_key(|(inode, _)| *inode);
     }
 

@@ -2,6 +2,7 @@
 
 use crate::platform::net::{GetError, Url};
 use crate::types::api::HttpHeader;
+use crate::types::sorted::SortOnce;
 
 /// The Kubernetes version in the user agent.
 pub(crate) const KUBERNETES: &str = "1.36";
@@ -48,7 +49,7 @@ impl Headers {
             Some("") => rest.retain(|(name, _)| name != "Accept"),
             Some(_) => {}
         }
-        rest.sort_by(|one, other| one.0.cmp(&other.0));
+        rest.sort_once_by(|one, other| one.0.cmp(&other.0));
         if !agent.is_empty() {
             rest.insert(0, ("User-Agent".to_owned(), agent));
         }

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::types::sorted::SortOnce;
 use nix::time::{ClockId, clock_gettime};
 
 /// Processor time of the program's tasks, without the jobs that they leave to a pool.
@@ -85,7 +86,7 @@ impl TurnMeter {
     /// The futures that took the most time since the last [`TurnMeter::take`], the first one most.
     pub(crate) fn busiest(&self) -> Vec<(&'static str, FutureFigures)> {
         let mut by_name: Vec<_> = self.by_future.borrow().iter().map(|(name, figures)| (*name, *figures)).collect();
-        by_name.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.all));
+        by_name.sort_once_by_key(|(_, figures)| std::cmp::Reverse(figures.all));
         by_name
     }
 }

@@ -20,7 +20,7 @@ mod trust_bundle;
 use std::sync::Arc;
 
 use crate::types::api::{ClusterTrustBundleProjection, Map, Pod, PodUid, Time, Volume, VolumeSource};
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 pub(crate) use attachment::{Attachment, NotAttached, attachment_name, is_out_of_room, unique_name};
 pub(crate) use claim_expansion::{
@@ -245,7 +245,7 @@ impl Objects {
             let secrets = [&source.stage_secret, &source.publish_secret];
             more.extend(secrets.into_iter().flatten().cloned().map(Topic::Object));
         }
-        drivers.sort_unstable();
+        drivers.sort_once();
         drivers.dedup();
         for driver in drivers {
             if let Lookup::Found(driver) = self.csi_driver(driver) {

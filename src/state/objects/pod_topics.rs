@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Topic;
 use crate::types::api::{Pod, PodUid};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 #[derive(Debug, Default)]
 pub(crate) struct PodTopics {
@@ -57,7 +57,7 @@ impl PodTopics {
             }
             entry.topics.push(topic);
         }
-        entry.topics.sort();
+        entry.topics.sort_once();
         if let Some(former) = self.pods.insert(uid.clone(), entry) {
             let topics = self.pods.get(uid).map_or(&[][..], |entry| &entry.topics);
             let released = former.topics.into_iter().filter(|topic| topics.binary_search(topic).is_err());

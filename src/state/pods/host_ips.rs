@@ -1,5 +1,6 @@
 //! The node's addresses, which may change while the agent runs.
 
+use crate::types::sorted::SortOnce;
 use core::cell::{Ref, RefCell};
 use core::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -57,7 +58,7 @@ fn chosen(configured: &[IpAddr], addresses: &[IpAddr]) -> Vec<IpAddr> {
     if ips.is_empty() {
         let family = configured.first().is_none_or(IpAddr::is_ipv4);
         ips.extend(addresses);
-        ips.sort_by_key(|ip| ip.is_ipv4() != family);
+        ips.sort_once_by_key(|ip| ip.is_ipv4() != family);
     }
     ips
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::state::objects::ConfigObject;
 use crate::types::api::{Pod, PodPhase, PodStatus};
+use crate::types::sorted::SortOnce;
 
 /// The names and their addresses.
 #[derive(Debug, Default)]
@@ -98,7 +99,7 @@ pub(crate) fn host_names<'a>(pods: &[NamedPod<'_>], services: impl Iterator<Item
             add(namespace, name, pod, false);
         }
     }
-    entries.sort_unstable();
+    entries.sort_once();
     entries.dedup();
     entries
 }

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::types::api::PodUid;
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::{SortOnce, SortedSet};
 
 /// All sandboxes and containers of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl ContainerInstances {
     pub(crate) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a ObservedContainer> {
         let by_name = self.by_name.get_or_init(|| {
             let mut places: Vec<u32> = (0..u32::try_from(self.instances.len()).unwrap_or(u32::MAX)).collect();
-            places.sort_by_key(|place| self.name_at(*place));
+            places.sort_once_by_key(|place| self.name_at(*place));
             places.into()
         });
         let first = by_name.partition_point(|index| self.name_at(*index) < Some(name));

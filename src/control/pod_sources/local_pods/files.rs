@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
+use crate::types::sorted::SortOnce;
 
 /// The APIs accept no longer manifest.
 const MAX_LOCAL_POD_BYTES: u64 = 1 << 20;
@@ -39,7 +40,7 @@ pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<FileC
     for entry in entries {
         names.extend(entry?.file_name().into_string());
     }
-    names.sort_unstable();
+    names.sort_once();
     let mut files = Vec::new();
     for name in &names {
         if names.iter().any(|other| name.strip_suffix(CORRUPT_POD_SUFFIX) == Some(other)) {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::kubelet::image_archives::artifact::{self, ArtifactFile};
 use crate::kubelet::image_archives::manifest::Descriptor;
 use crate::protocol::gzip;
+use crate::types::sorted::SortOnce;
 
 /// Longest text of a bundle.
 const MAX_BUNDLE_TEXT_BYTES: usize = 1 << 20;
@@ -44,7 +45,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     }
     let tar = gzip::inflate(bytes, MAX_BUNDLE_BYTES).map_err(|error| format!("the bundle: {error}"))?;
     let mut files = bundle_files(&tar).ok_or("the bundle is no gzipped tar, or is cut short")?;
-    files.sort();
+    files.sort_once();
     let mut text = Vec::new();
     for (_, content) in files {
         text.extend_from_slice(b"---\n");

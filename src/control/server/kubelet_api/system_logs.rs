@@ -20,6 +20,7 @@ use crate::control::server::http::{Response, Status};
 use crate::platform::host::open_beneath::open_below;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
+use crate::types::sorted::SortOnce;
 
 const ROOT: &str = "/var/log";
 
@@ -122,7 +123,7 @@ fn list(folder: &File) -> io::Result<FilePart> {
     let mut entries = entries.take(MAX_LOG_ENTRIES + 1).map(entry).collect::<io::Result<Vec<_>>>()?;
     let is_cut = entries.len() > MAX_LOG_ENTRIES;
     entries.truncate(MAX_LOG_ENTRIES);
-    entries.sort_unstable();
+    entries.sort_once();
     let mut page = "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n".to_owned();
     for (name, is_folder) in entries {
         let slash = if is_folder { "/" } else { "" };

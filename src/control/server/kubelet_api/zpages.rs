@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::control::server::http::{Response, Status};
 use crate::protocol::http1::Request;
 use crate::types::api::Time;
+use crate::types::sorted::SortOnce;
 
 /// The process, for `/statusz`.
 #[derive(Clone, Debug)]
@@ -69,7 +70,7 @@ pub(super) fn flagz(request: &Request, flags: &[(String, String)]) -> Response {
     match requested_format(request, "Flagz") {
         RequestedFormat::Text => {
             let mut flags: Vec<String> = flags.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
-            flags.sort();
+            flags.sort_once();
             Response::text(Status::Ok, format!("\nkubelet flagz\n{WARNING}\n{}", flags.concat()))
         }
         RequestedFormat::Object(api) => {

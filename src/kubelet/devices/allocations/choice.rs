@@ -9,7 +9,7 @@ use super::{
 };
 use crate::kubelet::resource_managers::{self, Hints, Nodes};
 use crate::types::api::{Container, DeviceSelectors, Pod, PodUid};
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// Devices of ended init containers, by resource.
 type Left = SortedMap<String, SortedSet<String>>;
@@ -302,7 +302,7 @@ impl DeviceAllocations {
             available_ids.extend_from_slice(&aligned);
             kept.extend(aligned);
         }
-        available_ids.sort();
+        available_ids.sort_once();
         let has_choice = kept.len() < allocated_ids.len() && allocated_ids.len() < available_ids.len();
         has_choice.then_some((available_ids, kept))
     }

@@ -6,7 +6,7 @@ use crate::kubelet::image_archives::image_name::with_default_tag;
 use crate::platform::config::ImageGc;
 use crate::platform::cri::v1::Image;
 use crate::platform::host::file_system::DiskSpace;
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// What is known about the images. As upstream, only since the start of this process.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl ImageRecords {
             }
         }
         // Images never seen in use come first.
-        unused.sort_by_key(|image| (image.last_used, image.first_seen));
+        unused.sort_once_by_key(|image| (image.last_used, image.first_seen));
         unused
     }
 }

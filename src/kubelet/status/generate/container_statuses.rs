@@ -15,7 +15,7 @@ use crate::types::api::{
     ContainerStatus, ContainerUser, LinuxContainerUser, MEMORY, ObjectMeta, Reason, RecursiveReadOnlyMode,
     ResourceList, ResourceRequirements, Time, VolumeMount, VolumeMountStatus,
 };
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 use crate::types::text;
 
 use super::phase::restarts;
@@ -49,7 +49,7 @@ pub(super) fn container_statuses(
     };
     let mut statuses: Vec<ContainerStatus> = containers.iter().map(of).collect();
     if list != List::Init {
-        statuses.sort_by(|one, other| one.name.cmp(&other.name));
+        statuses.sort_once_by(|one, other| one.name.cmp(&other.name));
     }
     statuses
 }
@@ -69,7 +69,7 @@ struct PodFacts<'a> {
 impl<'a> PodFacts<'a> {
     fn of(input: &StatusInput<'a>, before: &'a [ContainerStatus]) -> Self {
         let mut devices: Vec<&AllocatedDevices> = input.devices.iter().collect();
-        devices.sort_by(|one, other| one.container.cmp(&other.container));
+        devices.sort_once_by(|one, other| one.container.cmp(&other.container));
         Self {
             before: before.iter().map(|status| (status.name.as_str(), status)).collect(),
             backing_off: input.backing_off.iter().map(|(name, wait)| (name.as_str(), *wait)).collect(),
