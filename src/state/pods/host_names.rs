@@ -74,8 +74,9 @@ impl HostNames {
 }
 
 /// The names of `pods` and `services`. A Service leads to its ready pods, to all of its pods if none is ready: on one node
-/// there is no better one, and names that come and go would be written to the disk each time. A pod has the name of its
-/// manifest, unless a Service has it.
+/// there is no better one, and names that come and go would be written to the disk each time. A pod whose subdomain is the
+/// Service has the name `HOSTNAME.SERVICE` too, by which members of a StatefulSet know each other. A pod has the name of
+/// its manifest, unless a Service has it.
 pub(crate) fn host_names<'a>(pods: &[NamedPod<'_>], services: impl Iterator<Item = &'a ConfigObject>) -> Vec<HostName> {
     let mut entries = Vec::new();
     let mut add = |namespace: &str, name: &str, pod: &NamedPod<'_>, is_service: bool| {
@@ -90,7 +91,13 @@ pub(crate) fn host_names<'a>(pods: &[NamedPod<'_>], services: impl Iterator<Item
         let publishes_all = service.service.as_ref().is_some_and(|service| service.publish_not_ready_addresses);
         let shows_all = publishes_all || !all().any(|pod| pod.status.is_ready());
         let (namespace, name) = (&service.key.namespace, &service.key.name);
-        all().filter(|pod| shows_all || pod.status.is_ready()).for_each(|pod| add(namespace, name, pod, true));
+        for pod in all().filter(|pod| shows_all || pod.status.is_ready()) {
+            add(namespace, name, pod, true);
+            let spec = &pod.pod.spec;
+            if spec.subdomain == *name && !spec.hostname.is_empty() {
+                add(namespace, &[&*spec.hostname, ".", name].concat(), pod, true);
+            }
+        }
     }
     for pod in pods.iter().filter(runs) {
         let (namespace, name) = (&pod.pod.metadata.namespace, manifest_name(pod.pod));
@@ -171,6 +178,29 @@ mod tests {
         let own = "10.0.0.2\tw1\tw1.default\n10.0.0.3\tw2\tw2.default\n";
         check(&pods(true, false), &service, "default", &[own, &line("10.0.0.2")].concat());
         check(&pods(false, false), &service, "default", &[own, &line("10.0.0.2"), &line("10.0.0.3")].concat());
+    }
+
+    #[test]
+    fn pod_whose_subdomain_is_its_service_has_a_name_below_that_of_the_service() {
+        let mut pods = [
+            pod("db-0", "default", "10.0.0.2", true, "Running"),
+            pod("db-1", "default", "10.0.0.3", true, "Running"),
+            pod("other", "default", "10.0.0.4", true, "Running"),
+        ];
+        for ((pod, _), subdomain) in pods.iter_mut().zip(["db", "elsewhere", "db"]) {
+            pod.metadata.labels.insert("app", "db".to_owned());
+            pod.spec.subdomain = subdomain.to_owned();
+        }
+        pods[0].0.spec.hostname = "db-0".to_owned();
+        pods[1].0.spec.hostname = "db-1".to_owned();
+        let expected = "10.0.0.2\tdb\tdb.default\tdb.default.svc\n\
+                        10.0.0.3\tdb\tdb.default\tdb.default.svc\n\
+                        10.0.0.4\tdb\tdb.default\tdb.default.svc\n\
+                        10.0.0.2\tdb-0\tdb-0.default\n\
+                        10.0.0.2\tdb-0.db\tdb-0.db.default\tdb-0.db.default.svc\n\
+                        10.0.0.3\tdb-1\tdb-1.default\n\
+                        10.0.0.4\tother\tother.default\n";
+        check(&pods, &[service("db", "db")], "default", expected);
     }
 
     #[test]
