@@ -78,7 +78,8 @@ impl Encoding {
         Some(OwnAnswer { version: Some(set.version), bytes })
     }
 
-    fn single(self, body: &[u8]) -> Option<ObjectSet> {
+    /// One object as a set, with the version of the object.
+    pub(super) fn single(self, body: &[u8]) -> Option<ObjectSet> {
         match self {
             Self::Json => json::single(body),
             Self::Protobuf => protobuf::single(body),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::encoding::Encoding;
-use super::fold::{Base, Fold, Folded};
+use super::fold::{Base, Fold, Folded, MAX_BODY_BYTES};
 use super::object_set::{Change, WatchedEvent};
 use super::read_request::{JSON_NAME, PROTOBUF_NAME, representation};
+use crate::protocol::gzip::inflate;
 use crate::types::api::Bytes;
 
 /// A remembered answer.
@@ -30,6 +31,14 @@ pub(super) struct Entry {
     /// The body has changes that are not stored.
     pub(super) is_unwritten: bool,
     last_use: u64,
+}
+
+/// A remembered answer at one moment.
+pub(super) struct Snapshot {
+    encoding: Encoding,
+    content_type: String,
+    body: Arc<[u8]>,
+    fold: Option<Fold>,
 }
 
 #[derive(Debug, Default)]
@@ -82,10 +91,23 @@ impl Entry {
         })
     }
 
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let (content_type, body) = (self.content_type.clone(), Arc::clone(&self.body));
+        Snapshot { encoding: self.encoding(), content_type, body, fold: self.fold() }
+    }
+
     pub(super) fn write(&self) -> Value {
         // Events that are not in the body are not in its version either.
         let body = Bytes(self.body.to_vec()).to_base64();
         json!({"type": self.content_type, "list": self.version.is_some(), "body": body})
+    }
+}
+
+impl Snapshot {
+    /// Encoding, content type, and the body with all events so far. `None` if it is damaged. Blocks for a while.
+    pub(super) fn read(self) -> Option<(Encoding, String, Vec<u8>)> {
+        let body = self.fold.map_or(Ok(self.body), |fold| fold.run().map(|folded| folded.body)).ok()?;
+        Some((self.encoding, self.content_type, inflate(&body, MAX_BODY_BYTES).ok()?))
     }
 }
 

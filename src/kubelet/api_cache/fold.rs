@@ -98,7 +98,7 @@ pub(super) const TOO_LARGE_ANSWER: &str = "larger than 4 MiB";
 const DAMAGED_IN_MEMORY: &str = "damaged in memory";
 
 impl Encoding {
-    fn list(self, body: Vec<u8>) -> Option<ObjectSet> {
+    pub(super) fn list(self, body: Vec<u8>) -> Option<ObjectSet> {
         match self.read(body)? {
             Content::List(set) => Some(set),
             Content::Object(_) | Content::OtherForm | Content::Page => None,

@@ -98,11 +98,25 @@ pub(super) fn lasting(object: &[u8], is_node: bool) -> Vec<u8> {
     }
 }
 
-/// One object as a set.
+/// One object as a set, with the version of the object.
 pub(super) fn single(body: &[u8]) -> Option<ObjectSet> {
-    let [kind, api_version] = ObjectText::parse(body.to_vec()).ok()?.parts(["kind", "apiVersion"]).ok()?;
-    let objects = [(String::new(), body.to_vec())].into_iter().collect();
-    Some(ObjectSet { kind: text(kind), api_version: text(api_version), version: 0, objects })
+    let object = ObjectText::parse(body.to_vec()).ok()?;
+    let [kind, api_version] = object.parts(["kind", "apiVersion"]).ok()?;
+    let (name, version) = name_of(&object);
+    let objects = [(name, body.to_vec())].into_iter().collect();
+    Some(ObjectSet { kind: text(kind), api_version: text(api_version), version: version?, objects })
+}
+
+/// The answer with an object of a list.
+pub(super) fn answer(kind: &str, api_version: &str, object: &[u8]) -> Option<Vec<u8>> {
+    let mut object: Value = serde_json::from_slice(object).ok()?;
+    set_kind(&mut object, kind, api_version);
+    Some(object.to_string().into_bytes())
+}
+
+fn set_kind(object: &mut Value, kind: &str, api_version: &str) {
+    set(object, "kind", kind.into());
+    set(object, "apiVersion", api_version.into());
 }
 
 /// The object with what the node knows better, as an event of a watch has it; `None` if it is not about this node.
@@ -114,8 +128,7 @@ pub(super) fn correct(object: &[u8], kind: OwnKind, node: &OwnNode, version: u64
     };
     set(object.get_mut("metadata")?, "resourceVersion", version.to_string().into());
     let [kind, api_version] = kind.names();
-    set(&mut object, "kind", kind.into());
-    set(&mut object, "apiVersion", api_version.into());
+    set_kind(&mut object, kind, api_version);
     Some(CorrectedObject { object: object.to_string().into_bytes(), is_changed })
 }
 

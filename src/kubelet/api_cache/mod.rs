@@ -5,10 +5,11 @@
 //! store like the offline store.
 //!
 //! ```text
-//!   recorder.rs   copies a response while it is passed on        -> frames.rs
-//!   fold.rs       the next body of a list                        -> encoding.rs, json.rs, protobuf.rs
-//!   entries.rs    the remembered answers
-//!   correction.rs an answer with what the node knows better      -> own_node.rs, json.rs, protobuf.rs
+//!   recorder.rs       copies a response while it is passed on        -> frames.rs
+//!   fold.rs           the next body of a list                        -> encoding.rs, json.rs, protobuf.rs
+//!   entries.rs        the remembered answers
+//!   listed_object.rs  an object as a newer list has it               -> json.rs, protobuf.rs
+//!   correction.rs     an answer with what the node knows better      -> own_node.rs, json.rs, protobuf.rs
 //! ```
 
 mod accepted_tokens;
@@ -19,6 +20,7 @@ mod fold;
 mod frames;
 mod identity;
 mod json;
+mod listed_object;
 mod object_set;
 mod own_node;
 mod protobuf;
@@ -41,13 +43,14 @@ use crate::types::time::Backoff;
 
 use accepted_tokens::AcceptedTokens;
 pub(crate) use correction::{AnswerForm, OwnAnswer};
-use entries::{Entries, MAX_PENDING_BYTES};
+use entries::{Entries, MAX_PENDING_BYTES, Snapshot};
 use fold::{Folded, MAX_BODY_BYTES};
 pub(crate) use identity::Identity;
 #[cfg(test)]
 pub(crate) use identity::testing;
 pub(crate) use object_set::key_of;
 pub(crate) use own_node::{OwnNode, OwnPod, OwnPodState};
+use read_request::list_keys;
 pub(crate) use read_request::{ReadKind, ReadRequest};
 pub(crate) use recorder::{Recorder, ResponseHead};
 
@@ -88,6 +91,8 @@ pub(crate) struct Remembered {
     pub(crate) content_type: String,
     /// Whether it is a list, which can be watched.
     pub(crate) is_list: bool,
+    /// The record of the newest list that may have the object.
+    list: Option<String>,
 }
 
 /// Changes within this time are written together.
@@ -206,37 +211,52 @@ impl ApiCache {
 
     /// The server refuses the read, or the object is gone.
     pub(crate) fn forget(&self, identity: &Identity, request: &ReadRequest) {
-        let removed = self.inner.entries.borrow_mut().remove(&read_prefix(identity, request));
+        let removed = self.inner.entries.borrow_mut().remove(&read_prefix(identity, &request.key));
         removed.into_iter().for_each(|name| self.inner.store.remember_read(name, None));
     }
 
     /// What the account has read before, in the first representation that the client accepts.
     pub(crate) fn find(&self, identity: &Identity, request: &ReadRequest) -> Option<Remembered> {
-        let prefix = read_prefix(identity, request);
         let mut entries = self.inner.entries.borrow_mut();
-        request.accepted.iter().find_map(|representation| {
-            let entry = entries.get(&[&*prefix, representation].concat())?;
-            let (name, content_type) = (entry.name.clone(), entry.content_type.clone());
-            Some(Remembered { name, content_type, is_list: entry.version.is_some() })
-        })
+        let records = |key: &str| -> Vec<String> {
+            let prefix = read_prefix(identity, key);
+            request.accepted.iter().map(|representation| [&*prefix, representation].concat()).collect()
+        };
+        let name = records(&request.key).into_iter().find(|name| entries.get(name).is_some())?;
+        let entry = entries.get(&name)?;
+        let (content_type, is_list) = (entry.content_type.clone(), entry.version.is_some());
+        let lists = if is_list { Vec::new() } else { list_keys(&request.key) };
+        let mut list: Option<(u64, String)> = None;
+        for name in lists.iter().flat_map(|key| records(key)) {
+            let version = entries.get(&name).and_then(|entry| entry.version);
+            if let Some(version) = version.filter(|version| list.as_ref().is_none_or(|(newest, _)| version > newest)) {
+                list = Some((version, name));
+            }
+        }
+        Some(Remembered { name, content_type, is_list, list: list.map(|(_, name)| name) })
     }
 
-    /// The answer with all events so far, and with what the node knows better. `None` if it is damaged or removed.
+    /// The answer with all events so far, and with what the node knows better, and its content type. `None` if it is
+    /// damaged or removed.
     pub(crate) async fn answer(
         &self,
         remembered: &Remembered,
         own_node: Option<OwnNode>,
         form: AnswerForm,
-    ) -> Option<OwnAnswer> {
-        let (encoding, body, fold) = {
+    ) -> Option<(OwnAnswer, String)> {
+        let (entry, list) = {
             let mut entries = self.inner.entries.borrow_mut();
-            let entry = entries.get(&remembered.name)?;
-            (entry.encoding(), entry.body.clone(), entry.fold())
+            let list = remembered.list.as_ref().and_then(|name| entries.get(name)).map(|list| list.snapshot());
+            (entries.get(&remembered.name)?.snapshot(), list)
         };
         let answered = move || {
-            let body = fold.map_or(Ok(body), |fold| fold.run().map(|folded| folded.body)).ok()?;
-            let body = inflate(&body, MAX_BODY_BYTES).ok()?;
-            Some(encoding.own_answer(body, own_node.as_ref(), form))
+            let (encoding, content_type, body) = entry.read()?;
+            let listed = list.and_then(Snapshot::read).and_then(|(list_encoding, list_type, list)| {
+                let object = list_encoding.listed_object(&encoding.single(&body)?, list)?;
+                Some((list_encoding, list_type, object))
+            });
+            let (encoding, content_type, body) = listed.unwrap_or((encoding, content_type, body));
+            Some((encoding.own_answer(body, own_node.as_ref(), form), content_type))
         };
         rt::blocking_for(rt::CLIENTS, answered).await
     }
@@ -387,8 +407,8 @@ fn tokens_record(account: &str) -> String {
 }
 
 /// The records of an answer, without the representation.
-fn read_prefix(identity: &Identity, request: &ReadRequest) -> String {
-    let digest = sha256(json!([identity.id, request.key]).to_string().as_bytes());
+fn read_prefix(identity: &Identity, key: &str) -> String {
+    let digest = sha256(json!([identity.id, key]).to_string().as_bytes());
     [&*read_record(&identity.account, &digest), "."].concat()
 }
 

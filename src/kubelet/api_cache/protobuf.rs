@@ -131,10 +131,12 @@ fn open(body: &[u8]) -> Option<(TypeMeta, Vec<u8>)> {
     Some((type_meta?, raw))
 }
 
-/// One object as a set.
+/// One object as a set, with the version of the object.
 pub(super) fn single(body: &[u8]) -> Option<ObjectSet> {
     let (TypeMeta { api_version, kind }, object) = open(body)?;
-    Some(ObjectSet { kind, api_version, version: 0, objects: [(String::new(), object)].into_iter().collect() })
+    let metadata = metadata_of(&object)?;
+    let version = metadata.resource_version.parse().ok()?;
+    Some(ObjectSet { kind, api_version, version, objects: [(name_of(&metadata), object)].into_iter().collect() })
 }
 
 pub(super) fn read_event(frame: &[u8]) -> Option<WatchedEvent> {

@@ -75,6 +75,16 @@ impl ReadRequest {
     }
 }
 
+/// The keys of the lists that the object with this key is in: of its namespace, and of all of them.
+pub(super) fn list_keys(key: &str) -> Vec<String> {
+    let Some((list, _)) = key.strip_suffix('?').and_then(|path| path.rsplit_once('/')) else { return Vec::new() };
+    let everywhere = list.split_once("/namespaces/").and_then(|(version, namespaced)| {
+        let (_, resource) = namespaced.split_once('/')?;
+        Some([version, "/", resource, "?"].concat())
+    });
+    [Some([list, "?"].concat()), everywhere].into_iter().flatten().collect()
+}
+
 fn key(request: &Request) -> String {
     let selects = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default();
@@ -152,6 +162,15 @@ mod tests {
         let limit = Some(Duration::from_secs(9));
         assert_eq!(watch.kind, ReadKind::Watch { version: "7".to_owned(), has_initial_events: false, limit });
         assert_ne!(list.key, read("/api/v1/services", "").unwrap().key);
+    }
+
+    #[test]
+    fn object_is_in_the_lists_of_its_namespace_and_of_all() {
+        assert_eq!(list_keys("/api/v1/nodes/a?"), ["/api/v1/nodes?"]);
+        assert_eq!(list_keys("/api/v1/namespaces/a?"), ["/api/v1/namespaces?"]);
+        let pods = ["/api/v1/namespaces/a/pods?", "/api/v1/pods?"];
+        assert_eq!(list_keys("/api/v1/namespaces/a/pods/b?"), pods);
+        assert_eq!(list_keys("/api/v1/nodes/a?x=y"), [""; 0]);
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl ApiCache {
         let content_type = head.content_type.filter(|_| head.status == 200)?;
         let encoding = entries::encoding(content_type)?;
         let representation = representation(content_type)?;
-        let name = [&*read_prefix(identity, request), &*representation].concat();
+        let name = [&*read_prefix(identity, &request.key), &*representation].concat();
         let frames = Frames::new(encoding);
         let recording = match (&request.kind, head.content_encoding) {
             (ReadKind::Once, None | Some("identity")) => Recording::Body { bytes: Vec::new(), is_gzip: false },

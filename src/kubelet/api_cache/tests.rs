@@ -31,7 +31,7 @@ async fn recorded(cache: &ApiCache, identity: &Identity, target: &str, body: &[u
 
 async fn body(cache: &ApiCache, identity: &Identity, target: &str) -> Option<String> {
     let found = cache.find(identity, &request(target))?;
-    let answer = cache.answer(&found, None, AnswerForm::Body).await?;
+    let (answer, _) = cache.answer(&found, None, AnswerForm::Body).await?;
     Some(String::from_utf8(answer.bytes).unwrap())
 }
 
@@ -78,6 +78,40 @@ fn watch_continues_only_what_it_has_a_list_of() {
         recorded(&cache, &proxy, "/api/v1/services", LIST.as_bytes()).await;
         recorder.data(format!("{}\n", line.replace("\"6\"", "\"9\"")).as_bytes()).await;
         assert_eq!(body(&cache, &proxy, "/api/v1/services").await.as_deref(), Some(LIST));
+    });
+}
+
+#[test]
+fn object_is_as_the_newer_list_of_its_account_has_it() {
+    rt::block_on(async {
+        let folder = TestFolder::new("api-cache-object");
+        let cache = opened(&folder).await;
+        let proxy = identity(&cache, PROXY, "real").unwrap();
+        let node = |version: u64, color: &str| {
+            let metadata =
+                json!({"name": "n", "resourceVersion": version.to_string(), "annotations": {"color": color}});
+            json!({"kind": "Node", "apiVersion": "v1", "metadata": metadata})
+        };
+        let list = |name: &str| {
+            let item = json!({"metadata": {"name": name, "resourceVersion": "6"}});
+            let metadata = json!({"resourceVersion": "7"});
+            json!({"kind": "NodeList", "apiVersion": "v1", "metadata": metadata, "items": [item]}).to_string()
+        };
+        let path = "/api/v1/nodes/n";
+        recorded(&cache, &proxy, path, node(5, "red").to_string().as_bytes()).await;
+        recorded(&cache, &proxy, "/api/v1/nodes", list("other").as_bytes()).await;
+        assert_eq!(body(&cache, &proxy, path).await, Some(node(5, "red").to_string()));
+        recorded(&cache, &proxy, "/api/v1/nodes", list("n").as_bytes()).await;
+        let listed = json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "resourceVersion": "6"}});
+        assert_eq!(body(&cache, &proxy, path).await, Some(listed.to_string()));
+        let head = ResponseHead { status: 200, content_type: Some("application/json"), content_encoding: None };
+        let watch = request("/api/v1/nodes?watch=1&resourceVersion=7");
+        let mut recorder = cache.record(&proxy, &watch, head).unwrap();
+        recorder.data(format!("{}\n", json!({"type": "MODIFIED", "object": node(8, "green")})).as_bytes()).await;
+        assert_eq!(body(&cache, &proxy, path).await, Some(node(8, "green").to_string()));
+        // Read again later.
+        recorded(&cache, &proxy, path, node(9, "blue").to_string().as_bytes()).await;
+        assert_eq!(body(&cache, &proxy, path).await, Some(node(9, "blue").to_string()));
     });
 }
 
@@ -129,7 +163,7 @@ fn correction_is_neither_remembered_nor_stored() {
         let before = journal();
         let own = OwnNode { name: "n".to_owned(), ready: ["True", "", ""].map(str::to_owned), ..OwnNode::default() };
         let found = cache.find(&proxy, &request(path)).unwrap();
-        let answer = cache.answer(&found, Some(own), AnswerForm::Body).await.unwrap();
+        let (answer, _) = cache.answer(&found, Some(own), AnswerForm::Body).await.unwrap();
         assert!(answer.version.is_some() && String::from_utf8(answer.bytes).unwrap().contains("True"));
         cache.flush().await;
         assert_eq!((body(&cache, &proxy, path).await, journal()), (Some(node), before));

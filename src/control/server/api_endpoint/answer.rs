@@ -129,7 +129,7 @@ impl Answer {
             (ReadKind::Once, Some(remembered)) => {
                 let own_node = read.is_correctable.then(|| endpoint.own_node.own_node());
                 match cache.answer(&remembered, own_node, AnswerForm::Body).await {
-                    Some(answer) => Source::Memory { content_type: remembered.content_type, body: Some(answer.bytes) },
+                    Some((answer, content_type)) => Source::Memory { content_type, body: Some(answer.bytes) },
                     None => unavailable("; what was read is damaged"),
                 }
             }

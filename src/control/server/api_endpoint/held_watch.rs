@@ -74,7 +74,7 @@ impl HeldWatch {
         }
         self.last_own_node.clone_from(&own_node);
         let cached_events = endpoint.cache.answer(&self.remembered, own_node, AnswerForm::Events).await;
-        let cached_events = cached_events.ok_or_else(OwnStatus::expired)?;
+        let (cached_events, _) = cached_events.ok_or_else(OwnStatus::expired)?;
         if cached_events.version == self.version {
             return Ok(());
         }

@@ -175,3 +175,32 @@ fn malformed_events_are_refused() {
         assert_eq!(event(encoding, "DELETED", "Service", &whole).unwrap().change, Change::Removed);
     }
 }
+
+/// The answer with one object.
+fn answer(encoding: Encoding, version: &str, spec: &str) -> Vec<u8> {
+    let object = object(encoding, "a", version, spec, "");
+    match encoding {
+        Encoding::Json => {
+            let mut object: serde_json::Value = serde_json::from_slice(&object).unwrap();
+            object["kind"] = "Thing".into();
+            object["apiVersion"] = "v1".into();
+            object.to_string().into_bytes()
+        }
+        Encoding::Protobuf => envelope("v1", "Thing", &object),
+    }
+}
+
+#[test]
+fn object_of_a_newer_list_is_answered_in_the_encoding_of_the_list() {
+    let both = [Encoding::Json, Encoding::Protobuf];
+    for (of_object, of_list) in both.iter().flat_map(|one| both.map(|other| (*one, other))) {
+        let list = |name: &str| list(of_list, "ThingList", "7", &[object(of_list, name, "6", "new", "")]);
+        let listed = |version: &str, list: Vec<u8>| {
+            of_list.listed_object(&of_object.single(&answer(of_object, version, "old")).unwrap(), list)
+        };
+        assert_eq!(listed("5", list("a")), Some(answer(of_list, "6", "new")));
+        for (version, list) in [("7", list("a")), ("5", list("b")), ("5", answer(of_list, "9", ""))] {
+            assert_eq!(listed(version, list), None);
+        }
+    }
+}
