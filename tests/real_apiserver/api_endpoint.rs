@@ -1,4 +1,7 @@
-//! The API endpoint of the node, used by kubectl and curl with a ServiceAccount's token.
+//! The API endpoint of the node, used by kubectl, curl and components of a node with a ServiceAccount's token.
+
+mod coredns;
+mod flannel;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,20 +18,44 @@ use super::pods::run;
 const SERVICES: &str = "/api/v1/services?labelSelector=app";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A node with the endpoint, and a ServiceAccount that may read what kube-proxy reads.
-fn cluster(assets: Assets) -> Cluster {
+/// A node with the endpoint for this ServiceAccount.
+fn cluster_for(assets: Assets, account: &str) -> Cluster {
     let mut cluster = Cluster::new(assets);
     let file = cluster.node.folder().join("coracle.yaml");
-    fs::write(&file, "apiEndpoint: {listen: \"127.0.0.1:6440\", serviceAccounts: [kube-system/proxy]}\n").unwrap();
+    let config = format!("apiEndpoint: {{listen: \"127.0.0.1:6440\", serviceAccounts: [{account}]}}\n");
+    fs::write(&file, config).unwrap();
     cluster.node.add_arguments(&["--coracle-config", file.to_str().unwrap()]);
     cluster.node.start_agent();
     cluster.wait_until_ready();
+    cluster
+}
+
+/// The same with a ServiceAccount that may read what kube-proxy reads.
+fn cluster(assets: Assets) -> Cluster {
+    let cluster = cluster_for(assets, "kube-system/proxy");
     for account in ["proxy", "other"] {
         cluster.kubectl(&["--namespace=kube-system", "create", "serviceaccount", account]);
         let of = format!("--serviceaccount=kube-system:{account}");
         cluster.kubectl(&["create", "clusterrolebinding", account, "--clusterrole=system:node-proxier", &of]);
     }
     cluster
+}
+
+/// Creates a ServiceAccount with a ClusterRole of its own. Returns a token of it.
+fn create_account(cluster: &Cluster, namespace: &str, account: &str, rules: &Value) -> String {
+    let role = json!({"name": account});
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account});
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": role, "rules": rules}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": role,
+            "roleRef": reference,
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]}),
+    ] {
+        cluster.apply(&object);
+    }
+    cluster.kubectl(&["--namespace", namespace, "create", "token", account]).trim().to_owned()
 }
 
 fn token(cluster: &Cluster, account: &str) -> String {
@@ -165,17 +192,43 @@ fn endpoint_of(address: &str) -> Value {
     json!({"addresses": [address], "conditions": {"ready": true}})
 }
 
-/// Serves a Service with these endpoints.
+fn endpoint_of_pod(address: &str, node: &str, pod: &str) -> Value {
+    json!({"addresses": [address], "conditions": {"ready": true, "serving": true, "terminating": false},
+        "nodeName": node, "targetRef": {"kind": "Pod", "namespace": "default", "name": pod}})
+}
+
+/// Serves the Service `web` with these endpoints.
 fn give_endpoints(cluster: &Cluster, endpoints: &[Value]) {
+    give_service(cluster, "web", &json!({"ports": [{"port": 80, "targetPort": 8080}]}), endpoints);
+}
+
+fn give_service(cluster: &Cluster, name: &str, spec: &Value, endpoints: &[Value]) {
     cluster.apply(&json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"ports": [{"port": 80, "targetPort": 8080}]},
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec,
     }));
     cluster.apply(&json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": {"name": "web-1", "namespace": "default", "labels": {"kubernetes.io/service-name": "web"}},
+        "metadata": {"name": format!("{name}-1"), "namespace": "default",
+            "labels": {"kubernetes.io/service-name": name}},
         "ports": [{"port": 8080, "protocol": "TCP"}], "endpoints": endpoints,
     }));
+}
+
+/// A pod of this node, which is ready. Returns its address.
+fn run_pod(cluster: &Cluster, name: &str) -> String {
+    run(cluster, name, STAY);
+    cluster.wait_until_pod_is_ready(name)["status"]["podIP"].as_str().unwrap().to_owned()
+}
+
+/// The board loses its power, and starts again without the server.
+fn reboot_without_the_server(cluster: &mut Cluster, component: Process) {
+    cluster.plane.stop();
+    drop(component);
+    cluster.node.stop_agent(Signal::SIGTERM);
+    cluster.node.cut_power();
+    cluster.node.enclosure().run(&["iptables", "-t", "nat", "-F"]);
+    cluster.node.start_containerd();
+    cluster.node.start_agent();
 }
 
 fn start_kube_proxy(cluster: &Cluster, program: &Path, token: &str) -> Process {
@@ -268,31 +321,18 @@ fn kube_proxy_follows_pods_of_the_node_without_the_server_and_the_server_after_i
     let program = assets.program("kube-proxy");
     let mut cluster = cluster(assets);
     let token = token(&cluster, "proxy");
-    run(&cluster, "web", STAY);
-    let first = cluster.wait_until_pod_is_ready("web")["status"]["podIP"].as_str().unwrap().to_owned();
-    let of_pod = |address: &str, node: &str, pod: &str| {
-        json!({"addresses": [address], "conditions": {"ready": true, "serving": true, "terminating": false},
-            "nodeName": node, "targetRef": {"kind": "Pod", "namespace": "default", "name": pod}})
-    };
-    let elsewhere = of_pod("10.1.2.3", "elsewhere", "web");
-    give_endpoints(
-        &cluster,
-        &[of_pod(&first, NODE_NAME, "web"), of_pod("10.1.2.4", NODE_NAME, "gone"), elsewhere.clone()],
-    );
+    let first = run_pod(&cluster, "web");
+    let elsewhere = endpoint_of_pod("10.1.2.3", "elsewhere", "web");
+    let gone = endpoint_of_pod("10.1.2.4", NODE_NAME, "gone");
+    give_endpoints(&cluster, &[endpoint_of_pod(&first, NODE_NAME, "web"), gone, elsewhere.clone()]);
     let proxy = start_kube_proxy(&cluster, &program, &token);
     wait_for_rules(&cluster, &first, "none");
     let (server, server_version) = read_slice(&cluster, &token).unwrap();
     assert!(leads_to(&cluster, "10.1.2.3") && leads_to(&cluster, "10.1.2.4"));
     let nodes = read_nodes(&cluster, &token);
 
-    // The board starts again without the server: the pod has another address.
-    cluster.plane.stop();
-    drop(proxy);
-    cluster.node.stop_agent(Signal::SIGTERM);
-    cluster.node.cut_power();
-    cluster.node.enclosure().run(&["iptables", "-t", "nat", "-F"]);
-    cluster.node.start_containerd();
-    cluster.node.start_agent();
+    // After the reboot the pod has another address.
+    reboot_without_the_server(&mut cluster, proxy);
     let second = next_address(&cluster, &first);
     let _proxy = start_kube_proxy(&cluster, &program, &token);
     wait_for_rules(&cluster, &second, &first);
@@ -305,7 +345,7 @@ fn kube_proxy_follows_pods_of_the_node_without_the_server_and_the_server_after_i
     let fields = corrected.as_object_mut().unwrap();
     assert_eq!((fields.remove("kind"), fields.remove("apiVersion")).0, Some("EndpointSlice".into()));
     let mut expected = server.clone();
-    expected["endpoints"] = json!([of_pod(&second, NODE_NAME, "web"), elsewhere]);
+    expected["endpoints"] = json!([endpoint_of_pod(&second, NODE_NAME, "web"), elsewhere]);
     assert_eq!(corrected, expected);
     // The node itself is as before, so that nothing of it is corrected.
     cluster.wait("the Node to be as the server said", || (read_nodes(&cluster, &token) == nodes).then_some(()));

@@ -2,8 +2,9 @@
 //! own in its own namespaces.
 //!
 //! `KUBEBUILDER_ASSETS` names a directory with `kube-apiserver`, `etcd` and `kubectl`, like envtest's. A
-//! `kube-controller-manager` in it is used, and a `kube-scheduler` and `kubeadm` by the tests that need them. Without the
-//! variable, each test prints one line that says why it did not run.
+//! `kube-controller-manager` in it is used, and the tests that need them use `kube-scheduler`, `kubeadm`, `kube-proxy`,
+//! `coredns` and `flanneld`. Without the variable, or without a program that it needs, each test prints one line that
+//! says why it did not run.
 
 mod api_endpoint;
 mod claims;
