@@ -30,11 +30,13 @@ impl Node {
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\npodLogsDir: {}\n\
              resolvConf: {}\nfailSwapOn: false\ncgroupsPerQOS: false\nhealthzPort: 0\nenableServer: false\n\
              makeIPTablesUtilChains: false\n\
-             imageGCHighThresholdPercent: 100\nevictionHard: {{}}\nmaxPods: 250\n\
+             imageGCHighThresholdPercent: 100\nevictionHard: {{}}\nmaxPods: {}\n\
              crashLoopBackOff: {{maxContainerRestartPeriod: 20s}}\nnodeLeaseDurationSeconds: {}\n",
             path("manifests"),
             path("logs"),
             path("resolv.conf"),
+            // Upstream's default, which a hundred Jobs reach.
+            if self.is_alone { 110 } else { 250 },
             self.lease.as_secs(),
         );
         let kubeconfig = json!({
@@ -63,7 +65,8 @@ impl Node {
             ("--image-archives", path("archives")),
             ("--join-file", String::new()),
         ];
-        let arguments = arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
+        let arguments = arguments.into_iter().filter(|(flag, _)| *flag != "--kubeconfig" || !self.is_alone);
+        let arguments = arguments.flat_map(|(flag, value)| [flag.to_owned(), value]);
         let arguments: Vec<String> = std::iter::once("--leave-kernel-parameters".to_owned()).chain(arguments).collect();
         let Ok(config::Request::Run(config, _)) = config::load(&arguments) else {
             panic!("{:?}", config::load(&arguments));

@@ -16,6 +16,9 @@ use crate::types::metrics;
 impl Node {
     /// Whether exactly the wanted pods run, and the API server shows their state.
     pub(super) fn converged(&self) -> Result<(), String> {
+        if self.is_alone {
+            return self.jobs_converged();
+        }
         let wanted = self.wanted.borrow();
         for (revision, pod) in &wanted.pods {
             self.runs(revision, pod).map_err(|what| format!("pod {} (revision {revision}): {what}", pod.name))?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
 use super::fake_cri::process::Process;
+use super::jobs::JobRules;
 use super::kernel_processes::SurvivingProcess;
 use super::record::Record;
 use super::wanted::{REVISION, WantedPods};
@@ -105,6 +106,8 @@ pub(super) struct ContainerRuntime {
     pub(super) job_sandboxes: RefCell<BTreeMap<String, String>>,
     /// The claims that the DRA driver has prepared.
     pub(super) prepared: Rc<RefCell<BTreeSet<String>>>,
+    /// Of a node without a cluster.
+    pub(super) jobs: RefCell<JobRules>,
     /// Processes of containers that have been reported as exited.
     pub(super) survivors: RefCell<Vec<SurvivingProcess>>,
 }
@@ -171,6 +174,7 @@ impl ContainerRuntime {
             failed_starts: RefCell::default(),
             job_sandboxes: RefCell::default(),
             prepared: Rc::default(),
+            jobs: RefCell::default(),
             survivors: RefCell::default(),
         });
         runtime.show_processes();
@@ -403,6 +407,9 @@ impl ContainerRuntime {
     }
 
     async fn act(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
+        if CHANGES.contains(&method) {
+            self.look_for_ended_jobs();
+        }
         match method {
             "GetContainerEvents" => {
                 let (sender, receiver) = async_channel::bounded(1000);

@@ -68,6 +68,7 @@ impl Node {
             StepKind::ClockSteps(seconds) => {
                 self.record.count("steps of the wall clock");
                 self.world.step_wall_clock(*seconds);
+                self.runtime.jobs.borrow_mut().disturb(self.world.passed());
             }
             StepKind::SlowDisk { longest, lasts } => {
                 self.world.disk.set(*longest);

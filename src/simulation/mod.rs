@@ -25,6 +25,7 @@ mod fake_cri;
 mod faults;
 mod full_size;
 mod hostile_pods;
+mod jobs;
 mod kernel_processes;
 mod lease;
 mod life;
@@ -65,8 +66,8 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// The seeds from the environment, or the default ones.
-fn seeds() -> std::ops::Range<u64> {
-    let Ok(asked) = std::env::var("SIMULATION_SEEDS") else { return 0..SEEDS };
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let Ok(asked) = std::env::var("SIMULATION_SEEDS") else { return 0..usual };
     let parse = |text: &str| {
         text.parse::<u64>().expect("SIMULATION_SEEDS is a seed, a range such as 100..200, or the word today")
     };
@@ -86,14 +87,16 @@ fn seeds_of(now: SystemTime) -> std::ops::Range<u64> {
 }
 
 const SEEDS: u64 = 100;
+/// Of a node without a cluster.
+const SEEDS_WITH_JOBS: u64 = 20;
 /// Seeds of a day, and the first of them all.
 const FRESH_SEEDS: u64 = 50;
 const FIRST_FRESH: u64 = 10_000_000;
 /// Minimum lifetime of a node, unless the environment sets it.
 const MINUTES: u64 = 10;
 
-/// Runs these simulations, several at once.
-fn live_all(seeds: std::ops::Range<u64>, lasts: Duration, rest: Duration) -> Sum {
+/// Runs the simulations of these seeds, several at once.
+fn live_all(seeds: std::ops::Range<u64>, plan_of: &(impl Fn(u64) -> Plan + Sync)) -> Sum {
     let (next, sum) = (AtomicU64::new(seeds.start), Mutex::new(Sum::default()));
     let work = || {
         loop {
@@ -101,7 +104,7 @@ fn live_all(seeds: std::ops::Range<u64>, lasts: Duration, rest: Duration) -> Sum
             if !seeds.contains(&seed) {
                 return;
             }
-            let plan = Plan::new(seed, lasts, rest);
+            let plan = plan_of(seed);
             let report = live(&plan);
             let mut sum = sum.lock().unwrap();
             sum.lasted += report.lasted;
@@ -154,11 +157,21 @@ fn need_root() {
 
 #[test]
 fn nodes_keep_all_rules() {
+    keep_all_rules(seeds(SEEDS), Plan::new);
+}
+
+#[test]
+fn nodes_without_a_cluster_keep_all_rules() {
+    keep_all_rules(seeds(SEEDS_WITH_JOBS), Plan::with_jobs);
+}
+
+#[track_caller]
+fn keep_all_rules(seeds: std::ops::Range<u64>, plan_of: fn(u64, Duration, Duration) -> Plan) {
     need_root();
     let minutes = |name: &str, usual: u64| Duration::from_secs(60 * number(name).unwrap_or(usual));
     let (lasts, rest) = (minutes("SIMULATION_MINUTES", MINUTES), minutes("SIMULATION_REST", 0));
     let begun = Instant::now();
-    let sum = live_all(seeds(), lasts, rest);
+    let sum = live_all(seeds, &|seed| plan_of(seed, lasts, rest));
     let (days, took) = (sum.lasted.as_secs_f64() / 86_400.0, begun.elapsed().as_secs_f64());
     println!(
         "{days:.1} node-days in {took:.0} s, {:.1} a minute; longest recovery {:?}",

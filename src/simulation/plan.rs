@@ -1,9 +1,12 @@
 //! The plan of a simulation: derived from a seed, repeatable, and reduced when it causes a violation.
 
+mod jobs;
+
 use std::fmt;
 use std::time::Duration;
 
 use super::container_runtime::CallFault;
+use super::jobs::JobStep;
 use super::wanted::{TOO_MUCH, Traits};
 use super::{api_server, container_runtime, plugin};
 use crate::platform::rt::Resolver;
@@ -52,6 +55,8 @@ pub(super) enum StepKind {
         first: i64,
         second: i64,
     },
+    /// Only on a node without a cluster.
+    Job(JobStep),
     WriteManifest(Traits),
     ChangeManifest(u64),
     RemoveManifest(u64),
@@ -177,9 +182,13 @@ pub(super) enum PluginKind {
 }
 
 /// Random numbers from a seed (xorshift64*), independent of those of the simulated world.
-struct Numbers(u64);
+pub(super) struct Numbers(u64);
 
 impl Numbers {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -187,11 +196,11 @@ impl Numbers {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    fn chance(&mut self, percent: u64) -> bool {
+    pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
@@ -225,12 +234,12 @@ struct Habits {
 const USUAL_TRAITS: [u64; 11] = [50, 40, 30, 20, 25, 25, 25, 25, 15, 40, 25];
 
 impl Habits {
-    fn new(numbers: &mut Numbers) -> Self {
+    fn new(all: &[(Kind, u64)], numbers: &mut Numbers) -> Self {
         if numbers.chance(50) {
-            return Self { kinds: KINDS.to_vec(), traits: USUAL_TRAITS };
+            return Self { kinds: all.to_vec(), traits: USUAL_TRAITS };
         }
-        let kinds = KINDS.iter().map(|(kind, weight)| {
-            let factor = if *kind == Kind::CreatePod { 1 } else { *numbers.one_of(&[0, 1, 1, 6]) };
+        let kinds = all.iter().map(|(kind, weight)| {
+            let factor = if [Kind::CreatePod, Kind::Job].contains(kind) { 1 } else { *numbers.one_of(&[0, 1, 1, 6]) };
             (*kind, weight * factor)
         });
         Self { kinds: kinds.collect(), traits: USUAL_TRAITS.map(|usual| *numbers.one_of(&[0, usual, 80])) }
@@ -286,9 +295,9 @@ const CPU: [u64; 3] = [10, 20, 40];
 impl Plan {
     /// A plan of at least `lasts`, with up to `rest` of additional quiet after each episode.
     pub(super) fn new(seed: u64, lasts: Duration, rest: Duration) -> Self {
-        let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut numbers = Numbers::new(seed);
         let lease = *numbers.one_of(&[40, 120, 600]);
-        let habits = Habits::new(&mut numbers);
+        let habits = Habits::new(KINDS, &mut numbers);
         let (mut episodes, mut passed) = (Vec::new(), Duration::ZERO);
         while passed < lasts {
             let mut episode = Episode::new(&habits, &mut numbers);
@@ -390,6 +399,7 @@ enum Kind {
     CreatePod,
     DeletePod,
     DeleteTwice,
+    Job,
     WriteManifest,
     ChangeManifest,
     RemoveManifest,
@@ -500,6 +510,7 @@ impl StepKind {
                     second: *numbers.one_of(&[0, 0, 1, 60]),
                 }
             }
+            Kind::Job => Self::Job(JobStep::new(numbers)),
             Kind::WriteManifest => {
                 let Traits { probe, job, side, pull, stubborn, .. } = habits.traits(numbers);
                 Self::WriteManifest(Traits { probe, job, side, pull, stubborn, ..Traits::default() })

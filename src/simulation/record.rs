@@ -36,6 +36,14 @@ pub(super) enum Rule {
     GraceShrinks,
     /// The containers of a job start only once, and in one sandbox.
     RunsOnce,
+    /// No pod of a Job and no index runs twice at a time, or again after it has succeeded.
+    JobOnce,
+    /// No more pods of a Job run at a time than `parallelism`, and no more than its completions and failures.
+    JobBounds,
+    /// A Job that has finished starts nothing.
+    JobOver,
+    /// Jobs of a CronJob run at the same time only if it allows that, and none after a newer one.
+    CronJobAlone,
     /// A failed call is repeated only after the pod's containers were listed: it may have had an effect.
     Relists,
     /// No storm of requests or log lines.

@@ -26,6 +26,7 @@ impl Node {
             StepKind::FillNode { pods } => self.fill(*pods).await,
             StepKind::DeletePod { which, grace } => self.delete_pod(*which, *grace),
             StepKind::DeleteTwice { which, first, second } => self.delete_twice(*which, *first, *second).await,
+            StepKind::Job(step) => self.take_job_step(*step),
             StepKind::WriteManifest(traits) => self.write_manifest(*traits),
             StepKind::ChangeManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };

@@ -254,11 +254,11 @@ fn state(uid: &PodUid, pods: &PodTable) -> PodState {
     let records = pods.records();
     let uid = records.running_uid(uid);
     let Some(status) = records.statuses.status(uid) else { return PodState::Active { restarts: 0 } };
-    let is_rejected = pods.failed().any(|(failed, failure)| failed == uid && failure.is_rejection());
+    let is_rejected = || pods.failed().any(|(failed, failure)| failed == uid && failure.is_rejection());
     let has_stopped = pods.worker(uid).is_some_and(|worker| worker.wanted) && !pods.may_run(uid);
     match status.phase {
         PodPhase::Succeeded if has_stopped => PodState::Succeeded,
-        PodPhase::Failed if has_stopped && !is_rejected => PodState::Failed,
+        PodPhase::Failed if has_stopped && !is_rejected() => PodState::Failed,
         PodPhase::Pending | PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed | PodPhase::Unknown => {
             let all = status.container_statuses.iter().chain(&status.init_container_statuses);
             let restarts = |container: &ContainerStatus| u32::try_from(container.restart_count).unwrap_or(0);

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use async_channel::{Receiver, Sender};
 use pin_project_lite::pin_project;
 
 use super::blocking::{Job, PoolKind};
@@ -34,6 +35,8 @@ pub(crate) struct World {
     passed: Cell<Duration>,
     /// Offset of the wall clock from the virtual clock.
     wall: Cell<Duration>,
+    /// Closed and replaced when the wall clock is set.
+    wall_set: RefCell<(Sender<()>, Receiver<()>)>,
     /// Virtual time of the last boot, and the number of boots.
     booted: Cell<Duration>,
     boots: Cell<u32>,
@@ -163,6 +166,7 @@ impl World {
             base: Instant::now(),
             passed: Cell::default(),
             wall: Cell::new(WALL_CLOCK),
+            wall_set: RefCell::new(async_channel::bounded(1)),
             booted: Cell::default(),
             boots: Cell::new(1),
             wakes: Cell::default(),
@@ -200,6 +204,19 @@ impl World {
     pub(crate) fn step_wall_clock(&self, seconds: i64) {
         let (wall, step) = (self.wall.get(), Duration::from_secs(seconds.unsigned_abs()));
         self.wall.set(if seconds < 0 { wall.saturating_sub(step) } else { wall + step });
+        self.wall_set.replace(async_channel::bounded(1));
+    }
+
+    /// Returns at this Unix second, or when the wall clock is set.
+    pub(crate) async fn until_wall_clock(&self, second: i64) {
+        let set = self.wall_set.borrow().1.clone();
+        let at = Duration::from_secs(u64::try_from(second).unwrap_or(0));
+        let left = at.saturating_sub(self.wall_clock());
+        let is_set = async {
+            // Nothing is sent.
+            let _ = set.recv().await;
+        };
+        super::either(super::sleep(left), is_set).await;
     }
 
     /// Time since the machine was booted.
@@ -399,6 +416,27 @@ mod tests {
             world.passed()
         });
         assert_eq!(passed, Ok(Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn wall_clock_timer_ends_at_its_time_or_when_the_clock_is_set() {
+        let waited = |step: i64| {
+            simulate(1, move |world| async move {
+                let later = i64::try_from(world.wall_clock().as_secs()).unwrap() + 3600;
+                let setter = Rc::clone(&world);
+                let task = spawn(async move {
+                    sleep(Duration::from_secs(60)).await;
+                    if step != 0 {
+                        setter.step_wall_clock(step);
+                    }
+                });
+                world.until_wall_clock(later).await;
+                drop(task);
+                world.passed()
+            })
+        };
+        assert_eq!(waited(0), Ok(Duration::from_secs(3600)));
+        assert_eq!(waited(-5), Ok(Duration::from_secs(60)));
     }
 
     #[test]
