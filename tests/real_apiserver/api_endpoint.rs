@@ -220,11 +220,10 @@ fn run_pod(cluster: &Cluster, name: &str) -> String {
     cluster.wait_until_pod_is_ready(name)["status"]["podIP"].as_str().unwrap().to_owned()
 }
 
-/// The board loses its power, and starts again without the server.
+/// The board starts again without the server. An agent that was not stopped loses what it has not written.
 fn reboot_without_the_server(cluster: &mut Cluster, component: Process) {
     cluster.plane.stop();
     drop(component);
-    cluster.node.stop_agent(Signal::SIGTERM);
     cluster.node.cut_power();
     cluster.node.enclosure().run(&["iptables", "-t", "nat", "-F"]);
     cluster.node.start_containerd();
@@ -332,6 +331,7 @@ fn kube_proxy_follows_pods_of_the_node_without_the_server_and_the_server_after_i
     let nodes = read_nodes(&cluster, &token);
 
     // After the reboot the pod has another address.
+    cluster.node.stop_agent(Signal::SIGTERM);
     reboot_without_the_server(&mut cluster, proxy);
     let second = next_address(&cluster, &first);
     let _proxy = start_kube_proxy(&cluster, &program, &token);

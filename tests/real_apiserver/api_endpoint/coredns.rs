@@ -95,7 +95,12 @@ fn coredns_answers_names_after_a_reboot_without_the_server() {
     let coredns = start_coredns(&cluster, &program, &token);
     wait_for_names(&cluster, &cluster_ip, &first, "10.1.2.3");
 
-    // CoreDNS starts before the pod, which gets another address.
+    // The power is cut after the ten seconds in which changes are collected. CoreDNS starts before the pod, which gets
+    // another address.
+    wait(|| {
+        let records = stored_lists(&cluster);
+        if records >= LISTS { Ok(()) } else { Err(format!("{records} of {LISTS} lists are stored")) }
+    });
     reboot_without_the_server(&mut cluster, coredns);
     let _coredns = start_coredns(&cluster, &program, &token);
     let second = next_address(&cluster, &first);
@@ -112,6 +117,18 @@ fn coredns_answers_names_after_a_reboot_without_the_server() {
     let [own, other] = [("10.1.2.5", NODE_NAME, "web"), ("10.1.2.6", "elsewhere", "other")];
     give_peers(&cluster, &[own, other].map(|(address, node, pod)| endpoint_of_pod(address, node, pod)));
     wait_for_names(&cluster, &cluster_ip, "10.1.2.5", "10.1.2.6");
+}
+
+/// Services, EndpointSlices and namespaces.
+const LISTS: usize = 3;
+
+/// Number of lists of CoreDNS on the disk.
+fn stored_lists(cluster: &Cluster) -> usize {
+    let journal = cluster.node.folder().join("pods/coracle/offline/api-endpoint/journal");
+    // The journal may begin later.
+    let journal = fs::read_to_string(journal).unwrap_or_default();
+    let records = journal.lines().filter(|line| line.contains("read/kube-system%2Fcoredns/"));
+    records.filter(|line| !line.contains("coredns/tokens")).count()
 }
 
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{Cluster, Process, cluster_for, create_account, kubeconfig, reboot_without_the_server, run_pod};
@@ -136,6 +137,7 @@ fn check(test: &str, backend: &'static str) {
         Some(annotations(&cluster)).filter(|all| all["flannel.alpha.coreos.com/backend-type"] == backend)
     });
 
+    cluster.node.stop_agent(Signal::SIGTERM);
     reboot_without_the_server(&mut cluster, process);
     flannel.forget_network(&cluster);
     let mut process = flannel.start(&cluster);
