@@ -19,7 +19,7 @@ mod table;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use async_channel::Sender;
+use async_channel::{Receiver, Sender};
 
 use self::decide::{Decision, JobEvent, JobInput, Moment, PodState, decide};
 use self::record::JobRecord;
@@ -53,6 +53,16 @@ pub(crate) struct Jobs {
     in_flight: Vec<JobChange>,
     /// The last write failed.
     fault: Option<String>,
+    unread: Option<Unread>,
+}
+
+/// Records of an earlier agent could not be read: until they are, nothing is decided, and no pod is an orphan.
+struct Unread {
+    attempts: u32,
+    read: Receiver<JobTable>,
+    /// What the sources reported meanwhile.
+    held: Vec<SourceUpdate>,
+    _task: rt::Task<()>,
 }
 
 struct JobChange {
@@ -64,12 +74,46 @@ struct JobChange {
 
 /// Wait before a failed write is retried, unless something changes before.
 const JOB_WRITE_RETRY_DELAY: Duration = Duration::from_secs(30);
+const JOB_READ_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// After these, a record that cannot be read counts as damaged.
+const MAX_JOB_READS: u32 = 10;
 
 impl Jobs {
     pub(crate) fn new(table: JobTable, inbox: Sender<SyncEvent>) -> Self {
+        let is_whole = table.unread.is_empty() && !table.is_unlisted;
+        let unread = (!is_whole).then(|| Unread::new(table.directory.clone(), inbox.clone()));
         let table = Owned::new(table);
         let clock = ScheduleClock::new(inbox.clone());
-        Self { table, clock, inbox, is_stale: false, due: None, writer: None, in_flight: Vec::new(), fault: None }
+        let in_flight = Vec::new();
+        Self { table, clock, inbox, is_stale: false, due: None, writer: None, in_flight, fault: None, unread }
+    }
+
+    /// While records cannot be read, the source counts as incomplete, so that it makes no pod of a Job an orphan.
+    pub(crate) fn hold(&mut self, update: &mut SourceUpdate) {
+        let Some(unread) = self.unread.as_mut().filter(|_| update.complete) else { return };
+        unread.held.retain(|held| held.source != update.source);
+        unread.held.push(update.clone());
+        update.complete = false;
+    }
+
+    /// The updates that were held, once the records are read.
+    pub(crate) fn take_read(&mut self) -> Vec<SourceUpdate> {
+        let Some(unread) = &mut self.unread else { return Vec::new() };
+        let Ok(mut table) = unread.read.try_recv() else { return Vec::new() };
+        if table.is_unlisted || (!table.unread.is_empty() && unread.attempts < MAX_JOB_READS) {
+            let (attempts, held) = (unread.attempts.saturating_add(1), std::mem::take(&mut unread.held));
+            let again = Unread::new(table.directory, self.inbox.clone());
+            self.unread = Some(Unread { attempts, held, ..again });
+            return Vec::new();
+        }
+        let mut own = self.table.write();
+        for (key, entry) in &mut table.jobs {
+            own.jobs.entry(key.clone()).or_default().record = entry.record.take();
+        }
+        for key in table.unread {
+            own.jobs.entry(key).or_default().record = Some(JobRecord::damaged());
+        }
+        self.unread.take().map_or_else(Vec::new, |unread| unread.held)
     }
 
     pub(crate) fn view(&self) -> View<JobTable> {
@@ -135,7 +179,7 @@ impl Jobs {
     /// Decides about all Jobs, and writes what changes.
     pub(crate) fn round(&mut self, pods: &PodTable, now: Instant) {
         let is_due = self.is_stale || self.due.is_some_and(|due| due <= now);
-        if !is_due || self.writer.is_some() || !pods.is_relisted() {
+        if !is_due || self.writer.is_some() || self.unread.is_some() || !pods.is_relisted() {
             return;
         }
         (self.is_stale, self.due) = (false, None);
@@ -221,6 +265,21 @@ impl Jobs {
             table.set_documents_of_runs();
         }
         effects
+    }
+}
+
+impl Unread {
+    /// Reads the records after a while.
+    fn new(directory: PathBuf, inbox: Sender<SyncEvent>) -> Self {
+        let (sender, read) = async_channel::bounded(1);
+        let task = rt::spawn(async move {
+            rt::sleep(JOB_READ_RETRY_DELAY).await;
+            let table = rt::blocking(move || JobTable::open(directory)).await;
+            // Both fail only when the agent is ending.
+            let _ = sender.send(table).await;
+            let _ = inbox.send(SyncEvent::JobsWritten(None)).await;
+        });
+        Self { attempts: 1, read, held: Vec::new(), _task: task }
     }
 }
 
@@ -330,6 +389,7 @@ mod tests {
     use crate::control::jobs::record::ActivePod;
     use crate::control::pod_sources::static_pod::testing::pods_of;
     use crate::control::pod_table::testing::with_node;
+    use crate::platform::rt::TestFolder;
 
     fn update(source: SourceName, names: &[&str], complete: bool) -> SourceUpdate {
         let pods = names.iter().flat_map(|name| {
@@ -393,6 +453,31 @@ mod tests {
             assert_eq!(gone(&jobs), [true, true]);
             jobs.take_documents(&mut update(SourceName::File, &["a"], true));
             assert_eq!(gone(&jobs), [false, true], "it has come again");
+        });
+    }
+
+    #[test]
+    fn unread_record_holds_its_source_until_it_is_read_or_counts_as_damaged() {
+        with_node(|node| {
+            let folder = TestFolder::new("jobs-held");
+            std::fs::create_dir_all(folder.0.join("default_a.json")).unwrap();
+            let mut jobs = Jobs::new(JobTable::open(folder.0.clone()), node.inbox);
+            let mut files = update(SourceName::File, &["a"], true);
+            jobs.hold(&mut files);
+            assert!(!files.complete, "its pods are no orphans");
+            let read_again = |jobs: &mut Jobs| {
+                let (sender, read) = async_channel::bounded(1);
+                jobs.unread.as_mut().expect("unread").read = read;
+                sender.try_send(JobTable::open(folder.0.clone())).unwrap();
+                jobs.take_read().len()
+            };
+            for attempt in 1..MAX_JOB_READS {
+                assert_eq!(read_again(&mut jobs), 0, "attempt {attempt}");
+            }
+            assert_eq!(read_again(&mut jobs), 1);
+            assert!(jobs.unread.is_none());
+            jobs.take_documents(&mut update(SourceName::File, &["a"], true));
+            assert_eq!(jobs.table.read().rows()[0].reason, "RecordDamaged");
         });
     }
 

@@ -23,6 +23,10 @@ pub(crate) struct JobTable {
     pub(super) directory: PathBuf,
     /// By file name.
     pub(super) jobs: SortedMap<String, JobEntry>,
+    /// Records that are there and could not be read.
+    pub(super) unread: Vec<String>,
+    /// The directory could not be read.
+    pub(super) is_unlisted: bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +73,8 @@ const MAX_JOB_RECORD_BYTES: u64 = 4 << 20;
 const JOB_RECORD_SUFFIX: &str = ".json";
 
 impl JobTable {
-    /// Reads the records in `directory`. Blocking. A Job whose record is damaged counts as failed: it may have run.
+    /// Reads the records in `directory`. Blocking. A Job whose record is damaged counts as failed: it may have run. What
+    /// the disk cannot read may be readable later.
     pub(crate) fn open(directory: PathBuf) -> Self {
         let mut table = Self { directory, ..Self::default() };
         let entries = match fs::read_dir(&table.directory) {
@@ -78,16 +83,21 @@ impl JobTable {
         };
         let files = entries.unwrap_or_else(|error| {
             log!(warn, "failed to read records of jobs", directory = table.directory.display(), error = error);
+            table.is_unlisted = true;
             Vec::new()
         });
         for entry in files {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.ends_with(JOB_RECORD_SUFFIX) {
-                let record = read(&entry.path()).unwrap_or_else(|| {
-                    log!(warn, "record of job is damaged, it counts as failed", file = entry.path().display());
-                    JobRecord::damaged()
-                });
-                table.jobs.insert(name, JobEntry { record: Some(record), ..JobEntry::default() });
+                match read(&entry.path()) {
+                    Ok(record) => {
+                        table.jobs.insert(name, JobEntry { record: Some(record), ..JobEntry::default() });
+                    }
+                    Err(error) => {
+                        log!(warn, "failed to read record of job", file = entry.path().display(), error = error);
+                        table.unread.push(name);
+                    }
+                }
             }
         }
         table
@@ -259,11 +269,15 @@ fn document_of_run(run: &CronRun, source: SourceName, origin: &Arc<str>) -> Opti
     Some(JobDocument { source, template, spec: DocumentSpec::Job(Box::new(spec)) })
 }
 
-fn read(path: &Path) -> Option<JobRecord> {
-    match durable::read(path, MAX_JOB_RECORD_BYTES) {
-        Ok(StoredFile::Whole(text)) => decode_bytes(&text).ok(),
-        Ok(StoredFile::Damaged | StoredFile::Nothing) | Err(_) => None,
-    }
+fn read(path: &Path) -> io::Result<JobRecord> {
+    let record = match durable::read(path, MAX_JOB_RECORD_BYTES)? {
+        StoredFile::Whole(text) => decode_bytes(&text).ok(),
+        StoredFile::Damaged | StoredFile::Nothing => None,
+    };
+    Ok(record.unwrap_or_else(|| {
+        log!(warn, "record of job is damaged, it counts as failed", file = path.display());
+        JobRecord::damaged()
+    }))
 }
 
 /// Writes a record, or removes it. Blocking.
@@ -313,6 +327,23 @@ mod tests {
         assert_eq!(phases, [PodPhase::Pending, PodPhase::Succeeded]);
         write(&path, None).unwrap();
         assert_eq!(opened(&folder).pods().len(), 0);
+    }
+
+    #[test]
+    fn record_that_cannot_be_read_is_not_damaged() {
+        let folder = TestFolder::new("jobs-unread");
+        let record = folder.0.join("default_task.json");
+        fs::create_dir_all(&record).unwrap();
+        let table = opened(&folder);
+        assert_eq!(
+            (&*table.unread, table.rows().len(), table.is_unlisted),
+            (&["default_task.json".to_owned()][..], 0, false)
+        );
+        let table = JobTable::open(folder.0.join("default_task.json/file"));
+        assert!(!table.is_unlisted, "there are no records");
+        fs::remove_dir(&record).unwrap();
+        fs::write(&record, "").unwrap();
+        assert!(JobTable::open(record).is_unlisted);
     }
 
     #[test]

@@ -137,8 +137,11 @@ impl SyncLoop {
         self.parts.devices.release(&self.pods);
     }
 
-    /// What was decided about Jobs takes effect.
+    /// What was decided about Jobs takes effect, or their records are read at last.
     fn on_jobs_written(&mut self, fault: Option<String>, now: Instant) {
+        for update in self.parts.jobs.take_read() {
+            self.on_sources(update, now);
+        }
         let effects = self.parts.jobs.on_written(fault, now);
         self.pods.apply(effects, now);
         self.pods.set_job_pods(self.parts.jobs.pods());

@@ -23,6 +23,9 @@ impl SyncLoop {
         if is_in_cluster {
             refuse_workloads(&mut update);
         }
+        if !is_in_cluster {
+            self.parts.jobs.hold(&mut update);
+        }
         let has_jobs = !is_in_cluster && self.parts.jobs.take_documents(&mut update);
         let complete = update.complete.then_some(update.source);
         let update = self.parts.versions.on_sources(update, &self.pods);

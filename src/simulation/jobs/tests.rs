@@ -60,6 +60,16 @@ fn job_with_a_failed_disk_starts_nothing_twice() {
     live_with(&[write(indexed), after(2, fail_disk().what), kill_agent()]);
 }
 
+/// The next agent starts while the disk fails, and cannot read the records of a Job that runs and of one that has ended.
+#[test]
+fn records_are_read_once_the_disk_is_well() {
+    let runs = JobTraits { backoff_limit: 0, ..job() };
+    let long = JobTraits { lasts: Some(Duration::from_secs(300)), ..runs };
+    let fails = StepKind::DiskFails { rate: 1000, lasts: Duration::from_secs(20) };
+    let killed = StepKind::KillAgent { down: Duration::from_secs(1) };
+    live_with(&[write(runs), write(long), after(10, killed), after(0, fails), after(60, StepKind::EndWatches)]);
+}
+
 #[test]
 fn failed_job_starts_nothing_after_a_power_cut() {
     let failing = JobTraits { completions: Some(2), fails: 100, backoff_limit: 1, ..job() };
