@@ -88,7 +88,7 @@ fn seeds_of(now: SystemTime) -> std::ops::Range<u64> {
 
 const SEEDS: u64 = 100;
 /// Of a node without a cluster.
-const SEEDS_WITH_JOBS: u64 = 20;
+const SEEDS_WITH_JOBS: u64 = 8;
 /// Seeds of a day, and the first of them all.
 const FRESH_SEEDS: u64 = 50;
 const FIRST_FRESH: u64 = 10_000_000;
