@@ -208,14 +208,11 @@ const MAX_SINGLE_INSERTS: usize = 8;
 
 /// Of equal keys the last one stays.
 fn sort_and_deduplicate<K: Ord, V>(entries: &mut Vec<(K, V)>) {
-    entries.sort_once_by(|(one, _), (other, _)| one.cmp(other));
-    entries.dedup_by(|later, kept| {
-        let same = later.0 == kept.0;
-        if same {
-            mem::swap(later, kept);
-        }
-        same
-    });
+    let mut by_key =
+        Compared { entries: entries.as_mut_slice(), compare: |one: &(K, V), other: &(K, V)| one.0.cmp(&other.0) };
+    sort(&mut by_key);
+    let kept = put_last_of_equals_first(&mut by_key);
+    entries.truncate(kept);
 }
 
 /// Stable sorts, of which only the comparison and the exchange are compiled for each type: a third of what those of slices
@@ -236,33 +233,68 @@ pub(crate) trait SortOnce<T> {
 }
 
 impl<T> SortOnce<T> for [T] {
-    #[expect(clippy::indexing_slicing, reason = "the order has the indices of these entries")]
     fn sort_once_by(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
-        let order = order_of(self.len(), &|one, other| compare(&self[one], &self[other]));
-        put_in_order(order, &mut |one, other| self.swap(one, other));
+        sort(&mut Compared { entries: self, compare });
     }
 }
 
-/// Follows each cycle of the permutation: an index that has its entry points at itself.
+/// What an algorithm needs of its entries, so that it is compiled once for all types.
+trait Entries {
+    fn len(&self) -> usize;
+    fn compare(&self, one: usize, other: usize) -> Ordering;
+    fn swap(&mut self, one: usize, other: usize);
+}
+
+struct Compared<'a, T, C> {
+    entries: &'a mut [T],
+    compare: C,
+}
+
+#[expect(clippy::indexing_slicing, reason = "the algorithms stay below the length")]
+impl<T, C: Fn(&T, &T) -> Ordering> Entries for Compared<'_, T, C> {
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn compare(&self, one: usize, other: usize) -> Ordering {
+        (self.compare)(&self.entries[one], &self.entries[other])
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.entries.swap(one, other);
+    }
+}
+
+/// Equal entries keep their order.
 #[expect(clippy::indexing_slicing, reason = "the order has its own indices")]
-fn put_in_order(mut order: Vec<usize>, swap: &mut dyn FnMut(usize, usize)) {
+fn sort(entries: &mut dyn Entries) {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    // Takes sorted runs as they are.
+    order.sort_by(|one, other| entries.compare(*one, *other));
+    // Follows each cycle of the permutation: an index that has its entry points at itself.
     for start in 0..order.len() {
         let mut at = start;
         while order[at] != start {
             let next = mem::replace(&mut order[at], at);
-            swap(at, next);
+            entries.swap(at, next);
             at = next;
         }
         order[at] = at;
     }
 }
 
-/// The indices up to `length` in the order of `compare`, those of equal values in their own order.
-fn order_of(length: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..length).collect();
-    // Takes sorted runs as they are.
-    order.sort_by(|one, other| compare(*one, *other));
-    order
+/// Moves the last of each row of equal entries to the front, in order, and returns how many these are.
+fn put_last_of_equals_first(entries: &mut dyn Entries) -> usize {
+    let mut kept = 0_usize;
+    for next in 1..entries.len() {
+        if entries.compare(kept, next) != Ordering::Equal {
+            kept = kept.saturating_add(1);
+        }
+        if kept != next {
+            entries.swap(kept, next);
+        }
+    }
+    kept.saturating_add(1).min(entries.len())
 }
 
 /// In tests only: shipped code must handle a missing key.
