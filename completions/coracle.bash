@@ -63,6 +63,8 @@ _coracle_value() {
             "config --local-socket" | \
             "support -o" | "support --output" | \
             "support --local-socket" | \
+            "seal -f" | "seal --filename" | \
+            "seal --local-socket" | \
             "replace --local-socket" | \
             "fleet --kubeconfig" | \
             "rollout --kubeconfig")
@@ -133,6 +135,7 @@ _coracle_value() {
             "runtime-config --within" | \
             "upgrade --within" | \
             "config --within" | \
+            "seal --to" | \
             "join --token" | \
             "join --discovery-token-ca-cert-hash" | \
             "join --node-name" | \
@@ -415,6 +418,9 @@ _coracle() {
             support)
                 words='-o --output --no-container-logs --local-socket -h --help'
                 ;;
+            seal)
+                words='-f --filename --to --local-socket -h --help'
+                ;;
             page-token)
                 words='--remove --root-dir -h --help'
                 ;;
@@ -443,11 +449,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
+                [[ $current == -* || $place -ne 0 ]] || words='status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support seal page-token join leave replace fleet rollout completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-profile --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --name-template --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --join-file --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-path-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support seal page-token join leave replace fleet rollout completion version help'
                 ;;
         esac
     fi

@@ -20,7 +20,7 @@ function __coracle_images
     coracle images 2>/dev/null | string match -rv '^(IMAGE|No|<none>) ' | string replace -r ' .*' ''
 end
 
-set -l commands status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help
+set -l commands status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support seal page-token join leave replace fleet rollout completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -54,6 +54,7 @@ complete -c coracle -n __fish_use_subcommand -a runtime-config -d 'print a confi
 complete -c coracle -n __fish_use_subcommand -a upgrade -d 'try another version of the agent, and go back if it is bad'
 complete -c coracle -n __fish_use_subcommand -a config -d 'try another configuration of the agent, and go back if it is bad'
 complete -c coracle -n __fish_use_subcommand -a support -d 'write an archive about this node for the person who helps'
+complete -c coracle -n __fish_use_subcommand -a seal -d 'seal Secrets of manifests for one board'
 complete -c coracle -n __fish_use_subcommand -a page-token -d 'make a token for the controls of the status page'
 complete -c coracle -n __fish_use_subcommand -a join -d 'make this machine a node of a cluster'
 complete -c coracle -n __fish_use_subcommand -a leave -d 'remove this machine from its cluster'
@@ -73,9 +74,9 @@ complete -c coracle -n '__fish_seen_subcommand_from runtime-config' -a 'containe
 complete -c coracle -n '__fish_seen_subcommand_from config' -a 'apply'
 complete -c coracle -n '__fish_seen_subcommand_from rollout' -a 'abort pause resume rights start status'
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support seal page-token join leave replace fleet rollout completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
-complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config upgrade config support replace' -l local-socket -r -F -d 'socket of the agent'
+complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync doctor runtime-config upgrade config support seal replace' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s A -l all-namespaces -d 'pods of all namespaces, also without this'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml name jsonpath=' -d 'output format; wide adds address, uid and manifest, json and yaml are a v1.PodList'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s l -l selector -x -d 'only pods with these labels, as app=web'
@@ -141,6 +142,8 @@ complete -c coracle -n '__fish_seen_subcommand_from upgrade config' -l wait -d '
 complete -c coracle -n '__fish_seen_subcommand_from upgrade' -s o -l output -x -a 'json' -d 'print the status as JSON'
 complete -c coracle -n '__fish_seen_subcommand_from support' -s o -l output -r -F -d 'archive to write, or - for standard output'
 complete -c coracle -n '__fish_seen_subcommand_from support' -l no-container-logs -d 'leave out the logs of containers'
+complete -c coracle -n '__fish_seen_subcommand_from seal' -s f -l filename -r -F -d 'manifest with Secrets, or - for standard input'
+complete -c coracle -n '__fish_seen_subcommand_from seal' -l to -x -d 'public key of the board, as its coracle seal prints it'
 complete -c coracle -n '__fish_seen_subcommand_from page-token' -l remove -d 'remove the token, so that the page is read-only'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l token -x -d 'bootstrap token, for the certificate request of this node'
 complete -c coracle -n '__fish_seen_subcommand_from join' -l discovery-token-ca-cert-hash -x -d 'digest of the public key of the cluster CA; may be given again'

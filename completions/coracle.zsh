@@ -280,6 +280,13 @@ _coracle() {
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            seal)
+                _arguments -s '2:: :' \
+                    '(-f --filename)'{-f,--filename}'[manifest with Secrets, or - for standard input]:file|-:_files' \
+                    '--to[public key of the board, as its coracle seal prints it]:key:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             page-token)
                 _arguments -s '2:: :' \
                     '--remove[remove the token, so that the page is read-only]' \
@@ -361,7 +368,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support page-token join leave replace fleet rollout completion version help)' \
+                _arguments -s '2::command:(status pods describe logs exec attach port-forward events claims jobs devices images top apply diff cp delete wait restart rerun stop start rollback hold confirm sync validate doctor runtime-config upgrade config support seal page-token join leave replace fleet rollout completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -400,6 +407,7 @@ _coracle() {
         'upgrade:try another version of the agent, and go back if it is bad'
         'config:try another configuration of the agent, and go back if it is bad'
         'support:write an archive about this node for the person who helps'
+        'seal:seal Secrets of manifests for one board'
         'page-token:make a token for the controls of the status page'
         'join:make this machine a node of a cluster'
         'leave:remove this machine from its cluster'

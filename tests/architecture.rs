@@ -98,6 +98,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("node_shutdown", "pod_workers"),
     // A shutdown waits for applications that hold their pods.
     ("node_shutdown", "versions"),
+    // One key material for both.
+    ("offline", "sealed_secrets"),
     ("plugin_manager", "host"),
     ("plugin_manager", "rpc"),
     ("plugin_manager", "rt"),

@@ -174,6 +174,23 @@ macro_rules! with_machine_commands {
             }
             examples: ["coracle support", "ssh board coracle support -o - >board.tar.gz"],
         }
+        command Seal "seal" {
+            brief: "[-f FILE] [--to KEY]",
+            usage: "[-f FILE|-] [--to KEY]",
+            summary: "seal Secrets of manifests for one board",
+            description: [
+                "Prints the public key of this board. With -f, prints the Secrets of a manifest with values that only \
+                 one board can open: this one, or with --to the one that has KEY, and then no running agent is needed. \
+                 A sealed Secret may lie in any repository.",
+            ],
+            manual: "Namespace, name and keys are sealed with the values: seal again after a change.\n",
+            flags {
+                filename['f']: Option<PathBuf> => flag(Value::File("FILE|-"), "manifest with Secrets, or - for standard input");
+                to: Option<String> => flag(Value::Text("KEY"), "public key of the board, as its coracle seal prints it");
+                LOCAL_SOCKET;
+            }
+            examples: ["coracle seal", "coracle seal -f secret.yaml --to KEY > sealed.yaml"],
+        }
         command PageToken "page-token" {
             usage: "[--remove]",
             summary: "make a token for the controls of the status page",

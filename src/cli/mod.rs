@@ -49,6 +49,7 @@ mod replace;
 mod restart;
 mod rollout;
 mod runtime_config;
+mod seal;
 mod selector;
 mod service;
 mod status;
@@ -113,6 +114,7 @@ pub fn main() -> ExitCode {
             Command::PageToken(command) => page_token::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Restart(command) => restart::run(&command),
+            Command::Seal(command) => seal::run(&command),
             Command::Rollout(command) => rollout::run(&command),
             Command::RuntimeConfig(command) => runtime_config::run(&command),
             Command::Rerun(command) => versions::rerun(&command),

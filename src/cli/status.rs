@@ -327,6 +327,7 @@ mod tests {
             processors: 4,
             uptime_seconds: 7265,
             healthy: true,
+            seal_key: None,
             watchdog: WatchdogStatus { service_manager_seconds: Some(60), device: None },
             last_stall: None,
             last_panic: None,

@@ -47,7 +47,13 @@ impl Report {
     /// Adds the lines for one file.
     fn check(&mut self, file: &str, text: io::Result<Vec<u8>>) {
         // Those of a URL may hold everything.
-        let origin = Origin { source: SourceName::Http, path: file, node_name: &self.node_name.clone(), seen: "" };
+        let origin = Origin {
+            source: SourceName::Http,
+            path: file,
+            node_name: &self.node_name.clone(),
+            seen: "",
+            board_key: None,
+        };
         let text = match text {
             Ok(text) => text,
             Err(error) => return self.refuse(file, &error.to_string()),

@@ -23,6 +23,7 @@ pub mod offline;
 pub(crate) mod pod_resources;
 pub(crate) mod probes;
 pub(crate) mod resource_managers;
+pub(crate) mod sealed_secrets;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub mod volumes;

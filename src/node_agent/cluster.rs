@@ -1,9 +1,9 @@
 //! The API server client, and the tasks that exchange data with the API server.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::handles::Handles;
+use super::sources::key_paths;
 use crate::control::cluster::{EventSender, SyncScheduler};
 use crate::control::pod_sources::api::ApiSource;
 use crate::control::server::{ApiEndpoint, OwnNodeSource};
@@ -12,7 +12,7 @@ use crate::kubelet::certificates::{
     self, ClientCertificate, CredentialPaths, Names, Reenrolment, ReenrolmentPaths, ServingCertificateCell, Store,
 };
 use crate::kubelet::node::{NodeProfile, NodeRegistration, SYNC_ANNOTATION};
-use crate::kubelet::offline::{API_ENDPOINT_STORE, KeyPlaces, OFFLINE, OfflineStore};
+use crate::kubelet::offline::{API_ENDPOINT_STORE, OFFLINE, OfflineStore};
 use crate::platform::apiserver::{Client, Gate};
 use crate::platform::config::{Config, ReenrolmentSettings};
 use crate::platform::cri::ImageService;
@@ -157,13 +157,5 @@ fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> Clie
         dialer,
         statuses: Rc::clone(&handles.certificates),
         inbox: handles.inbox.clone(),
-    }
-}
-
-fn key_paths(config: &Config) -> KeyPlaces {
-    KeyPlaces {
-        credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
-        file: config.offline.key_file.clone(),
-        plain: config.offline.plain_secrets,
     }
 }

@@ -1,6 +1,8 @@
 //! The pod sources other than the API server: manifests, a URL, and pods put on the node.
 
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use async_channel::{Receiver, Sender};
 
@@ -8,10 +10,12 @@ use super::StartError;
 use super::handles::Handles;
 use crate::control::pod_sources::local_pods::{self, LocalPodRequest, LocalPods};
 use crate::control::pod_sources::static_file;
+use crate::control::pod_sources::static_pod::ManifestNode;
 use crate::control::pod_sources::url_pods::{self, ManifestPlace, Trust, UrlPods};
 use crate::kubelet::image_credentials::NodeCredentials;
 use crate::kubelet::image_transfer::{ArtifactFetch, LinkBudget};
 use crate::kubelet::images::{ARTIFACT_SCHEME, Artifacts};
+use crate::kubelet::offline::KeyPlaces;
 use crate::platform::config::Config;
 use crate::platform::host::file;
 use crate::platform::net::{Dialer, ProxySettings, Url};
@@ -21,6 +25,7 @@ use crate::state::pods::{SourceName, SyncEvent};
 use crate::types::text::without_credentials;
 
 pub(super) struct PodSources {
+    pub(super) node: ManifestNode,
     url: Option<UrlPods>,
     /// Connects to the URL.
     pub(super) dialer: Dialer,
@@ -29,11 +34,13 @@ pub(super) struct PodSources {
 }
 
 impl PodSources {
+    /// Blocks for a moment: the node's key may have to be made.
     pub(super) fn open(config: &Config, proxies: ProxySettings, budget: Rc<LinkBudget>) -> Result<Self, StartError> {
+        let node = ManifestNode { name: config.node.name.clone(), board_key: Arc::new(key_paths(config).board_key()) };
         let dialer = Dialer::of_server(proxies);
-        let url = url_pods(config, &dialer, budget).map_err(StartError::Settings)?;
+        let url = url_pods(config, node.clone(), &dialer, budget).map_err(StartError::Settings)?;
         let (local, requests) = LocalPods::new();
-        Ok(Self { url, dialer, local, requests })
+        Ok(Self { node, url, dialer, local, requests })
     }
 
     /// The enabled sources, with the API server if `in_cluster`.
@@ -47,22 +54,22 @@ impl PodSources {
     pub(super) fn spawn(self, handles: &Handles) -> Vec<rt::Task<()>> {
         let (config, inbox) = (&handles.config, &handles.inbox);
         let mut tasks = Vec::new();
-        tasks.extend(file_source(config, inbox.clone()));
+        tasks.extend(file_source(config, self.node.clone(), inbox.clone()));
         tasks.extend(self.url.map(|pods| {
             let status_inputs = Rc::clone(&handles.status_inputs);
             rt::spawn(url_pods::run(pods, self.dialer, inbox.clone(), status_inputs))
         }));
         let directory = config.root_dir.join("coracle/pods");
-        tasks.push(rt::spawn(local_pods::run(directory, config.node.name.clone(), self.requests, inbox.clone())));
+        tasks.push(rt::spawn(local_pods::run(directory, self.node, self.requests, inbox.clone())));
         tasks
     }
 }
 
-fn file_source(config: &Config, inbox: Sender<SyncEvent>) -> Option<rt::Task<()>> {
+fn file_source(config: &Config, node: ManifestNode, inbox: Sender<SyncEvent>) -> Option<rt::Task<()>> {
     let path = config.static_pods.path.clone()?;
     log!(info, "watching manifests", path = path.display());
-    let (node_name, frequency) = (config.node.name.clone(), config.static_pods.check_frequency);
-    Some(rt::spawn(static_file::run(path, node_name, frequency, static_file::boot_over(), inbox)))
+    let frequency = config.static_pods.check_frequency;
+    Some(rt::spawn(static_file::run(path, node, frequency, static_file::boot_over(), inbox)))
 }
 
 /// Fetches artifacts, with the parts in `directory`, which is below the agent's.
@@ -74,8 +81,22 @@ pub(super) fn artifacts(config: &Config, directory: &str, dialer: &Dialer, budge
     }
 }
 
+/// Where the node's key is, of the offline store and of sealed Secrets.
+pub(super) fn key_paths(config: &Config) -> KeyPlaces {
+    KeyPlaces {
+        credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+        file: config.offline.key_file.clone(),
+        plain: config.offline.plain_secrets,
+    }
+}
+
 /// The URL source, if one is configured. The error is one line that names the invalid setting.
-fn url_pods(config: &Config, dialer: &Dialer, budget: Rc<LinkBudget>) -> Result<Option<UrlPods>, String> {
+fn url_pods(
+    config: &Config,
+    node: ManifestNode,
+    dialer: &Dialer,
+    budget: Rc<LinkBudget>,
+) -> Result<Option<UrlPods>, String> {
     let Some(source) = &config.static_pods.url else { return Ok(None) };
     let location = match source.url.strip_prefix(ARTIFACT_SCHEME) {
         Some(artifact) => {
@@ -114,7 +135,7 @@ fn url_pods(config: &Config, dialer: &Dialer, budget: Rc<LinkBudget>) -> Result<
         trust: key.map(trust),
         kept: config.root_dir.join("coracle/pods-from-url"),
         serial: config.root_dir.join("coracle/pods-from-url.serial"),
-        node_name: config.node.name.clone(),
+        node,
     }))
 }
 

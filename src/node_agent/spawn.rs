@@ -115,6 +115,7 @@ impl Agent {
             figures: Rc::new(self.node_stats()),
             devices: Rc::clone(&self.plugins.devices),
             local_pods: self.sources.local.clone(),
+            board_key: Arc::clone(&self.sources.node.board_key),
             inbox: handles.inbox.clone(),
             agent: Rc::clone(remote),
             started: self.started,

@@ -43,6 +43,7 @@ mod restart;
 mod restart_rules;
 mod runtime_outage;
 mod runtime_verifiers;
+mod sealed_secrets;
 mod security;
 mod signatures;
 mod start;

@@ -39,6 +39,7 @@ use crate::kubelet::images::{PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::node::BoardCondition;
 use crate::kubelet::offline::OfflineStore;
+use crate::kubelet::sealed_secrets::BoardKey;
 use crate::kubelet::status::{LogUnavailable, NoLog, PodHealth, run_to_read};
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
@@ -74,6 +75,7 @@ pub(crate) struct NodeLocalApi {
     pub(crate) figures: Rc<NodeStats>,
     pub(crate) devices: Rc<Devices>,
     pub(crate) local_pods: LocalPods,
+    pub(crate) board_key: Arc<Result<BoardKey, String>>,
     pub(crate) inbox: Sender<SyncEvent>,
     pub(crate) agent: Rc<RemoteUpgrades>,
     pub(crate) started: Instant,
@@ -104,6 +106,7 @@ impl LocalApi for NodeLocalApi {
             healthy: self.health.stalled(rt::now()).is_none(),
             upgrade: self.agent.control.line.borrow().clone(),
             join: self.join.borrow().clone(),
+            seal_key: self.board_key.as_ref().as_ref().ok().map(|key| key.public().to_string()),
             watchdog: self.watchdog.status(),
             last_stall: self.watchdog.last_stall(),
             last_panic: self.watchdog.last_panic(),

@@ -8,12 +8,16 @@
 
 mod cron_job;
 mod job;
+mod origin;
+mod sealed_secret;
 mod volume_claim;
 mod workload;
 mod workload_fields;
 
 pub(crate) use cron_job::{cron_job_of_template, scheduled_job, scheduled_job_name};
 pub(crate) use job::{is_pod_name_of, job_name, job_of_template, job_pod, job_pod_uid};
+pub(crate) use origin::ManifestNode;
+pub use origin::Origin;
 pub(crate) use workload::{WorkloadPods, owning_workload};
 pub(crate) use workload_fields::WorkloadKind;
 
@@ -33,16 +37,6 @@ use crate::types::api::{
     PodPhase, PodStatus, PodUid, QosClass, Quantity, Secret, Service, TaintEffect, Toleration, TolerationOperator,
     annotations, decode_leniently, defaults, encode, qos_class,
 };
-
-/// The file and node of a manifest, which are part of its pods' identity.
-#[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
-    pub(crate) source: SourceName,
-    pub(crate) path: &'a str,
-    pub(crate) node_name: &'a str,
-    /// When the manifest was first seen: RFC 3339 with nanoseconds.
-    pub(crate) seen: &'a str,
-}
 
 /// One object of a manifest, or why it is invalid.
 #[derive(Debug)]
@@ -192,7 +186,7 @@ fn read_object(object: Map<String, Value>, position: Place, origin: &Origin<'_>)
         "Agent" => read_agent(object, &mut warnings),
         "ConfigMap" => read_config_map(object, &mut warnings),
         "PersistentVolumeClaim" => volume_claim::read_claim(object, &mut warnings),
-        "Secret" => read_secret(object, &mut warnings),
+        "Secret" => read_secret(object, origin, &mut warnings),
         "Service" => read_service(object, &mut warnings),
         _ => match WorkloadKind::from_word(&name) {
             Some(WorkloadKind::CronJob) => cron_job::read_cron_job(object, origin, &mut warnings),
@@ -231,9 +225,17 @@ fn read_config_map(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> R
     Ok(Object::Config(config_map.into()))
 }
 
-fn read_secret(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<Object, ObjectError> {
+fn read_secret(
+    object: Map<String, Value>,
+    origin: &Origin<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Object, ObjectError> {
     let (mut secret, errors): (Secret, _) = read(object, warnings)?;
     set_namespace(&mut secret.metadata);
+    let sealed = sealed_secret::open(&mut secret, origin.board_key);
+    if !sealed.is_empty() {
+        return Err(ObjectError::Invalid(sealed));
+    }
     secret.merge_string_data();
     valid(errors, validate_secret(&secret))?;
     Ok(Object::Config(secret.into()))
@@ -406,7 +408,7 @@ impl Fnv128a {
 
 /// Parses a manifest in every way that the agent does. For fuzzing: no input may make it panic.
 pub fn check_manifest(text: &[u8]) {
-    let origin = Origin { source: SourceName::File, path: "x.yaml", node_name: "node", seen: "" };
+    let origin = Origin { source: SourceName::File, path: "x.yaml", node_name: "node", seen: "", board_key: None };
     for object in read_manifest(text, &origin).unwrap_or_default() {
         drop(object.problem());
         drop(object.warnings.iter().map(ToString::to_string).collect::<Vec<_>>());

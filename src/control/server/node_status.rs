@@ -29,6 +29,9 @@ record! {
         /// Why this machine has not joined the cluster of its join file yet; absent without such a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub(crate) join: Option<String>,
+            /// The key with which `coracle seal` seals Secrets for this node; absent if the node keeps no key.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub(crate) seal_key: Option<String>,
         pub(crate) watchdog: WatchdogStatus,
         /// The most recent stall, of this process or an earlier one.
         #[serde(skip_serializing_if = "Option::is_none")]

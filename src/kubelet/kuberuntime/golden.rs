@@ -145,7 +145,7 @@ pub(crate) fn can_resize([allocated, wanted]: &[Pod; 2]) -> bool {
 /// The recorded objects; other objects that `pod` refers to are known to be missing.
 fn objects(pod: &Pod) -> Objects {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/manifests/00-objects.yaml");
-    let origin = Origin { source: SourceName::File, path, node_name: "node1", seen: "" };
+    let origin = Origin { source: SourceName::File, path, node_name: "node1", seen: "", board_key: None };
     let read = read_manifest(&std::fs::read(path).unwrap(), &origin).unwrap().into_iter();
     let configs = read.filter_map(|object| match object.object {
         Ok(Object::Config(config)) => Some(config),

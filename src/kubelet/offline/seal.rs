@@ -1,6 +1,7 @@
 //! The protection of secrets and tokens in the offline store, and the source of their key: a credential of the service
 //! manager, a file, or a new file.
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::key::{Key, MIN_KEY_BYTES};
+use crate::kubelet::sealed_secrets::BoardKey;
 use crate::platform::host::file::{read_all, replace};
 
 /// How secrets and tokens are kept.
@@ -47,66 +49,101 @@ impl Seal {
 }
 
 impl KeyPlaces {
-    /// The first key found, else a new one in the file; and the description for `coracle status`. An invalid key is
-    /// reported and never replaced. Blocks.
+    /// How secrets are kept, and the description for `coracle status`. Blocks.
     pub(super) fn seal(&self) -> (Seal, String) {
+        match self.key_material() {
+            Ok((material, path)) => {
+                (Key::derive(&material).map_or(Seal::Memory, Seal::Key), format!("sealed with {}", path.display()))
+            }
+            Err(NoKey::Plain) => (Seal::Plain, "in plain".to_owned()),
+            Err(NoKey::NotConfigured) => (Seal::Memory, "kept in memory only: no key file is configured".to_owned()),
+            Err(NoKey::Unusable(path, fault)) => {
+                (Seal::Memory, format!("kept in memory only: {}: {fault}", path.display()))
+            }
+            Err(NoKey::Unread(path, fault)) => {
+                let shown = format!("kept in memory until {} can be read: {fault}", path.display());
+                (Seal::Unread(self.clone()), shown)
+            }
+            Err(NoKey::NotMade(path, fault)) => {
+                let shown = format!("kept in memory: failed to make {}: {fault}", path.display());
+                (Seal::Unread(self.clone()), shown)
+            }
+        }
+    }
+
+    /// The key of sealed Secrets, from the same material; the error is one line. Blocks.
+    pub(crate) fn board_key(&self) -> Result<BoardKey, String> {
+        let (material, _) = self.key_material().map_err(|no_key| no_key.to_string())?;
+        Ok(BoardKey::derive(&material))
+    }
+
+    /// The first key found, else a new one in the file. An invalid key is reported and never replaced.
+    fn key_material(&self) -> Result<(Vec<u8>, PathBuf), NoKey> {
         let credential = self.credentials.as_ref().map(|folder| (folder.join(CREDENTIAL), false));
         for (path, is_checked) in credential.into_iter().chain(self.file.iter().map(|path| (path.clone(), true))) {
-            match read(&path, is_checked) {
-                Ok(Some(key)) => return (Seal::Key(key), format!("sealed with {}", path.display())),
-                Ok(None) => {}
-                Err(KeyFault::Unread(fault)) => {
-                    let shown = format!("kept in memory until {} can be read: {fault}", path.display());
-                    return (Seal::Unread(self.clone()), shown);
-                }
-                Err(KeyFault::Unusable(fault)) => {
-                    return (Seal::Memory, format!("kept in memory only: {}: {fault}", path.display()));
-                }
+            if let Some(material) = read(&path, is_checked)? {
+                return Ok((material, path));
             }
         }
         match &self.file {
-            _ if self.plain => (Seal::Plain, "in plain".to_owned()),
-            None => (Seal::Memory, "kept in memory only: no key file is configured".to_owned()),
+            _ if self.plain => Err(NoKey::Plain),
+            None => Err(NoKey::NotConfigured),
             Some(path) => match make(path) {
-                Ok(key) => (Seal::Key(key), format!("sealed with {}", path.display())),
-                Err(fault) => {
-                    let shown = format!("kept in memory: failed to make {}: {fault}", path.display());
-                    (Seal::Unread(self.clone()), shown)
-                }
+                Ok(material) => Ok((material, path.clone())),
+                Err(fault) => Err(NoKey::NotMade(path.clone(), fault)),
             },
         }
     }
 }
 
 /// Creates a key and syncs it before its first use. A power failure leaves a complete file or none.
-fn make(path: &Path) -> io::Result<Key> {
-    let mut bytes = [0; MIN_KEY_BYTES];
+fn make(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; MIN_KEY_BYTES];
     SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the kernel gives no random bytes"))?;
     replace(path, &bytes)?;
     log!(info, "created key for offline store", file = path.display());
-    Key::derive(&bytes).ok_or_else(|| io::Error::other("too short"))
+    Ok(bytes)
 }
 
-/// Why an existing file gives no key.
-enum KeyFault {
+/// Why there is no key.
+enum NoKey {
+    Plain,
+    NotConfigured,
     /// A read error, which may be temporary.
-    Unread(io::Error),
-    /// Its content or mode is invalid; one line.
-    Unusable(String),
+    Unread(PathBuf, io::Error),
+    /// The content or mode of the file is invalid; one line.
+    Unusable(PathBuf, String),
+    NotMade(PathBuf, io::Error),
 }
 
-fn read(path: &Path, is_checked: bool) -> Result<Option<Key>, KeyFault> {
+impl fmt::Display for NoKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain => f.write_str("no key is made with --offline-plain-secrets"),
+            Self::NotConfigured => f.write_str("no key file is configured (--offline-key-file)"),
+            Self::Unread(path, fault) => write!(f, "{}: {fault}", path.display()),
+            Self::Unusable(path, fault) => write!(f, "{}: {fault}", path.display()),
+            Self::NotMade(path, fault) => write!(f, "failed to make {}: {fault}", path.display()),
+        }
+    }
+}
+
+fn read(path: &Path, is_checked: bool) -> Result<Option<Vec<u8>>, NoKey> {
+    let unread = |error| NoKey::Unread(path.to_owned(), error);
     let mode = match path.metadata() {
         Ok(metadata) => metadata.permissions().mode(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(KeyFault::Unread(error)),
+        Err(error) => return Err(unread(error)),
     };
+    let unusable = |fault| NoKey::Unusable(path.to_owned(), fault);
     if is_checked && mode & 0o077 != 0 {
-        return Err(KeyFault::Unusable(format!("expected mode 0600, found {:04o}", mode & 0o7777)));
+        return Err(unusable(format!("expected mode 0600, found {:04o}", mode & 0o7777)));
     }
-    let bytes = read_all(path, MAX_SEALED_KEY_BYTES).map_err(KeyFault::Unread)?;
-    let unusable = || KeyFault::Unusable(format!("expected {MIN_KEY_BYTES} bytes or more, found {}", bytes.len()));
-    Key::derive(&bytes).map(Some).ok_or_else(unusable)
+    let material = read_all(path, MAX_SEALED_KEY_BYTES).map_err(unread)?;
+    if material.len() < MIN_KEY_BYTES {
+        return Err(unusable(format!("expected {MIN_KEY_BYTES} bytes or more, found {}", material.len())));
+    }
+    Ok(Some(material))
 }
 
 #[cfg(test)]

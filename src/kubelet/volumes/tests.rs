@@ -487,6 +487,7 @@ fn objects(text: &str) -> Objects {
         path: "/m/c.yaml",
         node_name: "n",
         seen: "",
+        board_key: None,
     };
     let read = crate::control::pod_sources::static_pod::read_manifest(text.as_bytes(), &origin).unwrap();
     let configs = read.into_iter().filter_map(|object| match object.object {

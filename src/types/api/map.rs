@@ -45,6 +45,10 @@ impl<V> Map<V> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &V)> + Clone {
         self.0.iter().map(|(key, value)| (&**key, value))
     }
+
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&str, &mut V)> {
+        self.0.iter_mut().map(|(key, value)| (&**key, value))
+    }
 }
 
 impl<V> IntoIterator for Map<V> {

@@ -316,6 +316,8 @@ pub mod annotations {
     pub const READY_WITHIN: &str = "coracle.dev/ready-within";
     /// How often the node looks up the tags of the pod's images. An image whose tag has moved makes a new version.
     pub const AUTO_UPDATE: &str = "coracle.dev/auto-update";
+    /// On a Secret of a manifest: the public key of the board for which its values are sealed.
+    pub const SEALED_FOR: &str = "coracle.dev/sealed-for";
     /// How many versions of a manifest to keep.
     pub const KEEP_VERSIONS: &str = "coracle.dev/keep-versions";
     /// `false`: a new version of a manifest replaces the present one before its images are pulled.

@@ -18,6 +18,7 @@ use async_channel::{Receiver, Sender};
 
 use self::files::FileContent;
 use self::pod_list::{AcceptedManifest, PodList};
+use crate::control::pod_sources::static_pod::ManifestNode;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{ApplyOutcome, PodAnswer, PodChange, PodChangeKind, SyncEvent};
@@ -60,11 +61,11 @@ impl LocalPods {
 /// Sends the pods in `directory` to `inbox` at once and after every change, and answers requests. Never returns.
 pub(crate) async fn run(
     directory: PathBuf,
-    node_name: String,
+    node: ManifestNode,
     requests: Receiver<LocalPodRequest>,
     inbox: Sender<SyncEvent>,
 ) {
-    let mut running = LocalPodSource { directory, pod_list: PodList::new(node_name), inbox };
+    let mut running = LocalPodSource { directory, pod_list: PodList::new(node), inbox };
     let mut is_loaded = running.load().await;
     loop {
         let next = if is_loaded {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::files::{FileContent, key, names};
-use crate::control::pod_sources::static_pod::Origin;
+use crate::control::pod_sources::static_pod::ManifestNode;
 use crate::control::pod_sources::whole_manifest::WholeManifest;
 use crate::state::pods::{ApplyOutcome, SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::Time;
@@ -14,7 +14,7 @@ use crate::types::sorted::SortedMap;
 /// The pods by file name.
 #[derive(Debug)]
 pub(super) struct PodList {
-    node_name: String,
+    node: ManifestNode,
     pods: SortedMap<String, Entry>,
     /// The directory could not be read.
     problem: Option<SourceProblem>,
@@ -76,8 +76,8 @@ impl fmt::Display for RefusedManifest {
 impl std::error::Error for RefusedManifest {}
 
 impl PodList {
-    pub(super) fn new(node_name: String) -> Self {
-        Self { node_name, pods: SortedMap::new(), problem: None, loaded: false, logged: Vec::new() }
+    pub(super) fn new(node: ManifestNode) -> Self {
+        Self { node, pods: SortedMap::new(), problem: None, loaded: false, logged: Vec::new() }
     }
 
     /// Stores the content of the files. `seen` is the time for the pods' annotations.
@@ -152,7 +152,7 @@ impl PodList {
         now: Time,
     ) -> Result<WholeManifest, RefusedManifest> {
         let shown = origin(namespace, name);
-        let origin = Origin { source: SourceName::Local, path: &shown, node_name: &self.node_name, seen };
+        let origin = self.node.origin(SourceName::Local, &shown, seen);
         let manifest = WholeManifest::read(text, &origin, &shown, now).map_err(RefusedManifest::Invalid)?;
         let [(its_namespace, its_name)] = &*manifest.names else {
             return Err(RefusedManifest::PodCount(manifest.names.len()));

@@ -36,7 +36,7 @@ impl Disk {
         let (inbox, updates) = async_channel::bounded(64);
         let directory = self.0.clone();
         rt::block_on(async {
-            let _task = rt::spawn(run(directory, "node1".to_owned(), asked, inbox));
+            let _task = rt::spawn(run(directory, ManifestNode::named("node1"), asked, inbox));
             let mut answers = Vec::new();
             for change in changes {
                 answers.push(pods.request(change).await);

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::files::{Content, DirectoryId, FileToRead, Listing, Stamp};
 use super::names::is_manifest;
-use crate::control::pod_sources::static_pod::{Origin, read_manifest};
+use crate::control::pod_sources::static_pod::{ManifestNode, read_manifest};
 use crate::platform::host::clock;
 use crate::platform::host::open_files::{NameAndInode, open_for_writing};
 use crate::state::pods::SourceName;
@@ -78,7 +78,7 @@ fn stamp(metadata: &Metadata) -> Stamp {
     }
 }
 
-pub(super) fn read(path: &Path, node_name: &str) -> Content {
+pub(super) fn read(path: &Path, node: &ManifestNode) -> Content {
     let (stamp, text) = match read_text(path) {
         Ok(read) => read,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Content::Gone,
@@ -86,8 +86,7 @@ pub(super) fn read(path: &Path, node_name: &str) -> Content {
     };
     let seen = clock::timestamp().to_string();
     let path = path.to_string_lossy();
-    let origin = Origin { source: SourceName::File, path: &path, node_name, seen: &seen };
-    Content::Read(stamp, read_manifest(&text, &origin))
+    Content::Read(stamp, read_manifest(&text, &node.origin(SourceName::File, &path, &seen)))
 }
 
 fn read_text(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
@@ -107,11 +106,11 @@ fn read_text(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
 }
 
 /// Reads manifests one after the other, so that their texts are not all in memory at once.
-pub(super) fn read_all(files: Vec<FileToRead>, node_name: &str) -> Vec<(OsString, Content)> {
+pub(super) fn read_all(files: Vec<FileToRead>, node: &ManifestNode) -> Vec<(OsString, Content)> {
     let half_written = half_written(&files);
     let read_unless_open = |file: FileToRead| {
         let is_open = || id_of(&file.path).is_some_and(|id| half_written.contains(&id));
-        let content = if is_open() { Content::HalfWritten } else { read(&file.path, node_name) };
+        let content = if is_open() { Content::HalfWritten } else { read(&file.path, node) };
         (file.name, content)
     };
     files.into_iter().map(read_unless_open).collect()
@@ -177,7 +176,7 @@ mod tests {
         file.set_len((5 << 30) + 1).unwrap();
         file.set_modified(UNIX_EPOCH + Duration::from_secs(4_070_908_800)).unwrap();
         let listing = list(&dir, false);
-        let content = read(&path, "n");
+        let content = read(&path, &ManifestNode::named("n"));
         fs::remove_dir_all(&dir).unwrap();
         let listed = listing.unwrap().files.remove(OsStr::new("m.yaml")).unwrap().unwrap();
         let Content::Read(seen, Err(_)) = content else { panic!("{content:?}") };

@@ -28,6 +28,7 @@ use async_channel::Sender;
 
 use self::files::{Content, FileToRead, Files, Listing, ListingPlan, is_same_update};
 use self::watch::{DirectoryEvent, Watch};
+use crate::control::pod_sources::static_pod::ManifestNode;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{SourceProblem, SourceUpdate, SyncEvent};
@@ -40,14 +41,14 @@ use crate::types::error::ErrorChain;
 /// directory is taken for one that is not mounted yet.
 pub(crate) async fn run(
     path: PathBuf,
-    node_name: String,
+    node: ManifestNode,
     interval: Duration,
     boot_over: Instant,
     inbox: Sender<SyncEvent>,
 ) {
     let files = Files::new(path.clone(), boot_over);
     let watcher = Watcher { watch: None, failure_told: false };
-    let mut running = StaticFileSource { path, node_name, interval, inbox, files, watcher, sent: None };
+    let mut running = StaticFileSource { path, node, interval, inbox, files, watcher, sent: None };
     while running.round().await.is_ok() {}
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn boot_over() -> Instant {
 
 struct StaticFileSource {
     path: PathBuf,
-    node_name: String,
+    node: ManifestNode,
     interval: Duration,
     inbox: Sender<SyncEvent>,
     files: Files,
@@ -119,8 +120,8 @@ impl StaticFileSource {
     }
 
     async fn read(&self, files: Vec<FileToRead>) -> Vec<(OsString, Content)> {
-        let node_name = self.node_name.clone();
-        rt::blocking(move || directory::read_all(files, &node_name)).await
+        let node = self.node.clone();
+        rt::blocking(move || directory::read_all(files, &node)).await
     }
 
     async fn send(&mut self) -> Result<(), Closed> {

@@ -51,7 +51,7 @@ impl Bench {
             root,
             inbox,
             always: Vec::new(),
-            task: rt::spawn(run(path, "n".to_owned(), interval, Instant::now(), sender)),
+            task: rt::spawn(run(path, ManifestNode::named("n"), interval, Instant::now(), sender)),
         }
     }
 
@@ -465,7 +465,7 @@ fn interval_is_enough_without_inotify() {
         let mut running = StaticFileSource {
             files: Files::new(path.clone(), Instant::now()),
             path,
-            node_name: "n".to_owned(),
+            node: ManifestNode::named("n"),
             interval: Duration::from_millis(20),
             inbox,
             watcher: Watcher { watch: None, failure_told: true },

@@ -6,8 +6,13 @@ use super::*;
 use crate::kubelet::kuberuntime::golden;
 use crate::types::api::fields::{Field, Kind, fields_of};
 
-const BAD_INPUT_ORIGIN: Origin<'_> =
-    Origin { source: SourceName::File, path: "/manifests/x.yaml", node_name: "node1", seen: "2026-11-20T20:03:54Z" };
+const BAD_INPUT_ORIGIN: Origin<'_> = Origin {
+    source: SourceName::File,
+    path: "/manifests/x.yaml",
+    node_name: "node1",
+    seen: "2026-11-20T20:03:54Z",
+    board_key: None,
+};
 
 fn pod() -> Value {
     json!({

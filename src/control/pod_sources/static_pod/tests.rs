@@ -10,6 +10,7 @@ const ORIGIN: Origin<'_> = Origin {
     path: "/etc/kubernetes/manifests/x.yaml",
     node_name: "Node1",
     seen: "2026-11-20T20:03:54.626664676Z",
+    board_key: None,
 };
 
 const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: a, image: b}]}}";

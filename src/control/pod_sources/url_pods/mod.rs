@@ -24,6 +24,7 @@ use async_channel::Sender;
 use self::error::FetchError;
 pub(crate) use self::signature::Trust;
 use self::url_state::{ResponseVerdict, SignedManifest, UrlState, decode, encode};
+use crate::control::pod_sources::static_pod::ManifestNode;
 use crate::kubelet::images::Artifacts;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::host::durable::{self, StoredFile};
@@ -63,12 +64,12 @@ pub(crate) struct UrlPods {
     pub(crate) kept: PathBuf,
     /// File with the highest serial number of an accepted signature.
     pub(crate) serial: PathBuf,
-    pub(crate) node_name: String,
+    pub(crate) node: ManifestNode,
 }
 
 /// Sends the stored pods to `inbox` at once, and the pods at the URL whenever they change, until the inbox is closed.
 pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>, status_inputs: Rc<StatusInputs>) {
-    let url_state = UrlState::new(&source.configured, source.node_name.clone(), source.trust.clone());
+    let url_state = UrlState::new(&source.configured, source.node.clone(), source.trust.clone());
     let longest = MAX_URL_POLL_DELAY.max(source.every);
     let backoff = Backoff::new(source.every, longest);
     let validators = Validators::default();

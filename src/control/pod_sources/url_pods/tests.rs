@@ -117,7 +117,7 @@ impl Disk {
             trust: None,
             serial: self.0.join("serial"),
             kept: self.kept(),
-            node_name: "node1".to_owned(),
+            node: ManifestNode::named("node1"),
         }
     }
 }

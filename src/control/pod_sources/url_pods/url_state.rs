@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::bundle;
 use super::error::ResponseError;
 use super::signature::{HighestSerial, Trust};
-use crate::control::pod_sources::static_pod::Origin;
+use crate::control::pod_sources::static_pod::ManifestNode;
 use crate::control::pod_sources::whole_manifest::WholeManifest;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::{AgentSpec, Bytes, Pod, Time};
@@ -28,7 +28,7 @@ pub(super) struct UrlState {
     url: String,
     /// The URL as shown to users, without credentials.
     shown: Arc<str>,
-    node_name: String,
+    node: ManifestNode,
     trust: Option<Trust>,
     /// The highest serial number of an accepted signature.
     highest: Option<HighestSerial>,
@@ -47,11 +47,11 @@ pub(super) enum ResponseVerdict {
 }
 
 impl UrlState {
-    pub(super) fn new(url: &str, node_name: String, trust: Option<Trust>) -> Self {
+    pub(super) fn new(url: &str, node: ManifestNode, trust: Option<Trust>) -> Self {
         Self {
             url: url.to_owned(),
             shown: Arc::from(without_credentials(url)),
-            node_name,
+            node,
             trust,
             highest: None,
             manifest: WholeManifest::default(),
@@ -102,7 +102,7 @@ impl UrlState {
         if manifest.iter().all(u8::is_ascii_whitespace) {
             return Err(ResponseError::Empty);
         }
-        let origin = Origin { source: SourceName::Http, path: &self.url, node_name: &self.node_name, seen };
+        let origin = self.node.origin(SourceName::Http, &self.url, seen);
         let text = bundle::text(manifest).map_err(ResponseError::Manifest)?;
         let manifest = WholeManifest::read(&text, &origin, &self.shown, now).map_err(ResponseError::Manifest)?;
         if manifest.agent.is_some() && self.trust.is_none() {
@@ -207,7 +207,7 @@ mod tests {
 
     fn url_state(key: Option<PublicKey>) -> UrlState {
         let trust = |key| Trust { key, audiences: vec!["node/node1".to_owned()], takes_plain: true };
-        UrlState::new(URL, "node1".to_owned(), key.map(trust))
+        UrlState::new(URL, ManifestNode::named("node1"), key.map(trust))
     }
 
     fn take(url_state: &mut UrlState, response: &SignedManifest) -> Result<ResponseVerdict, String> {
@@ -355,11 +355,12 @@ mod tests {
     #[test]
     fn credentials_in_the_url_are_not_shown_and_count_for_the_uid() {
         let url = "https://fleet.example/board.yaml?token=secret";
-        let mut url_state = UrlState::new(url, "node1".to_owned(), None);
+        let mut url_state = UrlState::new(url, ManifestNode::named("node1"), None);
         take(&mut url_state, &response(WEB)).unwrap();
         url_state.fail("x".to_owned(), now());
         let (update, other) = (url_state.update(), {
-            let mut other = UrlState::new("https://fleet.example/board.yaml?token=2", "node1".to_owned(), None);
+            let mut other =
+                UrlState::new("https://fleet.example/board.yaml?token=2", ManifestNode::named("node1"), None);
             take(&mut other, &response(WEB)).unwrap();
             other.update()
         });

@@ -56,7 +56,7 @@ impl Desk {
     fn read(&mut self, name: &str, size: u64, text: &str) {
         let path = format!("/m/{name}");
         let seen = format!("{:?}", self.now - self.start);
-        let origin = Origin { source: SourceName::File, path: &path, node_name: "n", seen: &seen };
+        let origin = Origin { source: SourceName::File, path: &path, node_name: "n", seen: &seen, board_key: None };
         let content = Content::Read(stamp(size), read_manifest(text.as_bytes(), &origin));
         self.files.take(OsStr::new(name), content, time());
     }
@@ -418,7 +418,10 @@ fn problem_keeps_the_time_of_its_first_appearance() {
     let content = || {
         Content::Read(
             stamp(2),
-            read_manifest(b"x", &Origin { source: SourceName::File, path: "", node_name: "", seen: "" }),
+            read_manifest(
+                b"x",
+                &Origin { source: SourceName::File, path: "", node_name: "", seen: "", board_key: None },
+            ),
         )
     };
     desk.files.take(OsStr::new("a"), content(), Time::from_unix_nanos(5_000_000_000));
