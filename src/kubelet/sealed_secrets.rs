@@ -19,7 +19,11 @@ use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
 use crate::types::api::Bytes;
 
 /// The private key of the board.
-pub(crate) struct BoardKey([u8; KEY_BYTES]);
+pub(crate) struct BoardKey {
+    private: [u8; KEY_BYTES],
+    /// Computed once: each value that is opened needs it, and a small board takes a millisecond.
+    public: SealKey,
+}
 
 /// The public key of a board, shown in base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,17 +44,18 @@ pub(crate) fn scope(namespace: &str, name: &str, key: &str) -> String {
 impl BoardKey {
     /// Derives the key from the key material of the offline store, so that a board has one secret to keep.
     pub(crate) fn derive(material: &[u8]) -> Self {
-        Self(derived(BOARD_PURPOSE, &[material]))
+        let private = derived(BOARD_PURPOSE, &[material]);
+        Self { private, public: SealKey(x25519(private, X25519_BASEPOINT_BYTES)) }
     }
 
     pub(crate) fn public(&self) -> SealKey {
-        SealKey(x25519(self.0, X25519_BASEPOINT_BYTES))
+        self.public
     }
 
     /// `None` if the value was sealed to another key or for another scope, or is damaged.
     pub(crate) fn open(&self, scope: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let (ephemeral, content) = sealed.split_first_chunk::<KEY_BYTES>()?;
-        let cipher = cipher(self.0, *ephemeral, ephemeral, &self.public().0)?;
+        let cipher = cipher(self.private, *ephemeral, ephemeral, &self.public.0)?;
         let mut content = content.to_vec();
         let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]);
         let length = cipher.open_in_place(nonce, Aad::from(scope), &mut content).ok()?.len();
@@ -173,6 +178,7 @@ mod tests {
         let theirs = EphemeralPrivateKey::generate(&X25519, &SystemRandom::new()).unwrap();
         let their_public: [u8; 32] = theirs.compute_public_key().unwrap().as_ref().try_into().unwrap();
         let board_public = UnparsedPublicKey::new(&X25519, board.public().0);
-        agree_ephemeral(theirs, &board_public, |shared| assert_eq!(shared, x25519(board.0, their_public))).unwrap();
+        agree_ephemeral(theirs, &board_public, |shared| assert_eq!(shared, x25519(board.private, their_public)))
+            .unwrap();
     }
 }
