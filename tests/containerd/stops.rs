@@ -14,7 +14,8 @@ fn stop(node: &Node, pod: &str) {
     let said = node.ask(&["stop", pod]);
     assert!(said.as_ref().is_some_and(|said| said.ends_with(" stopped\n")), "{pod}: {said:?}");
     wait_for("nothing of the pod to run", PATIENCE, || node.tasks_of(pod).is_empty().then_some(()));
-    assert!(is_listed(node, pod, "Stopped"), "{:?}", node.ask(&["pods"]));
+    // The agent sees it a moment after the runtime.
+    wait_for("the pod to be listed as stopped", PATIENCE, || is_listed(node, pod, "Stopped").then_some(()));
 }
 
 #[track_caller]
