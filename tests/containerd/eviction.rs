@@ -54,6 +54,24 @@ fn pod_over_its_volume_limit_is_evicted_until_its_manifest_changes() {
 }
 
 #[test]
+fn pod_over_its_claim_is_evicted_and_its_data_stays() {
+    let node = node_with("");
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n\
+                 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}\n";
+    node.write_manifest("data", claim);
+    let script = format!("[ -e /data/file ] || dd if=/dev/zero of=/data/file bs=1M count=3; {STAY}");
+    let writer = Manifest::new("writer")
+        .container_with("main", &script, "volumeMounts: [{name: data, mountPath: /data}]")
+        .spec("volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]");
+    node.apply(&writer);
+    let message = "Usage of claim \"data\" exceeds the 1048576 bytes that it requests. ";
+    assert_eq!(wait_until_evicted(&node, "writer"), message);
+    let claims = std::fs::read_dir(node.folder().join("claims")).unwrap();
+    let sizes: Vec<u64> = claims.map(|claim| claim.unwrap().path().join("file").metadata().unwrap().len()).collect();
+    assert_eq!(sizes, [3 << 20], "the data of the claim");
+}
+
+#[test]
 fn pod_whose_log_exceeds_the_storage_limit_is_evicted() {
     let node = node_with("");
     let script = format!("yes 'much ado' | head -c 3000000; {STAY}");

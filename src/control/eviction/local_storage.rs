@@ -21,18 +21,19 @@ pub(crate) fn has_storage_limit(pod: &Pod) -> bool {
 }
 
 /// A limit that a pod exceeds.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExceededLimit {
     /// Upstream's name of the limit in the metrics.
     pub(crate) signal: &'static str,
     pub(crate) message: String,
 }
 
-/// The first exceeded limit, in upstream's order. `layers_apart`: writable layers are on another file system.
+/// The first exceeded limit, in upstream's order, which has no limits of claims. `layers_apart`: writable layers are on another file system.
 pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<ExceededLimit> {
     let of = |signal| move |message| ExceededLimit { signal, message };
     exceeded_volume(pod, usage)
         .map(of("emptydirfs.limit"))
+        .or_else(|| exceeded_claim(usage).map(of("claimfs.limit")))
         .or_else(|| exceeded_by_pod(pod, usage).map(of("ephemeralpodfs.limit")))
         .or_else(|| exceeded_by_container(pod, usage, layers_apart).map(of("ephemeralcontainerfs.limit")))
 }
@@ -46,6 +47,11 @@ fn exceeded_volume(pod: &Pod, usage: &PodUsage) -> Option<String> {
         let name = &volume.name;
         is_over(used.bytes, limit).then(|| format!("Usage of EmptyDir volume {name:?} exceeds the limit \"{limit}\". "))
     })
+}
+
+fn exceeded_claim(usage: &PodUsage) -> Option<String> {
+    let claim = usage.claims.iter().find(|claim| claim.disk.bytes > claim.limit)?;
+    Some(format!("Usage of claim {:?} exceeds the {} bytes that it requests. ", claim.name, claim.limit))
 }
 
 fn exceeded_by_pod(pod: &Pod, usage: &PodUsage) -> Option<String> {
@@ -80,7 +86,7 @@ fn is_positive(limit: Quantity) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::usage::{ContainerUsage, VolumeUsage};
+    use super::super::usage::{ClaimUsage, ContainerUsage, VolumeUsage};
     use super::*;
     use crate::types::api::{Container, EmptyDirVolumeSource, RestartPolicy, Volume};
 
@@ -127,6 +133,19 @@ mod tests {
         let message = "Usage of EmptyDir volume \"data\" exceeds the limit \"1Ki\". ".to_owned();
         assert_eq!(told(0, 1025), Some(ExceededLimit { signal: "emptydirfs.limit", message }));
         assert_eq!(exceeded(&pod, &PodUsage::default(), false), None, "unmeasured usage is within the limit");
+    }
+
+    #[test]
+    fn claim_exceeds_what_it_requests_on_any_disk() {
+        let told = |bytes, on_node_disk| {
+            let claim = ClaimUsage { name: "data".to_owned(), disk: disk(bytes), limit: 65536, on_node_disk };
+            let usage = PodUsage { claims: vec![claim], ..PodUsage::default() };
+            exceeded(&Pod::default(), &usage, false)
+        };
+        assert_eq!(told(65536, true), None);
+        let message = "Usage of claim \"data\" exceeds the 65536 bytes that it requests. ".to_owned();
+        let expected = Some(ExceededLimit { signal: "claimfs.limit", message });
+        assert_eq!((told(65537, true), told(65537, false)), (expected.clone(), expected));
     }
 
     #[test]

@@ -159,7 +159,11 @@ impl EvictionManager {
         let candidate = |worker: &Worker| {
             let pod = worker.pod.as_ref().filter(|_| worker.state == State::Sync && worker.wanted)?;
             let observed = seen.pod(&pod.metadata.uid).filter(|observed| !observed.is_gone())?;
-            (!self.is_spared(pod)).then(|| Candidate { pod: Arc::clone(pod), observed: Rc::clone(observed) })
+            (!self.is_spared(pod)).then(|| Candidate {
+                pod: Arc::clone(pod),
+                observed: Rc::clone(observed),
+                claims: pods.writable_claims(pod),
+            })
         };
         pods.workers().iter().filter_map(candidate).collect()
     }

@@ -1,17 +1,20 @@
 //! Measures pods: by cgroup, by CRI stats, and by walking their directories.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::local_storage::has_storage_limit;
-use super::usage::{ContainerUsage, Disk, PodUsage, VolumeUsage};
+use super::usage::{ClaimUsage, ContainerUsage, Disk, PodUsage, VolumeUsage};
 use crate::platform::cgroups::{CgroupName, Depth, HIERARCHY, UsageReader};
 use crate::platform::config::CgroupDriver;
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::disk_usage::disk_usage;
 use crate::platform::rt;
+use crate::state::objects::WritableClaim;
 use crate::state::pods::volume_paths::{CONFIG_MAP, EMPTY_DIR};
 use crate::state::pods::{ObservedPod, PodDirs, VolumeDir, volume_dirs};
 use crate::types::api::{Pod, qos_class};
@@ -25,6 +28,8 @@ const POD_MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Candidate {
     pub(crate) pod: Arc<Pod>,
     pub(crate) observed: Rc<ObservedPod>,
+    /// The claims from manifests that it can write to.
+    pub(crate) claims: Vec<WritableClaim>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,8 +68,9 @@ impl Measure {
 
     /// Disk usage, or the sum of what was found until `end`. Writable layers are requested only if they count.
     pub(crate) async fn disk(&self, candidate: &Candidate, layers: bool, end: Instant) -> PodUsage {
-        let Candidate { pod, observed } = candidate;
+        let Candidate { pod, observed, claims } = candidate;
         let (dirs, shown, uid) = (self.dirs.clone(), Arc::clone(pod), pod.metadata.uid.clone());
+        let claims = claims.clone();
         let names: Vec<String> = running(observed).map(|container| container.name.clone()).collect();
         let owner = uid.clone();
         let mut usage = rt::walk_for(owner.as_str(), move || {
@@ -78,7 +84,16 @@ impl Measure {
                 disk: measured(&volume_dir.path, end),
                 in_memory: volume_dir.in_memory,
             };
+            let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
+            let node_disk = device(dirs.pods());
+            let claim = |claim: WritableClaim| ClaimUsage {
+                disk: measured(&claim.path, end),
+                on_node_disk: device(&claim.path) == node_disk,
+                name: claim.name,
+                limit: claim.limit,
+            };
             PodUsage {
+                claims: claims.into_iter().map(claim).collect(),
                 containers: names.into_iter().map(logs_of).collect(),
                 volumes: volumes(&shown, &dirs).map(volume).collect(),
                 pod_files: measured(&dirs.etc_hosts(&uid), end),
@@ -141,7 +156,7 @@ mod tests {
         let mut pod = Pod::default();
         pod.metadata.uid = "u".into();
         let observed = Rc::new(ObservedPod::new("u".into(), "ns", "web"));
-        let candidate = Candidate { pod: Arc::new(pod), observed };
+        let candidate = Candidate { pod: Arc::new(pod), observed, claims: Vec::new() };
         let measure = Measure {
             cri: RuntimeService::new(Client::new("/nowhere"), Duration::from_secs(1)),
             dirs: PodDirs::new(Path::new("/nowhere"), Path::new("/nowhere")),

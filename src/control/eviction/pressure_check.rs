@@ -222,7 +222,11 @@ mod tests {
         let of = |uid: &str| {
             let mut pod = Pod::default();
             pod.metadata.uid = uid.into();
-            Candidate { pod: Arc::new(pod), observed: Rc::new(ObservedPod::new(uid.into(), "ns", uid)) }
+            Candidate {
+                pod: Arc::new(pod),
+                observed: Rc::new(ObservedPod::new(uid.into(), "ns", uid)),
+                claims: Vec::new(),
+            }
         };
         ["a", "b", "c", "d", "e"].map(of).into()
     }

@@ -54,7 +54,9 @@ fn memory(pod: &Pod, usage: &PodUsage) -> RankedUsage {
 
 fn storage(pod: &Pod, usage: &PodUsage, parts: CountedUsage) -> RankedUsage {
     let requested = requested(pod, EPHEMERAL_STORAGE);
-    RankedUsage { used: counted(usage, parts).bytes, requested, deducted: requested }
+    let beyond_claims = if parts.local { usage.beyond_claims() } else { 0 };
+    let used = counted(usage, parts).bytes.saturating_add(beyond_claims);
+    RankedUsage { used, requested, deducted: requested }
 }
 
 /// There are no inode requests; upstream compares inodes with the requested bytes.
@@ -79,7 +81,7 @@ fn priority(pod: &Pod) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::usage::{ContainerUsage, VolumeUsage};
+    use super::super::usage::{ClaimUsage, ContainerUsage, VolumeUsage};
     use super::*;
     use crate::types::api::Container;
 
@@ -104,6 +106,21 @@ mod tests {
             let names: Vec<_> = ranked.iter().map(|measured| measured.pod.metadata.name.as_str()).collect();
             assert_eq!(names, expected);
         }
+    }
+
+    #[test]
+    fn data_beyond_a_claim_counts_on_the_node_disk_only() {
+        let holds = |bytes, on_node_disk| {
+            let disk = Disk { bytes, inodes: 1 };
+            let claim = ClaimUsage { name: "data".to_owned(), disk, limit: 1000, on_node_disk };
+            Some(PodUsage { claims: vec![claim], ..PodUsage::default() })
+        };
+        let pods = [
+            (pod("beyond", 5, &[]), holds(1001, true)),
+            (pod("apart", -2, &[]), holds(5000, false)),
+            (pod("within", -1, &[]), holds(1000, true)),
+        ];
+        check(&pods, Starved::Storage, ALL, &["beyond", "apart", "within"]);
     }
 
     #[test]

@@ -49,8 +49,8 @@ impl StorageLimits {
             return;
         }
         self.is_requested = false;
-        let candidates: Vec<Candidate> =
-            eviction.candidates(pods).into_iter().filter(|candidate| has_limits(&candidate.pod)).collect();
+        let has_limits = |candidate: &Candidate| has_limits(&candidate.pod) || !candidate.claims.is_empty();
+        let candidates: Vec<Candidate> = eviction.candidates(pods).into_iter().filter(has_limits).collect();
         if candidates.is_empty() {
             return;
         }
@@ -134,7 +134,7 @@ mod tests {
     fn candidate(uid: &str) -> Candidate {
         let mut pod = Pod::default();
         pod.metadata.uid = uid.into();
-        Candidate { pod: Arc::new(pod), observed: Rc::new(ObservedPod::new(uid.into(), "ns", uid)) }
+        Candidate { pod: Arc::new(pod), observed: Rc::new(ObservedPod::new(uid.into(), "ns", uid)), claims: Vec::new() }
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) struct PodUsage {
     pub(crate) pids: Option<u64>,
     pub(crate) containers: Vec<ContainerUsage>,
     pub(crate) volumes: Vec<VolumeUsage>,
+    pub(crate) claims: Vec<ClaimUsage>,
     /// The pod's own files beside those of containers and volumes.
     pub(crate) pod_files: Disk,
 }
@@ -30,6 +31,17 @@ pub(crate) struct VolumeUsage {
     pub(crate) disk: Disk,
     /// A tmpfs: it uses memory instead of disk.
     pub(crate) in_memory: bool,
+}
+
+/// A claim from a manifest: its data outlives the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimUsage {
+    pub(crate) name: String,
+    pub(crate) disk: Disk,
+    /// Bytes that it may hold.
+    pub(crate) limit: u64,
+    /// It is on the file system of the pods' volumes.
+    pub(crate) on_node_disk: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +67,12 @@ impl PodUsage {
     /// Total of the containers' writable layers.
     pub(crate) fn layers(&self) -> Disk {
         self.containers.iter().filter_map(|container| container.layer).fold(Disk::default(), Disk::plus)
+    }
+
+    /// What the pod keeps on the node's disk in claims, beyond what they may hold.
+    pub(crate) fn beyond_claims(&self) -> u64 {
+        let here = self.claims.iter().filter(|claim| claim.on_node_disk);
+        here.map(|claim| claim.disk.bytes.saturating_sub(claim.limit)).fold(0, u64::saturating_add)
     }
 
     /// Total of container logs and disk-backed volumes.

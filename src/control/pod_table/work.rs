@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::PodTable;
 use crate::control::pod_workers::{Kind, Resizing, State};
 use crate::kubelet::allocation::resize_message;
+use crate::state::objects::{WritableClaim, writable_claims};
 use crate::state::pods::{ErrorSubject, NodeError, PodEvent, WorkResult};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
@@ -98,6 +99,11 @@ impl PodTable {
     pub(crate) fn refresh_republished_volumes(&mut self) {
         let objects = self.objects.read();
         self.workers.volumes_due(|pod| objects.is_republished(pod));
+    }
+
+    /// The claims from manifests that the pod can write to.
+    pub(crate) fn writable_claims(&self, pod: &Pod) -> Vec<WritableClaim> {
+        writable_claims(pod, &self.runtime.node.claims_dir, &self.objects.read())
     }
 
     /// Makes every worker check for work in this round.

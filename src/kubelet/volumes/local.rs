@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use nix::mount::{MsFlags, mount};
 
 use super::empty_dir::mark;
 use super::error::Problem;
+use super::node_program::{failed, run, run_checked};
 use super::ownership;
 use super::plan::Local;
 use crate::kubelet::csi::PodTerminating;
@@ -257,28 +258,6 @@ fn format_options(fs_type: &str) -> &'static [&'static str] {
         "xfs" => &["-f"],
         _ => &[],
     }
-}
-
-fn run_checked(command: Command, name: &str) -> Result<(), Problem> {
-    match run(command, name)? {
-        (Some(0), _) => Ok(()),
-        (_, message) => Err(failed(name, message)),
-    }
-}
-
-/// Runs a program; returns its exit code, and its status with its output.
-fn run(mut command: Command, name: &str) -> Result<(Option<i32>, String), Problem> {
-    let ended = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => failed(name, "not installed, but required for local volumes".to_owned()),
-        _ => failed(name, error.to_string()),
-    })?;
-    let message = [ended.stdout, ended.stderr].concat();
-    let message = String::from_utf8_lossy(&message).trim().replace('\n', "; ");
-    Ok((ended.status.code(), format!("{}: {message}", ended.status)))
-}
-
-fn failed(program: &str, what: String) -> Problem {
-    Problem::Helper { program: program.into(), what }
 }
 
 /// blkid: neither a file system nor a partition table.

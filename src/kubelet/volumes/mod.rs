@@ -4,6 +4,7 @@
 
 mod atomic_writer;
 mod claim_directory;
+mod claim_quota;
 mod csi;
 mod empty_dir;
 mod env_file;
@@ -14,6 +15,7 @@ mod local;
 mod mounts;
 mod nested;
 mod nfs;
+mod node_program;
 mod ownership;
 mod payload;
 mod plan;
@@ -376,7 +378,11 @@ fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
                 kept.extend(set_up_files(files, &volume.name)?);
                 continue;
             }
-            Source::Claim { path, bytes, .. } => claim_directory::set_up(path, *bytes),
+            Source::Claim { path, bytes, .. } => claim_directory::set_up(path, *bytes).map(|()| {
+                // A node without the programs has run its pods until now: it is told, and they go on.
+                let unlimited = claim_quota::set(path, *bytes).err();
+                kept.extend(unlimited.map(|problem| Error::SetUp { volume: volume.name.clone(), problem }));
+            }),
             Source::Device { path, .. } => host_path::check(path, HostPathType::BlockDevice),
             Source::HostPath { path, kind, .. } => host_path::check(path, *kind),
             Source::Csi(_) | Source::Image | Source::Local(_) | Source::Nfs(_) => continue,

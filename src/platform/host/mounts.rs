@@ -54,6 +54,14 @@ pub(crate) fn mounted_at(path: &Path) -> io::Result<bool> {
     Ok(mounts_below(&parent)?.iter().any(|mount| mount.point == path))
 }
 
+/// The mount of the file system that `path` is on, if the mount table has it.
+pub(crate) fn mount_of(path: &Path) -> io::Result<Option<Mount>> {
+    let path = fs::canonicalize(path)?;
+    let above = Procfs::host().mounts()?.into_iter().filter(|mount| path.starts_with(&mount.point));
+    // Of two mounts on one point, the later lies on top.
+    Ok(above.max_by_key(|mount| mount.point.as_os_str().len()))
+}
+
 fn unmount(point: &Path, is_remote: bool) -> Result<(), Errno> {
     let detach = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
     // A network file system whose server is down would block forever.

@@ -1,7 +1,6 @@
 //! A ConfigMap or Secret as named bytes, or a Service or a claim of a manifest. Pure.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::manifest_service::ManifestService;
@@ -103,12 +102,6 @@ impl From<Secret> for ConfigObject {
             storage: None,
         }
     }
-}
-
-/// The directory of a claim below `root`, in the layout of local-path-provisioner.
-pub(crate) fn claim_directory(root: &Path, claim: &ConfigObject) -> PathBuf {
-    let ObjectKey { namespace, name, .. } = &claim.key;
-    root.join(format!("pvc-{}_{namespace}_{name}", claim.uid))
 }
 
 impl From<VolumeClaim> for ConfigObject {

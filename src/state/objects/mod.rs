@@ -8,6 +8,7 @@ mod claim_expansion;
 mod config_object;
 mod csi_driver;
 mod manifest_service;
+mod node_claim;
 mod object_event;
 mod persistent_volume;
 mod pod_topics;
@@ -26,8 +27,9 @@ pub(crate) use attachment::{Attachment, NotAttached, attachment_name, is_out_of_
 pub(crate) use claim_expansion::{
     ExpansionDue, Target, begun_patch, capacity, done_patch, failed_patch, growth_due, size_in_bytes,
 };
-pub(crate) use config_object::{ConfigObject, Content as FileContent, ObjectKey, ObjectKind, claim_directory};
+pub(crate) use config_object::{ConfigObject, Content as FileContent, ObjectKey, ObjectKind};
 pub(crate) use csi_driver::{CsiDriver, FsGroupPolicy};
+pub(crate) use node_claim::{WritableClaim, claim_directory, claim_limit, writable_claims};
 pub(crate) use object_event::{Content, ObjectEvent};
 pub(crate) use persistent_volume::{
     CsiSource, PersistentSource, PersistentVolume, VOLUME_ANNOTATIONS, bound_volume, is_bound_to, is_controlled_by,

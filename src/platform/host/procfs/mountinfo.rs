@@ -21,6 +21,8 @@ pub(crate) struct Mount {
     pub(crate) file_system_read_only: bool,
     /// Each file has a security label.
     pub(crate) labels_files: bool,
+    /// The kernel keeps the limits of project quotas.
+    pub(crate) limits_projects: bool,
 }
 
 /// In the kernel's order: a mount that lies on another follows it.
@@ -42,8 +44,9 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let (file_system, source) = (text(after_dash.next()), text(after_dash.next()));
     let options = after_dash.next().unwrap_or_default();
     let (labels_files, file_system_read_only) = (has(options, b"seclabel"), has(options, b"ro"));
+    let limits_projects = has(options, b"prjquota");
     let device = (major.parse().ok()?, minor.parse().ok()?);
-    Some(Mount { device, point, file_system, source, read_only, file_system_read_only, labels_files })
+    Some(Mount { device, point, file_system, source, read_only, file_system_read_only, labels_files, limits_projects })
 }
 
 /// The kernel writes space, tab, newline and backslash as three octal digits.
@@ -76,7 +79,7 @@ mod tests {
 
     #[test]
     fn mounts_are_found_in_order_and_unescaped() {
-        let table = b"22 1 254:0 / / rw - ext4 /dev/vda ro,errors=remount-ro\nbroken\n\
+        let table = b"22 1 254:0 / / rw - ext4 /dev/vda ro,errors=remount-ro,prjquota\nbroken\n\
             33 22 0:23 / /var/a\\040b/\\134\\012x ro,nosuid shared:1 master:2 - nfs4 server:/x rw,seclabel\n\
             34 22 0:24 / /var/\xff rw -\n";
         let mount = |device, point: &[u8], file_system: &str, source: &str| Mount {
@@ -87,6 +90,7 @@ mod tests {
             read_only: file_system == "nfs4",
             file_system_read_only: file_system == "ext4",
             labels_files: file_system == "nfs4",
+            limits_projects: file_system == "ext4",
         };
         let expected = [
             mount((254, 0), b"/", "ext4", "/dev/vda"),
