@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
 use crate::types::api::{Pod, Volume, VolumeSource};
+use crate::types::sorted::SortedSet;
 
 /// A claim from a manifest that a pod can write to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,20 +29,21 @@ pub(crate) fn claim_limit(bytes: u64) -> u64 {
 
 /// The claims from manifests that the pod can write to. Their directories are below `root`.
 pub(crate) fn writable_claims(pod: &Pod, root: &Path, objects: &Objects) -> Vec<WritableClaim> {
-    let is_written = |volume: &Volume| {
-        let mut mounts = pod.spec.all_containers().flat_map(|container| &container.volume_mounts);
-        mounts.any(|mount| mount.name == volume.name && !mount.read_only)
-    };
+    if !pod.is_static() {
+        return Vec::new();
+    }
+    let mounts = pod.spec.all_containers().flat_map(|container| &container.volume_mounts);
+    let written: SortedSet<&str> = mounts.filter(|mount| !mount.read_only).map(|mount| mount.name.as_str()).collect();
     let writable = |volume: &Volume| {
         let VolumeSource::PersistentVolumeClaim(source) = &volume.source else { return None };
         let Lookup::Found(claim) = objects.get(pod, ObjectKind::VolumeClaim, &source.claim_name) else { return None };
-        (!source.read_only && is_written(volume)).then(|| WritableClaim {
+        (!source.read_only && written.contains(volume.name.as_str())).then(|| WritableClaim {
             name: source.claim_name.clone(),
             path: claim_directory(root, claim),
             limit: claim_limit(claim.storage.unwrap_or_default()),
         })
     };
-    if pod.is_static() { pod.spec.volumes.iter().filter_map(writable).collect() } else { Vec::new() }
+    pod.spec.volumes.iter().filter_map(writable).collect()
 }
 
 #[cfg(test)]
