@@ -237,8 +237,8 @@ impl Body {
         let start = self.0.len();
         elements(self);
         let length = u32::try_from(self.0.len() - start).unwrap_or(u32::MAX);
-        if let Some(place) = self.0.get_mut(index..index + 4) {
-            place.copy_from_slice(&length.to_le_bytes());
+        if let Some(prefix) = self.0.get_mut(index..index + 4) {
+            prefix.copy_from_slice(&length.to_le_bytes());
         }
     }
 
@@ -414,9 +414,9 @@ mod tests {
         let mut body = Body::default();
         body.u32(12);
         ["/job/1", "a.slice", "done"].iter().for_each(|text| body.text(text));
-        let told = reply_message(4, &[(1, "o", "/a"), (3, "s", "JobRemoved")], 0, "uoss", &body);
+        let signal = reply_message(4, &[(1, "o", "/a"), (3, "s", "JobRemoved")], 0, "uoss", &body);
         let arguments = vec![Value::U32(12), text("/job/1"), text("a.slice"), text("done")];
-        assert_eq!(read(&told), of(Kind::Signal { member: "JobRemoved".to_owned() }, "", arguments));
+        assert_eq!(read(&signal), of(Kind::Signal { member: "JobRemoved".to_owned() }, "", arguments));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
                 1
             }
         };
-        (at..at + step).for_each(|place| matches.add(place));
+        (at..at + step).for_each(|position| matches.add(position));
         at += step;
     }
     bits.symbol(END_OF_BLOCK);

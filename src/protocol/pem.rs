@@ -26,8 +26,8 @@ pub fn encode(label: &str, der: &[u8]) -> String {
 
 /// The certificates in a text, in order. Other sections are skipped.
 pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, NoPem> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    found.ok().filter(|found| !found.is_empty()).ok_or(NoPem("a certificate"))
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    certificates.ok().filter(|certificates| !certificates.is_empty()).ok_or(NoPem("a certificate"))
 }
 
 /// The first private key of a text: PKCS #8, or one of the older forms that upstream's tools write.

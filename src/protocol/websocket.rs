@@ -207,27 +207,27 @@ mod tests {
     }
 
     /// The events of bytes that come in chunks of this size.
-    fn told(bytes: &[u8], chunk: usize) -> Result<Vec<Told>, Malformed> {
-        let (mut incoming, mut told, mut buffer) = (Incoming::default(), Vec::new(), Vec::new());
+    fn read(bytes: &[u8], chunk: usize) -> Result<Vec<Told>, Malformed> {
+        let (mut incoming, mut messages, mut buffer) = (Incoming::default(), Vec::new(), Vec::new());
         for part in bytes.chunks(chunk) {
             buffer.extend_from_slice(part);
             while let Some((event, used)) = incoming.take(&mut buffer)? {
-                let message = told.iter_mut().rev().find_map(|told| match told {
+                let message = messages.iter_mut().rev().find_map(|last| match last {
                     Told::Message(message) => Some(message),
                     Told::Ping(_) | Told::Close => None,
                 });
                 match event {
-                    Event::Begin => told.push(Told::Message(Vec::new())),
+                    Event::Begin => messages.push(Told::Message(Vec::new())),
                     Event::Data(data) => message.unwrap().extend_from_slice(data),
-                    Event::Ping(content) => told.push(Told::Ping(content.to_vec())),
-                    Event::Close => told.push(Told::Close),
+                    Event::Ping(content) => messages.push(Told::Ping(content.to_vec())),
+                    Event::Close => messages.push(Told::Close),
                     Event::Other => {}
                 }
                 buffer.drain(..used);
             }
             assert!(buffer.len() <= MAX_BUFFERED_BYTES);
         }
-        Ok(told)
+        Ok(messages)
     }
 
     /// A frame as a client sends it.
@@ -252,7 +252,7 @@ mod tests {
             let bytes = [masked(FIN | BINARY_OPCODE, &content), masked(FIN | CLOSE_OPCODE, b"")].concat();
             for chunk in [1, 2, 3, 7, 1000, bytes.len()] {
                 let expected = Ok(vec![Told::Message(content.clone()), Told::Close]);
-                assert_eq!(told(&bytes, chunk), expected, "{length} in {chunk}");
+                assert_eq!(read(&bytes, chunk), expected, "{length} in {chunk}");
             }
         }
     }
@@ -269,8 +269,8 @@ mod tests {
         ];
         let message = |text: &str| Told::Message(text.as_bytes().to_vec());
         for chunk in [1, 3, 100] {
-            let told = told(&frames.concat(), chunk).unwrap();
-            assert_eq!(told, [message("abcd"), Told::Ping(b"here?".to_vec()), message("e")], "{chunk}");
+            let messages = read(&frames.concat(), chunk).unwrap();
+            assert_eq!(messages, [message("abcd"), Told::Ping(b"here?".to_vec()), message("e")], "{chunk}");
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
             (masked(PING_OPCODE, b"a"), Malformed::Control),
             (masked(FIN | PING_OPCODE, &long), Malformed::Control),
         ] {
-            assert_eq!(told(&bytes, 1), Err(error));
+            assert_eq!(read(&bytes, 1), Err(error));
         }
     }
 

@@ -50,13 +50,13 @@ const CODES: [(Code, &str, &str); 17] = [
 
 impl Code {
     fn of_number(number: &[u8]) -> Self {
-        let known = CODES.iter().find(|(_, text, _)| text.as_bytes() == number);
-        known.map_or(Self::Unknown, |(code, ..)| *code)
+        let entry = CODES.iter().find(|(_, text, _)| text.as_bytes() == number);
+        entry.map_or(Self::Unknown, |(code, ..)| *code)
     }
 
     fn texts(self) -> (&'static str, &'static str) {
-        let known = CODES.iter().find(|(code, ..)| *code == self);
-        known.map_or(("2", "Unknown"), |(_, number, name)| (number, name))
+        let entry = CODES.iter().find(|(code, ..)| *code == self);
+        entry.map_or(("2", "Unknown"), |(_, number, name)| (number, name))
     }
 }
 

@@ -74,18 +74,18 @@ pub(super) enum TableMatch {
 pub(super) fn find(field: &Field, dynamic: &DynamicTable) -> TableMatch {
     let fixed = STATIC_TABLE.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let seen = dynamic.fields.iter().map(|field| (&*field.name, &*field.value));
-    let mut place = TableMatch::Nowhere;
+    let mut best = TableMatch::Nowhere;
     for (index, (name, value)) in (1..).zip(fixed.chain(seen)) {
         if name == &*field.name {
             if value == &*field.value {
                 return TableMatch::Whole(index);
             }
-            if matches!(place, TableMatch::Nowhere) {
-                place = TableMatch::Name(index);
+            if matches!(best, TableMatch::Nowhere) {
+                best = TableMatch::Name(index);
             }
         }
     }
-    place
+    best
 }
 
 const STATIC_TABLE: [(&str, &str); 61] = [

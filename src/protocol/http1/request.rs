@@ -132,7 +132,7 @@ impl Request {
 
     /// The first header with this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
     /// Whether there is a header whose name begins so.
@@ -142,7 +142,7 @@ impl Request {
 
     /// The values of all headers with this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
-        self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers.iter().filter(move |(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
     /// The elements of a list header, over all of its lines.

@@ -124,18 +124,18 @@ impl Decoder {
         field: u32,
         entries: Vec<(String, String)>,
     ) -> Result<(), DecodeError> {
-        let Some(Slot::Map(place)) = message.slot(field) else { return Ok(()) };
+        let Some(Slot::Map(target)) = message.slot(field) else { return Ok(()) };
         // A message that arrives in many parts moves its map with each of them.
-        self.charge(place.len().saturating_mul(size_of::<(String, String)>()))?;
-        *place = mem::take(place).into_iter().chain(entries).collect();
+        self.charge(target.len().saturating_mul(size_of::<(String, String)>()))?;
+        *target = mem::take(target).into_iter().chain(entries).collect();
         Ok(())
     }
 
     fn value(&mut self, slot: Slot<'_>, key: Key, bytes: &mut &[u8], depth: u32) -> Result<(), DecodeError> {
         match (key.wire_type, slot) {
             (wire_type::VARINT, slot) => self.number(slot, key, take_varint(bytes)?),
-            (wire_type::FIXED64, Slot::F64(place)) => {
-                *place = f64::from_le_bytes(take_array(bytes)?);
+            (wire_type::FIXED64, Slot::F64(target)) => {
+                *target = f64::from_le_bytes(take_array(bytes)?);
                 Ok(())
             }
             (wire_type::LENGTH, slot) => self.content(slot, key, take_content(bytes)?, depth),
@@ -145,19 +145,19 @@ impl Decoder {
 
     fn number(&mut self, slot: Slot<'_>, key: Key, value: u64) -> Result<(), DecodeError> {
         match slot {
-            Slot::Bool(place) => *place = value != 0,
-            Slot::I32(place) => *place = low_i32(value),
-            Slot::I64(place) => *place = signed(value),
-            Slot::U32(place) => *place = low_u32(value),
-            Slot::U64(place) => *place = value,
-            Slot::Enum(place) => place.set_number(low_i32(value)),
-            Slot::I32s(place) => {
+            Slot::Bool(target) => *target = value != 0,
+            Slot::I32(target) => *target = low_i32(value),
+            Slot::I64(target) => *target = signed(value),
+            Slot::U32(target) => *target = low_u32(value),
+            Slot::U64(target) => *target = value,
+            Slot::Enum(target) => target.set_number(low_i32(value)),
+            Slot::I32s(target) => {
                 self.charge(size_of::<i32>())?;
-                place.push(low_i32(value));
+                target.push(low_i32(value));
             }
-            Slot::I64s(place) => {
+            Slot::I64s(target) => {
                 self.charge(size_of::<i64>())?;
-                place.push(signed(value));
+                target.push(signed(value));
             }
             _ => return Err(DecodeError::WrongWireType { field: key.field }),
         }
@@ -166,27 +166,27 @@ impl Decoder {
 
     fn content(&mut self, slot: Slot<'_>, key: Key, mut content: &[u8], depth: u32) -> Result<(), DecodeError> {
         match slot {
-            Slot::String(place) => {
+            Slot::String(target) => {
                 self.charge(size_of::<String>() + content.len())?;
                 let text = std::str::from_utf8(content).map_err(|_| DecodeError::NotUtf8 { field: key.field })?;
-                text.clone_into(place);
+                text.clone_into(target);
             }
-            Slot::Bytes(place) => {
+            Slot::Bytes(target) => {
                 self.charge(content.len())?;
-                content.clone_into(place);
+                content.clone_into(target);
             }
-            Slot::Message(place) => self.message(place, content, depth)?,
-            Slot::WrappedI64(place) => *place = signed(self.wrapped(unsigned(*place), content, depth)?),
-            Slot::WrappedU64(place) => *place = self.wrapped(*place, content, depth)?,
+            Slot::Message(target) => self.message(target, content, depth)?,
+            Slot::WrappedI64(target) => *target = signed(self.wrapped(unsigned(*target), content, depth)?),
+            Slot::WrappedU64(target) => *target = self.wrapped(*target, content, depth)?,
             // Repeated numbers may be packed or not.
-            Slot::I32s(place) => {
+            Slot::I32s(target) => {
                 while !content.is_empty() {
-                    self.number(Slot::I32s(place), key, take_varint(&mut content)?)?;
+                    self.number(Slot::I32s(target), key, take_varint(&mut content)?)?;
                 }
             }
-            Slot::I64s(place) => {
+            Slot::I64s(target) => {
                 while !content.is_empty() {
-                    self.number(Slot::I64s(place), key, take_varint(&mut content)?)?;
+                    self.number(Slot::I64s(target), key, take_varint(&mut content)?)?;
                 }
             }
             _ => return Err(DecodeError::WrongWireType { field: key.field }),

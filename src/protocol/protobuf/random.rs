@@ -48,20 +48,20 @@ impl Random {
 
     fn fill_slot(&mut self, slot: Slot<'_>, depth: u32) {
         match slot {
-            Slot::Bool(place) => *place = self.below(2) == 1,
-            Slot::I32(place) => *place = self.short_number(),
-            Slot::I64(place) | Slot::WrappedI64(place) => *place = self.number(),
-            Slot::U32(place) => *place = self.short_number().unsigned_abs(),
-            Slot::U64(place) | Slot::WrappedU64(place) => *place = self.number().unsigned_abs(),
-            Slot::F64(place) => *place = f64::from(self.short_number()) / 8.0,
-            Slot::Enum(place) => self.fill_enum(place),
-            Slot::String(place) => *place = self.text(),
-            Slot::Bytes(place) => *place = self.text().into_bytes(),
-            Slot::Message(place) if depth > 0 => self.fill(place, depth - 1),
+            Slot::Bool(target) => *target = self.below(2) == 1,
+            Slot::I32(target) => *target = self.short_number(),
+            Slot::I64(target) | Slot::WrappedI64(target) => *target = self.number(),
+            Slot::U32(target) => *target = self.short_number().unsigned_abs(),
+            Slot::U64(target) | Slot::WrappedU64(target) => *target = self.number().unsigned_abs(),
+            Slot::F64(target) => *target = f64::from(self.short_number()) / 8.0,
+            Slot::Enum(target) => self.fill_enum(target),
+            Slot::String(target) => *target = self.text(),
+            Slot::Bytes(target) => *target = self.text().into_bytes(),
+            Slot::Message(target) if depth > 0 => self.fill(target, depth - 1),
             Slot::Message(_) => {}
-            Slot::I32s(place) => place.push(self.short_number()),
-            Slot::I64s(place) => place.push(self.number()),
-            Slot::Map(place) => drop(place.insert(self.text(), self.text())),
+            Slot::I32s(target) => target.push(self.short_number()),
+            Slot::I64s(target) => target.push(self.number()),
+            Slot::Map(target) => drop(target.insert(self.text(), self.text())),
         }
     }
 

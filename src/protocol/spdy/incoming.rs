@@ -140,7 +140,7 @@ mod tests {
 
     /// All events but `Other`, from bytes that arrive in pieces of `step`.
     fn events(bytes: &[u8], step: usize) -> Result<Vec<String>, Malformed> {
-        let (mut incoming, mut unread, mut told) = (Incoming::default(), Vec::new(), Vec::new());
+        let (mut incoming, mut unread, mut shown) = (Incoming::default(), Vec::new(), Vec::new());
         for part in bytes.chunks(step) {
             unread.extend_from_slice(part);
             while let Some((event, used)) = incoming.take(&unread)? {
@@ -148,15 +148,15 @@ mod tests {
                     Event::Other => {}
                     // Data is split where the input is split.
                     Event::Data { stream, bytes } => {
-                        bytes.iter().for_each(|byte| told.push(format!("{stream} {byte}")))
+                        bytes.iter().for_each(|byte| shown.push(format!("{stream} {byte}")))
                     }
-                    event => told.push(format!("{event:?}")),
+                    event => shown.push(format!("{event:?}")),
                 }
                 unread.drain(..used);
             }
             assert!(unread.len() < MAX_SPDY_HEADER_BYTES);
         }
-        Ok(told)
+        Ok(shown)
     }
 
     const TALK: &[&[u8]] = &[
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn events_do_not_depend_on_splits() {
         let talk = TALK.concat();
-        let told = [
+        let shown = [
             "Accepted(1)",
             "1 7",
             "1 8",
@@ -194,7 +194,7 @@ mod tests {
             "End(7)",
         ];
         for step in 1..=talk.len() {
-            assert_eq!(events(&talk, step).unwrap(), told, "{step}");
+            assert_eq!(events(&talk, step).unwrap(), shown, "{step}");
         }
     }
 

@@ -36,7 +36,7 @@ impl PodTopics {
 
     /// The topic, sharing memory with the one that is known.
     pub(super) fn shared(&self, topic: &Topic) -> Arc<Topic> {
-        self.users.get_key_value(topic).map_or_else(|| Arc::new(topic.clone()), |(known, _)| Arc::clone(known))
+        self.users.get_key_value(topic).map_or_else(|| Arc::new(topic.clone()), |(shared, _)| Arc::clone(shared))
     }
 
     /// Sets the topics of a pod.
@@ -159,50 +159,53 @@ mod tests {
 
     #[test]
     fn pod_is_complete_after_the_last_answer() {
-        let mut known = PodTopics::default();
-        known.set(&pod("a"), topics(&["x", "y"]), |topic| *topic == self::topic("y"));
-        assert_eq!(known.is_complete(&"a".into()), Some(false));
-        assert_eq!(known.complete_users(&topic("x")), Vec::<PodUid>::new());
-        known.on_first_response(&topic("x"));
-        assert_eq!((known.is_complete(&"a".into()), known.all_complete()), (Some(true), true));
-        assert_eq!(known.complete_users(&topic("x")), [PodUid::from("a")]);
-        assert_eq!(known.is_complete(&"b".into()), None);
+        let mut pod_topics = PodTopics::default();
+        pod_topics.set(&pod("a"), topics(&["x", "y"]), |topic| *topic == self::topic("y"));
+        assert_eq!(pod_topics.is_complete(&"a".into()), Some(false));
+        assert_eq!(pod_topics.complete_users(&topic("x")), Vec::<PodUid>::new());
+        pod_topics.on_first_response(&topic("x"));
+        assert_eq!((pod_topics.is_complete(&"a".into()), pod_topics.all_complete()), (Some(true), true));
+        assert_eq!(pod_topics.complete_users(&topic("x")), [PodUid::from("a")]);
+        assert_eq!(pod_topics.is_complete(&"b".into()), None);
     }
 
     #[test]
     fn answer_that_may_add_topics_makes_its_pods_incomplete() {
-        let mut known = PodTopics::default();
+        let mut pod_topics = PodTopics::default();
         let (a, b) = (pod("a"), pod("b"));
-        known.set(&a, topics(&["x", "y"]), |_| true);
-        known.set(&b, topics(&["y"]), |_| true);
-        assert_eq!(known.mark_stale(&topic("x")), 2);
-        assert_eq!((known.is_current(&a), known.is_current(&b)), (false, true));
-        assert_eq!((known.is_complete(&"a".into()), known.is_complete(&"b".into())), (Some(false), Some(true)));
-        known.set(&a, topics(&["x", "z"]), |_| true);
-        assert!(known.is_current(&a) && known.all_complete());
+        pod_topics.set(&a, topics(&["x", "y"]), |_| true);
+        pod_topics.set(&b, topics(&["y"]), |_| true);
+        assert_eq!(pod_topics.mark_stale(&topic("x")), 2);
+        assert_eq!((pod_topics.is_current(&a), pod_topics.is_current(&b)), (false, true));
+        assert_eq!(
+            (pod_topics.is_complete(&"a".into()), pod_topics.is_complete(&"b".into())),
+            (Some(false), Some(true))
+        );
+        pod_topics.set(&a, topics(&["x", "z"]), |_| true);
+        assert!(pod_topics.is_current(&a) && pod_topics.all_complete());
     }
 
     #[test]
     fn topic_stays_while_any_pod_needs_it() {
-        let mut known = PodTopics::default();
-        known.set(&pod("a"), topics(&["x", "y"]), |_| true);
-        known.set(&pod("b"), topics(&["y", "z"]), |_| true);
+        let mut pod_topics = PodTopics::default();
+        pod_topics.set(&pod("a"), topics(&["x", "y"]), |_| true);
+        pod_topics.set(&pod("b"), topics(&["y", "z"]), |_| true);
         let of = |topic: &str, owner: &str| (format!("{:?}", self::topic(topic)), owner.to_owned());
-        assert_eq!(owners(&known), [of("x", "a"), of("y", "a"), of("z", "b")]);
-        known.set(&pod("a"), topics(&["x"]), |_| true);
-        assert_eq!(owners(&known), [of("x", "a"), of("y", "b"), of("z", "b")]);
-        assert!(known.retain(|uid| uid.as_str() == "a") && !known.retain(|_| true));
-        assert_eq!(owners(&known), [of("x", "a")]);
+        assert_eq!(owners(&pod_topics), [of("x", "a"), of("y", "a"), of("z", "b")]);
+        pod_topics.set(&pod("a"), topics(&["x"]), |_| true);
+        assert_eq!(owners(&pod_topics), [of("x", "a"), of("y", "b"), of("z", "b")]);
+        assert!(pod_topics.retain(|uid| uid.as_str() == "a") && !pod_topics.retain(|_| true));
+        assert_eq!(owners(&pod_topics), [of("x", "a")]);
     }
 
     #[test]
     fn another_version_of_a_pod_is_not_current() {
-        let mut known = PodTopics::default();
+        let mut pod_topics = PodTopics::default();
         let first = pod("a");
-        assert!(!known.is_current(&first));
-        known.set(&first, topics(&["x"]), |_| true);
-        assert!(known.is_current(&first) && !known.is_current(&pod("a")));
-        known.mark_all_stale();
-        assert!(!known.is_current(&first));
+        assert!(!pod_topics.is_current(&first));
+        pod_topics.set(&first, topics(&["x"]), |_| true);
+        assert!(pod_topics.is_current(&first) && !pod_topics.is_current(&pod("a")));
+        pod_topics.mark_all_stale();
+        assert!(!pod_topics.is_current(&first));
     }
 }

@@ -224,7 +224,7 @@ impl<T: PartialEq> TopicStates<T> {
 
     /// True if it changed.
     pub(crate) fn set(&mut self, topic: Arc<Topic>, value: Option<T>) -> bool {
-        let has_changed = !matches!(self.0.get(&topic), Some(TopicState::Received(known)) if *known == value);
+        let has_changed = !matches!(self.0.get(&topic), Some(TopicState::Received(former)) if *former == value);
         self.0.insert(topic, TopicState::Received(value));
         has_changed
     }
@@ -234,7 +234,7 @@ impl<T: PartialEq> TopicStates<T> {
     pub(crate) fn fail(&mut self, topic: Arc<Topic>, why: String) -> bool {
         let is_news = match self.0.get(&topic) {
             None => true,
-            Some(TopicState::Unread(known)) => matches!(*topic, Topic::PodCertificate(_)) && *known != why,
+            Some(TopicState::Unread(former)) => matches!(*topic, Topic::PodCertificate(_)) && *former != why,
             Some(TopicState::Received(_)) => false,
         };
         if !is_news {
@@ -324,15 +324,15 @@ mod tests {
 
     #[test]
     fn known_value_stays_after_a_failure() {
-        let mut known = TopicStates::default();
-        assert!(known.is_pending(&object("a")));
+        let mut states = TopicStates::default();
+        assert!(states.is_pending(&object("a")));
         let shared = || Arc::new(object("a"));
-        assert!(known.fail(shared(), "away".into()));
-        assert_eq!(known.get(&object("a")), Lookup::Unknown("away".into()));
-        assert!(known.set(shared(), Some(1)) && !known.set(shared(), Some(1)));
-        assert!(!known.fail(shared(), "away".into()));
-        assert_eq!(known.get(&object("a")), Lookup::Found(&1));
-        assert!(known.set(shared(), None));
-        assert_eq!(known.get(&object("a")), Lookup::Missing);
+        assert!(states.fail(shared(), "away".into()));
+        assert_eq!(states.get(&object("a")), Lookup::Unknown("away".into()));
+        assert!(states.set(shared(), Some(1)) && !states.set(shared(), Some(1)));
+        assert!(!states.fail(shared(), "away".into()));
+        assert_eq!(states.get(&object("a")), Lookup::Found(&1));
+        assert!(states.set(shared(), None));
+        assert_eq!(states.get(&object("a")), Lookup::Missing);
     }
 }

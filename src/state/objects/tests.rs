@@ -124,11 +124,11 @@ fn every_reference_is_found() {
         ]}]
     }});
     let pod: Pod = decode(pod).unwrap().value;
-    let mut found: Vec<String> = references(&pod).iter().map(ToString::to_string).collect();
-    found.sort();
+    let mut referenced: Vec<String> = references(&pod).iter().map(ToString::to_string).collect();
+    referenced.sort();
     let names =
         |kind: &str, letter: &str, first: u8| (first..=4).map(|n| format!("{kind} ns/{letter}{n}")).collect::<Vec<_>>();
-    assert_eq!(found, [names("ConfigMap", "c", 1), names("Secret", "s", 0)].concat());
+    assert_eq!(referenced, [names("ConfigMap", "c", 1), names("Secret", "s", 0)].concat());
     assert!(volumes_follow(&pod));
     assert!(!volumes_follow(&Pod::default()));
 }

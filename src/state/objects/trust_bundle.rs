@@ -32,8 +32,8 @@ impl TrustBundle {
 /// The certificates of all bundles in PEM, without duplicates or other text. Sorted, so that the result does not
 /// depend on the order of the bundles and files are not rewritten without need.
 pub(super) fn anchors(bundles: &[&TrustBundle]) -> String {
-    let found = bundles.iter().flat_map(|bundle| pem::certificates(bundle.text.as_bytes()).unwrap_or_default());
-    let each: SortedSet<Vec<u8>> = found.map(|certificate| certificate.to_vec()).collect();
+    let certificates = bundles.iter().flat_map(|bundle| pem::certificates(bundle.text.as_bytes()).unwrap_or_default());
+    let each: SortedSet<Vec<u8>> = certificates.map(|certificate| certificate.to_vec()).collect();
     each.iter().map(|der| pem::encode(pem::CERTIFICATE, der)).collect()
 }
 

@@ -147,10 +147,10 @@ impl EventRing {
         let mut record = match self.take(|record| !record.combined && record.content.is_same(&new)) {
             Some(record) => record,
             None if self.is_one_of_many(&new, monotonic) => {
-                let known = self.take(|record| record.combined && record.content.is_similar(&new));
+                let similar = self.take(|record| record.combined && record.content.is_similar(&new));
                 let message = [COMBINED, &new.message].concat();
                 let combined = NewEvent { message, ..new };
-                match known {
+                match similar {
                     Some(record) => EventRecord { content: combined, ..record },
                     None => EventRecord { combined: true, ..self.first(combined, now, monotonic) },
                 }

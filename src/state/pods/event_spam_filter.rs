@@ -26,8 +26,8 @@ impl SpamFilter {
     /// Whether one more event may be sent.
     pub(super) fn lets_by(&mut self, object: &EventObject, kind: EventKind, now: Instant) -> bool {
         let index = self.sources.iter().position(|(seen, its, _)| seen == object && *its == kind);
-        let known = index.and_then(|place| self.sources.remove(place));
-        let mut entry = known.unwrap_or_else(|| {
+        let former = index.and_then(|index| self.sources.remove(index));
+        let mut entry = former.unwrap_or_else(|| {
             (object.clone(), kind, TokenBucket::each(EVENT_SPAM_REFILL_INTERVAL, EVENT_SPAM_BURST, now))
         });
         if self.sources.len() >= MAX_SPAM_OBJECTS {

@@ -73,16 +73,16 @@ impl ObservedCache {
         if newest.is_some_and(|newest| newest > ticket.number) {
             return ObserveResult::TooLate;
         }
-        let known = self.pods.get_mut(&pod.uid);
+        let former = self.pods.get_mut(&pod.uid);
         if pod.is_gone() {
-            let was_known = known.is_some();
+            let was_known = former.is_some();
             self.pods.remove(&pod.uid);
             self.gone.insert(pod.uid, ticket.number);
             self.forget_gone();
             return if was_known { ObserveResult::News } else { ObserveResult::NothingNew };
         }
         self.gone.remove(&pod.uid);
-        match known {
+        match former {
             Some(seen) if *seen.pod == pod => {
                 seen.look = ticket.number;
                 ObserveResult::NothingNew
