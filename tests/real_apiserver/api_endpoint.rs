@@ -287,6 +287,35 @@ fn kube_proxy_serves_cluster_ips_after_a_reboot_without_the_server() {
     wait_for_rules(&cluster, "10.1.2.5", "10.1.2.4");
 }
 
+#[test]
+fn restored_server_replaces_cached_objects() {
+    let test = "restored_server_replaces_cached_objects";
+    let Some(assets) = Assets::find(test, &["kube-proxy"]) else { return };
+    let program = assets.program("kube-proxy");
+    let mut cluster = cluster(assets);
+    let token = token(&cluster, "proxy");
+    let give = |cluster: &Cluster, address: &str| give_endpoints(cluster, &[endpoint_of(address)]);
+    give(&cluster, "10.1.2.3");
+    let proxy = start_kube_proxy(&cluster, &program, &token);
+    wait_for_rules(&cluster, "10.1.2.3", "none");
+
+    // The cached slices are newer than those of the restored server.
+    cluster.plane.back_up(&cluster.node);
+    give(&cluster, "10.1.2.4");
+    wait_for_rules(&cluster, "10.1.2.4", "10.1.2.3");
+    cluster.plane.restore(&cluster.node);
+    wait_for_rules(&cluster, "10.1.2.3", "10.1.2.4");
+    drop(proxy);
+    cluster.node.stop_agent(Signal::SIGTERM);
+
+    // Without the server, the endpoint answers with the slices of the restored server.
+    cluster.plane.stop();
+    cluster.node.enclosure().run(&["iptables", "-t", "nat", "-F"]);
+    cluster.node.start_agent();
+    let _proxy = start_kube_proxy(&cluster, &program, &token);
+    wait_for_rules(&cluster, "10.1.2.3", "10.1.2.4");
+}
+
 const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 
 /// The slice of the Service as a component reads it in JSON, and the version of the list.
