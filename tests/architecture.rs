@@ -103,6 +103,10 @@ const ARROWS: &[(&str, &str)] = &[
     ("plugin_manager", "host"),
     ("plugin_manager", "rpc"),
     ("plugin_manager", "rt"),
+    ("pod_admission", "pod_table"),
+    ("pod_admission", "pod_workers"),
+    // An update that is held back keeps its resources.
+    ("pod_admission", "versions"),
     ("pod_resources", "devices"),
     ("pod_resources", "dra"),
     ("pod_resources", "resource_managers"),
@@ -125,6 +129,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("sync_loop", "local_api"),
     ("sync_loop", "node_shutdown"),
     ("sync_loop", "pleg"),
+    ("sync_loop", "pod_admission"),
     ("sync_loop", "pod_sources"),
     ("sync_loop", "pod_table"),
     ("sync_loop", "pod_workers"),

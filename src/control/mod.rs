@@ -6,6 +6,7 @@ pub(crate) mod jobs;
 pub(crate) mod local_api;
 pub(crate) mod node_shutdown;
 pub(crate) mod pleg;
+pub(crate) mod pod_admission;
 pub mod pod_sources;
 pub(crate) mod pod_table;
 pub(crate) mod pod_workers;

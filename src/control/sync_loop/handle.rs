@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use crate::control::pod_admission::{RetryTrigger, on_resize_work_done};
 use crate::control::pod_table::Effect;
 use crate::control::sync_loop::activity::doing;
-use crate::control::sync_loop::pending_resizes::RetryTrigger;
-use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
+use crate::control::sync_loop::{SyncLoop, csi_drivers};
 use crate::state::pods::{NodeFields, RuntimeState, StoppedPods, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::PodUid;
 
@@ -128,7 +128,7 @@ impl SyncLoop {
             self.parts.readmissions.on_ended_pod();
         }
         let after = self.pods.workers().resizing(&uid);
-        let event = self.pods.worker(&uid).and_then(|worker| pending_resizes::on_work_done(worker, &resizing, after));
+        let event = self.pods.worker(&uid).and_then(|worker| on_resize_work_done(worker, &resizing, after));
         self.pods.apply(event, now);
         if matches!(result, WorkResult::Stopped) {
             self.parts.readmissions.on_change(now);

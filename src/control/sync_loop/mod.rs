@@ -3,25 +3,19 @@
 //! The loop waits for nothing else. Slow work runs in pod workers' tasks and comes back as events.
 
 mod activity;
-mod admission;
-mod cpu_assignment;
 mod csi_drivers;
 mod deadlines;
-mod devices;
 mod due_times;
 mod handle;
 mod hosts_files;
 mod image_gc;
 mod leftovers;
 mod node_cgroups;
-mod node_reads;
 mod object_watch;
 mod oom;
 mod orphans;
 mod parts;
-mod pending_resizes;
 mod pod_stops;
-mod readmissions;
 mod relist;
 mod round;
 mod sources;
@@ -36,6 +30,7 @@ use async_channel::{Receiver, RecvError, Sender};
 use crate::control::cluster::EventSender;
 use crate::control::jobs::JobTable;
 use crate::control::local_api::{Followers, NodeViews, RecentErrors};
+use crate::control::pod_admission::NodeReads;
 use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_table::{PodInputs, PodTable};
 use crate::control::pod_workers::{self, PodWorkers};
@@ -60,7 +55,6 @@ pub(crate) use due_times::Part;
 pub(crate) use pod_stops::read_stopped_pods;
 
 use due_times::{Due, DueTimes, MOST_ROUNDS};
-use node_reads::NodeReads;
 use parts::{PartInputs, Parts};
 
 /// Capacity of the inbox. Senders wait when it is full: no event may be lost.

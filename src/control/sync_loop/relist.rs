@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use crate::control::pod_admission::RetryTrigger;
 use crate::control::sync_loop::SyncLoop;
-use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::state::pods::{ObservationTicket, ObservedPod, Relist};
 
 impl SyncLoop {

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
+use crate::control::pod_admission::{ResizeContext, RetryTrigger};
 use crate::control::pod_workers::State;
 use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::parts::Parts;
-use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::kubelet::node::HELD_ANNOTATION;
 use crate::platform::host::clock;
 use crate::platform::rt::{self, TurnWork};

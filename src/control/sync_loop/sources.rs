@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::control::pod_admission::{Gates, Labels, ResizeContext, RetryTrigger, in_order_of_admission};
 use crate::control::pod_sources::merge::seen;
 use crate::control::pod_sources::static_pod::{is_own_uid, owning_workload};
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
-use crate::control::sync_loop::admission::{Gates, Labels, in_order_of_admission};
-use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::state::objects::{ObjectKey, ObjectKind, references};
 use crate::state::pods::{PodEvent, SourceName, SourceProblem, SourceUpdate};
 use crate::types::api::{EventKind, ObjectMeta, OwnerReference, Pod, PodUid, Reason, VolumeSource};

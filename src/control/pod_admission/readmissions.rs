@@ -18,7 +18,7 @@ const READMISSIONS_AT_ONCE: usize = 16;
 const READMISSION_DELAY_OF_OTHERS: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
-pub(super) struct Readmissions {
+pub(crate) struct Readmissions {
     /// By uid. An admitted pod stays until its due time, so that a pod that is rejected at once again keeps its delay.
     attempts: SortedMap<PodUid, Attempt>,
     /// A pod has ended since the last look: it may have been rejected.
@@ -32,29 +32,29 @@ struct Attempt {
 }
 
 impl Readmissions {
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.attempts.values().map(|attempt| attempt.due).min()
     }
 
     /// Whether [`Self::take_due`] has something to do.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.has_ended_pods || self.next_due().is_some_and(|due| due <= now)
     }
 
     /// A worker has ended its pod.
-    pub(super) fn on_ended_pod(&mut self) {
+    pub(crate) fn on_ended_pod(&mut self) {
         self.has_ended_pods = true;
     }
 
     /// Resources of the node, its labels or its pressure changed.
-    pub(super) fn on_change(&mut self, now: Instant) {
+    pub(crate) fn on_change(&mut self, now: Instant) {
         for attempt in self.attempts.values_mut() {
             attempt.due = attempt.due.min(now + READMISSION_DELAY_AFTER_CHANGE);
         }
     }
 
     /// Those of the rejected pods (sorted) to check now. Each gets its next due time.
-    pub(super) fn take_due(&mut self, rejected: &[PodUid], now: Instant) -> Vec<PodUid> {
+    pub(crate) fn take_due(&mut self, rejected: &[PodUid], now: Instant) -> Vec<PodUid> {
         self.has_ended_pods = false;
         self.attempts.retain(|uid, attempt| now < attempt.due || rejected.binary_search(uid).is_ok());
         let mut due = Vec::new();

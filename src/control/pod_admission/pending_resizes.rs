@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::control::pod_admission::admission::{PodAdmission, preempt};
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::{Resizing, Worker};
-use crate::control::sync_loop::admission::{PodAdmission, preempt};
 use crate::control::versions::may_be_held;
 use crate::kubelet::admission::Rejection;
 use crate::kubelet::allocation::{PodResourceInfo, ResizeTerms, infeasible, resize_message};
@@ -21,7 +21,7 @@ use crate::types::sorted::{SortOnce, SortedMap};
 
 /// Pods whose sources ask for other resources than those allocated.
 #[derive(Debug, Default)]
-pub(super) struct PendingResizes {
+pub(crate) struct PendingResizes {
     waiting: SortedMap<PodUid, PendingResize>,
 }
 
@@ -38,7 +38,7 @@ struct PendingResize {
 
 /// Why deferred resizes are tried again, as in `kubelet_pod_deferred_accepted_resizes_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RetryTrigger {
+pub(crate) enum RetryTrigger {
     PeriodicRetry,
     PodResized,
     PodTerminated,
@@ -49,20 +49,20 @@ pub(super) enum RetryTrigger {
 
 /// The parts that decide about a resize.
 #[derive(Clone, Copy)]
-pub(super) struct ResizeContext<'a> {
-    pub(super) admission: &'a PodAdmission,
-    pub(super) managers: &'a ResourceManagers,
+pub(crate) struct ResizeContext<'a> {
+    pub(crate) admission: &'a PodAdmission,
+    pub(crate) managers: &'a ResourceManagers,
     /// Refuses more resources under node pressure and during a shutdown.
-    pub(super) gate: &'a dyn Fn(&Pod) -> Result<(), Rejection>,
+    pub(crate) gate: &'a dyn Fn(&Pod) -> Result<(), Rejection>,
 }
 
 impl PendingResizes {
-    pub(super) fn forget(&mut self, uid: &PodUid) {
+    pub(crate) fn forget(&mut self, uid: &PodUid) {
         self.waiting.remove(uid);
     }
 
     /// The resize as the pod's status shows it.
-    pub(super) fn of<'a>(&'a self, uid: &PodUid, resizing: &'a Resizing) -> Resize<'a> {
+    pub(crate) fn of<'a>(&'a self, uid: &PodUid, resizing: &'a Resizing) -> Resize<'a> {
         let waiting = self.waiting.get(uid).filter(|waiting| !waiting.reason.is_empty());
         Resize {
             pending: waiting.map(|waiting| (&waiting.reason, waiting.message.as_str(), waiting.generation)),
@@ -76,7 +76,7 @@ impl PendingResizes {
 
     /// A source added the pod, and it was admitted. If it asks for other resources than those allocated by an earlier
     /// run, the resize is pending, with the reason in the pod's status.
-    pub(super) fn on_added(&mut self, pod: &Pod, pods: &PodTable, now: Instant) {
+    pub(crate) fn on_added(&mut self, pod: &Pod, pods: &PodTable, now: Instant) {
         let uid = &pod.metadata.uid;
         let desired = PodResourceInfo::of(pod);
         if !pods.is_admitted(uid) || pods.allocated(uid).is_none_or(|allocated| allocated == desired) {
@@ -91,7 +91,7 @@ impl PendingResizes {
     }
 
     /// The source changed the pod. Its allocated resources stay until the new ones fit.
-    pub(super) fn on_update(
+    pub(crate) fn on_update(
         &mut self,
         pod: &Arc<Pod>,
         pods: &PodTable,
@@ -124,7 +124,7 @@ impl PendingResizes {
 
     /// The pods with a resize that is not known to be infeasible, in the order in which they are tried: those that ask
     /// for no more than they have, then by priority, QoS class and age.
-    pub(super) fn deferred(&self, pods: &PodTable) -> Vec<PodUid> {
+    pub(crate) fn deferred(&self, pods: &PodTable) -> Vec<PodUid> {
         let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.reason != Reason::INFEASIBLE);
         let mut deferred: Vec<_> = waiting
             .filter_map(|(uid, waiting)| {
@@ -139,7 +139,7 @@ impl PendingResizes {
     }
 
     /// Tries a deferred resize again.
-    pub(super) fn retry(
+    pub(crate) fn retry(
         &mut self,
         uid: &PodUid,
         pods: &PodTable,
@@ -203,7 +203,7 @@ impl RetryTrigger {
 }
 
 /// The event of a failed resize. `before` and `after` are its states around the work.
-pub(super) fn on_work_done(worker: &Worker, before: &Resizing, after: &Resizing) -> Option<Effect> {
+pub(crate) fn on_resize_work_done(worker: &Worker, before: &Resizing, after: &Resizing) -> Option<Effect> {
     let Resizing::Failed { generation, failure } = after else { return None };
     let pod = worker.pod.as_deref().filter(|_| before != after)?;
     let message = resize_message("Pod resize error", pod, *generation, Some(failure));

@@ -9,19 +9,19 @@ use crate::kubelet::dra::DraManager;
 use crate::state::pods::AllocatedDevices;
 use crate::types::api::PodUid;
 
-pub(super) struct DeviceAllocations {
+pub(crate) struct DeviceAllocations {
     devices: Rc<Devices>,
     dra: Rc<DraManager>,
 }
 
 impl DeviceAllocations {
-    pub(super) fn new(devices: Rc<Devices>, dra: Rc<DraManager>) -> Self {
+    pub(crate) fn new(devices: Rc<Devices>, dra: Rc<DraManager>) -> Self {
         Self { devices, dra }
     }
 
     /// Restores device allocations from the annotations of running containers, which take precedence over the
     /// checkpoint. Runs before pods are admitted.
-    pub(super) fn on_first_relist(&self, pods: &PodTable) {
+    pub(crate) fn on_first_relist(&self, pods: &PodTable) {
         let observed = pods.observed();
         for pod in observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen()) {
             // Container instances are listed newest first.
@@ -34,7 +34,7 @@ impl DeviceAllocations {
     }
 
     /// Pods that wait for devices retry at once. The statuses of the node and its pods are recomputed.
-    pub(super) fn on_changed(&self, pods: &PodTable) -> Vec<Effect> {
+    pub(crate) fn on_changed(&self, pods: &PodTable) -> Vec<Effect> {
         let mut effects = vec![
             Effect::NodeStatus(NodeStatusChange::Devices(self.devices.amounts())),
             Effect::ReferencesChanged(pods.uids_where(|pod| self.devices.concerns(pod) || self.dra.concerns(pod))),
@@ -46,7 +46,7 @@ impl DeviceAllocations {
     }
 
     /// The devices that the pod's status lists.
-    pub(super) fn shown(&self, uid: &PodUid, pods: &PodTable) -> Vec<AllocatedDevices> {
+    pub(crate) fn shown(&self, uid: &PodUid, pods: &PodTable) -> Vec<AllocatedDevices> {
         let mut shown = self.devices.shown(uid);
         if let Some(pod) = pods.worker(uid).and_then(|worker| worker.pod.as_ref()) {
             shown.extend(self.dra.shown(pod));
@@ -54,7 +54,7 @@ impl DeviceAllocations {
         shown
     }
 
-    pub(super) fn release(&self, pods: &PodTable) {
+    pub(crate) fn release(&self, pods: &PodTable) {
         release(&self.devices, pods);
         if_known(pods, |stays| self.dra.keep_only(stays));
     }

@@ -19,7 +19,7 @@ const NODE_READ_TIMEOUT: Duration = Duration::from_secs(5);
 const NODE_READ_BURST: u32 = 5;
 const NODE_READ_INTERVAL: Duration = Duration::from_secs(10);
 
-pub(super) struct NodeReads {
+pub(crate) struct NodeReads {
     inputs: Rc<StatusInputs>,
     inbox: Sender<SyncEvent>,
     tokens: TokenBucket,
@@ -31,7 +31,7 @@ pub(super) struct NodeReads {
 }
 
 impl NodeReads {
-    pub(super) fn new(inputs: Rc<StatusInputs>, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(inputs: Rc<StatusInputs>, inbox: Sender<SyncEvent>) -> Self {
         let tokens = TokenBucket::each(NODE_READ_INTERVAL, NODE_READ_BURST, rt::now());
         Self { inputs, inbox, tokens, reading: Vec::new(), next: Vec::new(), read: None }
     }

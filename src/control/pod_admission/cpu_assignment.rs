@@ -17,7 +17,7 @@ use crate::types::error::ErrorChain;
 
 /// The CPU and memory managers, and the task that applies their cpusets to containers. Pod workers do not: one that waits
 /// for an image or a slow termination must not keep other pods from their CPUs.
-pub(super) struct CpuAssignment {
+pub(crate) struct CpuAssignment {
     managers: ResourceManagers,
     inbox: Sender<SyncEvent>,
     /// Containers may run on CPUs other than those assigned to them.
@@ -28,28 +28,28 @@ pub(super) struct CpuAssignment {
 }
 
 impl CpuAssignment {
-    pub(super) fn new(managers: ResourceManagers, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(managers: ResourceManagers, inbox: Sender<SyncEvent>) -> Self {
         Self { managers, inbox, due: false, task: None, fault: None }
     }
 
-    pub(super) fn managers(&self) -> &ResourceManagers {
+    pub(crate) fn managers(&self) -> &ResourceManagers {
         &self.managers
     }
 
     /// Checks at the next round whether containers run on their CPUs.
-    pub(super) fn recheck(&mut self) {
+    pub(crate) fn recheck(&mut self) {
         self.due = true;
     }
 
     /// Allocates the planned CPUs and memory to an admitted pod.
-    pub(super) fn allocate(&mut self, pod: &PodUid, allocation: PodAllocation) {
+    pub(crate) fn allocate(&mut self, pod: &PodUid, allocation: PodAllocation) {
         self.due |= self.managers.allocate(pod, allocation);
     }
 }
 
 impl CpuAssignment {
     /// Without a state file, restores the assignments from the running containers. Runs before pods are admitted.
-    pub(super) fn on_first_relist(&mut self, pods: &PodTable) {
+    pub(crate) fn on_first_relist(&mut self, pods: &PodTable) {
         if self.managers.is_forgetful() {
             let processes = processes(&pods.observed()).into_iter();
             let in_use = processes.map(|(pod, container, pid)| InUse {
@@ -63,7 +63,7 @@ impl CpuAssignment {
     }
 
     /// Writes the state files, and updates the cpusets of containers that run on the wrong CPUs.
-    pub(super) fn round(&mut self, pods: &PodTable) {
+    pub(crate) fn round(&mut self, pods: &PodTable) {
         self.release(pods);
         let is_news = self.managers.is_unwritten() && self.fault.is_none();
         if self.task.is_some() || !is_news && !self.due {
@@ -86,7 +86,7 @@ impl CpuAssignment {
     }
 
     /// Failures are retried after the next relist.
-    pub(super) fn on_cpus_moved(&mut self, placed: CpuMoveResult) {
+    pub(crate) fn on_cpus_moved(&mut self, placed: CpuMoveResult) {
         self.task = None;
         if placed.is_unwritten {
             self.managers.not_written();

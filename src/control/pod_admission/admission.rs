@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::control::pod_admission::cpu_assignment::CpuAssignment;
+use crate::control::pod_admission::device_allocations;
+use crate::control::pod_admission::node_reads::NodeReads;
 use crate::control::pod_table::{Effect, EndCause, EndPod, PodTable};
 use crate::control::pod_workers::State;
-use crate::control::sync_loop::cpu_assignment::CpuAssignment;
-use crate::control::sync_loop::devices;
-use crate::control::sync_loop::node_reads::NodeReads;
 use crate::control::versions::{Decision, UpdateLocks};
 use crate::kubelet::admission::{Admission, Rejection};
 use crate::kubelet::devices::{Devices, InsufficientDevices};
@@ -24,20 +24,20 @@ const PREEMPTED: &str = "Preempted in order to admit critical pod";
 const DISRUPTED: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
 /// The decisions of other parts about new pods.
-pub(super) struct Gates {
-    pub(super) eviction: Result<(), Rejection>,
-    pub(super) shutdown: Result<(), Rejection>,
+pub(crate) struct Gates {
+    pub(crate) eviction: Result<(), Rejection>,
+    pub(crate) shutdown: Result<(), Rejection>,
 }
 
 /// Whether the labels of the node that are known now decide about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Labels {
+pub(crate) enum Labels {
     /// The Node object is read again before they reject a pod of the cluster: its rejection would be final.
     MayChange,
     Final,
 }
 
-pub(super) struct PodAdmission {
+pub(crate) struct PodAdmission {
     admission: Admission,
     devices: Rc<Devices>,
     /// `None` without a cluster.
@@ -47,32 +47,32 @@ pub(super) struct PodAdmission {
 }
 
 impl PodAdmission {
-    pub(super) fn new(admission: Admission, devices: Rc<Devices>) -> Self {
+    pub(crate) fn new(admission: Admission, devices: Rc<Devices>) -> Self {
         Self { admission, devices, reads: None, waiting: Vec::new() }
     }
 
-    pub(super) fn set_node_reads(&mut self, reads: NodeReads) {
+    pub(crate) fn set_node_reads(&mut self, reads: NodeReads) {
         self.reads = Some(reads);
     }
 
     /// The API server sent the Node object's scheduling terms.
-    pub(super) fn on_node_fields(&mut self, fields: NodeFields) {
+    pub(crate) fn on_node_fields(&mut self, fields: NodeFields) {
         self.admission.in_cluster(fields);
     }
 
     /// The Node object has been read again. Returns the pods to decide about.
-    pub(super) fn on_node_read(&mut self, now: Instant) -> Vec<PodUid> {
+    pub(crate) fn on_node_read(&mut self, now: Instant) -> Vec<PodUid> {
         self.reads.as_mut().map(|reads| reads.on_read(now)).unwrap_or_default()
     }
 
     /// The pods to decide about again, as their decision waits for other pods.
-    pub(super) fn take_waiting(&mut self) -> Vec<PodUid> {
+    pub(crate) fn take_waiting(&mut self) -> Vec<PodUid> {
         std::mem::take(&mut self.waiting)
     }
 
     /// Admits or rejects a pod whose worker has not started it, or has it wait: for the labels that the node has now, or
     /// for the applications of the pods that it preempts.
-    pub(super) fn on_new_pod(
+    pub(crate) fn on_new_pod(
         &mut self,
         pod: &Pod,
         pods: &PodTable,
@@ -106,7 +106,7 @@ impl PodAdmission {
     }
 
     /// Whether a rejected pod would be admitted now.
-    pub(super) fn would_admit(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment, gates: Gates) -> bool {
+    pub(crate) fn would_admit(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment, gates: Gates) -> bool {
         let verdict = self.verdict(pod, pods, cpus, gates);
         self.devices.release(&pod.metadata.uid);
         verdict.is_ok()
@@ -144,13 +144,13 @@ impl PodAdmission {
     }
 
     /// A device plugin refused the devices of an admitted pod.
-    pub(super) fn on_devices_refused(&self, uid: &PodUid, why: &str, pods: &PodTable) -> Vec<Effect> {
+    pub(crate) fn on_devices_refused(&self, uid: &PodUid, why: &str, pods: &PodTable) -> Vec<Effect> {
         let (reason, message) = unexpected(why);
         self.refuse(uid, Rejection { reason, message }, pods)
     }
 
     /// The node has no room left for the volumes of an admitted pod.
-    pub(super) fn on_volumes_refused(&self, uid: &PodUid, message: String, pods: &PodTable) -> Vec<Effect> {
+    pub(crate) fn on_volumes_refused(&self, uid: &PodUid, message: String, pods: &PodTable) -> Vec<Effect> {
         self.refuse(uid, Rejection { reason: Reason::VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message }, pods)
     }
 
@@ -179,7 +179,7 @@ impl PodAdmission {
         let mut choosing = self.devices.choosing(pod, &runs, managers.nodes());
         let mut providers: Vec<&mut dyn Provider> = Vec::new();
         if self.devices.concerns(pod) {
-            devices::release(&self.devices, pods);
+            device_allocations::release(&self.devices, pods);
             providers.push(&mut choosing);
         }
         let begun = rt::now();
@@ -239,7 +239,7 @@ fn others(uid: &PodUid, pods: &PodTable) -> Vec<Arc<Pod>> {
 
 /// Pods that already run come first, in creation order, and so keep their places. The others follow by priority, so
 /// that no pod is admitted only to be preempted.
-pub(super) fn in_order_of_admission(mut added: Vec<Arc<Pod>>, pods: &PodTable) -> Vec<Arc<Pod>> {
+pub(crate) fn in_order_of_admission(mut added: Vec<Arc<Pod>>, pods: &PodTable) -> Vec<Arc<Pod>> {
     let observed = pods.observed();
     let oldest = |uid: &PodUid| {
         let running_pods = observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen());
