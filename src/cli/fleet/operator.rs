@@ -63,7 +63,7 @@ impl Operator {
     ) -> Result<(), ApiError> {
         let mut next = String::new();
         loop {
-            let mut request = Request::get(path).with_query("limit", OPERATOR_PAGE).for_much();
+            let mut request = Request::get(path).with_query("limit", OPERATOR_PAGE).accepting_gzip();
             for (name, value) in [("labelSelector", selector), ("continue", &next)] {
                 if !value.is_empty() {
                     request = request.with_query(name, value);

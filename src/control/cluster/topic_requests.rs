@@ -338,7 +338,7 @@ async fn read_object(client: &Client, key: &ObjectKey) -> Result<Vec<ObjectText>
 }
 
 async fn list(client: &Client, collection: &Collection) -> Result<Vec<ObjectText>, ApiError> {
-    let mut request = Request::get(collection.path.as_str()).for_much().requested_by(collection.requester);
+    let mut request = Request::get(collection.path.as_str()).accepting_gzip().requested_by(collection.requester);
     if !collection.field_selector.is_empty() {
         request = request.with_query("fieldSelector", &collection.field_selector);
     }

@@ -10,7 +10,7 @@ use crate::state::pods::{ErrorSubject, NodeError};
 use crate::types::api::Time;
 
 /// Maximum number of errors kept.
-const MOST: usize = 20;
+const MAX_RECENT_ERRORS: usize = 20;
 
 /// The errors whose cause lasts, oldest first.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ fn note(errors: &mut VecDeque<Entry>, NodeError { subject, message }: NodeError,
     if !matches!(subject, ErrorSubject::Pod(_)) {
         errors.retain(|error| error.subject != subject);
     }
-    if errors.len() == MOST {
+    if errors.len() == MAX_RECENT_ERRORS {
         errors.pop_front();
     }
     errors.push_back(Entry { subject, since: now, message });
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn oldest_error_makes_room() {
         let errors = RecentErrors::default();
-        errors.note_all((0..=MOST).map(|number| of_pod("default/a", &number.to_string())).collect());
+        errors.note_all((0..=MAX_RECENT_ERRORS).map(|number| of_pod("default/a", &number.to_string())).collect());
         let listed = listed(&errors);
-        assert_eq!((listed.len(), &*listed[0].1), (MOST, "default/a: 1"));
+        assert_eq!((listed.len(), &*listed[0].1), (MAX_RECENT_ERRORS, "default/a: 1"));
     }
 }

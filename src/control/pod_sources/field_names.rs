@@ -4,7 +4,7 @@ use crate::platform::config::nearest;
 use crate::types::sorted::SortOnce;
 
 /// The field that may be meant by the last name of `path`.
-pub(super) fn meant(path: &str) -> Option<&'static str> {
+pub(super) fn nearest_field(path: &str) -> Option<&'static str> {
     let name = path.rsplit('.').next().unwrap_or(path);
     let fields = || MANIFEST_FIELDS.iter().copied();
     // Letters that changed places count as two mistakes, which is too many in a short name.
@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn mistyped_name_has_a_suggestion() {
-        assert_eq!(meant("spec.hostNetwrok"), Some("hostNetwork"));
-        assert_eq!(meant("spec.containers[0].imagePullpolicy"), Some("imagePullPolicy"));
-        assert_eq!(meant("metadata.lables"), Some("labels"));
-        assert_eq!(meant("spec.timezone"), Some("timeZone"));
-        assert_eq!(meant("spec.replicas"), None);
+        assert_eq!(nearest_field("spec.hostNetwrok"), Some("hostNetwork"));
+        assert_eq!(nearest_field("spec.containers[0].imagePullpolicy"), Some("imagePullPolicy"));
+        assert_eq!(nearest_field("metadata.lables"), Some("labels"));
+        assert_eq!(nearest_field("spec.timezone"), Some("timeZone"));
+        assert_eq!(nearest_field("spec.replicas"), None);
         // A known field in the wrong place.
-        assert_eq!(meant("spec.image"), None);
+        assert_eq!(nearest_field("spec.image"), None);
     }
 }

@@ -525,7 +525,7 @@ impl fmt::Display for Warning {
         match self {
             Self::Duplicate(duplicate) => write!(f, "{duplicate}; the later one counts"),
             Self::NoEffect(path, why) => write!(f, "{path}: no effect on one node: {why}"),
-            Self::UnknownField(path) => match field_names::meant(path) {
+            Self::UnknownField(path) => match field_names::nearest_field(path) {
                 Some(meant) => write!(f, "{path}: unknown field, ignored (did you mean {meant}?)"),
                 None => write!(f, "{path}: unknown field, ignored"),
             },

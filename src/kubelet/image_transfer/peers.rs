@@ -85,11 +85,11 @@ enum Outcome {
 const PEER_RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 const MOST_LOST: Duration = Duration::from_secs(15);
 /// A failure that takes less time costs nothing: a node that has just started refuses connections for a moment.
-const QUICK: Duration = Duration::from_secs(1);
+const QUICK_FAILURE: Duration = Duration::from_secs(1);
 /// How long a peer that fails, and one that has sent wrong bytes, is avoided.
 const PEER_AVOIDANCE: Duration = Duration::from_secs(60);
 /// Wrong bytes mean a damaged disk or a hostile node; each try costs the whole blob.
-const DISTRUST: Duration = Duration::from_secs(3600);
+const PEER_DISTRUST: Duration = Duration::from_secs(3600);
 /// Bytes a second of a response after the first seconds.
 const MIN_PEER_BYTES_PER_SECOND: u64 = 64 << 10;
 const PEER_SPEED_GRACE: Duration = Duration::from_secs(5);
@@ -179,7 +179,7 @@ impl Peers {
     pub(super) fn blame(&self, blob: &Descriptor) -> bool {
         let mut is_theirs = false;
         for peer in self.nodes.iter().filter(|peer| peer.has_sent) {
-            self.avoided.add(&peer.server, DISTRUST, &format_args!("wrong bytes of {}", blob.digest));
+            self.avoided.add(&peer.server, PEER_DISTRUST, &format_args!("wrong bytes of {}", blob.digest));
             is_theirs = true;
         }
         is_theirs
@@ -216,12 +216,12 @@ impl Peers {
         match outcome {
             Outcome::Fine | Outcome::Claim(_) | Outcome::Failed(RegistryError::Cancelled) => {}
             Outcome::Failed(RegistryError::Status { status: 404 | 429 | 503, .. }) => {}
-            Outcome::Failed(RegistryError::Connection { .. }) if took < QUICK && !peer.has_sent => {}
+            Outcome::Failed(RegistryError::Connection { .. }) if took < QUICK_FAILURE && !peer.has_sent => {}
             Outcome::Failed(error) => {
                 self.lost += took.min(PEER_RESPONSE_TIMEOUT + PEER_SPEED_GRACE);
                 self.avoided.add(&peer.server, PEER_AVOIDANCE, &error);
             }
-            Outcome::Wrong => self.avoided.add(&peer.server, DISTRUST, &"it has sent something else"),
+            Outcome::Wrong => self.avoided.add(&peer.server, PEER_DISTRUST, &"it has sent something else"),
         }
     }
 

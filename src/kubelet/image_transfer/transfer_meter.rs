@@ -50,7 +50,7 @@ impl Meter {
     /// Continues the day of the record at `path`.
     pub(crate) fn open(per_day: Option<u64>, per_second: Option<u64>, path: PathBuf) -> Self {
         let boot = clock::boot_id();
-        let now = moment(&boot);
+        let now = current_moment(&boot);
         let recorded = per_day.and_then(|_| match file::read_all(&path, MAX_TRANSFER_RECORD_BYTES) {
             Ok(bytes) => {
                 let day = BudgetDay::read(&String::from_utf8_lossy(&bytes));
@@ -90,7 +90,7 @@ impl Meter {
     /// What is left of the own budget; `None` without one.
     pub(super) fn left(&self) -> Option<Left> {
         let most = self.per_day?;
-        let now = moment(&self.boot);
+        let now = current_moment(&self.boot);
         let ledger = self.today(&now);
         Some(Left { bytes: most.saturating_sub(ledger.day.used), day: ledger.day.left(&now) })
     }
@@ -98,7 +98,7 @@ impl Meter {
     /// Bytes used today, and the budget.
     pub(super) fn used(&self) -> Option<(u64, u64)> {
         let most = self.per_day?;
-        Some((self.today(&moment(&self.boot)).day.used, most))
+        Some((self.today(&current_moment(&self.boot)).day.used, most))
     }
 
     /// How many bytes a fetch may ask for.
@@ -127,7 +127,7 @@ impl Meter {
             return Ok(taken);
         };
         let is_unrecorded = {
-            let mut ledger = self.today(&moment(&self.boot));
+            let mut ledger = self.today(&current_moment(&self.boot));
             if !is_urgent {
                 taken = taken.min(per_day.saturating_sub(ledger.day.used));
             }
@@ -225,7 +225,7 @@ impl Meter {
     }
 }
 
-pub(super) fn moment(boot: &str) -> Moment {
+pub(super) fn current_moment(boot: &str) -> Moment {
     Moment { boot: boot.to_owned(), uptime: clock::uptime(), second: clock::now().unix_seconds() }
 }
 

@@ -160,7 +160,7 @@ impl Reflection {
     }
 
     fn list(&self) -> Request {
-        self.selected().for_much().within(LIST_PAGE_TIMEOUT).ranked(self.collection.rank)
+        self.selected().accepting_gzip().within(LIST_PAGE_TIMEOUT).ranked(self.collection.rank)
     }
 
     fn watch(&self, seconds: u64) -> Request {

@@ -113,7 +113,7 @@ impl Request {
     }
 
     /// Accepts compression, which servers apply from 128 KiB on.
-    pub(crate) fn for_much(mut self) -> Self {
+    pub(crate) fn accepting_gzip(mut self) -> Self {
         self.accepts_gzip = true;
         self
     }

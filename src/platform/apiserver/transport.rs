@@ -66,9 +66,9 @@ pub(super) enum ConnectionRole {
 const API_CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// A further connection that was silent for so long is asked for a sign of life, or closed if it has no requests
 /// (client-go: `ReadIdleTimeout`).
-const SILENT: Duration = Duration::from_secs(30);
+const READ_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the sign of life may take (client-go: `PingTimeout`).
-const PING: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Transport {
     pub(super) fn new(
@@ -222,13 +222,13 @@ async fn keep_alive(attempt: &Attempt<Exchange>) {
     let link = attempt.connected().await;
     let mut was_idle = false;
     loop {
-        rt::sleep(SILENT).await;
+        rt::sleep(READ_IDLE_TIMEOUT).await;
         let is_idle = link.count(|_| true) == 0;
         if is_idle && was_idle {
             link.end(ApiError::Lost("connection is not needed any more".into()));
         }
         was_idle = is_idle;
-        if !is_idle && rt::elapsed(link.last_received.get()) >= SILENT {
+        if !is_idle && rt::elapsed(link.last_received.get()) >= READ_IDLE_TIMEOUT {
             expect_sign_of_life(&link).await;
         }
     }
@@ -237,7 +237,7 @@ async fn keep_alive(attempt: &Attempt<Exchange>) {
 async fn expect_sign_of_life(link: &Link) {
     let before = link.last_received.get();
     link.ping();
-    rt::sleep(PING).await;
+    rt::sleep(PING_TIMEOUT).await;
     if link.last_received.get() == before {
         link.end(ApiError::Lost("no data received".into()));
     }

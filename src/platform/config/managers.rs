@@ -149,19 +149,22 @@ pub(super) fn parse_reserved_memory(text: &str) -> Result<Value, String> {
 }
 
 fn topology(fields: &Fields<'_>) -> Result<Option<TopologyManager>, Problem> {
-    const CLOSEST: &str = "topologyManagerPolicyOptions.prefer-closest-numa-nodes";
-    const MOST: &str = "topologyManagerPolicyOptions.max-allowable-numa-nodes";
+    const CLOSEST_NODES_OPTION: &str = "topologyManagerPolicyOptions.prefer-closest-numa-nodes";
+    const NODE_LIMIT_OPTION: &str = "topologyManagerPolicyOptions.max-allowable-numa-nodes";
     let policy = match fields.text("topologyManagerPolicy") {
         Some("best-effort") => TopologyPolicy::BestEffort,
         Some("restricted") => TopologyPolicy::Restricted,
         Some("single-numa-node") => TopologyPolicy::SingleNumaNode,
         _ => return Ok(None),
     };
-    let most = fields.text(MOST).map(|most| most.parse().ok().filter(|most| *most >= MIN_MAX_NUMA_NODES).ok_or(most));
+    let most = fields
+        .text(NODE_LIMIT_OPTION)
+        .map(|most| most.parse().ok().filter(|most| *most >= MIN_MAX_NUMA_NODES).ok_or(most));
     let most_nodes = most.unwrap_or(Ok(MIN_MAX_NUMA_NODES));
-    let most_nodes = most_nodes
-        .map_err(|value| conflict(MOST, format!("expected a number from {MIN_MAX_NUMA_NODES}, found {value:?}")))?;
+    let most_nodes = most_nodes.map_err(|value| {
+        conflict(NODE_LIMIT_OPTION, format!("expected a number from {MIN_MAX_NUMA_NODES}, found {value:?}"))
+    })?;
     let pod_scope = fields.text("topologyManagerScope") == Some("pod");
-    let closest_nodes = fields.text(CLOSEST).and_then(go_bool) == Some(true);
+    let closest_nodes = fields.text(CLOSEST_NODES_OPTION).and_then(go_bool) == Some(true);
     Ok(Some(TopologyManager { policy, pod_scope, most_nodes, closest_nodes }))
 }

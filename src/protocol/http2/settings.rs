@@ -32,7 +32,7 @@ pub(super) fn read_settings(payload: &[u8], by_server: bool) -> Result<Vec<Setti
                 return Err(error::protocol("bad SETTINGS_ENABLE_PUSH"));
             }
             MAX_CONCURRENT_STREAMS => Setting::MaxConcurrentStreams(value),
-            INITIAL_WINDOW_SIZE if value > SendWindow::MOST => {
+            INITIAL_WINDOW_SIZE if value > SendWindow::MAX_SIZE => {
                 return Err(error::flow_control("bad SETTINGS_INITIAL_WINDOW_SIZE"));
             }
             INITIAL_WINDOW_SIZE => Setting::InitialWindowSize(value),

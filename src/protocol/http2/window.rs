@@ -11,7 +11,7 @@ pub(super) struct SendWindow(i64);
 pub(super) struct Overflow;
 
 impl SendWindow {
-    pub(super) const MOST: u32 = 0x7fff_ffff;
+    pub(super) const MAX_SIZE: u32 = 0x7fff_ffff;
 
     pub(super) fn new(size: u32) -> Self {
         Self(i64::from(size))
@@ -27,7 +27,7 @@ impl SendWindow {
 
     pub(super) fn widen(&mut self, by: i64) -> Result<(), Overflow> {
         let wider = self.0.saturating_add(by);
-        if wider > i64::from(Self::MOST) {
+        if wider > i64::from(Self::MAX_SIZE) {
             return Err(Overflow);
         }
         self.0 = wider;

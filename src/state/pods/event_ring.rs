@@ -143,7 +143,8 @@ impl EventRing {
 
     /// Adds an occurrence of an event.
     pub(crate) fn note(&mut self, new: NewEvent, now: Time, monotonic: Instant) {
-        let is_sendable = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&new.object, new.kind, monotonic));
+        let is_sendable =
+            self.queue.as_mut().is_some_and(|queue| queue.spam.may_send(&new.object, new.kind, monotonic));
         let mut record = match self.take(|record| !record.combined && record.content.is_same(&new)) {
             Some(record) => record,
             None if self.is_one_of_many(&new, monotonic) => {

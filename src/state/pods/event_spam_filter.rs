@@ -24,7 +24,7 @@ const MAX_SPAM_OBJECTS: usize = 512;
 
 impl SpamFilter {
     /// Whether one more event may be sent.
-    pub(super) fn lets_by(&mut self, object: &EventObject, kind: EventKind, now: Instant) -> bool {
+    pub(super) fn may_send(&mut self, object: &EventObject, kind: EventKind, now: Instant) -> bool {
         let index = self.sources.iter().position(|(seen, its, _)| seen == object && *its == kind);
         let former = index.and_then(|index| self.sources.remove(index));
         let mut entry = former.unwrap_or_else(|| {
@@ -33,9 +33,9 @@ impl SpamFilter {
         if self.sources.len() >= MAX_SPAM_OBJECTS {
             self.sources.pop_front();
         }
-        let lets_by = entry.2.take(now);
+        let may_send = entry.2.take(now);
         self.sources.push_back(entry);
-        lets_by
+        may_send
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
         let start = Instant::now();
         let mut told = |name, kind, seconds, tries: usize| {
             let time = start + Duration::from_secs(seconds);
-            (0..tries).filter(|_| filter.lets_by(&object(name), kind, time)).count()
+            (0..tries).filter(|_| filter.may_send(&object(name), kind, time)).count()
         };
         assert_eq!(told(1, EventKind::Warning, 0, 100), 25);
         assert_eq!(told(1, EventKind::Warning, 299, 100), 0);
@@ -69,7 +69,7 @@ mod tests {
         let mut filter = SpamFilter::default();
         let start = Instant::now();
         for name in 0..MAX_SPAM_OBJECTS * 3 {
-            assert!(filter.lets_by(&object(name), EventKind::Normal, start));
+            assert!(filter.may_send(&object(name), EventKind::Normal, start));
         }
         assert_eq!(filter.sources.len(), MAX_SPAM_OBJECTS);
     }

@@ -114,13 +114,15 @@ fn check_mode(mode: Option<i32>, path: &Path<'_>, faults: &mut Faults) {
 }
 
 fn check_token(token: &ServiceAccountTokenProjection, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
-    const SHORTEST: i64 = 10 * 60;
-    const LONGEST: i64 = 1 << 32;
+    const MIN_TOKEN_SECONDS: i64 = 10 * 60;
+    const MAX_TOKEN_SECONDS: i64 = 1 << 32;
     if scope.spec.service_account_name.is_empty() {
         faults.forbidden(path, "without serviceAccountName");
     }
-    if let Some(seconds) = token.expiration_seconds.filter(|seconds| !(SHORTEST..=LONGEST).contains(seconds)) {
-        let wanted = format_args!("must be from {SHORTEST} to {LONGEST}");
+    if let Some(seconds) =
+        token.expiration_seconds.filter(|seconds| !(MIN_TOKEN_SECONDS..=MAX_TOKEN_SECONDS).contains(seconds))
+    {
+        let wanted = format_args!("must be from {MIN_TOKEN_SECONDS} to {MAX_TOKEN_SECONDS}");
         faults.out_of_range(&path.key("expirationSeconds"), seconds, wanted);
     }
     file_paths::in_volume(&token.path, &path.key("path"), faults);
