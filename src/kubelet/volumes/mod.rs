@@ -69,7 +69,7 @@ pub(crate) struct PodVolumes {
     prepared: SortedMap<String, PreparedVolume>,
     /// Parent directory of subpath bind mounts.
     subpaths: PathBuf,
-    /// Errors of volumes that keep their previous content.
+    /// Errors that keep no volume from the pod: files with their previous content, claims without their limit.
     pub(crate) stale_errors: Vec<Error>,
     /// Groups of PersistentVolumes that the pod does not have itself.
     pub(crate) groups: Vec<i64>,
