@@ -12,17 +12,21 @@ pub(super) fn with_cluster_flags(arguments: &[String]) -> Vec<String> {
     inserted(arguments, &fs::read_to_string(layout.flags()).unwrap_or_default())
 }
 
-/// The value of the last `--root-dir`, whatever the other flags are.
 pub(super) fn root_dir(arguments: &[String]) -> PathBuf {
-    let mut root_dir = ROOT_DIR;
+    last_value(arguments, "--root-dir").unwrap_or(ROOT_DIR).into()
+}
+
+/// The value of the last flag of this name, whatever the other flags are.
+pub(super) fn last_value<'a>(arguments: &'a [String], flag: &str) -> Option<&'a str> {
+    let mut last = None;
     let mut rest = arguments.iter().map(String::as_str);
     while let Some(argument) = rest.next() {
         let (name, value) = argument.split_once('=').map_or((argument, None), |(name, value)| (name, Some(value)));
-        if name == "--root-dir" || name == "--root_dir" {
-            root_dir = value.or_else(|| rest.next()).unwrap_or(root_dir);
+        if name.replace('_', "-") == flag {
+            last = value.or_else(|| rest.next()).or(last);
         }
     }
-    PathBuf::from(root_dir)
+    last
 }
 
 /// `text`: of the file that joining has written. As in the service's files, its flags come after the packaged

@@ -2,18 +2,20 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::Value;
 
+use super::cluster_flags::last_value;
 use super::command_table::Replace;
+use super::doctor::agent_settings;
 use super::service::{self, Service};
 use super::{failed, print};
 use crate::kubelet::certificates::{Store, node_of_kubeconfig};
 use crate::kubelet::enrolment::Layout;
 use crate::platform::apiserver::{Access, ExecCredentials, Request, SingleRequests};
-use crate::platform::config::{self, KEPT_IDENTITY, KeptIdentity};
+use crate::platform::config::{self, DEFAULT_CLAIMS_DIR, KEPT_IDENTITY, KeptIdentity};
 use crate::platform::host::{board_identity, clock};
 use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
@@ -71,6 +73,7 @@ fn take_role(old: &str, card: &Path, layout: &Layout, force: bool) -> Result<(),
     if !on_card.root_dir.is_dir() {
         return Err(format!("expected the root directory of a board, found no {}", on_card.root_dir.display()));
     }
+    let claims = claims_on(card)?;
     // The kubeconfig on the card names its certificate by a path of this machine.
     let credentials = |layout: &Layout| Store::new(layout.pki(), "kubelet-client").files().unwrap_or_default();
     for file in credentials(&on_card) {
@@ -90,9 +93,14 @@ fn take_role(old: &str, card: &Path, layout: &Layout, force: bool) -> Result<(),
         return Err(line);
     }
     copy(&on_card.pki(), &layout.pki())?;
-    for part in ["/etc/coracle", "/etc/default/coracle", "/etc/conf.d/coracle", CLAIMS] {
+    for part in ["/etc/coracle", "/etc/default/coracle", "/etc/conf.d/coracle"] {
         copy(&below(card, Path::new(part)), Path::new(part))?;
     }
+    let claims_on_card = below(card, &claims);
+    if !claims_on_card.exists() && claims != Path::new(DEFAULT_CLAIMS_DIR) {
+        print_line(&format!("no {} on the card: no volumes of claims copied", claims.display()));
+    }
+    copy(&claims_on_card, &claims)?;
     copy(&on_card.config(), &layout.config())?;
     copy(&on_card.flags(), &layout.flags())?;
     let state_folder = layout.root_dir.join("coracle");
@@ -109,8 +117,20 @@ fn take_role(old: &str, card: &Path, layout: &Layout, force: bool) -> Result<(),
     Ok(())
 }
 
-/// Volumes of claims without a cluster.
-const CLAIMS: &str = "/opt/local-path-provisioner";
+/// The directory of claims without a cluster, by the settings on the card.
+fn claims_on(card: &Path) -> Result<PathBuf, String> {
+    let (flags, readable) = agent_settings::of_service(card);
+    readable?;
+    let Some(directory) = last_value(&flags, "--local-path-dir") else { return Ok(DEFAULT_CLAIMS_DIR.into()) };
+    // As the agent takes a relative path: services start in the root directory.
+    let path = Path::new("/").join(directory);
+    let is_below_root = |path: &Path| path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    if path.file_name().is_none() || !is_below_root(&path) {
+        let found = format!("expected a directory below / without \"..\", found {directory:?}");
+        return Err(format!("--local-path-dir in the settings on {}: {found}", card.display()));
+    }
+    Ok(path)
+}
 
 /// The name of the node whose state `layout` has, on a card with this root directory.
 fn name_on(layout: &Layout, kept: &KeptIdentity, root: &Path) -> Option<String> {
@@ -231,5 +251,32 @@ mod tests {
         let error = "/mnt: expected the state of a, found no name of a node";
         assert_eq!(expect_name("a", None, place), Err(error.to_owned()));
         assert_eq!(below(place, Path::new("/etc/x")), Path::new("/mnt/etc/x"));
+    }
+
+    #[test]
+    fn directory_of_claims_is_that_of_the_settings_on_the_card() {
+        let card = std::env::temp_dir().join(format!("coracle-replace-claims-{}", std::process::id()));
+        fs::create_dir_all(card.join("etc/default")).unwrap();
+        let found = |line: &str| {
+            fs::write(card.join("etc/default/coracle"), line).unwrap();
+            claims_on(&card).map_err(|error| error.rsplit(", ").next().unwrap().to_owned())
+        };
+        let refused = |text: &str| Err(format!("found {text:?}"));
+        for (arguments, expected) in [
+            ("", Ok(DEFAULT_CLAIMS_DIR.into())),
+            ("-v=4 --local-path-dir /data/claims", Ok("/data/claims".into())),
+            ("--local-path-dir=/a --local_path_dir=/b", Ok("/b".into())),
+            ("--local-path-dir=data", Ok("/data".into())),
+            ("--local-path-dir=/", refused("/")),
+            ("--local-path-dir=", refused("")),
+            ("--local-path-dir=/a/../..", refused("/a/../..")),
+        ] {
+            assert_eq!(found(&format!("CORACLE_ARGS=\"{arguments}\"\n")), expected, "{arguments}");
+        }
+        fs::remove_file(card.join("etc/default/coracle")).unwrap();
+        assert_eq!(claims_on(&card).unwrap(), Path::new(DEFAULT_CLAIMS_DIR));
+        fs::create_dir(card.join("etc/default/coracle")).unwrap();
+        assert!(claims_on(&card).unwrap_err().contains("etc/default/coracle: Is a directory"));
+        fs::remove_dir_all(&card).unwrap();
     }
 }

@@ -393,10 +393,20 @@ fn new_board_takes_the_role_of_one_that_is_gone() {
     let said = replace(&fleet, &["node-a", "--from", "/nowhere"]);
     assert!(said.code == 1 && said.error.contains("expected the root directory of a board"), "{}", said.error);
 
+    // Its settings name another directory of claims.
+    let claims = fleet.path("claims");
+    let claims_on_card = card.join(claims.strip_prefix("/").unwrap());
+    fs::create_dir_all(claims_on_card.join("pvc-u_default_data")).unwrap();
+    fs::write(claims_on_card.join("pvc-u_default_data/marker"), "kept").unwrap();
+    fs::create_dir_all(card.join("var/lib/kubelet")).unwrap();
+    let flags = format!("CORACLE_CLUSTER_ARGS=\"--local-path-dir={}\"\n", claims.display());
+    fs::write(card.join("var/lib/kubelet/coracle-flags.env"), flags).unwrap();
+
     fleet.api.patch(LEASE, &json!({ "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } }));
     let said = replace(&fleet, &[&[NODE_NAME][..], &from].concat());
     assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
     assert_eq!(fs::read_to_string(fleet.path("pods/coracle/pods/marker")).unwrap(), "kept");
+    assert_eq!(fs::read_to_string(claims.join("pvc-u_default_data/marker")).unwrap(), "kept");
     assert_eq!(mode(&fs::canonicalize(fleet.path("pods/pki/kubelet-client-current.pem")).unwrap()), 0o600);
     // A copy that was interrupted before its last file is made again.
     fs::remove_file(fleet.path("etc/kubelet.conf")).unwrap();

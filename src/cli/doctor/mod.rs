@@ -73,7 +73,7 @@ pub(super) fn diagnose(local_socket: &Path, flags: &[String]) -> Diagnosis {
     let agent = running.as_ref().map(|(pid, _)| *pid);
     let flags = match (flags, running) {
         ([], Some((_, flags))) => flags,
-        ([], None) => agent_settings::of_service(root),
+        ([], None) => agent_settings::of_service(root).0,
         (flags, _) => flags.to_vec(),
     };
     let (config, mut findings) = match settings(&flags) {

@@ -19,7 +19,7 @@ const RUNTIME_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The settings of the running agent, or else of its service.
 pub(super) fn agent_config(command: &RuntimeConfig) -> Box<Config> {
     let running = agent_settings::running(&command.local_socket);
-    let flags = running.map_or_else(|| agent_settings::of_service(Path::new("/")), |(_, flags)| flags);
+    let flags = running.map_or_else(|| agent_settings::of_service(Path::new("/")).0, |(_, flags)| flags);
     settings(&flags).map(|(config, _)| config).unwrap_or_default()
 }
 

@@ -64,7 +64,7 @@ fn archive(command: &Support) -> io::Result<Vec<u8>> {
     let running = agent_settings::running(&command.local_socket);
     let flags = match running {
         Some((_, flags)) if command.agent_flags.is_empty() => flags,
-        None if command.agent_flags.is_empty() => agent_settings::of_service(Path::new("/")),
+        None if command.agent_flags.is_empty() => agent_settings::of_service(Path::new("/")).0,
         Some(_) | None => command.agent_flags.clone(),
     };
     let (config, problem) = match settings(&flags) {

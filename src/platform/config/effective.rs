@@ -119,7 +119,7 @@ impl Default for Config {
 }
 
 /// That of local-path-provisioner.
-const DEFAULT_CLAIMS_DIR: &str = "/opt/local-path-provisioner";
+pub(crate) const DEFAULT_CLAIMS_DIR: &str = "/opt/local-path-provisioner";
 pub(super) const DEFAULT_ROOT_DIR: &str = "/var/lib/kubelet";
 
 impl Config {

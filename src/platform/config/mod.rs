@@ -65,7 +65,7 @@ pub(crate) use credential_providers::{CredentialProvider, TokenAttributes, Token
 pub(crate) use device_rules::DeviceRule;
 pub(crate) use did_you_mean::nearest;
 pub(crate) use duration::{go_duration, parse_duration};
-pub(crate) use effective::Config;
+pub(crate) use effective::{Config, DEFAULT_CLAIMS_DIR};
 pub(crate) use eviction::{Amount, Eviction, Signal, Threshold};
 pub(crate) use feature_gates::{FeatureGates, Gate};
 #[cfg(test)]
