@@ -1,6 +1,7 @@
 //! Upgrades of the agent that its cluster asks for.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::json;
 
@@ -51,5 +52,44 @@ fn annotated_program_that_cannot_run_is_fetched_once_and_reported() {
     let why = format!("{url} rejected: expected a KubeletConfiguration; the former one runs");
     joined.api.wait(NODE, "the report of the configuration", |node| {
         node["metadata"]["annotations"]["coracle.dev/upgrade-status"] == *why
+    });
+}
+
+#[test]
+fn verdict_on_the_runtimes_configuration_is_reported_at_once_and_after_a_restart() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.wait_until_ready();
+    let folder = joined.node.folder().to_owned();
+    let [file, candidate] = ["runtime.toml", "candidate.toml"].map(|name| folder.join(name));
+    fs::write(&file, "former").unwrap();
+    let restart = format!("! grep -q bad {}", file.display());
+    let apply = |content: &str| {
+        fs::write(&candidate, content).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+        command.args(["runtime-config", "containerd", "--within", "5s", "--restart-command", &restart]);
+        command.arg("--apply").arg(&candidate).arg("--file").arg(&file);
+        command.arg("--root-dir").arg(folder.join("pods")).arg("--local-socket").arg(folder.join("coracle.sock"));
+        command.output().unwrap().status.success()
+    };
+    let wait = |status: &str, line: &str| {
+        let node = joined.api.wait(NODE, "the verdict", |node| {
+            node["metadata"]["annotations"]["coracle.dev/upgrade-status"] == *line
+                && condition(node, "AgentUpgraded")["status"] == *status
+        });
+        assert_eq!(condition(&node, "AgentUpgraded")["message"], *line);
+    };
+    assert!(apply("new"));
+    wait("True", &format!("runtime's {} accepted", file.display()));
+    assert!(!apply("bad"));
+    let rejected = format!("runtime's {} rejected: {restart}: exit status: 1; the former one is back", file.display());
+    wait("False", &rejected);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+
+    joined.node.kill_agent();
+    joined.api.patch(NODE, &json!({"metadata": {"annotations": {"coracle.dev/upgrade-status": "lost"}}}));
+    joined.start("", &[]);
+    joined.api.wait(NODE, "the report after the restart", |node| {
+        node["metadata"]["annotations"]["coracle.dev/upgrade-status"] == *rejected
     });
 }

@@ -22,7 +22,7 @@ pub(in crate::cli) struct Board {
     pub(in crate::cli) is_cordoned: bool,
     /// Annotations of coracle.dev.
     pub(in crate::cli) annotations: SortedMap<String, String>,
-    /// How the last trial of a program or configuration ended: whether it was accepted, and the message.
+    /// How the last trial ended, of the agent or of a configuration: whether it was accepted, and the message.
     pub(in crate::cli) verdict: Option<(bool, String)>,
     pub(in crate::cli) lease: Option<BoardLease>,
 }

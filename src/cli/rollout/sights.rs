@@ -129,7 +129,7 @@ fn node_progress(board: &Board, annotation: &str, key: &str, url: &str) -> Progr
             true if board.is_ready => Progress::Healthy,
             true => Progress::Written,
         },
-        // The last trial was one of the other kind.
+        // The last trial was one of another kind.
         _ => Progress::Written,
     }
 }
@@ -168,6 +168,7 @@ mod tests {
             (&tried, Some((false, "version 2 (ab) rejected: x")), rejected),
             (&tried, Some((false, "https://f/c rejected: x")), refused),
             (&tried, Some((false, "/etc/k.yaml (cd) rejected: x")), Progress::Written),
+            (&tried, Some((false, "runtime's /etc/c.toml rejected: x")), Progress::Written),
             (&tried, None, Progress::Written),
         ] {
             let board = board("b", annotations, verdict);

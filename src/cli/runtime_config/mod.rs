@@ -17,12 +17,16 @@ mod unit;
 use std::process::ExitCode;
 
 use super::command_table::RuntimeConfig;
+use super::local_api::change;
 use super::outputs::RuntimeName;
 use super::{failed, print};
 
 pub(super) fn run(command: &RuntimeConfig) -> ExitCode {
     if let Some(file) = &command.apply {
-        return apply::apply(command, file).map_or_else(|line| failed(&line), |line| print(&format!("{line}\n")));
+        let result = apply::apply(command, file);
+        // An agent that does not run finds the verdict at its start.
+        let _ = change(&command.local_socket, "POST", "/agent?what=runtime-verdict", &[]);
+        return result.map_or_else(|line| failed(&line), |line| print(&format!("{line}\n")));
     }
     if command.unit {
         return print(&unit::drop_in(command.runtime));

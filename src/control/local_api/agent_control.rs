@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -53,6 +54,10 @@ impl AgentControl {
         Box::pin(async move {
             let line = match request {
                 AgentRequest::Url { .. } => return Err("not supported here".to_owned()),
+                AgentRequest::RuntimeVerdict => {
+                    let read = control.read_record().await;
+                    return read.map(|_| String::new()).map_err(|error| ErrorChain(&error).to_string());
+                }
                 AgentRequest::RollBack => {
                     let updates = control.updates();
                     let now = clock::timestamp().to_string();
@@ -183,19 +188,16 @@ impl AgentControl {
     pub(crate) async fn run(self: Rc<Self>) {
         let updates = self.updates();
         // Without an update there is nothing to read.
-        if !updates.record_path().exists() {
+        if !updates.record_path().exists() && !updates.has_runtime_verdict() {
             return;
         }
-        let read = rt::blocking(move || updates.record()).await;
-        let record = match read {
+        let record = match self.read_record().await {
             Ok(record) => record,
             Err(error) => {
                 log!(warn, "record of updates unreadable, no trial is judged", error = ErrorChain(&error));
                 return;
             }
         };
-        self.line.replace(record.line());
-        self.announce(&record).await;
         if !is_this_process(&record) {
             return;
         }
@@ -203,6 +205,24 @@ impl AgentControl {
         if let Some(verdict) = verdict {
             self.end_trial(verdict).await;
         }
+    }
+
+    /// Reads the record, with the verdict on the runtime's configuration if there is a new one, and announces the last
+    /// one.
+    async fn read_record(&self) -> io::Result<Record> {
+        let updates = self.updates();
+        let read = rt::blocking(move || {
+            let taken = updates.take_runtime_verdict();
+            (taken, updates.record())
+        });
+        let (taken, record) = read.await;
+        if let Err(error) = taken {
+            log!(warn, "failed to take the verdict on the runtime's configuration", error = ErrorChain(&error));
+        }
+        let record = record?;
+        self.line.replace(record.line());
+        self.announce(&record).await;
+        Ok(record)
     }
 
     /// `None` without a trial.
@@ -240,7 +260,7 @@ impl AgentControl {
                     let record = rt::blocking(move || {
                         let record = updates.record()?;
                         updates.clean(&record, None);
-                        Ok::<_, std::io::Error>(record)
+                        Ok::<_, io::Error>(record)
                     });
                     if let Ok(record) = record.await {
                         self.line.replace(record.line());
@@ -284,16 +304,16 @@ impl AgentControl {
 /// The configuration with this digest in place of the agent's file.
 fn config_subject(updates: &AgentUpdates, file: Option<PathBuf>, candidate: String) -> Result<Subject, String> {
     let path = file.ok_or("the agent has no --config FILE")?;
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
     // A link stays one.
     let path = match path.canonicalize() {
         Ok(path) => path,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => std::path::absolute(&path).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(&path).map_err(failed)?,
         Err(error) => return Err(failed(error)),
     };
     let former = match fs::read(&path) {
         Ok(content) => Some(updates.store(Place::Config, &content).map_err(failed)?),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
     };
     if former.as_ref() == Some(&candidate) {

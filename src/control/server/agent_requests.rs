@@ -1,4 +1,4 @@
-//! `POST /agent` on the local socket: `coracle upgrade` and `coracle config apply`.
+//! `POST /agent` on the local socket: `coracle upgrade`, `coracle config apply` and `coracle runtime-config --apply`.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ fn read(request: &Request) -> Option<AgentRequest> {
     let within = || value("within")?.parse().ok().map(Duration::from_secs);
     match value("what")?.as_str() {
         "rollback" => Some(AgentRequest::RollBack),
+        "runtime-verdict" => Some(AgentRequest::RuntimeVerdict),
         "url" => {
             let allow_downgrade = value("downgrade").is_some_and(|downgrade| downgrade == "true");
             Some(AgentRequest::Url { url: value("url")?, within: within()?, allow_downgrade })
@@ -35,7 +36,7 @@ pub(super) fn agent(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
         return Some(Reply::Whole(Response::not_allowed()));
     }
     let Some(wanted) = read(request) else {
-        let line = "expected ?what=program&digest=SHA256&version=VERSION&within=SECONDS, config, url or rollback\n";
+        let line = "expected ?what=program&digest=SHA256&version=VERSION&within=SECONDS, config, url, rollback or runtime-verdict\n";
         return Some(Reply::Whole(Response::text(Status::BadRequest, line)));
     };
     let response = api.update_agent(wanted);

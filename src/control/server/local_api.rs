@@ -76,10 +76,23 @@ pub(crate) type AnswerFuture<T> = Pin<Box<dyn Future<Output = Result<T, String>>
 /// A request about the agent itself. A digest names a file that is stored already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AgentRequest {
-    Config { digest: String, within: Duration },
-    Program { digest: String, version: String, within: Duration },
+    Config {
+        digest: String,
+        within: Duration,
+    },
+    Program {
+        digest: String,
+        version: String,
+        within: Duration,
+    },
     RollBack,
-    Url { url: String, within: Duration, allow_downgrade: bool },
+    /// A trial of the runtime's configuration has ended.
+    RuntimeVerdict,
+    Url {
+        url: String,
+        within: Duration,
+        allow_downgrade: bool,
+    },
 }
 
 /// A pod named by a path.

@@ -9,12 +9,13 @@
 //!
 //! The start that counts is written before the candidate runs. So a crash, a hang or a power cut costs one start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::verdict::{Before, text};
+use crate::types::text::cut;
 
 /// The default is a node without updates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -256,12 +257,7 @@ impl Record {
             let (starts, within) = (trial.starts, trial.within.as_secs());
             json!({ "subject": subject, "starts": starts, "withinSeconds": within, "before": trial.before.to_json() })
         });
-        let last = self.last.as_ref().map(|last| {
-            json!({
-                "subject": last.subject, "accepted": last.is_accepted, "reason": last.reason, "time": last.time,
-                "announced": last.is_announced,
-            })
-        });
+        let last = self.last.as_ref().map(TrialEnd::to_json);
         json!({
             "format": 1, "current": self.current.as_ref().map(slot), "previous": self.previous.as_ref().map(slot),
             "installed": self.installed, "asked": self.asked, "askedConfig": self.asked_config, "trial": trial,
@@ -281,15 +277,7 @@ impl Record {
             Some(trial) => Some(Trial::from_json(trial)?),
             None => None,
         };
-        let last = value.get("last").and_then(|last| {
-            Some(TrialEnd {
-                subject: text(last, "subject")?,
-                is_accepted: last.get("accepted")?.as_bool()?,
-                reason: text(last, "reason")?,
-                time: text(last, "time")?,
-                is_announced: last.get("announced")?.as_bool()?,
-            })
-        });
+        let last = value.get("last").and_then(TrialEnd::from_json);
         let asked = |key| text(value, key).unwrap_or_default();
         Some(Self {
             current: slot("current")?,
@@ -355,14 +343,46 @@ impl TrialEnd {
         Self { subject, is_accepted, reason, time: now.to_owned(), is_announced: false }
     }
 
+    /// Of the runtime's configuration at `path`. `fault` says why it was rejected, and what became of the former one.
+    pub(super) fn of_runtime(path: &Path, fault: Option<&str>, now: &str) -> Self {
+        let mut reason = fault.unwrap_or_default().to_owned();
+        cut(&mut reason, MAX_RUNTIME_REASON_BYTES);
+        let subject = format!("{RUNTIME_SUBJECT}{}", path.display());
+        Self { subject, is_accepted: fault.is_none(), reason, time: now.to_owned(), is_announced: false }
+    }
+
     /// One line, such as `version 0.9.1 (3f2a...) rejected: no verdict in 3 starts`.
     pub(crate) fn line(&self) -> String {
+        let Self { subject, reason, .. } = self;
         match self.is_accepted {
-            true => format!("{} accepted", self.subject),
-            false => format!("{} rejected: {}; the former one runs", self.subject, self.reason),
+            true => format!("{subject} accepted"),
+            false if subject.starts_with(RUNTIME_SUBJECT) => format!("{subject} rejected: {reason}"),
+            false => format!("{subject} rejected: {reason}; the former one runs"),
         }
     }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "subject": self.subject, "accepted": self.is_accepted, "reason": self.reason, "time": self.time,
+            "announced": self.is_announced,
+        })
+    }
+
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            subject: text(value, "subject")?,
+            is_accepted: value.get("accepted")?.as_bool()?,
+            reason: text(value, "reason")?,
+            time: text(value, "time")?,
+            is_announced: value.get("announced")?.as_bool()?,
+        })
+    }
 }
+
+/// Begins the subject of a trial of the runtime's configuration. No other one begins so; rollouts tell them apart.
+const RUNTIME_SUBJECT: &str = "runtime's ";
+/// A runtime may answer with megabytes.
+const MAX_RUNTIME_REASON_BYTES: usize = 1024;
 
 /// A digest also names a file, so it has to be one.
 fn digest(value: &Value, key: &str) -> Option<String> {

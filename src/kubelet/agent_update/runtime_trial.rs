@@ -4,6 +4,7 @@
 //! ROOT_DIR/coracle/agent/runtime/record.json   the file and the command that restarts the runtime, while there is a trial
 //! ROOT_DIR/coracle/agent/runtime/former        the former file; missing if there was none
 //! ROOT_DIR/coracle/agent/runtime/lock          held by the process that judges the trial
+//! ROOT_DIR/coracle/agent/runtime/verdict.json  how the last trial ended, until the agent takes it into its own record
 //! ```
 //!
 //! The record comes first. A trial whose judge has died, also in a power cut, is undone at the next start of the agent.
@@ -16,6 +17,9 @@ use std::process::{Command, Stdio};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 
+use super::record::TrialEnd;
+use super::slots::AgentUpdates;
+use crate::platform::host::clock;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::file;
 
@@ -77,17 +81,26 @@ impl RuntimeTrial {
 
     /// The new configuration stays.
     pub(crate) fn accept(self) -> Outcome<()> {
+        self.keep_verdict(None);
         self.forget()
     }
 
     /// Restores the former file and restarts the runtime. Returns what happened, as one line.
     pub(crate) fn undo(self, why: &str) -> String {
-        let path = self.path.display().to_string();
-        let restored = self.restore().and_then(|()| run(&self.restart)).and_then(|()| self.forget());
-        match restored {
-            Ok(()) => format!("{path} rejected: {why}; the former one is back"),
-            Err(error) => format!("{path} rejected: {why}; failed to restore the former one: {error}"),
-        }
+        let fault = |undone: &Outcome<()>| match undone {
+            Ok(()) => format!("{why}; the former one is back"),
+            Err(error) => format!("{why}; failed to restore the former one: {error}"),
+        };
+        let undone = self.restore().and_then(|()| run(&self.restart));
+        self.keep_verdict(Some(&fault(&undone)));
+        let undone = undone.and_then(|()| self.forget());
+        format!("{} rejected: {}", self.path.display(), fault(&undone))
+    }
+
+    /// For the agent. If that fails, the caller still tells the verdict where it runs.
+    fn keep_verdict(&self, fault: Option<&str>) {
+        let end = TrialEnd::of_runtime(&self.path, fault, &clock::timestamp().to_string());
+        let _ = durable::write(&self.folder.join(VERDICT), end.to_json().to_string().as_bytes());
     }
 
     fn save_former(&self) -> io::Result<()> {
@@ -114,8 +127,37 @@ impl RuntimeTrial {
     }
 }
 
+impl AgentUpdates {
+    /// Whether a trial of the runtime's configuration has left a verdict.
+    pub(crate) fn has_runtime_verdict(&self) -> bool {
+        self.runtime_verdict().exists()
+    }
+
+    /// Makes the verdict on the runtime's configuration the last one of the record. It is removed last, so that a cut
+    /// before repeats both writes.
+    pub(crate) fn take_runtime_verdict(&self) -> io::Result<()> {
+        let path = self.runtime_verdict();
+        let bytes = match durable::read(&path, MAX_RUNTIME_RECORD_BYTES)? {
+            StoredFile::Nothing => return Ok(()),
+            // It says nothing, and is removed.
+            StoredFile::Damaged => Vec::new(),
+            StoredFile::Whole(bytes) => bytes,
+        };
+        let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        if let Some(end) = TrialEnd::from_json(&value) {
+            self.change(|record| record.last = Some(end))?;
+        }
+        durable::remove(&path)
+    }
+
+    fn runtime_verdict(&self) -> PathBuf {
+        self.directory.join("runtime").join(VERDICT)
+    }
+}
+
 const RECORD: &str = "record.json";
 const FORMER: &str = "former";
+const VERDICT: &str = "verdict.json";
 
 fn folder(root_dir: &Path) -> PathBuf {
     root_dir.join("coracle/agent/runtime")
@@ -235,5 +277,60 @@ mod tests {
         board.abandoned().unwrap().undo("no verdict");
         assert_eq!(board.content(), "former");
         assert!(board.abandoned().is_none());
+    }
+
+    fn taken(board: &Board) -> TrialEnd {
+        let updates = AgentUpdates::new(&board.root);
+        assert!(updates.has_runtime_verdict());
+        updates.take_runtime_verdict().unwrap();
+        assert!(!updates.has_runtime_verdict());
+        let last = updates.record().unwrap().last.unwrap();
+        assert!(!last.is_announced);
+        // Without a new one the last one stays.
+        updates.take_runtime_verdict().unwrap();
+        assert_eq!(updates.record().unwrap().last.as_ref(), Some(&last));
+        last
+    }
+
+    #[test]
+    fn agent_takes_the_verdict_once() {
+        let board = Board::new("verdict");
+        assert!(!AgentUpdates::new(&board.root).has_runtime_verdict());
+        let path = board.file.display();
+        board.begin("new").unwrap().accept().unwrap();
+        assert_eq!(taken(&board).line(), format!("runtime's {path} accepted"));
+        board.begin("bad").unwrap_err();
+        let line = taken(&board).line();
+        let (begin, end) = (format!("runtime's {path} rejected: "), "exit status: 1; the former one is back");
+        assert!(line.starts_with(&begin) && line.ends_with(end), "{line}");
+        drop(board.begin("new").unwrap());
+        board.abandoned().unwrap().undo("no verdict");
+        assert_eq!(taken(&board).reason, "no verdict; the former one is back");
+    }
+
+    #[test]
+    fn verdict_says_that_the_former_file_could_not_be_restored() {
+        let board = Board::new("worse");
+        let error = RuntimeTrial::begin(&board.root, &board.file, b"new", "false").unwrap_err();
+        let reason = "false: exit status: 1; failed to restore the former one: false: exit status: 1";
+        assert_eq!((error.split_once("rejected: ").unwrap().1, &*taken(&board).reason), (reason, reason));
+        assert!(board.abandoned().is_some(), "the next start tries again");
+    }
+
+    #[test]
+    fn damaged_verdict_is_removed_and_changes_nothing() {
+        let board = Board::new("damaged");
+        board.begin("new").unwrap().accept().unwrap();
+        fs::write(folder(&board.root).join(VERDICT), "damaged").unwrap();
+        let updates = AgentUpdates::new(&board.root);
+        updates.take_runtime_verdict().unwrap();
+        assert_eq!((updates.has_runtime_verdict(), updates.record().unwrap().last), (false, None));
+    }
+
+    #[test]
+    fn reason_of_a_verdict_is_bounded() {
+        let end = TrialEnd::of_runtime(Path::new("/c"), Some(&"x".repeat(1 << 20)), "now");
+        assert_eq!(end.reason.len(), 1024);
+        assert_eq!(TrialEnd::from_json(&end.to_json()), Some(end));
     }
 }

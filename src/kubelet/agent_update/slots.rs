@@ -15,7 +15,7 @@ use crate::protocol::sha256::sha256;
 /// The directory of updates.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentUpdates {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
 }
 
 /// A folder of the directory. Its files are named by their SHA-256.
