@@ -43,12 +43,14 @@ impl Runtime {
         cluster: Option<Client>,
     ) -> Self {
         let services = Services::of(config);
+        let signatures = signature_places(config, &proxies);
         let record = config.root_dir.join("coracle/image-archives.json");
-        let (archives, woken) = ImageArchives::open(&record).await;
+        let (archives, woken) = ImageArchives::open(&record, signatures.is_some()).await;
         let verifiers = RuntimeVerifiers(config.images.fetch.runtime_verifiers.clone());
         let importer = Importer {
             directory: config.images.archives.clone(),
             record,
+            layouts: signatures.as_ref().map(SignaturePlaces::kept),
             endpoint: config.runtime.image_endpoint.clone(),
             verifiers: verifiers.clone(),
             images: services.images.clone(),
@@ -57,7 +59,6 @@ impl Runtime {
             woken,
             inbox: inbox.clone(),
         };
-        let signatures = signature_places(config, &proxies);
         let hosts = config.images.fetch.hosts_directory.clone();
         let manifests = config.root_dir.join("coracle/tag-lookup");
         let manifests = ManifestFetch::new(manifests, hosts, Arc::new(proxies.clone()));

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::image_archives::{archive, place, wait_for_state};
 use super::node::{BUSYBOX, Manifest, Node, STAY};
 use super::registry::{Registry, make_image, remove_image};
 
@@ -229,7 +230,7 @@ fn verify_offline(mut node: Node, mut registry: Registry, image: &str) {
     let renewed = Key::new(&node, "renewed");
     write_policy(&node, &renewed);
     run(&node, "late", image, "Never");
-    wait_until_refused(&node, "late", "the present image has no kept signature");
+    wait_until_refused(&node, "late", "it is not by a key of the policy");
     fs::write(node.folder().join("policy.json"), r#"{"default": [{"type": "signedBy"}]}"#).unwrap();
     run(&node, "unread", image, "Never");
     wait_until_refused(&node, "unread", "policy.json: default[0]: signedBy is not supported");
@@ -258,12 +259,70 @@ fn image_of_an_archive_needs_the_signature_of_the_registry() {
     node.ctr(&["images", "tag", BUSYBOX, &image]);
     node.start_agent();
     run(&node, "preloaded", &image, "Never");
-    wait_until_refused(&node, "preloaded", "the present image has no digest of its registry");
+    wait_until_refused(&node, "preloaded", "it has no digest by which a registry could be asked");
     registry.push_busybox(&node, "team/app:1");
     sign(&node, &key, "team/app", "1", &image);
     run(&node, "pulled", &image, "IfNotPresent");
     wait_until_ready(&node, "pulled");
     wait_until_ready(&node, "preloaded");
+}
+
+/// An archive of an image in the form of `cosign save`: without a name, and with a signature by the key.
+fn signed_archive(node: &Node, name: &str, key: &Key) -> (String, PathBuf) {
+    let (image, file) = archive(node, name);
+    let layout = node.folder().join(format!("layout-{name}"));
+    fs::create_dir(&layout).unwrap();
+    assert!(Command::new("tar").arg("-xf").arg(&file).arg("-C").arg(&layout).status().unwrap().success());
+    let _ = fs::remove_file(layout.join("manifest.json"));
+    let index: Value = serde_json::from_slice(&fs::read(layout.join("index.json")).unwrap()).unwrap();
+    let put = |content: &[u8], kind: &str| {
+        fs::write(layout.join("blobs/sha256").join(hex(content)), content).unwrap();
+        json!({"mediaType": kind, "digest": format!("sha256:{}", hex(content)), "size": content.len()})
+    };
+    let mut top = index["manifests"][0].clone();
+    let payload = json!({"critical": {"identity": {"docker-reference": image}, "type": "cosign container image signature",
+        "image": {"docker-manifest-digest": top["digest"]}}, "optional": null});
+    let payload = payload.to_string().into_bytes();
+    let mut layer = put(&payload, PAYLOAD);
+    layer["annotations"] = json!({"dev.cosignproject.cosign/signature": key.sign(&payload)});
+    let config = put(b"{}", "application/vnd.oci.image.config.v1+json");
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
+    let mut signatures = put(manifest.to_string().as_bytes(), MANIFEST);
+    top["annotations"] = json!({"kind": "dev.cosignproject.cosign/image"});
+    signatures["annotations"] = json!({"kind": "dev.cosignproject.cosign/sigs"});
+    let index = json!({"schemaVersion": 2, "manifests": [top, signatures]});
+    fs::write(layout.join("index.json"), index.to_string()).unwrap();
+    assert!(Command::new("tar").arg("-C").arg(&layout).arg("-cf").arg(&file).arg(".").status().unwrap().success());
+    (image, file)
+}
+
+#[test]
+fn signed_archive_needs_no_registry() {
+    let mut node = start("");
+    let (key, other) = (Key::new(&node, "key"), Key::new(&node, "other"));
+    let policy = json!({"default": [{"type": "sigstoreSigned", "keyPath": public(&key.0)}]});
+    fs::write(node.folder().join("policy.json"), policy.to_string()).unwrap();
+    node.start_agent();
+    let signed = signed_archive(&node, "signed", &key);
+    let foreign = signed_archive(&node, "foreign", &other);
+    let unsigned = archive(&node, "unsigned");
+    for (name, (image, file)) in [("signed", &signed), ("foreign", &foreign), ("unsigned", &unsigned)] {
+        place(&node, file);
+        wait_for_state(&node, &format!("{name}.tar"), "imported");
+        run(&node, name, image, "Never");
+    }
+    wait_until_ready(&node, "signed");
+    wait_until_refused(&node, "foreign", "it is not by a key of the policy (default[0])");
+    wait_until_refused(&node, "unsigned", "it has no signature (default[0])");
+    let names = node.ctr(&["images", "list", "--quiet"]);
+    let count = |name: &str| names.lines().filter(|line| line.contains(name)).count();
+    assert_eq!((count("localhost/signed"), count("import-"), count(".sig")), (2, 0, 0), "{names}");
+
+    node.kill_agent();
+    fs::remove_file(node.folder().join("pods/coracle/images/signed.tar")).unwrap();
+    node.start_agent();
+    run(&node, "again", &signed.0, "Never");
+    wait_until_ready(&node, "again");
 }
 
 #[test]

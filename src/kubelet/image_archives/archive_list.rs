@@ -41,6 +41,8 @@ pub(super) struct ArchiveList {
     looked: bool,
     /// Why the directory cannot be read.
     problem: String,
+    /// Imports keep what the signature policy needs.
+    pub(super) keeps_layouts: bool,
 }
 
 #[derive(Debug)]
@@ -106,8 +108,10 @@ impl ArchiveList {
                 Some(names.collect())
             };
             let digests = names("digests");
+            let has_layouts = known.get("layouts").and_then(Value::as_bool) == Some(true);
             // Earlier versions gave images no names with digests.
-            let state = if digests.is_some() { State::Imported } else { State::Ready };
+            let is_complete = digests.is_some() && (has_layouts || !self.keeps_layouts);
+            let state = if is_complete { State::Imported } else { State::Ready };
             let names =
                 ArchiveNames { images: names("images").unwrap_or_default(), digests: digests.unwrap_or_default() };
             let size = known.get("size").and_then(Value::as_u64);
@@ -125,7 +129,10 @@ impl ArchiveList {
         let entry = |(file, archive): (&String, &Archive)| {
             let Stamp { size, modified } = archive.stamp;
             let ArchiveNames { images, digests } = &archive.names;
-            (file.clone(), json!({ "size": size, "modified": modified, "images": images, "digests": digests }))
+            let entry = json!({
+                "size": size, "modified": modified, "images": images, "digests": digests, "layouts": self.keeps_layouts,
+            });
+            (file.clone(), entry)
         };
         let mut text = Value::Object(given.map(entry).collect::<Map<_, _>>()).to_string().into_bytes();
         text.push(b'\n');
@@ -367,6 +374,15 @@ mod tests {
         of_earlier_version.on_listing(&listing(&[("a", 1)]), start);
         let names: Vec<_> = of_earlier_version.iter().flat_map(|(_, archive)| archive.names.all().cloned()).collect();
         assert_eq!((names, of_earlier_version.begin().as_deref()), (vec!["x:1".to_owned()], Some("a")));
+        let mut with_policy = ArchiveList { keeps_layouts: true, ..ArchiveList::default() };
+        with_policy.load(&archive_list.record());
+        assert!(with_policy.has_ready(), "imported without what the signature policy needs");
+        while let Some(file) = with_policy.begin() {
+            with_policy.ended(&file, Ok(images(&["x:1"])), start);
+        }
+        let mut restarted = ArchiveList { keeps_layouts: true, ..ArchiveList::default() };
+        restarted.load(&with_policy.record());
+        assert!(!restarted.has_ready());
         let mut nothing = ArchiveList::default();
         nothing.load(b"{\"a\": {\"images\": 7}}");
         nothing.load(b"what");

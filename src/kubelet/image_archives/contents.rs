@@ -8,7 +8,9 @@ use std::fmt;
 use serde_json::Value;
 
 use super::image_name::repository;
-use super::manifest::{Descriptor, descriptor};
+use super::layout_documents::{LayoutDocuments, MAX_LAYOUT_DOCUMENT_BYTES};
+use super::manifest::{Descriptor, descriptor, document, layout_index};
+use super::tar_header::small_tar;
 use crate::types::sorted::SortOnce;
 
 /// Compression of an archive.
@@ -39,8 +41,6 @@ const ARCHIVE_BLOCK_BYTES: usize = 512;
 const TAR_MAGIC_OFFSET: usize = 257;
 /// Size limit of an index file.
 const MOST_INDEX: u64 = 4 << 20;
-/// Size limit of an image configuration. That of an image with many layers has some 20 kB.
-const MOST_CONFIG: u64 = 128 << 10;
 const MAX_ARCHITECTURE_CHARS: usize = 20;
 
 /// Incremental tar reader.
@@ -52,35 +52,38 @@ pub struct Contents {
     bytes_left: u64,
     padding: u64,
     index: Option<Index>,
-    ended: bool,
+    /// Where the end marker is in the part that has it.
+    end_marker: Option<usize>,
     docker: Option<Vec<u8>>,
     oci: Option<Vec<u8>>,
-    /// A file that may be the configuration of an image.
-    config: Vec<u8>,
+    /// A file that may be the configuration of an image, its manifest, or a signature.
+    document: Vec<u8>,
     architectures: Vec<String>,
+    layout: LayoutDocuments,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Index {
     Docker,
     Oci,
-    Config,
+    Document,
 }
 
 impl Contents {
     /// Processes the next bytes; an error means that the archive is invalid.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), BadArchive> {
-        while !bytes.is_empty() && !self.ended {
+        let length = bytes.len();
+        while !bytes.is_empty() && !self.has_ended() {
             if self.bytes_left > 0 {
                 let (file, rest) = take(bytes, &mut self.bytes_left);
                 match self.index {
                     Some(Index::Docker) => self.docker.get_or_insert_default().extend_from_slice(file),
                     Some(Index::Oci) => self.oci.get_or_insert_default().extend_from_slice(file),
-                    Some(Index::Config) => self.config.extend_from_slice(file),
+                    Some(Index::Document) => self.document.extend_from_slice(file),
                     None => {}
                 }
                 if self.bytes_left == 0 {
-                    self.end_config();
+                    self.end_document();
                 }
                 bytes = rest;
             } else if self.padding > 0 {
@@ -93,7 +96,11 @@ impl Contents {
                 bytes = rest;
                 if wanted == 0 {
                     let header = std::mem::take(&mut self.header);
-                    self.begin(&header)?;
+                    if header.iter().all(|byte| *byte == 0) {
+                        self.end_marker = Some(length.saturating_sub(bytes.len() + ARCHIVE_BLOCK_BYTES));
+                    } else {
+                        self.begin(&header)?;
+                    }
                 }
             }
         }
@@ -101,10 +108,6 @@ impl Contents {
     }
 
     fn begin(&mut self, header: &[u8]) -> Result<(), BadArchive> {
-        if header.iter().all(|byte| *byte == 0) {
-            self.ended = true;
-            return Ok(());
-        }
         let part = |from: usize, length: usize| header.get(from..from.saturating_add(length)).unwrap_or_default();
         if !part(TAR_MAGIC_OFFSET, 5).starts_with(b"ustar") {
             return Err(BadArchive::NoHeader);
@@ -115,7 +118,7 @@ impl Contents {
         self.index = match name.strip_prefix(b"./").unwrap_or(name) {
             b"manifest.json" if is_file => Some(Index::Docker),
             b"index.json" if is_file => Some(Index::Oci),
-            _ if is_file && size <= MOST_CONFIG => Some(Index::Config),
+            _ if is_file && size <= MAX_LAYOUT_DOCUMENT_BYTES => Some(Index::Document),
             _ => None,
         };
         // Of several files with the same name the last one counts.
@@ -123,7 +126,7 @@ impl Contents {
             Some(Index::Docker | Index::Oci) if size > MOST_INDEX => return Err(BadArchive::LargeIndex),
             Some(Index::Docker) => self.docker = None,
             Some(Index::Oci) => self.oci = None,
-            Some(Index::Config) | None => self.config.clear(),
+            Some(Index::Document) | None => self.document.clear(),
         }
         self.bytes_left = size;
         let block = u64::try_from(ARCHIVE_BLOCK_BYTES).unwrap_or(u64::MAX);
@@ -133,40 +136,74 @@ impl Contents {
 
     /// The end marker was read.
     pub fn has_ended(&self) -> bool {
-        self.ended
+        self.end_marker.is_some()
     }
 
-    /// Notes the architecture of an image configuration, which has `rootfs` too.
-    fn end_config(&mut self) {
-        let config = std::mem::take(&mut self.config);
-        if !config.starts_with(b"{") || self.architectures.len() >= MOST_IMAGES {
+    /// Notes the architecture of an image configuration, which has `rootfs` too, and what the signature policy needs.
+    fn end_document(&mut self) {
+        let bytes = std::mem::take(&mut self.document);
+        if !bytes.starts_with(b"{") || self.architectures.len() >= MOST_IMAGES {
             return;
         }
-        let Ok(config) = serde_json::from_slice::<Value>(&config) else { return };
-        let architecture = config.get("architecture").and_then(Value::as_str).filter(|name| !name.is_empty());
-        if let Some(architecture) = architecture.filter(|_| config.get("rootfs").is_some()) {
+        let Ok(document) = document(&bytes) else { return };
+        let architecture = document.get("architecture").and_then(Value::as_str).filter(|name| !name.is_empty());
+        if let Some(architecture) = architecture.filter(|_| document.get("rootfs").is_some()) {
             self.architectures.push(architecture.chars().take(MAX_ARCHITECTURE_CHARS).collect());
+        } else {
+            self.layout.take(bytes, &document);
         }
+    }
+
+    /// If there are signatures, which are no images for the runtime, ends the last part with an index of the images
+    /// alone, and returns true. Of several files with the same name the last one counts.
+    pub(super) fn end_signed(&self, last_part: &mut Vec<u8>) -> Result<bool, BadArchive> {
+        if !self.layout.has_signatures() || self.oci.is_none() {
+            return Ok(false);
+        }
+        let images = self.layout_images()?;
+        let named = images.iter().filter_map(|(name, top)| Some((name.as_str(), top.as_ref()?)));
+        last_part.truncate(self.end_marker.unwrap_or(usize::MAX));
+        last_part.extend(small_tar(&[("index.json", &layout_index(named))]).unwrap_or_default());
+        Ok(true)
+    }
+
+    /// The images of the layout, each with its names. A bare tag is no name, and attached signatures are no images.
+    fn layout_images(&self) -> Result<Vec<(String, Option<Descriptor>)>, BadArchive> {
+        let mut images = Vec::new();
+        let index = list(self.oci.as_deref(), "index.json")?.unwrap_or_default();
+        for entry in index.get("manifests").and_then(Value::as_array).into_iter().flatten() {
+            let top = descriptor(entry).ok();
+            let names = match (oci_name(entry), &top) {
+                (Some(name), _) if name.contains(":sha256-") && name.ends_with(".sig") => Vec::new(),
+                (Some(name), _) => vec![name.to_owned()],
+                (None, Some(top)) => self.layout.signed_names(top),
+                (None, None) => Vec::new(),
+            };
+            images.extend(names.into_iter().map(|name| (name, top.clone())));
+            images.truncate(MOST_IMAGES + 1);
+        }
+        Ok(images)
     }
 
     /// Ends the stream; returns the image names.
-    pub fn end(self) -> Result<ArchiveImages, BadArchive> {
+    pub fn end(mut self) -> Result<ArchiveImages, BadArchive> {
         if self.bytes_left > 0 || !self.header.is_empty() {
             return Err(BadArchive::CutShort);
         }
         let mut images = Vec::new();
         let mut by_digest = Vec::new();
+        let layout_images = self.layout_images()?;
         for manifest in list(self.docker.as_deref(), "manifest.json")?.iter().flat_map(Value::as_array).flatten() {
             let tags = manifest.get("RepoTags").and_then(Value::as_array).into_iter().flatten();
             images.extend(tags.filter_map(Value::as_str).map(str::to_owned));
         }
-        let index = list(self.oci.as_deref(), "index.json")?.unwrap_or_default();
-        for manifest in index.get("manifests").and_then(Value::as_array).into_iter().flatten() {
-            if let Some(name) = oci_name(manifest) {
-                images.push(name.to_owned());
-                by_digest.extend(digest_name(name, manifest));
-            }
+        let mut layout = std::mem::take(&mut self.layout);
+        for (name, top) in layout_images {
+            layout.tops.extend(top.as_ref().map(|top| top.digest.clone()));
+            by_digest.extend(top.and_then(|top| digest_name(&name, top)));
+            images.push(name);
         }
+        layout.tops.dedup();
         images.sort_once();
         images.dedup();
         if images.is_empty() || images.len() > MOST_IMAGES {
@@ -179,7 +216,7 @@ impl Contents {
         let mut architectures = self.architectures;
         architectures.sort_once();
         architectures.dedup();
-        Ok(ArchiveImages { images, by_digest, architectures, is_docker: self.docker.is_some() })
+        Ok(ArchiveImages { images, by_digest, architectures, is_docker: self.docker.is_some(), layout })
     }
 }
 
@@ -193,6 +230,7 @@ pub struct ArchiveImages {
     pub architectures: Vec<String>,
     /// It has a `manifest.json`.
     pub is_docker: bool,
+    pub(crate) layout: LayoutDocuments,
 }
 
 const MOST_IMAGES: usize = 1000;
@@ -261,8 +299,7 @@ fn oci_name(manifest: &Value) -> Option<&str> {
     of("io.containerd.image.name").or(whole)
 }
 
-fn digest_name(name: &str, manifest: &Value) -> Option<(String, Descriptor)> {
-    let top = descriptor(manifest).ok()?;
+fn digest_name(name: &str, top: Descriptor) -> Option<(String, Descriptor)> {
     Some((format!("{}@{}", repository(name).ok()?, top.digest), top))
 }
 
@@ -328,7 +365,8 @@ mod tests {
                 images: vec!["a:1".to_owned(), "b:1".to_owned()],
                 by_digest: Vec::new(),
                 architectures: Vec::new(),
-                is_docker: true
+                is_docker: true,
+                layout: LayoutDocuments::default(),
             })
         );
         let oci = tar(&[("oci-layout", b"{}"), ("./index.json", OCI), ("blobs/sha256/1", &layer), ("empty", b"")]);
@@ -338,7 +376,8 @@ mod tests {
                 images: vec!["r.io/x:1".to_owned(), "r.io/y:2".to_owned()],
                 by_digest: Vec::new(),
                 architectures: Vec::new(),
-                is_docker: false
+                is_docker: false,
+                layout: LayoutDocuments::default(),
             })
         );
         assert_eq!(read(&tar(&[("index.json", OCI), ("manifest.json", DOCKER)])).unwrap().images.len(), 4);

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use super::archive_list::{ArchiveNames, Failure};
 use super::contents::{ARCHIVE_HEAD_BYTES, ArchiveImages, BadArchive, Contents, Packing};
+use super::layout_documents::{LayoutDocuments, MAX_LAYOUT_RECORD_BYTES, layout_record_name};
 use super::manifest::{Descriptor, OCI_LAYOUT, layout_index};
 use super::tar_header::small_tar;
+use crate::platform::host::file::replace_within;
 use crate::platform::host::program;
 use crate::platform::rt;
 use crate::types::architecture::{self, ARCHITECTURE, BUILD_FOR_THIS_MACHINE};
@@ -61,7 +63,9 @@ impl Tool {
 pub(super) const ARCHIVE_IMPORT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// Imports the archive at `path`; returns the image names in it.
-pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<ArchiveNames, Failure> {
+///
+/// For images of an OCI layout, what the signature policy needs is kept in the directory `records`, if there is one.
+pub(super) async fn import(tool: &Tool, path: PathBuf, records: Option<PathBuf>) -> Result<ArchiveNames, Failure> {
     match tool {
         Tool::Ctr(endpoint) => {
             let command = ctr(endpoint, &["images", "import", "-"]);
@@ -78,7 +82,8 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<ArchiveNames, F
                     // The tool's own error about a foreign image says less.
                     named.as_ref().map_or(Ok(()), check_architecture)?;
                     check("ctr", ended)?;
-                    let ArchiveImages { images, by_digest, .. } = named.ok_or_else(unread)?;
+                    let ArchiveImages { images, by_digest, layout, .. } = named.ok_or_else(unread)?;
+                    keep_records(records, layout).await;
                     let digests = name_by_digest(endpoint, by_digest).await;
                     Ok(ArchiveNames { images, digests })
                 }
@@ -102,6 +107,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<ArchiveNames, F
                 let file = file.await?;
                 check("skopeo", program::run_on(command, file, ARCHIVE_IMPORT_TIMEOUT).await)?;
             }
+            keep_records(records, named.layout).await;
             // This store finds an image by the digest of its manifest anyway.
             Ok(ArchiveNames { images: named.images, digests: Vec::new() })
         }
@@ -123,6 +129,20 @@ async fn name_by_digest(endpoint: &Path, images: Vec<(String, Descriptor)>) -> V
             log!(warn, "failed to name imported images by digest", error = failure);
             Vec::new()
         }
+    }
+}
+
+/// Keeps what the policy has to judge. Without it the registry is asked.
+async fn keep_records(directory: Option<PathBuf>, layout: LayoutDocuments) {
+    let Some(directory) = directory else { return };
+    let keep = move || {
+        layout.records().try_for_each(|(id, record)| {
+            let path = directory.join(layout_record_name(id.hex()));
+            replace_within(&path, record.as_bytes(), MAX_LAYOUT_RECORD_BYTES)
+        })
+    };
+    if let Err(error) = rt::blocking(keep).await {
+        log!(warn, "failed to keep manifests and signatures of image archive", error = error);
     }
 }
 
@@ -255,19 +275,24 @@ pub(super) fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<ArchiveIm
 pub(super) fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
     let bad = |error: BadArchive| Failure::Refused(error.to_string());
     let mut contents = Contents::default();
-    let mut buffer = vec![0; 64 << 10];
+    let mut is_sent = false;
+    let mut part = Vec::new();
     loop {
-        let part = match source.read(&mut buffer) {
-            Ok(0) => return contents.end().map(Some).map_err(bad),
-            Ok(length) => buffer.get(..length).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(unusable(error)),
-        };
-        contents.push(part).map_err(bad)?;
-        // After the end marker the tool may stop reading.
-        if sink.write_all(part).is_err() && !contents.has_ended() {
-            // The tool has exited and reports the error itself.
-            return Ok(None);
+        part.clear();
+        // Parts of whole blocks, so that the end marker is in one of them.
+        { &mut *source }.take(64 << 10).read_to_end(&mut part).map_err(unusable)?;
+        let is_last = part.is_empty();
+        contents.push(&part).map_err(bad)?;
+        if !is_sent {
+            is_sent = (is_last || contents.has_ended()) && contents.end_signed(&mut part).map_err(bad)?;
+            // After the end marker the tool may stop reading.
+            if sink.write_all(&part).is_err() && !contents.has_ended() {
+                // The tool has exited and reports the error itself.
+                return Ok(None);
+            }
+        }
+        if is_last {
+            return contents.end().map(Some).map_err(bad);
         }
     }
 }
@@ -276,6 +301,7 @@ pub(super) fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Op
 mod tests {
     use std::fs;
 
+    use super::super::manifest::Digest;
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
@@ -298,6 +324,7 @@ mod tests {
                 by_digest: Vec::new(),
                 architectures,
                 is_docker: true,
+                layout: LayoutDocuments::default(),
             })
         };
         assert_eq!(of(&[]), Ok(()));
@@ -352,8 +379,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         for (poured, is_same) in poured {
             let images = vec!["a:1".to_owned()];
-            let (by_digest, architectures) = (Vec::new(), Vec::new());
-            assert_eq!(poured, Ok(Some(ArchiveImages { images, by_digest, architectures, is_docker: true })));
+            let (by_digest, architectures, layout) = (Vec::new(), Vec::new(), LayoutDocuments::default());
+            assert_eq!(poured, Ok(Some(ArchiveImages { images, by_digest, architectures, is_docker: true, layout })));
             assert!(is_same);
         }
         assert_eq!(cut[0], Err(Failure::Refused("it is cut short".to_owned())));
@@ -366,6 +393,33 @@ mod tests {
         let expected = "it is not a tar archive, plain or compressed with gzip or zstd";
         assert_eq!(others[0], Err(Failure::Refused(expected.to_owned())));
         assert!(matches!(&others[1], Err(Failure::Failed(_))), "{others:?}");
+    }
+
+    #[test]
+    fn runtime_gets_image_of_signed_archive_without_its_signatures() {
+        let manifest = r#"{"config":{},"layers":[]}"#;
+        let digest = Digest::of(manifest.as_bytes());
+        let payload = format!(
+            r#"{{"critical":{{"identity":{{"docker-reference":"r.io/app:1"}},"image":{{"docker-manifest-digest":"{digest}"}}}}}}"#
+        );
+        let index = format!(
+            r#"{{"manifests":[{{"digest":"{digest}","size":25,"mediaType":"m"}},
+            {{"digest":"{0}","size":1,"annotations":{{"org.opencontainers.image.ref.name":"r.io/app:sha256-{1}.sig"}}}}]}}"#,
+            Digest::of(b"x"),
+            digest.hex()
+        );
+        let tar = small_tar(&[("index.json", &index), ("./blobs/sha256/a", manifest), ("b", &payload)]).unwrap();
+        let padded = [tar.clone(), vec![0; 300_000]].concat();
+        let unended = tar[..tar.len() - 1024].to_vec();
+        let descriptor = Descriptor { digest, size: 25, media_type: "m".to_owned() };
+        let images = layout_index([("r.io/app:1", &descriptor)]);
+        let expected = [unended.clone(), small_tar(&[("index.json", &images)]).unwrap()].concat();
+        for archive in [tar, padded, unended] {
+            let mut sink = Vec::new();
+            let poured = pour_tar(&mut &archive[..], &mut sink).unwrap().unwrap();
+            assert_eq!(poured.images, ["r.io/app:1"]);
+            assert!(sink == expected, "{}", archive.len());
+        }
     }
 
     #[test]

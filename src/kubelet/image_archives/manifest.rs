@@ -6,6 +6,7 @@ use ring::digest::Context;
 use serde_json::{Value, json};
 
 use crate::protocol::sha256::sha256;
+use crate::types::architecture::ARCHITECTURE;
 
 /// A blob with its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,13 +175,13 @@ fn platform_manifest(value: &Value) -> Option<PlatformManifest> {
     Some(PlatformManifest { manifest, os: text("os"), architecture: text("architecture"), variant: text("variant") })
 }
 
-/// The manifest for a machine in Rust's naming of architectures, in the newest variant that the machine can run.
+/// The manifest for a machine, in Rust's or Go's naming, in the newest variant that the machine can run.
 pub(crate) fn select<'a>(manifests: &'a [PlatformManifest], machine: &str) -> Option<&'a Descriptor> {
     let (architecture, variants): (&str, &[&str]) = match machine {
-        "x86_64" => ("amd64", &["", "v1"]),
-        "aarch64" => ("arm64", &["v8", ""]),
+        "x86_64" | "amd64" => ("amd64", &["", "v1"]),
+        "aarch64" | "arm64" => ("arm64", &["v8", ""]),
         "arm" => ("arm", &["v7", "", "v6", "v5"]),
-        "x86" => ("386", &[""]),
+        "x86" | "386" => ("386", &[""]),
         other => (other, &[""]),
     };
     variants.iter().find_map(|variant| {
@@ -188,6 +189,21 @@ pub(crate) fn select<'a>(manifests: &'a [PlatformManifest], machine: &str) -> Op
             |one: &&PlatformManifest| one.os == "linux" && one.architecture == architecture && one.variant == *variant;
         manifests.iter().find(is_it).map(|one| &one.manifest)
     })
+}
+
+/// The manifest for this machine in a document, and the digest of its configuration. `find` gives further documents.
+pub(crate) fn config_here<'a>(
+    document: &'a [u8],
+    find: &dyn Fn(&Digest) -> Option<&'a [u8]>,
+) -> Option<(&'a [u8], Digest)> {
+    let manifest = match Document::parse(document).ok()? {
+        Document::Index(manifests) => find(&select(&manifests, ARCHITECTURE)?.digest)?,
+        Document::Manifest { .. } => document,
+    };
+    match Document::parse(manifest).ok()? {
+        Document::Manifest { config, .. } => Some((manifest, config.digest)),
+        Document::Index(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -214,7 +230,14 @@ mod tests {
         let Document::Index(manifests) = Document::parse(index.to_string().as_bytes()).unwrap() else {
             panic!("no index")
         };
-        for (machine, c) in [("x86_64", Some('3')), ("aarch64", Some('4')), ("arm", Some('2')), ("riscv64", None)] {
+        for (machine, c) in [
+            ("x86_64", Some('3')),
+            ("amd64", Some('3')),
+            ("arm64", Some('4')),
+            ("aarch64", Some('4')),
+            ("arm", Some('2')),
+            ("riscv64", None),
+        ] {
             let found = select(&manifests, machine).map(|found| found.digest.to_string());
             assert_eq!(found, c.map(digest), "{machine}");
         }

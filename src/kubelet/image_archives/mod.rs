@@ -12,6 +12,7 @@ pub mod delta;
 pub(crate) mod image_name;
 mod import;
 mod import_delta;
+mod layout_documents;
 pub(crate) mod manifest;
 mod runtime_verifiers;
 pub(crate) mod tar_header;
@@ -35,6 +36,7 @@ use self::image_name::with_default_tag;
 use self::import::{Tool, import};
 pub(crate) use self::import::{Tool as ImportTool, import_layout};
 use self::import_delta::import_delta;
+pub(crate) use self::layout_documents::{MAX_LAYOUT_RECORD_BYTES, layout_record_name};
 pub use self::manifest::check_manifest;
 pub(crate) use self::runtime_verifiers::RuntimeVerifiers;
 use crate::platform::cri::v1::ImageSpec;
@@ -73,6 +75,8 @@ pub(crate) struct Importer {
     pub(crate) directory: PathBuf,
     /// File that records what was imported.
     pub(crate) record: PathBuf,
+    /// Directory of what the signature policy needs; `None` without a policy.
+    pub(crate) layouts: Option<PathBuf>,
     /// The runtime's endpoint for images.
     pub(crate) endpoint: PathBuf,
     pub(crate) verifiers: RuntimeVerifiers,
@@ -96,9 +100,11 @@ const ARCHIVE_RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Dura
 
 impl ImageArchives {
     /// Loads the record of an earlier process. Other archives are known once [`Importer::run`] has listed the
-    /// directory.
-    pub(crate) async fn open(record: &Path) -> (Self, Receiver<()>) {
+    /// directory. `keeps_layouts`: an archive that was imported without keeping what the signature policy needs is
+    /// imported again.
+    pub(crate) async fn open(record: &Path, keeps_layouts: bool) -> (Self, Receiver<()>) {
         let (archives, woken) = Self::nothing();
+        archives.archive_list.borrow_mut().keeps_layouts = keeps_layouts;
         let path = record.to_owned();
         match rt::blocking(move || durable::read(&path, MOST_RECORD)).await {
             Ok(StoredFile::Whole(record)) => archives.archive_list.borrow_mut().load(&record),
@@ -314,7 +320,7 @@ impl Importer {
                     Err(refused) => Err(refused),
                     Ok(()) => match import_delta(&tool, path.clone()).await {
                         Some(imported) => imported,
-                        None => import(&tool, path).await,
+                        None => import(&tool, path, self.layouts.clone()).await,
                     },
                 }
             }
@@ -450,6 +456,7 @@ mod tests {
             let importer = Importer {
                 directory: "/dev/null/archives".into(),
                 record: "/nowhere/record".into(),
+                layouts: None,
                 endpoint: "/nowhere".into(),
                 verifiers: RuntimeVerifiers(PathBuf::new()),
                 images: ImageService::new(client.clone(), Duration::from_secs(1)),

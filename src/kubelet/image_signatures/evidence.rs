@@ -16,6 +16,9 @@ pub(crate) struct Evidence {
     pub(crate) signatures: Vec<Signature>,
 }
 
+/// Of all signatures of an image.
+pub(crate) const MAX_SIGNATURE_BYTES: u64 = 1 << 20;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Signature {
     Simple {

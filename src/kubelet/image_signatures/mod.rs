@@ -7,6 +7,7 @@
 //!
 //! The rules are those of containers-policy.json(5).
 
+mod archived;
 mod bundle;
 mod evidence;
 mod identity;
@@ -18,7 +19,7 @@ mod scopes;
 mod simple_signing;
 
 pub(crate) use bundle::{BUNDLE_TYPE, bundle_layers, bundle_manifests};
-pub(crate) use evidence::{Evidence, Signature};
+pub(crate) use evidence::{Evidence, MAX_SIGNATURE_BYTES, Signature};
 pub(crate) use judge::{Refusal, SignedImage, judge};
 pub(crate) use policy::Requirement;
 pub(crate) use policy_file::{load_policy, read_policy};

@@ -11,7 +11,7 @@ const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const COSIGN_ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 const CLAIM_TYPE: &str = "cosign container image signature";
 /// Signatures of an image.
-const MAX_IMAGE_SIGNATURES: usize = 64;
+pub(super) const MAX_IMAGE_SIGNATURES: usize = 64;
 const MAX_PAYLOAD_BYTES: u64 = 64 << 10;
 
 /// What a signature says.
@@ -27,10 +27,10 @@ pub(super) struct Claim {
 pub(crate) fn signature_layers(manifest: &[u8]) -> Result<Vec<(Descriptor, String)>, ManifestError> {
     let document = document(manifest)?;
     let layers = document.get("layers").and_then(Value::as_array).ok_or(ManifestError::Missing("layers"))?;
-    if layers.len() > MAX_IMAGE_SIGNATURES {
+    let is_payload = |layer: &&Value| layer.get("mediaType").and_then(Value::as_str) == Some(PAYLOAD_TYPE);
+    if layers.iter().filter(is_payload).count() > MAX_IMAGE_SIGNATURES {
         return Err(ManifestError::Invalid("more than 64 signatures"));
     }
-    let is_payload = |layer: &&Value| layer.get("mediaType").and_then(Value::as_str) == Some(PAYLOAD_TYPE);
     let signature = |layer: &Value| {
         let annotations = layer.get("annotations");
         let signature = annotations.and_then(|annotations| annotations.get(COSIGN_ANNOTATION)?.as_str());

@@ -10,16 +10,13 @@ use super::{FetchError, Passage};
 use crate::kubelet::image_archives::image_name::Reference;
 use crate::kubelet::image_archives::manifest::{Descriptor, Digest, MAX_IMAGE_MANIFEST_BYTES, ManifestError};
 use crate::kubelet::image_signatures::{
-    BUNDLE_TYPE, Evidence, Signature, bundle_layers, bundle_manifests, signature_layers,
+    BUNDLE_TYPE, Evidence, MAX_SIGNATURE_BYTES, Signature, bundle_layers, bundle_manifests, signature_layers,
 };
 use crate::platform::cri::v1::AuthConfig;
 use crate::platform::registry::RegistryError;
 
 /// Whether the signatures found so far are enough.
 type EvidenceTest = Box<dyn Fn(&Evidence) -> bool + Send>;
-
-/// Of all signatures of an image.
-const MAX_SIGNATURE_BYTES: u64 = 1 << 20;
 
 impl ManifestFetch {
     /// The image's manifests, and its signatures until they are enough.

@@ -1,7 +1,8 @@
 //! Signatures that were verified, kept so that the node can verify an image again without its registry.
 //!
 //! A file for each image, by the runtime's id: `coracle/image-signatures/sha256-HEX`. It holds what a registry or an
-//! archive has said, no verdict: the policy judges it each time.
+//! archive has said, no verdict: the policy judges it each time. Beside it, `archive-sha256-HEX` holds what an import of an
+//! archive has found.
 
 use std::fs;
 use std::io;
@@ -9,6 +10,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::kubelet::image_archives::manifest::ManifestError;
+use crate::kubelet::image_archives::{MAX_LAYOUT_RECORD_BYTES, layout_record_name};
 use crate::kubelet::image_signatures::Evidence;
 use crate::platform::cri::v1::Image;
 use crate::platform::host::file::{read_all, replace_within};
@@ -36,6 +39,12 @@ impl KeptSignatures {
         .await
     }
 
+    /// What the archive says from which the image came.
+    pub(super) async fn of_archive(&self, id: &str) -> Option<Result<Evidence, ManifestError>> {
+        let path = self.0.join(layout_record_name(hex_of(id)?));
+        rt::blocking(move || Some(Evidence::of_archive(&read_all(&path, MAX_LAYOUT_RECORD_BYTES).ok()?))).await
+    }
+
     /// Replaces what is known about the image from this repository.
     pub(super) async fn keep(&self, id: &str, repository: &str, evidence: &Evidence) -> io::Result<()> {
         let path = self.path(id).ok_or(io::ErrorKind::InvalidInput)?;
@@ -60,8 +69,14 @@ impl KeptSignatures {
     /// Removes those of `files` that are of no image. They were listed before the images, so that what a pull keeps in
     /// between stays.
     pub(super) async fn retain(&self, mut files: Vec<PathBuf>, images: &[Image]) {
-        let kept: Vec<PathBuf> = images.iter().filter_map(|image| self.path(&image.id)).collect();
-        files.retain(|file| !kept.contains(file));
+        let hex = |file: &PathBuf| {
+            let name = file.file_name()?.to_str()?;
+            Some(name.strip_prefix("archive-").unwrap_or(name).strip_prefix("sha256-")?.to_owned())
+        };
+        files.retain(|file| {
+            let hex = hex(file);
+            !images.iter().any(|image| hex.as_deref() == hex_of(&image.id))
+        });
         if let Err(error) = rt::blocking(move || files.into_iter().try_for_each(fs::remove_file)).await {
             log!(warn, "failed to remove kept signatures", directory = self.0.display(), error = error);
         }

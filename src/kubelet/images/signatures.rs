@@ -3,6 +3,7 @@
 //! ```text
 //!   pull      -> manifests and signatures from the registry -> judge -> pull by digest -> the runtime's id is the signed one
 //!   present   -> kept signatures of the runtime's id        -> judge
+//!             -> else those of the archive that it came from  -> judge
 //!             -> else those of the registry for its digest  -> judge
 //! ```
 //!
@@ -10,7 +11,7 @@
 //! manifest names the configuration. So archives, deltas and copies of other nodes need no way of their own.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ensure_image::PullInputs;
@@ -66,11 +67,22 @@ pub(super) struct Verified {
     signed: SignedImage,
 }
 
+impl SignaturePlaces {
+    /// The directory of kept signatures.
+    pub(crate) fn kept(&self) -> PathBuf {
+        kept_directory(&self.directory)
+    }
+}
+
+fn kept_directory(directory: &Path) -> PathBuf {
+    directory.join("image-signatures")
+}
+
 impl SignatureGate {
     pub(crate) fn new(places: SignaturePlaces, runtime: RuntimeService) -> Self {
         let SignaturePlaces { policy, directory, hosts, endpoint, proxies } = places;
         let fetch = ManifestFetch::new(directory.join("signature-fetch"), hosts, proxies);
-        let kept = KeptSignatures::new(directory.join("image-signatures"));
+        let kept = KeptSignatures::new(kept_directory(&directory));
         Self { policy, kept, fetch, endpoint, runtime }
     }
 
@@ -96,6 +108,32 @@ impl SignatureGate {
         let checked_demands = demands.clone();
         let is_enough = move |evidence: &Evidence| checked_demands.judge(evidence).is_ok();
         self.fetch.evidence(image, auth, passage, Box::new(is_enough)).await
+    }
+
+    /// Judges a present image by what is kept about it, else by the archive that it came from. The error is `None` if
+    /// nothing is known.
+    async fn judge_kept(&self, demands: &Demands, id: &str, repository: &str) -> Result<(), Option<Refusal>> {
+        let kept = self.kept.of(id, repository).await;
+        let kept = kept.map(|evidence| demands.judge_present(&evidence, id));
+        if let Some(Ok(())) = kept {
+            return Ok(());
+        }
+        match self.kept.of_archive(id).await {
+            None => Err(kept.and_then(Result::err)),
+            Some(Err(problem)) => Err(Some(Refusal::because(format!("the signatures of its archive: {problem}")))),
+            Some(Ok(evidence)) => {
+                demands.judge_present(&evidence, id).map_err(Some)?;
+                self.keep(id, repository, &evidence).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn keep(&self, id: &str, repository: &str, evidence: &Evidence) {
+        if let Err(error) = self.kept.keep(id, repository, evidence).await {
+            // It is verified again with the registry.
+            log!(warn, "failed to keep image signatures", image = id, error = error);
+        }
     }
 
     /// Gives an image that was pulled by its digest the name by which pods know it.
@@ -124,6 +162,13 @@ impl Demands {
     fn judge(&self, evidence: &Evidence) -> Result<SignedImage, Refusal> {
         judge(&self.requirements, &self.image, evidence)
     }
+
+    /// Whether the evidence is of the present image with this id, and the policy accepts it.
+    fn judge_present(&self, evidence: &Evidence, id: &str) -> Result<(), Refusal> {
+        let signed = self.judge(evidence)?;
+        let other = || Refusal::because(format!("the present image is not the signed {}", signed.image_id));
+        is_image(&signed, id).then_some(()).ok_or_else(other)
+    }
 }
 
 impl Verified {
@@ -150,9 +195,7 @@ impl<S: Service> Images<S> {
         let Some(gate) = &self.signatures else { return true };
         let Ok(demands) = gate.demands(&inputs.spec.image).await else { return false };
         let Some(demands) = demands else { return true };
-        let kept = gate.kept.of(&present.image_ref, &inputs.repository).await;
-        let signed = kept.and_then(|evidence| demands.judge(&evidence).ok());
-        signed.is_some_and(|signed| is_image(&signed, &present.image_ref))
+        gate.judge_kept(&demands, &present.image_ref, &inputs.repository).await.is_ok()
     }
 
     /// The image that the registry has under this name now, if the policy accepts it. `None`: it is not judged.
@@ -181,18 +224,11 @@ impl<S: Service> Images<S> {
             let why = format!("the runtime has pulled the image {image_id:?}, signed is {}", verified.signed.image_id);
             return Err(PullError::Refused(Refusal::because(why)));
         }
-        self.keep(gate, &image_id, &verified.image.repository(), &verified.evidence).await;
+        gate.keep(&image_id, &verified.image.repository(), &verified.evidence).await;
         if self.fetcher.is_none() {
             gate.name(verified).await;
         }
         Ok(())
-    }
-
-    async fn keep(&self, gate: &SignatureGate, id: &str, repository: &str, evidence: &Evidence) {
-        if let Err(error) = gate.kept.keep(id, repository, evidence).await {
-            // It is verified again with the registry.
-            log!(warn, "failed to keep image signatures", image = id, error = error);
-        }
     }
 
     /// The present image, if the registry has signatures of its digest that the policy accepts.
@@ -238,12 +274,17 @@ impl<S: Service> Images<S> {
         inputs: &PullInputs<'_>,
         present: &PresentImage,
     ) -> Result<(), Refusal> {
+        let known = match gate.judge_kept(demands, &present.image_ref, &inputs.repository).await {
+            Ok(()) => return Ok(()),
+            Err(known) => known
+                .map_or_else(|| "the present image has no kept signature".to_owned(), |refusal| refusal.to_string()),
+        };
         let by_digest = demands.image.digest().map(|_| demands.image.clone());
         let named = present.names.iter().filter_map(|name| reference(name).ok());
         let mut named = named.filter(|name| name.digest().is_some() && name.repository() == inputs.repository);
-        let by_digest = by_digest.or_else(|| named.next()).ok_or_else(|| {
-            Refusal::because("the present image has no digest of its registry, so no signature is known for it")
-        })?;
+        let by_digest = by_digest
+            .or_else(|| named.next())
+            .ok_or_else(|| Refusal::because(format!("{known}; it has no digest by which a registry could be asked")))?;
         let pod = inputs.pod.metadata.uid.as_str();
         // An image that is here needs no window.
         let passage = Passage { budget: &self.budget, is_urgent: true, pod };
@@ -253,15 +294,12 @@ impl<S: Service> Images<S> {
             let evidence = match gate.evidence(demands, &by_digest, auth.as_ref(), passage).await {
                 Ok(evidence) => evidence,
                 Err(error) => {
-                    refusal = Refusal::because(format!("the present image has no kept signature: {error}"));
+                    refusal = Refusal::because(format!("{known}; its registry: {error}"));
                     continue;
                 }
             };
-            let signed = demands.judge(&evidence)?;
-            if !is_image(&signed, &present.image_ref) {
-                return Err(Refusal::because(format!("the present image is not the signed {}", signed.image_id)));
-            }
-            self.keep(gate, &present.image_ref, &inputs.repository, &evidence).await;
+            demands.judge_present(&evidence, &present.image_ref)?;
+            gate.keep(&present.image_ref, &inputs.repository, &evidence).await;
             return Ok(());
         }
         Err(refusal)

@@ -2,10 +2,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::kubelet::image_archives::contents::Contents;
+use crate::kubelet::image_archives::layout_record_name;
 use crate::kubelet::image_archives::manifest::Digest;
+use crate::kubelet::image_archives::tar_header::small_tar;
 use crate::kubelet::image_credentials::PullSecrets;
 use crate::kubelet::image_signatures::Signature;
 use crate::kubelet::image_signatures::test_signer::{Signer, base64};
@@ -29,11 +32,11 @@ fn gate(folder: &Path) -> SignatureGate {
     SignatureGate::new(places, RuntimeService::new(crate::platform::rpc::Client::new("/nowhere"), Duration::ZERO))
 }
 
-fn write_policy(folder: &Path, requirement: serde_json::Value) {
+fn write_policy(folder: &Path, requirement: Value) {
     fs::write(folder.join("policy.json"), json!({"default": [requirement]}).to_string()).unwrap();
 }
 
-fn signed_by(signer: &Signer) -> serde_json::Value {
+fn signed_by(signer: &Signer) -> Value {
     json!({"type": "sigstoreSigned", "keyData": base64(signer.public().as_bytes())})
 }
 
@@ -99,10 +102,140 @@ fn kept_signature_is_judged_again_by_the_present_policy() {
     for policy in [PullPolicy::Never, PullPolicy::IfNotPresent] {
         assert_eq!(wanted(&folder.0, &id('c'), policy), Ok(id('c')));
     }
-    let why = "the present image has no digest of its registry";
-    check_refused(wanted(&folder.0, &id('d'), PullPolicy::Never), why);
+    let no_digest = "it has no digest by which a registry could be asked";
+    let why = format!("the present image is not the signed {}; {no_digest}", id('c'));
+    check_refused(wanted(&folder.0, &id('d'), PullPolicy::Never), &why);
+    let why = format!("the present image has no kept signature; {no_digest}");
+    check_refused(wanted(&folder.0, &id('e'), PullPolicy::Never), &why);
     write_policy(&folder.0, signed_by(&other));
-    check_refused(wanted(&folder.0, &id('c'), PullPolicy::Never), why);
+    check_refused(wanted(&folder.0, &id('c'), PullPolicy::Never), "it is not by a key of the policy (default[0])");
+}
+
+/// The blob's file in a layout, and its descriptor.
+fn blob(content: &str, kind: &str) -> ((String, String), Value) {
+    let digest = Digest::of(content.as_bytes());
+    let file = (format!("blobs/sha256/{}", digest.hex()), content.to_owned());
+    (file, json!({"digest": digest.to_string(), "size": content.len(), "mediaType": kind}))
+}
+
+fn image_manifest() -> String {
+    json!({"config": {"digest": id('c'), "size": 1}, "layers": []}).to_string()
+}
+
+/// A layout as `cosign save` writes it, with the image and `signatures`, as the import keeps it; and the image's names.
+/// `change` alters a file.
+fn import(folder: &Path, signatures: &[Signature], change: fn(&mut String)) -> Vec<String> {
+    let (image_file, mut image) = blob(&image_manifest(), "application/vnd.oci.image.manifest.v1+json");
+    image["annotations"] = json!({"kind": "dev.cosignproject.cosign/image"});
+    if signatures.is_empty() {
+        image["annotations"] = json!({"io.containerd.image.name": NAME});
+    }
+    let mut files = vec![image_file];
+    let mut entries = vec![image];
+    for signature in signatures {
+        let (kind, content, annotations) = match signature {
+            Signature::Simple { payload, signature } => (
+                "application/vnd.dev.cosign.simplesigning.v1+json",
+                payload,
+                json!({"dev.cosignproject.cosign/signature": signature}),
+            ),
+            Signature::Bundle(bundle) => (crate::kubelet::image_signatures::BUNDLE_TYPE, bundle, json!({})),
+        };
+        let (file, mut layer) = blob(std::str::from_utf8(content).unwrap(), kind);
+        layer["annotations"] = annotations;
+        let manifest = json!({"config": {"digest": id('0'), "size": 1}, "layers": [layer]}).to_string();
+        let (manifest_file, mut entry) = blob(&manifest, "application/vnd.oci.image.manifest.v1+json");
+        entry["annotations"] = json!({"kind": "dev.cosignproject.cosign/sigs"});
+        files.extend([file, manifest_file]);
+        entries.push(entry);
+    }
+    files.iter_mut().for_each(|(_, content)| change(content));
+    files.push(("index.json".to_owned(), json!({"manifests": entries}).to_string()));
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, content)| (name.as_str(), content.as_str())).collect();
+    let mut contents = Contents::default();
+    contents.push(&small_tar(&files).unwrap()).unwrap();
+    let Ok(archive) = contents.end() else { return Vec::new() };
+    fs::create_dir_all(folder.join("image-signatures")).unwrap();
+    for (id, record) in archive.layout.records() {
+        fs::write(folder.join("image-signatures").join(layout_record_name(id.hex())), record).unwrap();
+    }
+    archive.images
+}
+
+#[test]
+fn image_of_signed_archive_is_accepted_without_registry() {
+    let folder = TestFolder::new("signatures-archive");
+    let signer = Signer::new();
+    write_policy(&folder.0, signed_by(&signer));
+    let signature = signer.simple(NAME, &Digest::of(image_manifest().as_bytes()));
+    assert_eq!(import(&folder.0, &[signature], |_| {}), [NAME]);
+    assert_eq!(wanted(&folder.0, &id('c'), PullPolicy::IfNotPresent), Ok(id('c')));
+    fs::remove_file(folder.0.join("image-signatures").join(layout_record_name(&"c".repeat(64)))).unwrap();
+    assert_eq!(wanted(&folder.0, &id('c'), PullPolicy::Never), Ok(id('c')), "kept like that of a registry");
+}
+
+#[test]
+fn archive_without_good_signature_is_refused() {
+    let folder = TestFolder::new("signatures-bad-archive");
+    let (signer, other) = (Signer::new(), Signer::new());
+    write_policy(&folder.0, signed_by(&signer));
+    let digest = Digest::of(image_manifest().as_bytes());
+    let refused = |signatures: &[Signature], change: fn(&mut String), why: &str| {
+        import(&folder.0, signatures, change);
+        check_refused(wanted(&folder.0, &id('c'), PullPolicy::Never), why);
+    };
+    refused(&[], |_| {}, "it has no signature (default[0])");
+    // The second signature names the image, so that the record of the former import is replaced.
+    let named = |signature: Signature| [signature, other.simple(NAME, &digest)];
+    refused(&named(other.simple(NAME, &digest)), |_| {}, "it is not by a key of the policy");
+    let foreign = Digest::of(b"other");
+    refused(&named(signer.simple(NAME, &foreign)), |_| {}, &format!("it is for the digest {foreign}"));
+    refused(&named(signer.simple("r.io/b:1", &digest)), |_| {}, "it is for r.io/b:1");
+    let alter = |content: &mut String| *content = content.replace("\"optional\":null", "\"optional\":{}");
+    refused(&[signer.simple("r.io/b:1", &digest)], alter, "a signature's payload is missing or altered");
+    let many: Vec<Signature> = (0..65).map(|i| signer.simple(&format!("r.io/b:{i}"), &digest)).collect();
+    refused(&many, |_| {}, "the signatures of its archive: more than 64 signatures");
+}
+
+#[test]
+fn bundle_of_archive_is_evidence() {
+    let folder = TestFolder::new("signatures-archive-bundle");
+    let signer = Signer::new();
+    let digest = Digest::of(image_manifest().as_bytes());
+    let subject = json!({"digest": {"sha256": digest.hex()}});
+    let bundle = signer.statement(&subject, "https://sigstore.dev/cosign/sign/v1");
+    import(&folder.0, &[signer.simple(NAME, &digest), bundle.clone()], |_| {});
+    let kept = gate(&folder.0).kept;
+    let evidence = rt::block_on(kept.of_archive(&id('c'))).unwrap().unwrap();
+    assert_eq!(evidence.manifest, image_manifest().into_bytes());
+    assert!(evidence.signatures.contains(&bundle), "{evidence:?}");
+}
+
+#[test]
+fn record_of_multi_platform_image_has_manifest_for_this_machine() {
+    let platform = json!({"os": "linux", "architecture": crate::types::architecture::ARCHITECTURE});
+    let (_, mut entry) = blob(&image_manifest(), "application/vnd.oci.image.manifest.v1+json");
+    entry["platform"] = platform;
+    let index = json!({"manifests": [{"digest": id('9'), "size": 1}, entry]}).to_string();
+    let of = |record: &[&str]| Evidence::of_archive(json!(record).to_string().as_bytes());
+    let evidence = of(&[&index, "{}", &image_manifest()]).unwrap();
+    assert_eq!(evidence.index, Some(index.clone().into_bytes()));
+    assert_eq!(evidence.manifest, image_manifest().into_bytes());
+    assert_eq!(of(&[&index]).unwrap_err().to_string(), "no manifest for this machine");
+}
+
+#[test]
+fn record_of_archive_goes_with_its_image() {
+    let folder = TestFolder::new("signatures-archive-record");
+    let kept = gate(&folder.0).kept;
+    let digest = Digest::of(image_manifest().as_bytes());
+    import(&folder.0, &[Signer::new().simple(NAME, &digest)], |_| {});
+    rt::block_on(async {
+        kept.retain(kept.files().await, &[image(&id('c'))]).await;
+        assert!(kept.of_archive(&id('c')).await.is_some());
+        kept.retain(kept.files().await, &[image(&id('d'))]).await;
+        assert!(kept.of_archive(&id('c')).await.is_none());
+    });
 }
 
 #[test]
