@@ -255,7 +255,14 @@ impl SyncLoop {
     fn versions_due(&self, works: bool) -> Option<Instant> {
         let pull = self.parts.next_versions.next_due().filter(|_| works);
         let lookup = self.parts.tag_lookups.next_due().filter(|_| works);
-        self.parts.versions.next_due().into_iter().chain(pull).chain(lookup).chain(self.parts.locks.next_due()).min()
+        self.parts
+            .versions
+            .next_due()
+            .into_iter()
+            .chain(pull)
+            .chain(lookup)
+            .chain(self.parts.locks.next_due(&self.pods))
+            .min()
     }
 
     /// The next event, or `None` if a part is due, and whether the loop had to wait. Fails when all senders are gone.

@@ -94,8 +94,10 @@ impl UpdateLocks {
     }
 
     /// When a lock is tried again, a limit is over, or a lock that was taken for nothing is released.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        let unused = self.taken.iter().filter(|&(uid, _)| !self.held.read().pods.contains_key(uid));
+    /// The lock of a pod that is being stopped is released when it has ended, however long that takes.
+    pub(crate) fn next_due(&self, pods: &PodTable) -> Option<Instant> {
+        let is_unused = |uid: &PodUid| pods.syncing(uid).is_some() && !self.held.read().pods.contains_key(uid);
+        let unused = self.taken.iter().filter(|&(uid, _)| is_unused(uid));
         let unused = unused.map(|(_, (_, since))| *since + LOCK_RETRY_DELAY).min();
         self.held.read().due().into_iter().chain(unused).min()
     }

@@ -42,7 +42,7 @@ fn decision_waits_while_the_application_holds_the_lock() {
         let effects = locks.round(&node.pods, now);
         assert_eq!(reasons(&effects), [("UpdateHeld", true), ("condition", true)]);
         assert!(locks.view().read().line(&uid).is_some_and(|line| line.starts_with("held by the application since ")));
-        assert_eq!(locks.next_due(), Some(now + LOCK_RETRY_DELAY));
+        assert_eq!(locks.next_due(&node.pods), Some(now + LOCK_RETRY_DELAY));
         // It still waits: nothing is news.
         assert!(!permits(&mut locks, &uid, &node));
         assert_eq!(locks.round(&node.pods, now), []);
@@ -61,7 +61,7 @@ fn decision_that_no_longer_asks_is_given_up() {
         locks.round(&node.pods, now);
         assert_eq!(locks.stored.len(), 1);
         assert_eq!(reasons(&locks.round(&node.pods, now)), [("condition", false)]);
-        assert_eq!((locks.stored.len(), locks.next_due()), (0, None));
+        assert_eq!((locks.stored.len(), locks.next_due(&node.pods)), (0, None));
     });
 }
 
@@ -117,9 +117,26 @@ fn lock_that_was_taken_for_nothing_is_released() {
         locks.round(&node.pods, now);
         // Nothing stopped the pod.
         locks.round(&node.pods, now);
-        let later = locks.next_due().unwrap();
+        let later = locks.next_due(&node.pods).unwrap();
         locks.round(&node.pods, later);
-        assert_eq!((locks.taken.len(), locks.next_due()), (0, None));
+        assert_eq!((locks.taken.len(), locks.next_due(&node.pods)), (0, None));
+    });
+}
+
+/// Its containers may take long to end, and the end is an event.
+#[test]
+fn lock_of_pod_being_stopped_makes_nothing_due() {
+    with_node(|mut node| {
+        let uid = running(&mut node, "a", UPDATE_LOCK, "state/lock");
+        let (mut locks, now) = (locks(&node), rt::now());
+        permits(&mut locks, &uid, &node);
+        locks.on_tried(&uid, Ok(UpdateLock::Taken(Some(File::open("/dev/null").unwrap()))), now);
+        assert!(permits(&mut locks, &uid, &node));
+        node.pods.apply([Effect::Remove(uid.clone())], now);
+        assert!(matches!(node.pods.worker(&uid).map(|worker| worker.state), Some(State::Terminating { .. })));
+        locks.round(&node.pods, now);
+        locks.round(&node.pods, now);
+        assert_eq!((locks.taken.len(), locks.next_due(&node.pods)), (1, None));
     });
 }
 
