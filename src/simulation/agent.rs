@@ -149,6 +149,7 @@ impl Node {
         self.kill_agent().await;
         self.runtime.stop();
         self.runtime.change(|runtime| runtime.end_pods());
+        self.wanted.borrow_mut().locks.release_all();
         self.runtime.survivors.borrow_mut().clear();
         self.csi.stop();
         self.cameras.stop();

@@ -345,6 +345,7 @@ impl Node {
     pub(super) fn heal(&mut self) {
         self.record.line("STEP    all faults end");
         self.pending.clear();
+        self.wanted.borrow_mut().locks.release_all();
         self.coverage.heal();
         self.api.faults.set(api_server::Faults::default());
         self.api.set_delay(Duration::from_micros(200));

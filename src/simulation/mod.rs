@@ -38,6 +38,7 @@ mod restores;
 mod runtime_checks;
 mod steps;
 mod trials;
+mod update_locks;
 mod wanted;
 mod watches;
 
@@ -325,6 +326,18 @@ fn refused_resize_is_not_applied_by_a_restart() {
         (vec![after(1, StepKind::Exit { which: 0, code: 1 })], Start::None),
         (vec![resize(10), kill_agent()], Start::Offline),
     ]);
+}
+
+/// Its manifest changes, and meanwhile the agent is killed and the manifest changes again.
+#[test]
+fn pod_that_holds_its_lock_runs_until_it_releases_it() {
+    // The second one has a lock.
+    let pods = (0..2).map(|_| after(1, StepKind::WriteManifest(wanted::Traits::default())));
+    let pods = pods.chain([after(30, StepKind::EndWatches)]).collect();
+    let held = vec![after(1, StepKind::ChangeManifest(59)), after(20, kill_agent().what)];
+    let again =
+        vec![after(60, StepKind::ChangeManifest(1)), after(30, kill_agent().what), after(100, StepKind::EndWatches)];
+    live_through(&[(pods, Start::None), ([held, again].concat(), Start::Offline)]);
 }
 
 /// A manifest changes again while its pod ends: the versions between never start.

@@ -19,6 +19,8 @@ pub(super) enum Rule {
     Once,
     /// No wanted and running container is stopped.
     WantedRuns,
+    /// No decision of the node stops a running container of a static pod whose application holds its update lock.
+    LockHolds,
     /// When faults are over, the wanted pods run, and the API server shows them.
     Recovers,
     /// Running pods start again after a power cut, without the API server.

@@ -140,6 +140,10 @@ impl ContainerRuntime {
                 format!("the agent stops {name} (revision {revision}), which is wanted and runs"),
             );
         }
+        if wanted.locks.is_held(&revision) {
+            let what = format!("the agent stops {name} (revision {revision}), which runs and holds its update lock");
+            self.record.violated(Rule::LockHolds, what);
+        }
     }
 
     /// A second stop of a container must not lengthen the grace period.

@@ -30,6 +30,7 @@ impl Node {
             StepKind::WriteManifest(traits) => self.write_manifest(*traits),
             StepKind::ChangeManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
+                self.hold_lock(&old, &pod.name, *which);
                 self.wanted.borrow_mut().pods.remove(&old);
                 let revision = self.want(&pod);
                 self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
@@ -37,6 +38,7 @@ impl Node {
             StepKind::RemoveManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
                 self.wanted.borrow_mut().pods.remove(&old);
+                self.wanted.borrow_mut().locks.release_of(&pod.name);
                 self.machine.remove_manifest(&pod.name);
             }
             StepKind::Exit { which, code } => {
@@ -81,6 +83,7 @@ impl Node {
     }
 
     async fn others_go_on(&mut self, restart: bool) {
+        self.wanted.borrow_mut().locks.release_all();
         if self.agent.is_none() {
             self.start_agent();
         }

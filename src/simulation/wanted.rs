@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::api_server::NODE;
 use super::device_plugin::RESOURCE;
+use super::update_locks::{self, HeldLocks};
 use super::{csi_driver, dra_driver, trials};
 
 /// The label that distinguishes a pod's containers from those of an earlier pod with the same name.
@@ -96,6 +97,7 @@ pub(super) struct WantedPods {
     /// Pods that were to have more than the node before the API server showed that they were admitted. The agent may
     /// refuse them.
     pub(super) too_large: BTreeSet<String>,
+    pub(super) locks: HeldLocks,
     revisions: u64,
 }
 
@@ -173,6 +175,13 @@ impl Pod {
             volumes
                 .push(json!({ "name": "data", "persistentVolumeClaim": { "claimName": csi_driver::claim(number) } }));
         }
+        let mut metadata = json!({ "name": self.name, "namespace": "default", "labels": { REVISION: revision } });
+        if self.is_tried(revision) {
+            trials::put_on_trial(&mut metadata);
+        }
+        if self.source == Source::Manifest && update_locks::has_lock(revision) {
+            update_locks::add_lock(&mut metadata, &mut volumes);
+        }
         let mounts = volumes.iter().map(|volume| json!({ "name": volume["name"], "mountPath": format!("/{}", volume["name"].as_str().unwrap_or_default()) }));
         container["volumeMounts"] = mounts.collect();
         if cpu > 0 {
@@ -203,10 +212,6 @@ impl Pod {
         if self.source == Source::Api {
             spec["nodeName"] = json!(NODE);
             spec["serviceAccountName"] = json!("default");
-        }
-        let mut metadata = json!({ "name": self.name, "namespace": "default", "labels": { REVISION: revision } });
-        if self.is_tried(revision) {
-            trials::put_on_trial(&mut metadata);
         }
         json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
     }
