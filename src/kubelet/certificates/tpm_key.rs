@@ -100,17 +100,30 @@ mod tests {
         assert!(error.starts_with("/dev/null: "), "{error}");
     }
 
+    /// A TPM has three slots for loaded keys.
+    fn assert_signs_more_than_three_times(key: &TpmKey) {
+        let point = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &key.public[26..]);
+        for message in ["request", "", "another request", "more", "than", "three"] {
+            let signature = key.sign(message.as_bytes()).unwrap();
+            point.verify(message.as_bytes(), &signature).unwrap();
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a TPM of this machine in CORACLE_TPM: qemu-tests runs it on a board that has one"]
+    fn device_of_the_kernel_signs() {
+        let device = std::env::var_os("CORACLE_TPM").expect("CORACLE_TPM names the device");
+        let key = TpmKey::read(Path::new(&device)).unwrap().unwrap();
+        assert_signs_more_than_three_times(&key);
+        println!("public key: {}", key.public.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    }
+
     #[test]
     fn key_is_the_same_after_each_start_and_signs() {
         let folder = TestFolder::new("tpm-key");
         let tpm = Swtpm::start(&folder.0);
         let key = TpmKey::read(&tpm.socket).unwrap().unwrap();
-        let point = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &key.public[26..]);
-        // A TPM has three slots for loaded keys.
-        for message in ["request", "", "another request", "more", "than", "three"] {
-            let signature = key.sign(message.as_bytes()).unwrap();
-            point.verify(message.as_bytes(), &signature).unwrap();
-        }
+        assert_signs_more_than_three_times(&key);
         drop(tpm);
         let tpm = Swtpm::start(&folder.0);
         assert_eq!(TpmKey::read(&tpm.socket), Ok(Some(key)));
