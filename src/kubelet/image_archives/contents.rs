@@ -197,6 +197,10 @@ impl Contents {
             let tags = manifest.get("RepoTags").and_then(Value::as_array).into_iter().flatten();
             images.extend(tags.filter_map(Value::as_str).map(str::to_owned));
         }
+        // Tools import the layout of an archive that has both lists.
+        let has_digests = !layout_images.is_empty()
+            && layout_images.iter().all(|(_, top)| top.is_some())
+            && images.iter().all(|image| layout_images.iter().any(|(name, _)| name == image));
         let mut layout = std::mem::take(&mut self.layout);
         for (name, top) in layout_images {
             layout.tops.extend(top.as_ref().map(|top| top.digest.clone()));
@@ -211,12 +215,11 @@ impl Contents {
         }
         by_digest.sort_once_by(|(one, _), (other, _)| one.cmp(other));
         by_digest.dedup_by(|(one, _), (other, _)| one == other);
-        by_digest.retain(|(name, _)| !images.contains(name));
         by_digest.truncate(MOST_IMAGES);
         let mut architectures = self.architectures;
         architectures.sort_once();
         architectures.dedup();
-        Ok(ArchiveImages { images, by_digest, architectures, is_docker: self.docker.is_some(), layout })
+        Ok(ArchiveImages { images, by_digest, has_digests, architectures, is_docker: self.docker.is_some(), layout })
     }
 }
 
@@ -226,6 +229,8 @@ pub struct ArchiveImages {
     pub images: Vec<String>,
     /// Further names of the images of an OCI layout: repository and digest, as a registry's pull gives.
     pub(super) by_digest: Vec<(String, Descriptor)>,
+    /// Each image has a digest in a registry.
+    pub(super) has_digests: bool,
     /// In Go's naming; empty if the archive does not say.
     pub architectures: Vec<String>,
     /// It has a `manifest.json`.
@@ -364,6 +369,7 @@ mod tests {
             Ok(ArchiveImages {
                 images: vec!["a:1".to_owned(), "b:1".to_owned()],
                 by_digest: Vec::new(),
+                has_digests: false,
                 architectures: Vec::new(),
                 is_docker: true,
                 layout: LayoutDocuments::default(),
@@ -375,6 +381,7 @@ mod tests {
             Ok(ArchiveImages {
                 images: vec!["r.io/x:1".to_owned(), "r.io/y:2".to_owned()],
                 by_digest: Vec::new(),
+                has_digests: false,
                 architectures: Vec::new(),
                 is_docker: false,
                 layout: LayoutDocuments::default(),
@@ -402,9 +409,22 @@ mod tests {
         let index = format!(r#"{{"manifests":[{}]}}"#, entries.join(","));
         let archive = read(&tar(&[("index.json", index.as_bytes())])).unwrap();
         let names: Vec<&str> = archive.by_digest.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, [format!("docker.io/library/nginx@{b}"), format!("localhost:1/plc@{a}")]);
+        let named = [format!("docker.io/library/nginx@{b}"), format!("localhost:1/plc@{a}"), format!("r.io/x@{b}")];
+        assert_eq!(names, named);
         assert_eq!((archive.by_digest[1].1.digest.to_string(), archive.by_digest[1].1.size), (a, 7));
-        assert_eq!(archive.images.len(), 5);
+        assert_eq!((archive.images.len(), archive.has_digests), (5, false), "r.io/y:1 has none");
+        for (names, tags, expected) in [
+            (&["r.io/x:1", "r.io/x:2"][..], r#"["r.io/x:2"]"#, true),
+            (&["r.io/x@sha256:0"], "[]", true),
+            (&["r.io/x:1"], r#"["r.io/z:1"]"#, false),
+            (&[], r#"["r.io/z:1"]"#, false),
+        ] {
+            let entries: Vec<String> = names.iter().map(|name| entry(name, &b)).collect();
+            let index = format!(r#"{{"manifests":[{}]}}"#, entries.join(","));
+            let list = format!(r#"[{{"RepoTags":{tags}}}]"#);
+            let files = [("index.json", index.as_bytes()), ("manifest.json", list.as_bytes())];
+            assert_eq!(read(&tar(&files)).unwrap().has_digests, expected, "{names:?} {tags}");
+        }
     }
 
     #[test]

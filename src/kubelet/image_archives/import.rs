@@ -82,7 +82,9 @@ pub(super) async fn import(tool: &Tool, path: PathBuf, records: Option<PathBuf>)
                     // The tool's own error about a foreign image says less.
                     named.as_ref().map_or(Ok(()), check_architecture)?;
                     check("ctr", ended)?;
-                    let ArchiveImages { images, by_digest, layout, .. } = named.ok_or_else(unread)?;
+                    let ArchiveImages { images, mut by_digest, layout, .. } = named.ok_or_else(unread)?;
+                    // The import gives these names itself.
+                    by_digest.retain(|(name, _)| !images.contains(name));
                     keep_records(records, layout).await;
                     let digests = name_by_digest(endpoint, by_digest).await;
                     Ok(ArchiveNames { images, digests })
@@ -322,6 +324,7 @@ mod tests {
             check_architecture(&ArchiveImages {
                 images: Vec::new(),
                 by_digest: Vec::new(),
+                has_digests: false,
                 architectures,
                 is_docker: true,
                 layout: LayoutDocuments::default(),
@@ -380,7 +383,9 @@ mod tests {
         for (poured, is_same) in poured {
             let images = vec!["a:1".to_owned()];
             let (by_digest, architectures, layout) = (Vec::new(), Vec::new(), LayoutDocuments::default());
-            assert_eq!(poured, Ok(Some(ArchiveImages { images, by_digest, architectures, is_docker: true, layout })));
+            let expected =
+                ArchiveImages { images, by_digest, has_digests: false, architectures, is_docker: true, layout };
+            assert_eq!(poured, Ok(Some(expected)));
             assert!(is_same);
         }
         assert_eq!(cut[0], Err(Failure::Refused("it is cut short".to_owned())));

@@ -88,7 +88,7 @@ impl RuntimeVerifiers {
             return without_digest("a delta");
         }
         let named = rt::slow(move || pour(&path, &mut io::sink())).await?.ok_or_else(unread)?;
-        if named.by_digest.len() < named.images.len() {
+        if !named.has_digests {
             return without_digest("a docker-archive");
         }
         for (name, top) in &named.by_digest {
