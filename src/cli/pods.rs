@@ -20,7 +20,7 @@ use crate::platform::host::clock;
 use crate::types::api::annotations::{NEXT_VERSION, UPDATE_HELD};
 use crate::types::api::{Pod, decode, to_yaml};
 use crate::types::error::ErrorChain;
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortOnce, SortedMap};
 
 pub(super) fn run(command: &Pods) -> ExitCode {
     let is_table = matches!(command.output, PodsOutput::Table | PodsOutput::Wide);
@@ -57,7 +57,7 @@ fn selected(mut entries: Vec<PodEntry>, command: &Pods) -> Vec<PodEntry> {
             && command.selector.as_ref().is_none_or(|selector| has_labels(entry, selector))
             && (command.pods.is_empty() || command.pods.iter().any(|name| is_named(entry, name, command)))
     });
-    entries.sort_by_cached_key(|entry| (word(entry, "namespace"), word(entry, "name"), word(entry, "uid")));
+    entries.sort_once_by_cached_key(|entry| (word(entry, "namespace"), word(entry, "name"), word(entry, "uid")));
     entries
 }
 

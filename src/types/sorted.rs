@@ -220,6 +220,9 @@ fn sort_and_deduplicate<K: Ord, V>(entries: &mut Vec<(K, V)>) {
 pub(crate) trait SortOnce<T> {
     fn sort_once_by(&mut self, compare: impl Fn(&T, &T) -> Ordering);
 
+    /// Computes each key once.
+    fn sort_once_by_cached_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K);
+
     fn sort_once_by_key<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
         self.sort_once_by(|one, other| key(one).cmp(&key(other)));
     }
@@ -235,6 +238,11 @@ pub(crate) trait SortOnce<T> {
 impl<T> SortOnce<T> for [T] {
     fn sort_once_by(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
         sort(&mut Compared { entries: self, compare });
+    }
+
+    fn sort_once_by_cached_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K) {
+        let keys = self.iter().map(key).collect();
+        sort(&mut Keyed { entries: self, keys });
     }
 }
 
@@ -262,6 +270,27 @@ impl<T, C: Fn(&T, &T) -> Ordering> Entries for Compared<'_, T, C> {
 
     fn swap(&mut self, one: usize, other: usize) {
         self.entries.swap(one, other);
+    }
+}
+
+struct Keyed<'a, T, K> {
+    entries: &'a mut [T],
+    keys: Vec<K>,
+}
+
+#[expect(clippy::indexing_slicing, reason = "the algorithms stay below the length")]
+impl<T, K: Ord> Entries for Keyed<'_, T, K> {
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn compare(&self, one: usize, other: usize) -> Ordering {
+        self.keys[one].cmp(&self.keys[other])
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.entries.swap(one, other);
+        self.keys.swap(one, other);
     }
 }
 
@@ -453,6 +482,17 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+
+    #[test]
+    fn cached_keys_sort_stably_and_are_computed_once() {
+        let mut words = ["pear", "fig", "apple", "date", "kiwi"];
+        let mut computed = 0;
+        words.sort_once_by_cached_key(|word| {
+            computed += 1;
+            word.len()
+        });
+        assert_eq!((words, computed), (["fig", "pear", "date", "kiwi", "apple"], 5));
+    }
 
     #[test]
     fn map_behaves_like_btreemap() {

@@ -89,7 +89,7 @@ pub(super) fn sights(
         .collect();
     match plan.order {
         Order::Name => sights.sort_once_by(|a, b| a.name.cmp(&b.name)),
-        Order::Hash => sights.sort_by_cached_key(|sight| sha256(format!("{name}/{}", sight.name).as_bytes())),
+        Order::Hash => sights.sort_once_by_cached_key(|sight| sha256(format!("{name}/{}", sight.name).as_bytes())),
     }
     sights
 }

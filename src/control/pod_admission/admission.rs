@@ -18,6 +18,7 @@ use crate::platform::rt;
 use crate::state::pods::{NodeFields, PodEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 use crate::types::metrics::{self, Count, Timed};
+use crate::types::sorted::SortOnce;
 
 /// Upstream's messages in the event and in the pod's status.
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
@@ -246,7 +247,7 @@ pub(crate) fn in_order_of_admission(mut added: Vec<Arc<Pod>>, pods: &PodTable) -
         let sandboxes = running_pods.filter(|pod| pod.uid == *uid).flat_map(|pod| &pod.sandboxes);
         sandboxes.map(|sandbox| sandbox.created_at).min()
     };
-    added.sort_by_cached_key(|pod| {
+    added.sort_once_by_cached_key(|pod| {
         let priority = -i64::from(pod.spec.priority.unwrap_or(0));
         (oldest(&pod.metadata.uid).unwrap_or(i64::MAX), priority, pod.full_name())
     });

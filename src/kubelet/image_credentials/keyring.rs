@@ -6,6 +6,7 @@ use std::fmt;
 use super::location::{Location, is_of_docker_hub};
 use crate::platform::cri::v1::{AuthConfig, Secret};
 use crate::protocol::sha256::sha256;
+use crate::types::sorted::SortOnce;
 
 /// Username and password. `Debug` does not print them.
 #[derive(Clone, Hash, PartialEq, Eq)]
@@ -60,7 +61,7 @@ impl Keyring {
 
     /// Longer prefixes first; equal ones in the order of insertion.
     fn sort(&mut self) {
-        self.entries.sort_by(|(left, _), (right, _)| Reverse(left).cmp(&Reverse(right)));
+        self.entries.sort_once_by(|(left, _), (right, _)| Reverse(left).cmp(&Reverse(right)));
     }
 
     /// Whether a login of `registry` may be for `repository`; `None` if the registry is no valid location.

@@ -12,7 +12,7 @@ use super::tree::Tree;
 use crate::platform::host::procfs::Procfs;
 #[cfg(test)]
 use crate::platform::rt;
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// The processes in the cgroup of one container or sandbox, and in the groups below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ fn container_id(directory: &str) -> Option<&str> {
 /// Processes by the time of their start.
 fn in_order(mut pids: Vec<u32>) -> Vec<u32> {
     let procfs = Procfs::host();
-    pids.sort_by_cached_key(|pid| (procfs.process(*pid).stat().map(|stat| stat.started_after_boot), *pid));
+    pids.sort_once_by_cached_key(|pid| (procfs.process(*pid).stat().map(|stat| stat.started_after_boot), *pid));
     pids
 }
 
