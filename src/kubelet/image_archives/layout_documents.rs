@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 
 use super::image_name::reference;
 use super::manifest::{Descriptor, Digest, config_here};
-use crate::types::sorted::SortedMap;
 
 /// Documents by their true digests, whatever the names of their files say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LayoutDocuments {
-    documents: SortedMap<Digest, String>,
+    documents: Vec<(Digest, String)>,
     bytes: usize,
     /// Digests of images and their names, as signatures state them.
     signed: Vec<(String, String)>,
@@ -44,7 +43,7 @@ impl LayoutDocuments {
         self.signed.extend(digest.zip(text_at("/critical/identity/docker-reference")));
         self.has_bundle |= is_bundle;
         self.bytes += text.len();
-        self.documents.insert(Digest::of(text.as_bytes()), text);
+        self.documents.push((Digest::of(text.as_bytes()), text));
     }
 
     pub(super) fn has_signatures(&self) -> bool {
@@ -62,13 +61,17 @@ impl LayoutDocuments {
         self.signed.iter().filter(|(of, _)| *of == digest).filter_map(name).collect()
     }
 
+    fn find(&self, digest: &Digest) -> Option<&String> {
+        self.documents.iter().find(|(found, _)| found == digest).map(|(_, text)| text)
+    }
+
     /// The runtime's id of each image, and the documents as one text, that of the image first.
     pub(crate) fn records(&self) -> impl Iterator<Item = (Digest, String)> {
         let record = |top: &Digest| {
-            let first = self.documents.get(top)?;
-            let find = |digest: &Digest| self.documents.get(digest).map(String::as_bytes);
+            let find = |digest: &Digest| self.find(digest).map(String::as_bytes);
+            let first = self.find(top)?;
             let (_, id) = config_here(first.as_bytes(), &find)?;
-            let others = self.documents.iter().filter(|(digest, _)| *digest != top).map(|(_, text)| text);
+            let others = self.documents.iter().filter(|(digest, _)| digest != top).map(|(_, text)| text);
             let all: Vec<&String> = std::iter::once(first).chain(others).collect();
             Some((id, json!(all).to_string()))
         };

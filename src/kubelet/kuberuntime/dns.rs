@@ -1,13 +1,12 @@
 //! Resolver configuration of pods. Pure.
 
 use core::net::IpAddr;
-use std::collections::BTreeSet;
 use std::mem;
 
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::DnsConfig;
 use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, PodDnsConfigOption, Reason};
-use crate::types::sorted::{SortOnce, SortedMap};
+use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// Resolver configuration of a pod, and warnings about it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -140,7 +139,8 @@ fn add_own(config: &mut DnsConfig, pod_config: &PodDnsConfig) {
 }
 
 fn add_new(list: &mut Vec<String>, more: &[String]) {
-    let mut present: BTreeSet<String> = list.iter().cloned().collect();
+    // Validation allows 3 name servers and 32 search domains.
+    let mut present: SortedSet<String> = list.iter().cloned().collect();
     list.extend(more.iter().filter(|item| present.insert((*item).clone())).cloned());
 }
 
