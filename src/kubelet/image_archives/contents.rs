@@ -197,15 +197,11 @@ impl Contents {
             let tags = manifest.get("RepoTags").and_then(Value::as_array).into_iter().flatten();
             images.extend(tags.filter_map(Value::as_str).map(str::to_owned));
         }
-        // Tools import the layout of an archive that has both lists.
-        let has_digests = !layout_images.is_empty()
-            && layout_images.iter().all(|(_, top)| top.is_some())
-            && images.iter().all(|image| layout_images.iter().any(|(name, _)| name == image));
         let mut layout = std::mem::take(&mut self.layout);
-        for (name, top) in layout_images {
+        for (name, top) in &layout_images {
             layout.tops.extend(top.as_ref().map(|top| top.digest.clone()));
-            by_digest.extend(top.and_then(|top| digest_name(&name, top)));
-            images.push(name);
+            by_digest.extend(top.clone().and_then(|top| digest_name(name, top)));
+            images.push(name.clone());
         }
         layout.tops.dedup();
         images.sort_once();
@@ -213,6 +209,10 @@ impl Contents {
         if images.is_empty() || images.len() > MOST_IMAGES {
             return Err(BadArchive::Nameless);
         }
+        // Tools import the layout of an archive that has both lists.
+        let has_digests = !layout_images.is_empty()
+            && layout_images.iter().all(|(_, top)| top.is_some())
+            && images.iter().all(|image| layout_images.iter().any(|(name, _)| name == image));
         by_digest.sort_once_by(|(one, _), (other, _)| one.cmp(other));
         by_digest.dedup_by(|(one, _), (other, _)| one == other);
         by_digest.truncate(MOST_IMAGES);

@@ -102,7 +102,8 @@ impl RuntimeVerifiers {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::super::manifest::Digest;
+    use super::super::manifest::{Digest, layout_index};
+    use super::super::tar_header::small_tar;
     use super::*;
     use crate::platform::rt::{TestFolder, block_on};
 
@@ -147,6 +148,29 @@ mod tests {
         fs::write(folder.0.join("b"), "not a program").unwrap();
         fs::set_permissions(folder.0.join("b"), fs::Permissions::from_mode(0o644)).unwrap();
         assert!(judged(&folder).unwrap_err().contains("/b: "));
+    }
+
+    #[test]
+    fn archive_is_judged_if_each_image_has_a_digest() {
+        let folder = TestFolder::new("verifiers-archive");
+        let bin = folder.0.join("bin");
+        fs::create_dir(&bin).unwrap();
+        write_verifier(&folder, "bin/a", &format!("cat >/dev/null; echo \"$2\" >>{}/asked", folder.0.display()));
+        let top = Descriptor { digest: Digest::of(b"index"), size: 5, media_type: "m".to_owned() };
+        let by_digest = format!("r.io/a@{}", top.digest);
+        let two_tags = layout_index([("r.io/a:1", &top), ("r.io/a:2", &top)]);
+        let digest_only = layout_index([(by_digest.as_str(), &top)]);
+        let tool = Tool::Ctr("/nowhere".into());
+        let judge = |file: (&str, &str)| {
+            let path = folder.0.join("archive");
+            fs::write(&path, small_tar(&[file]).unwrap()).unwrap();
+            block_on(RuntimeVerifiers(bin.clone()).judge_archive(&tool, path)).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(judge(("index.json", &two_tags)), Ok(()));
+        assert_eq!(judge(("index.json", &digest_only)), Ok(()));
+        let refused = judge(("manifest.json", r#"[{"RepoTags":["r.io/a:1"]}]"#)).unwrap_err();
+        assert!(refused.contains("a docker-archive has none"), "{refused}");
+        assert_eq!(fs::read_to_string(folder.0.join("asked")).unwrap(), format!("{by_digest}\n{by_digest}\n"));
     }
 
     #[test]

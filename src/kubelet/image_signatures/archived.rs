@@ -21,7 +21,9 @@ impl Evidence {
         let mut small_blob = |blob: &Descriptor| {
             let room_left = room.checked_sub(blob.size);
             room = room_left.ok_or(ManifestError::Invalid("more than 1 MiB of signatures"))?;
-            Ok(find(&blob.digest).map(<[u8]>::to_vec))
+            // As a registry's: with the size that its manifest states.
+            let found = find(&blob.digest).filter(|bytes| u64::try_from(bytes.len()) == Ok(blob.size));
+            Ok(found.map(<[u8]>::to_vec))
         };
         let mut signatures = Vec::new();
         for (_, document) in &documents {

@@ -20,6 +20,14 @@ fn permits(locks: &mut UpdateLocks, uid: &PodUid, node: &Node) -> bool {
     locks.permits(uid, Decision::Rollback, &node.pods, rt::now())
 }
 
+/// Takes the lock of the pod for the node.
+fn take(locks: &mut UpdateLocks, uid: &PodUid, node: &Node) {
+    permits(locks, uid, node);
+    let file = File::open("/dev/null").unwrap();
+    locks.on_tried(uid, Ok(UpdateLock::Taken(Some(file))), rt::now());
+    assert!(permits(locks, uid, node));
+}
+
 fn reasons(effects: &[Effect]) -> Vec<(&str, bool)> {
     let reason = |effect: &Effect| match effect {
         Effect::Record(event) => Some((event.reason.as_str().to_owned(), true)),
@@ -111,9 +119,7 @@ fn lock_that_was_taken_for_nothing_is_released() {
     with_node(|mut node| {
         let uid = running(&mut node, "a", UPDATE_LOCK, "state/lock");
         let (mut locks, now) = (locks(&node), rt::now());
-        permits(&mut locks, &uid, &node);
-        locks.on_tried(&uid, Ok(UpdateLock::Taken(Some(File::open("/dev/null").unwrap()))), now);
-        assert!(permits(&mut locks, &uid, &node));
+        take(&mut locks, &uid, &node);
         locks.round(&node.pods, now);
         // Nothing stopped the pod.
         locks.round(&node.pods, now);
@@ -129,9 +135,7 @@ fn lock_of_pod_being_stopped_makes_nothing_due() {
     with_node(|mut node| {
         let uid = running(&mut node, "a", UPDATE_LOCK, "state/lock");
         let (mut locks, now) = (locks(&node), rt::now());
-        permits(&mut locks, &uid, &node);
-        locks.on_tried(&uid, Ok(UpdateLock::Taken(Some(File::open("/dev/null").unwrap()))), now);
-        assert!(permits(&mut locks, &uid, &node));
+        take(&mut locks, &uid, &node);
         node.pods.apply([Effect::Remove(uid.clone())], now);
         assert!(matches!(node.pods.worker(&uid).map(|worker| worker.state), Some(State::Terminating { .. })));
         locks.round(&node.pods, now);

@@ -193,6 +193,12 @@ fn archive_without_good_signature_is_refused() {
     refused(&named(signer.simple("r.io/b:1", &digest)), |_| {}, "it is for r.io/b:1");
     let alter = |content: &mut String| *content = content.replace("\"optional\":null", "\"optional\":{}");
     refused(&[signer.simple("r.io/b:1", &digest)], alter, "a signature's payload is missing or altered");
+    let understate = |content: &mut String| {
+        if content.contains("simplesigning") {
+            *content = content.replace("\"size\":", "\"size\":0,\"was\":");
+        }
+    };
+    refused(&[signer.simple(NAME, &digest)], understate, "a signature's payload is missing or altered");
     let many: Vec<Signature> = (0..65).map(|i| signer.simple(&format!("r.io/b:{i}"), &digest)).collect();
     refused(&many, |_| {}, "the signatures of its archive: more than 64 signatures");
 }
