@@ -67,8 +67,8 @@ impl Node {
             }
             StepKind::ClockSteps(seconds) => {
                 self.record.count("steps of the wall clock");
+                self.runtime.jobs.borrow_mut().clock_steps(self.world.wall_clock(), self.world.passed());
                 self.world.step_wall_clock(*seconds);
-                self.runtime.jobs.borrow_mut().disturb(self.world.passed());
             }
             StepKind::SlowDisk { longest, lasts } => {
                 self.world.disk.set(*longest);

@@ -72,7 +72,7 @@ impl Node {
         let (since, before) = (wall(document.changed.max(jobs.disturbed)), wall(now.saturating_sub(STARTS)));
         let period = 60 * cron.minutes;
         let due = before - before.rem_euclid(period);
-        if document.traits.suspend || due <= since {
+        if document.traits.suspend || due <= since || jobs.may_be_over(due, period) {
             return Ok(());
         }
         if cron.policy == ConcurrencyPolicy::Forbid {

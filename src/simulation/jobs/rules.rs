@@ -46,6 +46,10 @@ pub(in crate::simulation) struct JobRules {
     exits: Option<(Sender<Exit>, Numbers)>,
     /// The last time that something happened which delays Jobs.
     pub(super) disturbed: Duration,
+    /// What the wall clock has shown between its steps, from and to.
+    shown: Vec<(Duration, Duration)>,
+    /// When it was set last.
+    stepped: Duration,
 }
 
 pub(super) struct Document {
@@ -130,6 +134,20 @@ impl JobRules {
 
     pub(in crate::simulation) fn disturb(&mut self, now: Duration) {
         self.disturbed = now;
+    }
+
+    /// The wall clock is about to be set, and shows `wall` now.
+    pub(in crate::simulation) fn clock_steps(&mut self, wall: Duration, now: Duration) {
+        self.shown.push((wall.saturating_sub(now.saturating_sub(self.stepped)), wall));
+        self.stepped = now;
+        self.disturb(now);
+    }
+
+    /// Whether a scheduled time may be over since the clock was set back. `period`: seconds from one time to the next. Of
+    /// those that a step forward misses, the latest is over too.
+    pub(super) fn may_be_over(&self, time: i64, period: i64) -> bool {
+        let seconds = |wall: Duration| wall.as_secs().cast_signed();
+        self.shown.iter().any(|(from, to)| (seconds(*from) - period..=seconds(*to)).contains(&time))
     }
 
     /// The node has converged.

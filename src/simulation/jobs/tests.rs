@@ -86,6 +86,18 @@ fn cron_jobs_keep_their_policy_over_power_cuts_and_steps_of_the_clock() {
     live_with(&writes.into_iter().chain(steps).collect::<Vec<_>>());
 }
 
+/// Times that are over do not come again, and the next one comes when the clock shows it.
+#[test]
+fn cron_jobs_wait_for_a_clock_that_was_set_back() {
+    let policies = [ConcurrencyPolicy::Allow, ConcurrencyPolicy::Forbid, ConcurrencyPolicy::Replace];
+    let writes = policies.map(|policy| write(each(1, policy))).to_vec();
+    let back = vec![after(1, StepKind::ClockSteps(-900))];
+    for seed in 0..4 {
+        let [hour, minutes] = [3600, 600].map(Duration::from_secs);
+        lived(seed, &[(writes.clone(), hour), (back.clone(), minutes), (vec![kill_agent()], minutes)]);
+    }
+}
+
 /// Seconds since the start of the simulation of the first line with both texts.
 fn seconds_of(report: &Report, texts: [&str; 2]) -> f64 {
     let line = report.lines.iter().find(|line| texts.iter().all(|text| line.contains(text)));
