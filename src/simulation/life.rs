@@ -385,7 +385,7 @@ impl Node {
                 (Ok(()), Some(since)) if now.saturating_sub(since) > SETTLED => {
                     let took = since.saturating_sub(begun);
                     self.longest_recovery = self.longest_recovery.max(took);
-                    self.runtime.jobs.borrow_mut().settle();
+                    self.runtime.jobs.borrow_mut().settle(now);
                     self.delete_ended();
                     let objects = self.api.look(|server| server.backup());
                     self.backup = Some((objects, self.wanted.borrow().of(Source::Api)));

@@ -59,9 +59,12 @@ const FAILED_JOBS_HISTORY_LIMIT: i32 = 1;
 /// Upstream's number of missed times that it takes for a mistake.
 const MANY_MISSED_TIMES: usize = 100;
 
-/// Ranges of a record. Each outage or jump of the clock that misses a time adds one. Only a clock that is set back beyond
-/// so many outages meets times again.
+/// Ranges of a record. Each outage, each jump of the clock and each overlap that is forbidden adds one if it misses a time.
 const MAX_RANGES: usize = 8;
+
+/// Of too many ranges, two become one if they are so close: no time in them comes again, nor do those between them. Only a
+/// clock that is set back beyond so many longer outages meets times again.
+const CLOSE_RANGES: i64 = 86_400;
 
 /// The keys of finished Jobs that are too many, and of all active ones that a new one replaces.
 pub(super) fn to_remove<'a>(spec: &CronJobSpec, runs: &[Run<'a>], replaces: bool) -> Vec<&'a str> {
@@ -86,7 +89,7 @@ pub(super) fn decide_cron(input: &CronInput<'_>, record: Option<&ScheduleRecord>
     if !over.iter().any(|range| is_before(&range)) {
         // Met now: earlier times do not count. Or the clock was ahead until now.
         over.insert(0, (now, now));
-        over.truncate(MAX_RANGES);
+        bound(over, now);
     }
     if spec.suspend {
         return decision;
@@ -126,11 +129,30 @@ fn add(over: &mut Vec<(i64, i64)>, last_over: i64, time: i64, skips: bool) {
         Some(range) if !skips => range.1 = time,
         _ => over.insert(before.map_or(0, |at| at.saturating_add(1)), (time, time)),
     }
-    if over.len() > MAX_RANGES {
-        // The oldest, or if all others are ahead of the clock the furthest.
-        let is_first = over.first().is_some_and(|(_, last)| *last == time);
-        let surplus = if is_first { over.len().saturating_sub(1) } else { 0 };
-        over.remove(surplus);
+    bound(over, time);
+}
+
+/// Removes a range if there are too many. That of `time` stays apart: the clock may have jumped there.
+fn bound(over: &mut Vec<(i64, i64)>, time: i64) {
+    if over.len() <= MAX_RANGES {
+        return;
+    }
+    let gaps = over.windows(2).enumerate().filter_map(|(at, pair)| match pair {
+        [before, after] if before.1 != time && after.1 != time => Some((after.0.saturating_sub(before.1), at)),
+        _ => None,
+    });
+    match gaps.min().filter(|(gap, _)| *gap <= CLOSE_RANGES) {
+        Some((_, at)) => {
+            let (_, last) = over.remove(at.saturating_add(1));
+            if let Some(range) = over.get_mut(at) {
+                range.1 = last;
+            }
+        }
+        None => {
+            // The oldest, or if all others are ahead of the clock the furthest.
+            let is_first = over.first().is_some_and(|(_, last)| *last == time);
+            over.remove(if is_first { over.len().saturating_sub(1) } else { 0 });
+        }
     }
 }
 

@@ -72,7 +72,8 @@ impl Node {
         let (since, before) = (wall(document.changed.max(jobs.disturbed)), wall(now.saturating_sub(STARTS)));
         let period = 60 * cron.minutes;
         let due = before - before.rem_euclid(period);
-        if document.traits.suspend || due <= since || jobs.may_be_over(due, period) {
+        let does_count = due > since && !jobs.is_clock_new() && !jobs.may_be_over(due, period);
+        if document.traits.suspend || !does_count {
             return Ok(());
         }
         if cron.policy == ConcurrencyPolicy::Forbid {

@@ -50,6 +50,8 @@ pub(in crate::simulation) struct JobRules {
     shown: Vec<(Duration, Duration)>,
     /// When it was set last.
     stepped: Duration,
+    /// When the node has converged last.
+    settled: Duration,
 }
 
 pub(super) struct Document {
@@ -150,8 +152,18 @@ impl JobRules {
         self.shown.iter().any(|(from, to)| (seconds(*from) - period..=seconds(*to)).contains(&time))
     }
 
+    /// Nothing is known of the agent since the clock was set: times that come before it has looked at the clock do not
+    /// count if it shows what it never has.
+    pub(super) fn is_clock_new(&self) -> bool {
+        self.stepped > self.settled
+    }
+
     /// The node has converged.
-    pub(in crate::simulation) fn settle(&mut self) {
+    pub(in crate::simulation) fn settle(&mut self, now: Duration) {
+        if self.is_clock_new() {
+            self.disturb(now);
+        }
+        self.settled = now;
         for document in self.documents.values_mut() {
             (document.is_edited, document.parallelism) = (false, document.traits.wanted_parallelism());
         }

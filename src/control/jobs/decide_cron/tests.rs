@@ -186,6 +186,24 @@ fn forbidden_overlap_starts_the_latest_time_after_the_end_of_the_job() {
     check(node.look("10:35"), Some("10:30"), Some("10:40"));
 }
 
+/// Each start misses a time.
+#[test]
+fn clock_set_back_repeats_no_time_between_forbidden_ones() {
+    let mut node = Node::new("* * * * *");
+    node.spec.concurrency_policy = ConcurrencyPolicy::Forbid;
+    node.look("10:10");
+    for minute in (11..59).step_by(3) {
+        let start = format!("10:{minute}");
+        check(node.look(&start), Some(&start), Some(&format!("10:{}", minute + 1)));
+        node.look(&format!("10:{}", minute + 1));
+        node.end(&start, RunState::Succeeded);
+    }
+    assert!(node.ranges() <= MAX_RANGES, "{:?}", node.record);
+    for now in ["10:11", "10:30", "10:53"] {
+        assert_eq!(node.look(now).0, None, "{now}");
+    }
+}
+
 #[test]
 fn replaced_job_is_gone_with_its_pods_before_the_next_starts() {
     let mut node = Node::new("*/10 * * * *");
@@ -261,6 +279,7 @@ fn no_time_starts_twice_in_random_lives() {
                     now += below(5 * 86_400);
                 }
                 1 => now -= below(3600),
+                2 => now += below(6 * 3600),
                 _ => now += below(300),
             }
             let before = node.record.clone();
