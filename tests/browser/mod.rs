@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::containerd::{mistakes, node, registry};
 use mistakes::{FIRST_MINUTES, MISTAKES, REFUSED, write_mistakes};
 use node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
-use registry::{Proxy, Registry, Way, make_image, remove_image};
+use registry::{Proxy, Registry, Way, make_image};
 
 const PAGE: &str = "http://127.0.0.1:4194/";
 
@@ -310,7 +310,7 @@ fn page_shows_how_far_the_next_version_is() {
     let registry = Registry::start(&node);
     let made = make_image(&node, "web", BYTES);
     let image = registry.push(&node, &made, "web:2");
-    remove_image(&node, &made);
+    node.remove_image(&made);
     let proxy = Proxy::start(&node, &registry, Way::Open);
     let image = proxy.name(&registry, &image);
     let manifest = Manifest::new("web").container_with("main", STAY, "imagePullPolicy: IfNotPresent");

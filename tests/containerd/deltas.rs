@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::node::{BUSYBOX, Manifest, Node, STAY, coracle, images};
-use super::registry::{Proxy, Registry, Way, remove_image};
+use super::registry::{Proxy, Registry, Way};
 
 /// Writes a docker-archive with busybox's layer and one of `content` in a file.
 fn archive(node: &Node, image: &str, content: &[u8]) -> PathBuf {
@@ -138,7 +138,7 @@ fn image_of_a_registry_is_updated_by_a_delta() {
     node.ctr(&["images", "import", "--compress-blobs", &archives[0].display().to_string()]);
     let registry = Registry::start(&node);
     let image = registry.push(&node, "localhost/app:first", "app:first");
-    remove_image(&node, "localhost/app:first");
+    node.remove_image("localhost/app:first");
     let proxy = Proxy::start(&node, &registry, Way::Open);
     let image = proxy.name(&registry, &image);
     node.write_manifest("first", &manifest("first", &image).replace("Never", "IfNotPresent"));

@@ -7,14 +7,14 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::node::{BUSYBOX, Manifest, Node, PATIENCE, Pod, STAY, images, wait_for};
-use super::registry::{make_image, remove_image};
+use super::registry::make_image;
 
 /// Writes an image as an OCI layout archive and removes it from the runtime.
 pub(super) fn archive(node: &Node, name: &str) -> (String, PathBuf) {
     let image = make_image(node, name, 200_000);
     let path = node.folder().join(format!("{name}.tar"));
-    node.ctr(&["images", "export", &path.display().to_string(), &image]);
-    remove_image(node, &image);
+    node.export_image(&image, &path);
+    node.remove_image(&image);
     (image, path)
 }
 
@@ -67,7 +67,7 @@ fn manifest(name: &str, image: &str, policy: &str) -> String {
 }
 
 fn has(node: &Node, image: &str) -> bool {
-    node.ctr(&["images", "list", "--quiet"]).lines().any(|line| line == image)
+    node.image_names().iter().any(|name| name == image)
 }
 
 #[test]
@@ -226,11 +226,11 @@ fn truncated_archive_is_reported_and_does_not_block_others() {
 
     // The agent imports an image that the runtime lost again: at a start, and when a pod needs it.
     node.kill_agent();
-    remove_image(&node, &image);
+    node.remove_image(&image);
     node.start_agent();
     wait_for("the image to come back", PATIENCE, || has(&node, &image).then_some(()));
     wait_for_state(&node, "good.tar", "imported");
-    remove_image(&node, &image);
+    node.remove_image(&image);
     node.write_manifest("web", &manifest("web", &image, "Never"));
     node.wait_until("the pod runs", |pods| {
         pods.has("web", |pod| pod.container("main").restarts() > 0 || pod.is_ready())

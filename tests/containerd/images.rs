@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
-use super::registry::{PASSWORD, Proxy, Registry, Way, docker_config, make_image, remove_image, secret, write_program};
+use super::registry::{PASSWORD, Proxy, Registry, Way, docker_config, make_image, secret, write_program};
 
 /// A pod that runs `image`; `spec` is an additional line of its spec.
 fn manifest(name: &str, image: &str, policy: &str, spec: &str) -> String {
@@ -151,7 +151,7 @@ fn interrupted_pull_is_reported_and_retried() {
     let made = make_image(&node, "app", 1 << 20);
     let image = registry.push(&node, &made, "app:1");
     // Otherwise the runtime would reuse the content it already has.
-    remove_image(&node, &made);
+    node.remove_image(&made);
     let proxy = Proxy::start(&node, &registry, Way::DeadAfter(64 << 10));
     let image = proxy.name(&registry, &image);
     node.write_manifest("web", &manifest("web", &image, "IfNotPresent", ""));
@@ -171,7 +171,7 @@ fn slow_pull_delays_no_other_pod_and_ends_with_its_own() {
     let large = make_image(&node, "large", 1 << 20);
     let slow = registry.push(&node, &large, "slow:1");
     let quick = registry.push_busybox(&node, "quick:1");
-    remove_image(&node, &large);
+    node.remove_image(&large);
     let proxy = Proxy::start(&node, &registry, Way::Slow);
     let slow = proxy.name(&registry, &slow);
     node.write_manifest("slow", &manifest("slow", &slow, "IfNotPresent", ""));
@@ -210,8 +210,7 @@ fn unreachable_registry_is_reported() {
 
 /// Names of the runtime's images.
 fn images_of(node: &Node) -> Vec<String> {
-    let list = node.ctr(&["images", "list", "--quiet"]);
-    list.lines().filter(|name| !name.starts_with("sha256:")).map(str::to_owned).collect()
+    node.image_names().into_iter().filter(|name| !name.starts_with("sha256:")).collect()
 }
 
 #[test]
@@ -277,7 +276,7 @@ fn only_images_that_no_pod_uses_can_be_removed() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY));
     node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
-    node.ctr(&["images", "tag", "localhost/coracle/busybox:1", "localhost/coracle/busybox:2"]);
+    node.tag_image("localhost/coracle/busybox:1", "localhost/coracle/busybox:2");
     let list = node.ask(&["images", "-o", "json"]).expect("the images are listed");
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();
     let pods_of = |tag: &str| {
@@ -304,5 +303,5 @@ fn only_images_that_no_pod_uses_can_be_removed() {
     node.wait_until_gone("web");
     let (told, error) = remove(busybox);
     assert!(told.starts_with(&format!("removed {busybox} (")) && error.is_empty(), "{told}{error}");
-    assert!(!node.ctr(&["images", "list", "--quiet"]).contains("busybox"));
+    assert!(!node.image_names().iter().any(|name| name.contains("busybox")));
 }

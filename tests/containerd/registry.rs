@@ -63,9 +63,7 @@ impl Registry {
     /// Pushes an image of the runtime under this name and returns the full reference.
     pub(crate) fn push(&self, node: &Node, image: &str, name: &str) -> String {
         let target = format!("{}/{name}", self.address);
-        let login: &[&str] = self.login.as_ref().map_or(&[], |login| std::slice::from_ref(login));
-        let user: Vec<&str> = login.iter().flat_map(|login| ["--user", login]).collect();
-        node.ctr(&[&["images", "push", "--plain-http"], &user[..], &[&target, image]].concat());
+        node.push_image(image, &target, self.login);
         target
     }
 
@@ -98,18 +96,9 @@ pub(crate) fn make_image(node: &Node, name: &str, bytes: usize) -> String {
     );
     let made = std::process::Command::new("sh").args(["-ec", &script]).status().unwrap();
     assert!(made.success(), "the image {image} could not be made");
-    node.ctr(&["images", "import", &work.join("image.tar").display().to_string()]);
+    node.import_image(&work.join("image.tar"), &image);
     fs::remove_dir_all(&work).unwrap();
     image
-}
-
-/// Removes an image from the runtime under all of its names, with its content.
-pub(crate) fn remove_image(node: &Node, name: &str) {
-    let list = node.ctr(&["images", "list"]);
-    let rows: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
-    let digest = rows.iter().find(|row| row[0] == name).expect("the image is there")[2];
-    let names = rows.iter().filter(|row| row[2] == digest).map(|row| row[0]);
-    node.ctr(&["images", "remove", "--sync"].into_iter().chain(names).collect::<Vec<_>>());
 }
 
 /// Behaviour of the connection to the registry.

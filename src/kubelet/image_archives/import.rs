@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::archive_list::{ArchiveNames, Failure};
 use super::contents::{ARCHIVE_HEAD_BYTES, ArchiveImages, BadArchive, Contents, Packing};
 use super::layout_documents::{LayoutDocuments, MAX_LAYOUT_RECORD_BYTES, layout_record_name};
-use super::manifest::{Descriptor, OCI_LAYOUT, layout_index};
+use super::manifest::{Descriptor, Digest, OCI_LAYOUT, layout_index};
 use super::tar_header::small_tar;
 use crate::platform::host::file::replace_within;
 use crate::platform::host::program;
@@ -158,6 +158,31 @@ fn check_architecture(archive: &ArchiveImages) -> Result<(), Failure> {
     Err(Failure::Refused(format!("image is {all}, this node is {ARCHITECTURE}: {BUILD_FOR_THIS_MACHINE}")))
 }
 
+/// Makes a directory in skopeo's format `dir:`, of links to the blobs of the layout $1, and copies the image with the index
+/// or manifest $2 into the store as $3.
+///
+/// `oci:` refuses manifests of Docker's types. Parts of blobs have an extension. Which blobs are manifests is in the index.
+const COPY_FROM_LAYOUT: &str = r#"
+cd "$1"
+rm -rf skopeo
+mkdir skopeo
+for blob in blobs/sha256/*; do
+    name=${blob##*/}
+    case $name in *.*) continue ;; esac
+    ln -s "../$blob" "skopeo/$name"
+    ln -s "../$blob" "skopeo/$name.manifest.json"
+done
+ln -s "../blobs/sha256/$2" skopeo/manifest.json
+umask 022
+exec skopeo copy --quiet dir:skopeo "containers-storage:$3"
+"#;
+
+fn copy_from_layout(layout: &Path, top: &Digest, name: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-ec", COPY_FROM_LAYOUT, "sh"]).arg(layout).args([top.hex(), name]);
+    command
+}
+
 /// skopeo writes the directories of layers itself, which users of containers must be able to enter: not with the umask of
 /// the service.
 fn skopeo() -> Command {
@@ -172,11 +197,12 @@ pub(super) fn ctr(endpoint: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Imports the OCI layout in `directory` under its names. `tar` writes it as a tar, without the blobs that the runtime
+/// Imports the image `top` of the OCI layout in `directory` under its names. `tar` writes it as a tar, without the blobs that the runtime
 /// has.
 pub(crate) async fn import_layout(
     tool: &Tool,
     directory: &Path,
+    top: &Digest,
     names: &[String],
     tar: impl FnOnce(ChildStdin) + Send + 'static,
 ) -> Result<(), Failure> {
@@ -188,9 +214,7 @@ pub(crate) async fn import_layout(
         Tool::Skopeo => {
             // The names of one image; those with a digest come with it.
             let Some(name) = names.first() else { return Ok(()) };
-            let mut command = skopeo();
-            let from = format!("oci:{}:{name}", directory.display());
-            command.args(["copy", "--quiet", &from, &format!("containers-storage:{name}")]);
+            let command = copy_from_layout(directory, top, name);
             check("skopeo", program::run(command, Vec::new(), ARCHIVE_IMPORT_TIMEOUT).await)
         }
     }
@@ -303,8 +327,39 @@ pub(super) fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Op
 mod tests {
     use std::fs;
 
-    use super::super::manifest::Digest;
     use super::*;
+
+    #[test]
+    fn skopeo_gets_manifests_and_blobs_by_their_names() {
+        let folder = folder("skopeo");
+        // Prints its arguments, and the files of the directory with their contents.
+        let script = "#!/bin/sh\necho $@\ncd skopeo && for file in *; do echo $file $(cat $file); done\n";
+        fs::create_dir_all(folder.join("blobs/sha256")).unwrap();
+        fs::write(folder.join("program"), script).unwrap();
+        run("mkdir bin; mv program bin/skopeo; chmod +x bin/skopeo", &folder);
+        let [top, layer] = ["top", "layer"].map(|content| (Digest::of(content.as_bytes()), content));
+        let mut files = vec!["manifest.json top".to_owned()];
+        for (digest, content) in [&top, &layer] {
+            fs::write(folder.join("blobs/sha256").join(digest.hex()), content).unwrap();
+            files.push(format!("{} {content}", digest.hex()));
+            files.push(format!("{}.manifest.json {content}", digest.hex()));
+        }
+        fs::write(folder.join("blobs/sha256/0123.part"), "").unwrap();
+        files.sort();
+        let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+        // Again after an import that was interrupted.
+        let printed =
+            [(), ()].map(|()| copy_from_layout(&folder, &top.0, "r.io/a:1").env("PATH", &path).output().unwrap());
+        fs::remove_dir_all(&folder).unwrap();
+        for output in printed {
+            let text = String::from_utf8(output.stdout).unwrap();
+            let (arguments, directory) = text.split_once('\n').unwrap();
+            assert_eq!(arguments, "copy --quiet dir:skopeo containers-storage:r.io/a:1");
+            let mut directory: Vec<&str> = directory.lines().collect();
+            directory.sort_unstable();
+            assert_eq!(directory, files);
+        }
+    }
 
     fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("coracle-import-{name}-{}", std::process::id()));

@@ -227,13 +227,14 @@ impl Fetcher {
         names: Vec<String>,
     ) -> Result<(), FetchError> {
         let (here, shown) = (layout.clone(), names.clone());
+        let digest = top.digest.clone();
         rt::blocking(move || here.write_index(&top, &shown)).await?;
         let source = layout.clone();
         let tar = move |mut stdin: ChildStdin| {
             // The tool reports a truncated archive itself.
             let _ = source.write_tar(&mut stdin);
         };
-        import_layout(tool, &layout.0, &names, tar).await.map_err(FetchError::Import)
+        import_layout(tool, &layout.0, &digest, &names, tar).await.map_err(FetchError::Import)
     }
 
     /// Waits until the runtime lists the image.

@@ -23,23 +23,24 @@ impl Node {
 
     /// Starts CRI-O with the images and waits until it answers.
     pub(super) fn start_crio(&mut self, programs: &Path) {
-        let root = self.crio_root();
         let folder = self.folder().display().to_string();
-        if !root.exists() {
+        if !self.crio_storage("overlay-containers").exists() {
             fs::write(self.folder().join("crio.conf"), configuration(&folder, programs)).unwrap();
             let storage = format!(
                 "[storage]\ndriver = \"overlay\"\ngraphroot = \"{folder}/containerd/root\"\n\
                  runroot = \"{folder}/containerd/run\"\n"
             );
             fs::write(self.folder().join("storage.conf"), storage).unwrap();
+            let registry = "[[registry]]\nlocation = \"127.0.0.1:5000\"\ninsecure = true\n";
+            fs::write(self.folder().join("registries.conf"), registry).unwrap();
         }
         for image in ["pause", "busybox"] {
-            let from = format!("docker-archive:{}", images().join(image).with_extension("tar").display());
-            let to = format!("containers-storage:localhost/coracle/{image}:1");
-            self.enclosure().run(&["skopeo", "copy", "--quiet", &from, &to]);
+            let archive = images().join(image).with_extension("tar");
+            self.import_image(&archive, &format!("localhost/coracle/{image}:1"));
         }
-        let config = self.folder().join("crio.conf").display().to_string();
-        let line = ["--config", &config, "--config-dir", "", "--registries-conf", "/dev/null"];
+        let [config, registries] =
+            ["crio.conf", "registries.conf"].map(|name| self.folder().join(name).display().to_string());
+        let line = ["--config", &config, "--config-dir", "", "--registries-conf", &registries];
         let log = self.folder().join("containerd.log");
         self.containerd = Some(self.enclosure.start(&programs.join("crio"), &line, &log));
         wait_for("CRI-O to listen", PATIENCE, || {
@@ -49,13 +50,15 @@ impl Node {
         });
     }
 
-    fn crio_root(&self) -> PathBuf {
-        self.enclosure().path(&self.folder().join("containerd/root/overlay-containers"))
+    /// A file of the store, from outside.
+    pub(super) fn crio_storage(&self, name: &str) -> PathBuf {
+        self.enclosure().path(&self.folder().join("containerd/root").join(name))
     }
 
     /// The containers in CRI-O's storage, with the state that conmon reports.
     pub(super) fn crio_tasks(&self) -> Vec<Task> {
-        let listed = fs::read_to_string(self.crio_root().join("volatile-containers.json")).unwrap_or_default();
+        let listed =
+            fs::read_to_string(self.crio_storage("overlay-containers/volatile-containers.json")).unwrap_or_default();
         let listed: Vec<Value> = serde_json::from_str(&listed).unwrap_or_default();
         listed.iter().filter_map(|one| self.crio_task(one)).collect()
     }

@@ -7,6 +7,7 @@ pub(crate) mod activity;
 mod crio;
 mod enclosure;
 mod events;
+mod image_store;
 mod lean;
 pub(crate) mod manifest;
 mod page;
