@@ -230,6 +230,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::platform::rt::TestFolder;
 
     #[test]
     fn lease_is_fresh_until_its_duration_has_passed() {
@@ -255,11 +256,12 @@ mod tests {
 
     #[test]
     fn directory_of_claims_is_that_of_the_settings_on_the_card() {
-        let card = std::env::temp_dir().join(format!("coracle-replace-claims-{}", std::process::id()));
+        let folder = TestFolder::new("replace-claims");
+        let card = &folder.0;
         fs::create_dir_all(card.join("etc/default")).unwrap();
         let found = |line: &str| {
             fs::write(card.join("etc/default/coracle"), line).unwrap();
-            claims_on(&card).map_err(|error| error.rsplit(", ").next().unwrap().to_owned())
+            claims_on(card).map_err(|error| error.rsplit(", ").next().unwrap().to_owned())
         };
         let refused = |text: &str| Err(format!("found {text:?}"));
         for (arguments, expected) in [
@@ -274,9 +276,8 @@ mod tests {
             assert_eq!(found(&format!("CORACLE_ARGS=\"{arguments}\"\n")), expected, "{arguments}");
         }
         fs::remove_file(card.join("etc/default/coracle")).unwrap();
-        assert_eq!(claims_on(&card).unwrap(), Path::new(DEFAULT_CLAIMS_DIR));
+        assert_eq!(claims_on(card).unwrap(), Path::new(DEFAULT_CLAIMS_DIR));
         fs::create_dir(card.join("etc/default/coracle")).unwrap();
-        assert!(claims_on(&card).unwrap_err().contains("etc/default/coracle: Is a directory"));
-        fs::remove_dir_all(&card).unwrap();
+        assert!(claims_on(card).unwrap_err().contains("etc/default/coracle: Is a directory"));
     }
 }

@@ -17,7 +17,7 @@ use crate::control::server::{
     PodQuery, SyncStatus,
 };
 use crate::kubelet::status::{LogUnavailable, NoLog};
-use crate::platform::rt::{TcpListener, block_on, blocking, either};
+use crate::platform::rt::{TcpListener, TestFolder, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
 use crate::types::api::Event;
 use crate::types::api::annotations::NEXT_VERSION;
@@ -129,7 +129,8 @@ fn with_door<T: Send + 'static>(client: impl FnOnce(SocketAddr, Asked) -> T + Se
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let health = SyncHealth::new(Duration::from_secs(60), Instant::now());
-        let token = std::env::temp_dir().join(format!("coracle-page-token-{}", std::process::id()));
+        let folder = TestFolder::new("page-token");
+        let token = folder.0.join("token");
         std::fs::write(&token, crate::protocol::sha256::sha256(b"abcd-efgh")).unwrap();
         let page = StatusPage::new(address, "edge-7", token, Rc::new(asked.clone()), health);
         let serve = async {

@@ -176,6 +176,14 @@ mod tests {
         assert!(found.message.starts_with("number 0: \u{1}"), "{found:?}");
         assert!(found.location.starts_with("src/control/server/watchdog/panic_record.rs:"), "{found:?}");
         assert!(!found.time.is_empty() && found.next_start.is_some(), "{found:?}");
+        // The note is written in the background.
+        let path = path_below(&folder.0);
+        let is_noted = || PanicRecord::read(&path).is_some_and(|record| record.next_start.is_some());
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !is_noted() {
+            assert!(std::time::Instant::now() < deadline, "the note is not written");
+            std::thread::yield_now();
+        }
     }
 
     #[test]
