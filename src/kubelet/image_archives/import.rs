@@ -197,8 +197,8 @@ pub(super) fn ctr(endpoint: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Imports the image `top` of the OCI layout in `directory` under its names. `tar` writes it as a tar, without the blobs that the runtime
-/// has.
+/// Imports the image `top` of the OCI layout in `directory` under its names. `tar` writes the layout as a tar, without the
+/// blobs that the runtime has.
 pub(crate) async fn import_layout(
     tool: &Tool,
     directory: &Path,
