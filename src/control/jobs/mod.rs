@@ -53,6 +53,8 @@ pub(crate) struct Jobs {
     in_flight: Vec<JobChange>,
     /// The last write failed.
     fault: Option<String>,
+    /// Files of failed writes, in their order: each may have what was decided and never took effect.
+    doubtful: Vec<String>,
     unread: Option<Unread>,
 }
 
@@ -84,8 +86,8 @@ impl Jobs {
         let unread = (!is_whole).then(|| Unread::new(table.directory.clone(), inbox.clone()));
         let table = Owned::new(table);
         let clock = ScheduleClock::new(inbox.clone());
-        let in_flight = Vec::new();
-        Self { table, clock, inbox, is_stale: false, due: None, writer: None, in_flight, fault: None, unread }
+        let (in_flight, doubtful) = (Vec::new(), Vec::new());
+        Self { table, clock, inbox, is_stale: false, due: None, writer: None, in_flight, fault: None, doubtful, unread }
     }
 
     /// While records cannot be read, the source counts as incomplete, so that it makes no pod of a Job an orphan.
@@ -208,7 +210,20 @@ impl Jobs {
             changes.extend(change.map(|(record, effects)| JobChange { key: key.clone(), record, effects }));
         }
         drop(table);
+        changes.extend(self.changes_back(&changes));
         self.write(changes);
+    }
+
+    /// What failed writes may have left in files that `changes` does not write: back to the records that hold. The last
+    /// file first, so that the Job of a time is on the disk while its CronJob's record says that the time is over.
+    fn changes_back(&self, changes: &[JobChange]) -> Vec<JobChange> {
+        let table = self.table.read();
+        let keys = self.doubtful.iter().rev().filter(|key| !changes.iter().any(|change| change.key == **key));
+        let back = |key: &String| {
+            let record = table.jobs.get(key).and_then(|entry| entry.record.clone());
+            JobChange { key: key.clone(), record, effects: Vec::new() }
+        };
+        keys.map(back).collect()
     }
 
     fn write(&mut self, changes: Vec<JobChange>) {
@@ -232,7 +247,8 @@ impl Jobs {
         }));
     }
 
-    /// The decisions are on the disk and take effect, or are repeated.
+    /// The decisions are on the disk and take effect, or everything is decided again, and their files are written again
+    /// even if the new decision is another one.
     pub(crate) fn on_written(&mut self, fault: Option<String>, now: Instant) -> Vec<Effect> {
         self.writer = None;
         let changes = std::mem::take(&mut self.in_flight);
@@ -242,11 +258,15 @@ impl Jobs {
         let has_failed = fault.is_some();
         self.fault = fault;
         if has_failed {
+            let keys = changes.into_iter().map(|change| change.key);
+            let keys: Vec<String> = keys.filter(|key| !self.doubtful.contains(key)).collect();
+            self.doubtful.extend(keys);
             // What was decided about a time is decided again, with its events.
             self.table.write().jobs.values_mut().for_each(|entry| entry.cron_times = CronTimes::default());
             self.due = now.checked_add(JOB_WRITE_RETRY_DELAY);
             return Vec::new();
         }
+        self.doubtful.clear();
         self.is_stale = true;
         let mut effects = Vec::new();
         let mut table = self.table.write();
@@ -509,6 +529,23 @@ mod tests {
             assert_eq!((effects.len(), jobs.pods().len()), (1, 1));
             jobs.round(&node.pods, now);
             assert!(jobs.writer.is_none() && jobs.next_due().is_none(), "nothing is left to decide");
+        });
+    }
+
+    #[test]
+    fn file_of_failed_write_is_removed_when_its_job_has_gone() {
+        with_node(|mut node| {
+            let mut jobs = jobs(node.inbox.clone(), &[]);
+            jobs.take_documents(&mut update(SourceName::File, &["a", "b"], true));
+            node.list(Vec::new());
+            assert!(node.pods.relisted());
+            let now = rt::now();
+            jobs.round(&node.pods, now);
+            jobs.on_written(Some("disk full".to_owned()), now);
+            jobs.take_documents(&mut update(SourceName::File, &["a"], true));
+            jobs.round(&node.pods, now + JOB_WRITE_RETRY_DELAY);
+            let files: Vec<_> = jobs.in_flight.iter().map(|change| (&*change.key, change.record.is_some())).collect();
+            assert_eq!(files, [("default_a.json", true), ("default_b.json", false)]);
         });
     }
 }

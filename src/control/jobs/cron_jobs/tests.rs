@@ -116,6 +116,27 @@ fn start_whose_write_failed_is_repeated() {
 }
 
 #[test]
+fn start_whose_write_failed_is_not_on_the_disk_once_its_cron_job_is_suspended() {
+    with_node(|mut node| {
+        node.list(Vec::new());
+        let mut jobs = opened(&node, JobTable::default());
+        jobs.take_documents(&mut update("i", ""));
+        look(&mut jobs, &node, "2026-11-28T10:40:30Z");
+        jobs.in_flight = jobs.decide_cron_jobs(&node.pods, at("2026-11-28T10:41:00Z"));
+        jobs.on_written(Some("disk full".to_owned()), rt::now());
+        jobs.take_documents(&mut update("i", "suspend: true,"));
+        let changes = jobs.decide_cron_jobs(&node.pods, at("2026-11-28T10:41:30Z"));
+        assert_eq!(changes.len(), 0);
+        let back = jobs.changes_back(&changes);
+        let back_files: Vec<_> = back.iter().map(|change| (&*change.key, change.record.is_some())).collect();
+        assert_eq!(back_files, [(CRON, true), (FIRST, false)]);
+        jobs.in_flight = back;
+        jobs.on_written(None, rt::now());
+        assert_eq!(jobs.changes_back(&[]).len(), 0, "they are written");
+    });
+}
+
+#[test]
 fn changed_template_is_that_of_later_jobs() {
     with_node(|mut node| {
         node.list(Vec::new());
