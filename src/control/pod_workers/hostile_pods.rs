@@ -19,6 +19,7 @@ use super::sync_input::{self, SyncInput};
 use crate::kubelet::admission::Admission;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::golden;
+use crate::kubelet::probes::probe_command;
 use crate::kubelet::status::{
     PodHealth, PodSituation, Resize, StatusInput, pod_health, pod_status, reported, status_patch,
 };
@@ -30,7 +31,7 @@ use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, Observe
 use crate::types::api::fields::{Field, fields_of};
 use crate::types::api::validation::validate_pod;
 use crate::types::api::{
-    ConditionStatus, Pod, PodStatus, ResourceList, Time, container_hash, decode, defaults, encode,
+    ConditionStatus, Pod, PodStatus, ProbeHandler, ResourceList, Time, container_hash, decode, defaults, encode,
 };
 use crate::types::sorted::SortedMap;
 
@@ -75,6 +76,8 @@ fn times(object: &Value) -> Vec<(&'static str, Duration)> {
     step("volumes");
     golden::report_everything(&pod);
     step("configurations");
+    expand_probe_commands(&pod);
+    step("probe commands");
     golden::stop_everything(&pod);
     step("stop");
     let resized = golden::resized(&pod);
@@ -113,6 +116,16 @@ fn plan_volumes(pod: &Pod, objects: &Objects) {
     // The plan is made before the first await.
     drop(volumes::set_up(pod, with, &csi, Box::pin(std::future::pending())));
     let _: Rc<Csi> = csi;
+}
+
+fn expand_probe_commands(pod: &Pod) {
+    for container in pod.spec.all_containers() {
+        for probe in [&container.liveness_probe, &container.readiness_probe].into_iter().flatten() {
+            if let ProbeHandler::Exec(action) = &probe.handler {
+                let _ = std::hint::black_box(probe_command(container, action));
+            }
+        }
+    }
 }
 
 /// All containers run.

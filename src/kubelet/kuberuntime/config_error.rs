@@ -3,11 +3,12 @@
 use std::fmt;
 
 use crate::state::objects::{ObjectKey, ObjectKind};
-use crate::types::api::{Container, FieldProblem, Pod, Reason};
+use crate::types::api::{CommandTooLong, Container, FieldProblem, Pod, Reason};
 
 /// The messages are upstream's, as shown by `kubectl describe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigError {
+    Command(CommandTooLong),
     /// An environment variable comes from a file that cannot be read.
     EnvFile {
         why: String,
@@ -53,9 +54,9 @@ pub(crate) enum ConfigError {
     RunsAsRoot {
         of: ContainerName,
     },
-    /// An environment variable, or if `name` is empty the command, exceeds the kernel's limit.
-    TooLong {
-        name: Option<String>,
+    /// An environment variable, or all of them together, exceed the kernel's limit.
+    VariableTooLong {
+        name: String,
     },
 }
 
@@ -89,6 +90,7 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Command(problem) => problem.fmt(f),
             Self::EnvFile { why } => write!(f, "couldn't parse env file: {why}"),
             Self::Field(FieldProblem::NoSuchField { path }) => write!(f, "field label not supported: {path}"),
             Self::Field(problem) => problem.fmt(f),
@@ -116,15 +118,20 @@ impl fmt::Display for ConfigError {
             Self::NoSeccompPath => f.write_str("localhostProfile must be set if seccompProfile type is Localhost."),
             Self::NoTarget { name } => write!(f, "unable to find target container {name}"),
             Self::RunsAsRoot { of } => write!(f, "container's runAsUser breaks non-root policy {of}"),
-            Self::TooLong { name: Some(name) } => {
+            Self::VariableTooLong { name } => {
                 write!(f, "environment variable {name:?} exceeds the kernel's size limit, or all of them together do")
             }
-            Self::TooLong { name: None } => f.write_str("command and args exceed the kernel's size limit"),
         }
     }
 }
 
 impl std::error::Error for ConfigError {}
+
+impl From<CommandTooLong> for ConfigError {
+    fn from(problem: CommandTooLong) -> Self {
+        Self::Command(problem)
+    }
+}
 
 impl From<FieldProblem> for ConfigError {
     fn from(problem: FieldProblem) -> Self {

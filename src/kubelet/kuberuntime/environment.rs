@@ -10,8 +10,8 @@ use crate::kubelet::node::NodeSettings;
 use crate::kubelet::volumes::FileValue;
 use crate::state::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
 use crate::types::api::{
-    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Texts, expand_bytes,
-    metadata_field, resource_field,
+    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, MAX_ENVIRONMENT_BYTES, Texts,
+    expand_bytes, expand_command, metadata_field, resource_field, text_of,
 };
 use crate::types::error::ErrorChain;
 use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
@@ -78,7 +78,7 @@ impl Environment {
                     }
                     EnvVarSource::SecretKey(key) => inputs.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
                 },
-                _ => Some(expand_bytes(variable.value, |name| {
+                _ => Some(expand_bytes(variable.value, &mut |name| {
                     let service = || by_name.get(name).map(|value| value.as_bytes());
                     environment.get(name).or_else(service)
                 })),
@@ -98,15 +98,7 @@ impl Environment {
 
     /// Expands variable references in `texts`; `bytes` counts the size of the program's arguments.
     pub(crate) fn expand_all(&self, texts: &Texts, bytes: &mut usize) -> Result<Vec<String>, ConfigError> {
-        let expand = |text: &str| {
-            let expanded = expand_bytes(text, |name| self.get(name));
-            *bytes += expanded.len();
-            if expanded.len() >= LONGEST_STRING || *bytes > MAX_ENVIRONMENT_BYTES {
-                return Err(ConfigError::TooLong { name: None });
-            }
-            Ok(text_of(expanded))
-        };
-        texts.iter().map(expand).collect()
+        Ok(expand_command(texts, bytes, &|name| self.get(name))?)
     }
 
     /// Total size of names and values.
@@ -117,7 +109,7 @@ impl Environment {
     /// Expands references that must all have values; the error has the names of those without.
     pub(crate) fn expand_strictly(&self, text: &str) -> Result<String, SortedSet<String>> {
         let mut missing = SortedSet::new();
-        let expanded = expand_bytes(text, |name| {
+        let expanded = expand_bytes(text, &mut |name| {
             let value = self.get(name).filter(|value| !value.is_empty());
             if value.is_none() {
                 missing.insert(name.to_owned());
@@ -141,7 +133,7 @@ impl Environment {
     fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), ConfigError> {
         self.bytes += name.len() + value.len();
         if name.len() + value.len() + 1 >= LONGEST_STRING || self.bytes > MAX_ENVIRONMENT_BYTES {
-            return Err(ConfigError::TooLong { name: Some(name.to_owned()) });
+            return Err(ConfigError::VariableTooLong { name: name.to_owned() });
         }
         let index = self.variables.len();
         match self.variables.get_mut(name) {
@@ -213,14 +205,6 @@ impl<'a> EnvironmentInputs<'a> {
             path => metadata_field(pod, path)?,
         })
     }
-}
-
-/// The kernel's limit for arguments and environment together: three quarters of the default stack limit.
-const MAX_ENVIRONMENT_BYTES: usize = 6 << 20;
-
-/// Variables may have any bytes, commands and paths only text.
-fn text_of(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 fn joined(ips: &[IpAddr]) -> String {

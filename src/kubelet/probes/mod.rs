@@ -32,6 +32,8 @@ use crate::types::api::{Container, Pod, PodUid};
 use crate::types::metrics;
 use crate::types::sorted::{SortedMap, SortedSet};
 
+#[cfg(test)]
+pub(crate) use prober::command as probe_command;
 pub(crate) use results::ContainerProbeState;
 
 /// Dropping it stops every probe.

@@ -1,19 +1,52 @@
 //! Expands `$(VAR)` in commands, arguments and environment values. Pure.
 
-/// Replaces each `$(NAME)` by its value; a name without a value is left as written.
-///
-/// `$$` is an escaped dollar sign: `$$(NAME)` is never expanded.
-pub fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
-    let expanded = expand_bytes(text, |name| value(name).map(str::as_bytes));
-    String::from_utf8(expanded).unwrap_or_default()
-}
+use core::fmt;
+
+use super::Texts;
 
 /// The longest argument or variable that exec(2) accepts (`MAX_ARG_STRLEN`), with its terminating NUL. Variables that
 /// refer to each other twice would double in size at each step: a longer result is not expanded further.
 pub const LONGEST_STRING: usize = 128 << 10;
 
-/// [`expand`] for values that may not be UTF-8.
-pub fn expand_bytes<'a>(text: &str, mut value: impl FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
+/// The kernel's limit for arguments and environment together: three quarters of the default stack limit.
+pub const MAX_ENVIRONMENT_BYTES: usize = 6 << 20;
+
+/// Words exceed the kernel's limit, for which exec would only report that the argument list is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandTooLong;
+
+impl fmt::Display for CommandTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("command and args exceed the kernel's size limit")
+    }
+}
+
+/// Expands the words of a command. `bytes` counts the size of the program's arguments.
+pub fn expand_command<'a>(
+    words: &Texts,
+    bytes: &mut usize,
+    value: &dyn Fn(&str) -> Option<&'a [u8]>,
+) -> Result<Vec<String>, CommandTooLong> {
+    let expand = |word: &str| {
+        let expanded = expand_bytes(word, &mut |name| value(name));
+        *bytes += expanded.len();
+        if expanded.len() >= LONGEST_STRING || *bytes > MAX_ENVIRONMENT_BYTES {
+            return Err(CommandTooLong);
+        }
+        Ok(text_of(expanded))
+    };
+    words.iter().map(expand).collect()
+}
+
+/// Variables may have any bytes, commands and paths only text.
+pub fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// Replaces each `$(NAME)` by its value; a name without a value is left as written.
+///
+/// `$$` is an escaped dollar sign: `$$(NAME)` is never expanded.
+pub fn expand_bytes<'a>(text: &str, value: &mut dyn FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     // Searched once: many references without an end would each read the rest of the text.
@@ -55,7 +88,7 @@ mod tests {
             "REF" => Some(&b"$(A)"[..]),
             _ => None,
         };
-        assert_eq!(expand_bytes(text, value), expected.as_bytes());
+        assert_eq!(expand_bytes(text, &mut { value }), expected.as_bytes());
     }
 
     #[test]

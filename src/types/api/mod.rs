@@ -71,7 +71,7 @@ pub use device_attribute::{
 pub use encode::{Encode, Json, encode, encode_text};
 pub use env_vars::{EnvVarRef, EnvVars};
 pub use event::*;
-pub use expansion::{LONGEST_STRING, expand, expand_bytes};
+pub use expansion::{CommandTooLong, LONGEST_STRING, MAX_ENVIRONMENT_BYTES, expand_bytes, expand_command, text_of};
 pub use int_or_string::IntOrString;
 pub use job::*;
 pub use kubeconfig::*;

@@ -173,6 +173,13 @@ pub(crate) const PAIRS: &[Shape] = &[
             "command": ["$(".repeat(count * 4)],
         }]}))
     }),
+    ("variables and probe commands", |count| {
+        let exec = json!({"exec": {"command": vec!["$(E0)"; count]}});
+        with_spec(json!({"containers": [{
+            "env": list(count, |n| json!({"name": format!("E{n}"), "value": "x".repeat(if n == 0 { count * 10 } else { 0 })})),
+            "livenessProbe": exec, "readinessProbe": exec,
+        }]}))
+    }),
     ("fields of other containers in variables", |count| {
         let field = |n: usize| json!({"containerName": format!("c{n}"), "resource": "limits.memory"});
         with_spec(json!({
