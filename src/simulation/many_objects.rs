@@ -18,9 +18,9 @@ use crate::platform::apiserver::{Client, Gate, Opening, Rank};
 use crate::platform::config::FeatureGates;
 use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt::{self, World};
-use crate::state::objects::{ObjectEvent, ObjectKey, ObjectKind, TokenKey, Topic};
+use crate::state::objects::{ObjectEvent, ObjectKey, ObjectKind, Objects, TokenKey, Topic};
 use crate::state::pods::SyncEvent;
-use crate::types::api::PodUid;
+use crate::types::api::{Pod, PodUid, decode};
 use crate::types::sorted::SortedMap;
 
 /// ConfigMaps of the greedy pod.
@@ -35,21 +35,19 @@ struct Watched {
 
 impl Watched {
     async fn begin(world: &Rc<World>, folder: &Path) -> Self {
+        Self::begin_with(world, folder, &greedy()).await
+    }
+
+    /// The pod `greedy` refers to these ConfigMaps.
+    async fn begin_with(world: &Rc<World>, folder: &Path, greedy: &[String]) -> Self {
         let plan = Plan { seed: 1, lease: Duration::from_secs(40), episodes: Vec::new() };
         let api = ApiServer::new(world, &Record::new(world, Lines::default()), &plan);
         api.start();
-        let references = |names: &[String]| -> Vec<Value> {
-            names.iter().map(|name| json!({"configMapRef": {"name": name, "optional": true}})).collect()
-        };
         api.change(|server| {
             server.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
                 "metadata": {"name": "default", "namespace": "default"}}));
-            for (pod, names) in [("greedy", greedy()), ("honest", vec!["honest".to_owned()])] {
-                server.create(&json!({"apiVersion": "v1", "kind": "Pod",
-                    "metadata": {"name": pod, "namespace": "default", "uid": pod},
-                    "spec": {"nodeName": NODE,
-                        "containers": [{"name": "c", "image": "i", "envFrom": references(&names)}]}}));
-            }
+            server.create(&pod("greedy", greedy));
+            server.create(&pod("honest", &honest()));
         });
         let gate = Gate::new(Opening::Open(Rank::Event), None);
         let dialer = Dialer::of_server(ProxySettings::default());
@@ -66,6 +64,12 @@ impl Watched {
             .iter()
             .flat_map(|(pod, names)| names.iter().map(|name| (Arc::new(config_map(name)), PodUid::from(*pod))));
         self.watcher.follow(topics.collect()).len()
+    }
+
+    /// Follows all topics of these pods, of which some are shared.
+    fn follow_pods(&mut self, objects: &mut Objects, pods: &[Arc<Pod>]) {
+        objects.set_pods(pods);
+        self.watcher.follow(objects.pod_topics().iter().map(|(topic, pod)| (Arc::clone(topic), pod)).collect());
     }
 
     /// The topics of which an event arrives within `limit`, or until `wanted` have arrived.
@@ -94,6 +98,20 @@ impl Watched {
             });
         }
     }
+}
+
+/// Every pod with a token has it.
+const SHARED: &str = "kube-root-ca.crt";
+
+fn pod(name: &str, config_maps: &[String]) -> Value {
+    let reference = |name: &String| json!({"configMapRef": {"name": name, "optional": true}});
+    let references: Vec<Value> = config_maps.iter().map(reference).collect();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"nodeName": NODE, "containers": [{"name": "c", "image": "i", "envFrom": references}]}})
+}
+
+fn honest() -> Vec<String> {
+    vec!["honest".to_owned(), SHARED.to_owned()]
 }
 
 /// As many objects as a pod may watch, and as many more as are read without being late.
@@ -215,5 +233,25 @@ fn tokens_of_one_pod_do_not_hold_up_those_of_another() {
             heard.extend(watched.heard(1, Duration::from_secs(60)).await);
         }
         assert!(heard.len() < 50, "after {} tokens of the other pod", heard.len());
+    });
+}
+
+#[test]
+fn pod_with_thousands_of_objects_does_not_delay_topics_that_it_shares() {
+    simulate("shared-topics", |world, folder| async move {
+        let greedy = [names(5000), vec![SHARED.to_owned()]].concat();
+        let mut watched = Watched::begin_with(&world, &folder, &greedy).await;
+        let pods = [pod("greedy", &greedy), pod("honest", &honest())];
+        let pods = pods.map(|pod| Arc::new(decode::<Pod>(pod).unwrap().value));
+        let mut objects = Objects::default();
+        watched.follow_pods(&mut objects, &pods[..1]);
+        let mut heard = watched.heard(usize::MAX, Duration::from_secs(2)).await;
+        watched.follow_pods(&mut objects, &pods);
+        heard.extend(watched.heard(usize::MAX, Duration::from_secs(1)).await);
+        let late: Vec<Topic> = Topic::of(&pods[1]).iter().filter(|topic| !heard.contains(topic)).cloned().collect();
+        assert!(late.is_empty(), "{late:?}");
+        // The pod's watch reports changes at once.
+        watched.create(&[SHARED.to_owned()]);
+        assert!(watched.heard(usize::MAX, Duration::from_secs(1)).await.contains(&config_map(SHARED)));
     });
 }

@@ -24,15 +24,9 @@ use crate::types::time::{Backoff, jitter};
 /// Fetches and watches the wanted objects, and sends changes to the sync loop.
 pub(crate) struct ObjectWatcher {
     context: WatchContext,
-    watches: SortedMap<Arc<Topic>, Watch>,
-    requests: TopicRequests,
-}
-
-struct Watch {
-    /// The pod whose share of the watches this one uses.
-    pod: PodUid,
     /// `None` once the topic cannot change any more.
-    task: Option<rt::Task<()>>,
+    watches: SortedMap<Arc<Topic>, Option<rt::Task<()>>>,
+    requests: TopicRequests,
 }
 
 /// Pending changes per topic.
@@ -53,16 +47,18 @@ impl ObjectWatcher {
     pub(crate) fn follow(&mut self, wanted: SortedMap<Arc<Topic>, PodUid>) -> Vec<Arc<Topic>> {
         let followed_topics = self.watches.keys().cloned().chain(self.requests.topics());
         let released: Vec<Arc<Topic>> = followed_topics.filter(|topic| !wanted.contains_key(topic)).collect();
-        self.watches.retain(|topic, _| wanted.contains_key(topic));
         for topic in &released {
             self.requests.release(topic);
             self.context.store.forget(topic);
         }
-        let mut budget = WatchBudget::new(self.context.client.max_watches());
-        // The server may accept fewer requests than was assumed before it was connected.
-        self.watches.retain(|_, watch| {
-            watch.task.take_if(|task| task.is_finished());
-            watch.task.is_none() || budget.take(&watch.pod)
+        let of_node = wanted.iter().filter(|(topic, pod)| **pod == PodUid::default() && can_be_watched(topic)).count();
+        let mut budget = WatchBudget::new(self.context.client.max_watches(), of_node);
+        // The server may accept fewer requests than was assumed before it was connected, and a topic may count for
+        // another pod now.
+        self.watches.retain(|topic, task| {
+            let Some(pod) = wanted.get(topic) else { return false };
+            task.take_if(|task| task.is_finished());
+            task.is_none() || budget.take(pod)
         });
         let mut begun = Vec::new();
         for (topic, pod) in wanted {
@@ -72,8 +68,8 @@ impl ObjectWatcher {
             // A stored copy that was not used yet stays with its request.
             let may_move = !self.requests.has_stored_copy(&topic);
             if can_be_watched(&topic) && may_move && budget.take(&pod) {
-                begun.push((Arc::clone(&topic), self.watch(topic, pod)));
-            } else if !self.requests.contains(&topic) {
+                begun.push((Arc::clone(&topic), Some(self.watch(topic))));
+            } else if !self.requests.attribute(&topic, &pod) {
                 // Taken even if it is not used: records that stay in the store are removed as garbage.
                 let stored = self.context.store.take(&topic);
                 self.requests.follow(topic, pod, stored);
@@ -83,11 +79,11 @@ impl ObjectWatcher {
         released
     }
 
-    fn watch(&mut self, topic: Arc<Topic>, pod: PodUid) -> Watch {
+    fn watch(&mut self, topic: Arc<Topic>) -> rt::Task<()> {
         // A topic that was requested so far is not read from the store again.
         self.requests.release(&topic);
         let stored = self.context.store.take(&topic);
-        Watch { pod, task: Some(rt::spawn(watch_topic(self.context.clone(), topic, stored))) }
+        rt::spawn(watch_topic(self.context.clone(), topic, stored))
     }
 }
 

@@ -91,10 +91,15 @@ impl TopicQueue {
         let pod = later.chain(&self.pods).find(is_due)?.0.clone();
         let queue = self.pods.get_mut(&pod)?;
         let (_, topic) = queue.waiting.pop_first()?;
-        queue.under_way += 1;
-        self.under_way += 1;
+        self.begun(&pod);
         self.last = pod;
         Some(topic)
+    }
+
+    /// A request of the pod is under way. [`Self::ended`] must follow.
+    pub(super) fn begun(&mut self, pod: &PodUid) {
+        self.pods.entry(pod.clone()).or_default().under_way += 1;
+        self.under_way += 1;
     }
 
     /// A request of the pod has ended.

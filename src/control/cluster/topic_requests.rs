@@ -92,8 +92,29 @@ impl TopicRequests {
         self.shared.state.borrow().topics.keys().cloned().collect()
     }
 
-    pub(super) fn contains(&self, topic: &Topic) -> bool {
-        self.shared.state.borrow().topics.contains_key(topic)
+    /// Requests a topic on behalf of this pod from now on. False if it is not followed.
+    pub(super) fn attribute(&mut self, topic: &Arc<Topic>, pod: &PodUid) -> bool {
+        let state = &mut *self.shared.state.borrow_mut();
+        let Some(entry) = state.topics.get_mut(topic) else { return false };
+        let former = std::mem::replace(&mut entry.pod, pod.clone());
+        if former == *pod {
+            return true;
+        }
+        match &mut entry.stage {
+            Stage::Waiting(due) => {
+                state.queue.remove(&former, topic, *due);
+                // The former pod's topics may have stretched the time.
+                *due = rt::now();
+                state.queue.insert(pod, Arc::clone(topic), *due);
+                self.shared.changed.notify();
+            }
+            Stage::UnderWay { .. } => {
+                state.queue.ended(&former);
+                state.queue.begun(pod);
+            }
+            Stage::Done => {}
+        }
+        true
     }
 
     /// Whether the topic still needs its stored copy.

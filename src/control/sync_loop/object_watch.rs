@@ -126,7 +126,7 @@ impl ObjectWatch {
             let drivers_of_node = drivers.iter().cloned().map(Topic::CsiDriver);
             let of_node = drivers_of_node.chain(classes.iter().cloned().map(Topic::RuntimeClass));
             let of_node = of_node.map(|topic| (Arc::new(topic), PodUid::default()));
-            let of_pods = objects.pod_topics().iter().map(|(topic, pod)| (Arc::clone(topic), pod.clone()));
+            let of_pods = objects.pod_topics().iter().map(|(topic, pod)| (Arc::clone(topic), pod));
             for topic in follower.follow(of_pods.chain(of_node).collect()) {
                 objects.forget(&topic);
             }

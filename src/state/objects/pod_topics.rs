@@ -118,9 +118,14 @@ impl PodTopics {
         self.pods.values().all(|entry| entry.unanswered == 0 && !entry.is_stale)
     }
 
-    /// All topics in order, each with the first pod that needed it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<Topic>, &PodUid)> {
-        self.users.iter().filter_map(|(topic, users)| Some((topic, users.first()?)))
+    /// All topics in order, each with the pod that it counts for: of its users the one with the fewest topics, so that
+    /// a pod with many does not delay those of others. Services count for the node, with the empty uid.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<Topic>, PodUid)> {
+        let topics = |uid: &&PodUid| self.pods.get(*uid).map_or(0, |entry| entry.topics.len());
+        self.users.iter().filter_map(move |(topic, users)| match **topic {
+            Topic::ApiServerService | Topic::Services(_) => Some((topic, PodUid::default())),
+            _ => Some((topic, users.iter().min_by_key(topics)?.clone())),
+        })
     }
 }
 
@@ -196,6 +201,24 @@ mod tests {
         assert_eq!(owners(&pod_topics), [of("x", "a"), of("y", "b"), of("z", "b")]);
         assert!(pod_topics.retain(|uid| uid.as_str() == "a") && !pod_topics.retain(|_| true));
         assert_eq!(owners(&pod_topics), [of("x", "a")]);
+    }
+
+    #[test]
+    fn shared_topic_counts_for_the_pod_with_the_fewest_topics() {
+        let mut pod_topics = PodTopics::default();
+        let of = |topic: &str, owner: &str| (format!("{:?}", self::topic(topic)), owner.to_owned());
+        pod_topics.set(&pod("greedy"), topics(&["x", "y", "z"]), |_| true);
+        pod_topics.set(&pod("honest"), topics(&["x", "y"]), |_| true);
+        assert_eq!(owners(&pod_topics), [of("x", "honest"), of("y", "honest"), of("z", "greedy")]);
+        pod_topics.set(&pod("greedy"), topics(&["y"]), |_| true);
+        assert_eq!(owners(&pod_topics), [of("x", "honest"), of("y", "greedy")]);
+    }
+
+    #[test]
+    fn services_count_for_the_node() {
+        let mut pod_topics = PodTopics::default();
+        pod_topics.set(&pod("a"), [Topic::ApiServerService, Topic::Services("ns".into())], |_| true);
+        assert!(pod_topics.iter().all(|(_, owner)| owner == PodUid::default()));
     }
 
     #[test]
