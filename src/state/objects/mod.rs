@@ -38,7 +38,7 @@ pub(crate) use pod_topics::PodTopics;
 pub(crate) use references::{references, volumes_follow};
 use required_objects::TopicStates;
 pub(crate) use required_objects::{
-    BundleKey, ClaimOwner, Lookup, MAX_POD_CERTIFICATES, PodCertificateKey, TokenKey, Topic,
+    BundleKey, ClaimOwner, Lookup, MAX_POD_CERTIFICATES, MAX_POD_TOKENS, PodCertificateKey, TokenKey, Topic,
 };
 pub(crate) use resource_claim::{
     AllocatedFile, ClaimNotCreated, ClaimRefusal, DEVICE_FILES_DRIVER, ResourceClaim, ResourceClaimKey,
@@ -269,10 +269,19 @@ impl Objects {
     }
 
     pub(crate) fn token(&self, key: TokenKey) -> Lookup<&str> {
-        match self.topics.get(&Topic::Token(key)) {
-            Lookup::Found(Content::Token { text, .. }) => Lookup::Found(text),
-            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
-            Lookup::Unknown(why) => Lookup::Unknown(why),
+        let is_complete = self.pod_topics.is_complete(&key.pod) == Some(true);
+        let topic = Topic::Token(key);
+        match (self.topics.get(&topic), &topic) {
+            (Lookup::Found(Content::Token { text, .. }), _) => Lookup::Found(text),
+            (Lookup::Found(_) | Lookup::Missing, _) => Lookup::Missing,
+            (Lookup::Unknown(_), Topic::Token(key)) if is_complete && self.topics.is_pending(&topic) => {
+                let TokenKey { audience, seconds, .. } = key;
+                Lookup::Unknown(format!(
+                    "audience \"{audience}\" with expirationSeconds {seconds} is not among the first {MAX_POD_TOKENS} \
+                     different tokens of the pod, the most that a pod gets"
+                ))
+            }
+            (Lookup::Unknown(why), _) => Lookup::Unknown(why),
         }
     }
 

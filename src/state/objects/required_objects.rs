@@ -80,6 +80,10 @@ pub(crate) struct PodCertificateKey {
 /// Certificates of one pod; each takes a request and up to 100 KiB.
 pub(crate) const MAX_POD_CERTIFICATES: usize = 64;
 
+/// Different tokens of one pod; each takes a request at least once an hour or so, memory, and a record of the offline
+/// store.
+pub(crate) const MAX_POD_TOKENS: usize = 64;
+
 impl PodCertificateKey {
     pub(crate) fn of(pod: &Pod, projection: &Value) -> Self {
         let field = |name: &str| projection.get(name).cloned().unwrap_or_default();
@@ -122,11 +126,16 @@ impl Topic {
         if pod.spec.enable_service_links.unwrap_or(true) {
             topics.insert(Self::Services(namespace.clone()));
         }
+        let mut tokens = SortedSet::new();
         topics.extend(projections(pod).filter_map(|projection| match projection {
-            ProjectionSource::ServiceAccountToken(token) => Some(Self::Token(TokenKey::of(pod, token))),
+            ProjectionSource::ServiceAccountToken(token) if tokens.len() < MAX_POD_TOKENS => {
+                tokens.insert(Self::Token(TokenKey::of(pod, token)));
+                None
+            }
             ProjectionSource::ClusterTrustBundle(bundle) => BundleKey::of(bundle).map(Self::TrustBundles),
             _ => None,
         }));
+        topics.extend(tokens);
         let certificates = projections(pod).filter_map(|projection| match projection {
             ProjectionSource::PodCertificate(certificate) => Some(PodCertificateKey::of(pod, certificate)),
             _ => None,

@@ -106,6 +106,39 @@ fn claim_of_a_cluster_is_read_with_its_volume_only() {
 }
 
 #[test]
+fn token_beyond_the_limit_of_a_pod_is_refused_by_its_name() {
+    let tokens = |name: &str| -> Vec<Value> {
+        let token = |number| json!({"serviceAccountToken": {"path": "t", "audience": format!("{name}-{number}")}});
+        (0..MAX_POD_TOKENS).map(token).collect()
+    };
+    // The first ones are repeated, and sort after the others.
+    let sources = [tokens("first"), tokens("first"), tokens("beyond")].concat();
+    let metadata = json!({"name": "p", "namespace": "ns", "uid": "u"});
+    let spec = json!({"nodeName": "n", "volumes": [{"name": "v", "projected": {"sources": sources}}]});
+    let pod: Arc<Pod> = Arc::new(decode(json!({"metadata": metadata, "spec": spec})).unwrap().value);
+    let key = |audience: &str| TokenKey::for_driver(&pod, &(audience.to_owned(), 3600));
+    let mut objects = Objects::default();
+    objects.set_pods(&[Arc::clone(&pod)]);
+    let why = |objects: &Objects, audience: &str| match objects.token(key(audience)) {
+        Lookup::Unknown(why) => why,
+        other => format!("{other:?}"),
+    };
+    assert_eq!(why(&objects, "beyond-0"), "not read from the API server yet");
+    let topics = Topic::of(&pod);
+    let requested: Vec<&Topic> = topics.iter().filter(|topic| matches!(topic, Topic::Token(_))).collect();
+    assert_eq!(requested.len(), MAX_POD_TOKENS);
+    for topic in &topics {
+        objects.on_event(ObjectEvent::Failed(topic.clone(), "refused".to_owned()));
+    }
+    assert_eq!(why(&objects, "first-63"), "refused");
+    assert_eq!(
+        why(&objects, "beyond-0"),
+        "audience \"beyond-0\" with expirationSeconds 3600 is not among the first 64 different tokens of the pod, \
+         the most that a pod gets"
+    );
+}
+
+#[test]
 fn every_reference_is_found() {
     let pod = json!({"metadata": {"namespace": "ns", "name": "p"}, "spec": {
         "imagePullSecrets": [{"name": "s0"}],
