@@ -57,7 +57,7 @@ pub(super) struct Faults {
 pub(super) struct CommitResult {
     /// Bytes written.
     pub(super) bytes: u64,
-    /// Records left out because of the size limit.
+    /// Records left out because of the size limit. Of those that may be revoked, the old content is removed.
     pub(super) left_out: u64,
     /// Corrupt lines found since the last commit.
     pub(super) damaged: u64,
@@ -152,12 +152,16 @@ impl Journal {
         let mut shares = Shares::of(self.live_records.iter().map(|(name, record)| (&**name, record.length)));
         for (name, content) in batch {
             let stored = self.live_records.get(name.as_str()).copied();
-            let Some(one) = self.pending_record(name, content.as_deref(), stored) else { continue };
-            if shares.replace(name, stored.map_or(0, |record| record.length), one.live_length()) {
-                pending.push(one);
-            } else {
+            let Some(mut one) = self.pending_record(name, content.as_deref(), stored) else { continue };
+            let old = stored.map_or(0, |record| record.length);
+            if !shares.replace(name, old, one.live_length()) {
                 done.left_out += 1;
+                let is_kept = !names::may_be_revoked(name);
+                let Some(gone) = self.pending_record(name, None, stored).filter(|_| !is_kept) else { continue };
+                shares.replace(name, old, 0);
+                one = gone;
             }
+            pending.push(one);
         }
         let live = shares.all();
         if pending.is_empty() && !self.is_in_doubt {

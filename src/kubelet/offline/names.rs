@@ -74,6 +74,12 @@ pub(super) fn namespace(record: &str) -> &str {
     }
 }
 
+/// Whether the content of the record may be revoked: an old one is not used in place of a new one that does not fit.
+pub(super) fn may_be_revoked(record: &str) -> bool {
+    let kind = record.split('/').next();
+    matches!(kind, Some("configmap" | "secret" | "token" | "trustbundle" | "trustbundles"))
+}
+
 /// Without `managedFields`, which only the API server needs and which is half of the object.
 pub(crate) fn without_managed_fields(object: &ObjectText) -> ObjectText {
     object.without(&["metadata.managedFields"])

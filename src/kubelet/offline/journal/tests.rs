@@ -258,11 +258,29 @@ fn file_size_is_bounded_by_twice_the_live_size_and_spare() {
     assert_eq!(contents(&files).len(), 1);
 }
 
+fn too_large() -> String {
+    format!("\"{}\"", "x".repeat(usize::try_from(MAX_STORE_BYTES).unwrap()))
+}
+
 #[test]
-fn record_beyond_the_limit_keeps_its_old_content() {
-    let files = Memory::default();
+fn object_beyond_the_limit_loses_its_old_content() {
+    let (files, large) = (Memory::default(), too_large());
     let (mut journal, _) = open(&files);
-    let large = format!("\"{}\"", "x".repeat(usize::try_from(MAX_STORE_BYTES).unwrap()));
+    let names = ["configmap/ns/a", "secret/ns/a", "token/ns/sa/u//3607", "trustbundle/a", "trustbundles/x.io%2Fa"];
+    let all = |content| names.map(|name| (name, Some(content)));
+    journal.commit(&batch(&all("1"))).unwrap();
+    let done = journal.commit(&batch(&all(large.as_str()))).unwrap();
+    assert_eq!((done.left_out, journal.records()), (5, 0));
+    assert_eq!(contents(&files), said(&[]));
+    // A value that fits again is stored.
+    journal.commit(&batch(&all("1"))).unwrap();
+    assert_eq!(contents(&files), said(&names.map(|name| (name, "1"))));
+}
+
+#[test]
+fn pod_beyond_the_limit_keeps_its_old_content() {
+    let (files, large) = (Memory::default(), too_large());
+    let (mut journal, _) = open(&files);
     journal.commit(&batch(&[("pod/a", Some("1"))])).unwrap();
     let done = journal.commit(&batch(&[("pod/a", Some(&large)), ("pod/b", Some("2"))])).unwrap();
     assert_eq!(done.left_out, 1);
