@@ -253,11 +253,8 @@ async fn converse(stream: &mut dyn ByteStream, answers: &dyn RequestHandler) -> 
                 Err(rt::Elapsed) => return Ok(()),
             },
         };
-        let (response, headers) = match answers.compresses(&request) && accepts_gzip(&request) {
-            true => compressed(response, answers.headers()).await,
-            false => (response, Cow::Borrowed(answers.headers())),
-        };
-        send_whole(stream, response, (head_only, after), &headers, answers).await?;
+        let compresses = answers.compresses(&request) && accepts_gzip(&request);
+        send_whole(stream, response, (head_only, after), compresses, answers).await?;
         if after == AfterResponse::Close {
             return Ok(());
         }
@@ -316,33 +313,44 @@ fn accepts_gzip(request: &Request) -> bool {
     })
 }
 
-/// The response with its header lines, compressed if that may save a packet.
-async fn compressed(mut response: Response, headers: &'static str) -> (Response, Cow<'static, str>) {
+/// Compresses the response if that may save a packet. Returns its header lines.
+async fn compressed(response: &mut Response, headers: &'static str) -> Cow<'static, str> {
     if response.body.len() <= MAX_PACKET_BYTES {
-        return (response, Cow::Borrowed(headers));
+        return Cow::Borrowed(headers);
     }
-    let body = std::mem::take(&mut response.body);
-    response.body = rt::blocking_for(rt::CLIENTS, move || gzip(&body)).await;
-    (response, Cow::Owned([headers, "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"].concat()))
+    // The page of a client that has disconnected does not wait for a thread.
+    let body = Arc::new(std::mem::take(&mut response.body));
+    let wanted = Arc::downgrade(&body);
+    let zip = move || wanted.upgrade().map(|body| gzip(&body)).unwrap_or_default();
+    response.body = rt::blocking_for(rt::CLIENTS, zip).await;
+    Cow::Owned([headers, "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"].concat())
 }
 
-/// Sends a response, and counts it until its reader has taken it.
+/// Sends a response, and counts it until its reader has taken it, also while it waits to be compressed.
 async fn send_whole(
     stream: &mut dyn ByteStream,
-    response: Response,
+    mut response: Response,
     (head_only, after): (bool, AfterResponse),
-    headers: &str,
+    compresses: bool,
     answers: &dyn RequestHandler,
 ) -> io::Result<()> {
-    let is_small = head_only || response.body.len() <= SMALL;
-    let claim = answers.unread().filter(|_| !is_small).map(|unread| unread.claim(response.body.len()));
-    let Some(claim) = claim.map_or(Some(None), |claim| claim.map(Some)) else {
-        return write(stream, &Response::too_many_unread().bytes(false, after, answers.headers())).await;
-    };
-    // A page is not copied.
-    let head = response.bytes(!is_small || head_only, after, headers);
-    let body = if is_small { Vec::new() } else { response.body };
+    let claim = answers.unread().map(|unread| unread.claim(response.body.len()));
+    if let Some(None) = claim {
+        return write(stream, &Response::too_many_unread().bytes(head_only, after, answers.headers())).await;
+    }
+    let claim = claim.flatten();
     let written = async {
+        let headers = match compresses {
+            true => compressed(&mut response, answers.headers()).await,
+            false => Cow::Borrowed(answers.headers()),
+        };
+        if let Some(claim) = &claim {
+            claim.shrink(response.body.len());
+        }
+        // A page is not copied.
+        let is_small = head_only || response.body.len() <= SMALL;
+        let head = response.bytes(!is_small || head_only, after, &headers);
+        let body = if is_small { Vec::new() } else { response.body };
         write(stream, &head).await?;
         write(stream, &body).await
     };

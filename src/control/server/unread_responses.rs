@@ -1,6 +1,6 @@
 //! Responses that wait for their readers. A whole page stays in memory until its reader has taken it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(super) struct UnreadResponses {
 
 #[derive(Debug)]
 struct Unread {
-    bytes: usize,
+    bytes: Cell<usize>,
     since: Instant,
     displaced: Signal,
 }
@@ -48,7 +48,7 @@ impl UnreadResponses {
         if bytes > SMALL && !self.make_room() {
             return None;
         }
-        let unread = Rc::new(Unread { bytes, since: rt::now(), displaced: Signal::default() });
+        let unread = Rc::new(Unread { bytes: Cell::new(bytes), since: rt::now(), displaced: Signal::default() });
         if bytes > SMALL {
             self.open.borrow_mut().push(Rc::clone(&unread));
         }
@@ -58,7 +58,7 @@ impl UnreadResponses {
     /// Displaces slow readers, the slowest first, until there is room. Whether there is.
     fn make_room(&self) -> bool {
         let mut open = self.open.borrow_mut();
-        while open.iter().map(|unread| unread.bytes).sum::<usize>() >= MAX_UNREAD_BYTES {
+        while open.iter().map(|unread| unread.bytes.get()).sum::<usize>() >= MAX_UNREAD_BYTES {
             // The oldest is first.
             match open.first() {
                 Some(oldest) if rt::elapsed(oldest.since) >= SLOW_READER_TIME => open.remove(0).displaced.notify(),
@@ -70,6 +70,11 @@ impl UnreadResponses {
 }
 
 impl UnreadResponse {
+    /// The response is smaller than before.
+    pub(super) fn shrink(&self, bytes: usize) {
+        self.unread.bytes.set(bytes);
+    }
+
     /// Returns when the response has to make room for another one.
     pub(super) async fn displaced(&self) {
         self.unread.displaced.beyond(0).await;

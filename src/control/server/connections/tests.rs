@@ -269,6 +269,10 @@ impl RequestHandler for LargePages {
     fn unread(&self) -> Option<&Rc<UnreadResponses>> {
         Some(&self.unread)
     }
+
+    fn compresses(&self, _request: &Request) -> bool {
+        true
+    }
 }
 
 #[test]
@@ -286,36 +290,61 @@ fn request_is_refused_before_its_body_is_read() {
     });
 }
 
+/// Twenty clients that have sent this request and do not read, after four pages were made for them.
+async fn waiting_clients(made: &Rc<Cell<usize>>, request: &'static [u8]) -> (Vec<Async<StdStream>>, Vec<rt::Task<()>>) {
+    let unread = Rc::<UnreadResponses>::default();
+    let mut clients = Vec::new();
+    let mut serving = Vec::new();
+    for _ in 0..20 {
+        let (ours, theirs) = StdStream::pair().unwrap();
+        let server = LargePages { unread: Rc::clone(&unread), made: Rc::clone(made) };
+        serving.push(rt::spawn(serve_connection(Async::new(theirs).unwrap(), server)));
+        let mut client = Async::new(ours).unwrap();
+        client.write_all(request).await.unwrap();
+        clients.push(client);
+    }
+    pages_are_made(made, 4).await;
+    // A fifth page would be made within this time.
+    rt::sleep(Duration::from_millis(100)).await;
+    assert_eq!(made.get(), 4, "pages in memory");
+    (clients, serving)
+}
+
+async fn pages_are_made(made: &Cell<usize>, count: usize) {
+    let all = async {
+        while made.get() < count {
+            rt::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    rt::deadline(Duration::from_secs(20), all).await.unwrap();
+}
+
 #[test]
 fn pages_for_readers_that_do_not_read_are_bounded_in_bytes() {
     block_on(async {
-        let (unread, made) = (Rc::<UnreadResponses>::default(), Rc::<Cell<usize>>::default());
-        let mut clients = Vec::new();
-        let mut serving = Vec::new();
-        for _ in 0..20 {
-            let (ours, theirs) = StdStream::pair().unwrap();
-            let server = LargePages { unread: Rc::clone(&unread), made: Rc::clone(&made) };
-            serving.push(rt::spawn(serve_connection(Async::new(theirs).unwrap(), server)));
-            let mut client = Async::new(ours).unwrap();
-            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-            clients.push(client);
-        }
-        while made.get() < 4 {
-            rt::sleep(Duration::from_millis(10)).await;
-        }
-        // A fifth page would be made within this time.
-        rt::sleep(Duration::from_millis(100)).await;
-        assert_eq!(made.get(), 4, "pages in memory");
+        let made = Rc::<Cell<usize>>::default();
+        let (mut clients, _serving) = waiting_clients(&made, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         // The first reader takes its page, and there is room for another one.
         let mut page = vec![0; 1 << 20];
         clients[0].read_exact(&mut page).await.unwrap();
         clients[0].read_exact(&mut page[..100]).await.unwrap();
-        let next = async {
-            while made.get() < 5 {
-                rt::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        rt::deadline(Duration::from_secs(20), next).await.unwrap();
+        pages_are_made(&made, 5).await;
         assert_eq!(made.get(), 5);
+    });
+}
+
+#[test]
+fn pages_that_wait_to_be_compressed_are_bounded_in_bytes() {
+    block_on(async {
+        let (release, hangs) = async_channel::bounded::<()>(1);
+        let hung: Vec<_> = (0..2)
+            .map(|_| hangs.clone())
+            .map(|hangs| rt::blocking_for(rt::CLIENTS, move || hangs.recv_blocking().is_err()))
+            .collect();
+        let made = Rc::<Cell<usize>>::default();
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n";
+        let (_clients, _serving) = waiting_clients(&made, request).await;
+        drop((release, hung));
+        pages_are_made(&made, 5).await;
     });
 }
