@@ -7,7 +7,7 @@ use super::config_error::ConfigError;
 use super::pod_index::PodIndex;
 use super::service_links::service_variables;
 use crate::kubelet::node::NodeSettings;
-use crate::kubelet::volumes::FileValue;
+use crate::kubelet::volumes::{FileValue, MountProblem, PATH_MAX};
 use crate::state::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
 use crate::types::api::{
     Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, MAX_ENVIRONMENT_BYTES, Texts,
@@ -78,7 +78,7 @@ impl Environment {
                     }
                     EnvVarSource::SecretKey(key) => inputs.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
                 },
-                _ => Some(expand_bytes(variable.value, &mut |name| {
+                _ => Some(expand_bytes(variable.value, LONGEST_STRING, &mut |name| {
                     let service = || by_name.get(name).map(|value| value.as_bytes());
                     environment.get(name).or_else(service)
                 })),
@@ -106,17 +106,21 @@ impl Environment {
         self.bytes
     }
 
-    /// Expands references that must all have values; the error has the names of those without.
-    pub(crate) fn expand_strictly(&self, text: &str) -> Result<String, SortedSet<String>> {
-        let mut missing = SortedSet::new();
-        let expanded = expand_bytes(text, &mut |name| {
+    /// Expands a subpath. All its references must have values; the error has the names of those without.
+    pub(crate) fn expand_path(&self, text: &str) -> Result<String, MountProblem> {
+        let mut names = SortedSet::new();
+        let expanded = expand_bytes(text, PATH_MAX, &mut |name| {
             let value = self.get(name).filter(|value| !value.is_empty());
             if value.is_none() {
-                missing.insert(name.to_owned());
+                names.insert(name.to_owned());
             }
             value
         });
-        if missing.is_empty() { Ok(text_of(expanded)) } else { Err(missing) }
+        match expanded.len() {
+            _ if !names.is_empty() => Err(MountProblem::MissingValues { names }),
+            PATH_MAX.. => Err(MountProblem::PathTooLong),
+            _ => Ok(text_of(expanded)),
+        }
     }
 
     pub(crate) fn into_variables(self) -> Vec<(String, Vec<u8>)> {

@@ -262,7 +262,7 @@ impl PodRuntime {
         };
         let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         let recursive_read_only = self.mounts_read_only_recursively(pod, &views.objects.read()).unwrap_or(false);
-        let expand = |text: &str| environment.expand_strictly(text);
+        let expand = |text: &str| environment.expand_path(text);
         let mounts = volumes.container_mounts(container, &expand, recursive_read_only).await;
         let mut mounts = mounts.map_err(|error| config_error(&error))?;
         self.pull_volume_images(sync, container, &mut mounts, sandbox).await?;

@@ -16,6 +16,7 @@ use super::security_context::ImageUser;
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
 use crate::kubelet::allocation::{ResizeTerms, infeasible};
 use crate::kubelet::node::NodeSettings;
+use crate::kubelet::volumes::PodVolumes;
 use crate::platform::cri::v1::{self, DnsConfig, Mount};
 use crate::protocol::protobuf::Message as _;
 use crate::state::objects::{Content, ObjectEvent, Objects, SourceObject, Topic};
@@ -77,10 +78,13 @@ pub(crate) fn report_everything(pod: &Pod) {
     let ips = ["10.0.0.2".parse().unwrap()];
     let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "", "");
     let index = PodIndex::new(pod);
+    let volumes = PodVolumes::of_pod(pod);
     for (number, container) in pod.spec.all_containers().enumerate() {
         let inputs =
             EnvironmentInputs { index: &index, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
         let Ok(environment) = Environment::new(container, inputs) else { continue };
+        // They are planned before the first await.
+        drop(volumes.container_mounts(container, &|text: &str| environment.expand_path(text), true));
         let _ = container_config(ContainerInput {
             index: &index,
             container,

@@ -9,6 +9,11 @@ use crate::state::objects::ObjectKind;
 use crate::types::api::{FieldProblem, Reason};
 use crate::types::sorted::SortedSet;
 
+/// The length of a path that the kernel refuses.
+pub(crate) const PATH_MAX: usize = 4096;
+/// Bytes of all subpaths of a container that have variables.
+pub(super) const MOST_EXPANDED_PATHS: usize = 1 << 20;
+
 #[derive(Debug)]
 pub(crate) enum Error {
     Io {
@@ -56,6 +61,8 @@ pub(crate) enum MountProblem {
     BackSteps { path: String },
     /// Variables in a subpath have no value.
     MissingValues { names: SortedSet<String> },
+    /// A subpath with the values of its variables, or those of a container together.
+    PathTooLong,
     /// The runtime does not support recursive read-only mounts.
     RecursiveReadOnly { volume: String },
 }
@@ -242,6 +249,12 @@ impl fmt::Display for MountProblem {
                 let names = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
                 write!(f, "missing value for {names}")
             }
+            Self::PathTooLong => write!(
+                f,
+                "a subPathExpr exceeds {} bytes with the values of its variables, or all of the container do {}",
+                PATH_MAX - 1,
+                MOST_EXPANDED_PATHS
+            ),
             Self::RecursiveReadOnly { volume } => write!(
                 f,
                 "failed to resolve recursive read-only mode: volume {volume:?} requested recursive read-only mode, \

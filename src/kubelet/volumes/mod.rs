@@ -42,12 +42,12 @@ use crate::platform::rt;
 use crate::state::objects::Objects;
 use crate::state::pods::{PodDirs, UpdateLock};
 use crate::types::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::SortedMap;
 use error::Problem;
 use mounts::{MountInputs, PreparedVolume};
 use plan::{Files, Plan, PlannedVolume, Source};
 
-pub(crate) use error::{EnvFileError, Error};
+pub(crate) use error::{EnvFileError, Error, MountProblem, PATH_MAX};
 pub(crate) use teardown::{find_pods, remove, tear_down};
 
 /// How long the file system of an update lock may take.
@@ -245,12 +245,21 @@ pub(crate) struct FileValue {
 }
 
 impl PodVolumes {
-    /// The mounts of `container` in the order of its spec; binds subpaths. `expand` replaces the variables in a path,
-    /// or returns the names of those without a value.
+    /// All volumes of a pod, as if they were set up.
+    #[cfg(test)]
+    pub(crate) fn of_pod(pod: &Pod) -> Self {
+        let prepared =
+            || PreparedVolume { path: Some("/v".into()), read_only: false, is_device: false, relabel: false };
+        let prepared = pod.spec.volumes.iter().map(|volume| (volume.name.clone(), prepared())).collect();
+        let uid = pod.metadata.uid.clone();
+        Self { uid, prepared, subpaths: "/s".into(), stale_errors: Vec::new(), groups: Vec::new() }
+    }
+
+    /// The mounts of `container` in the order of its spec; binds subpaths. `expand` replaces the variables in a path.
     pub(crate) fn container_mounts(
         &self,
         container: &Container,
-        expand: &dyn Fn(&str) -> Result<String, SortedSet<String>>,
+        expand: &dyn Fn(&str) -> Result<String, MountProblem>,
         recursive_read_only: bool,
     ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
         let inputs = MountInputs { prepared: &self.prepared, subpaths: &self.subpaths, recursive_read_only, expand };

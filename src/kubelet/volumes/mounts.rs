@@ -2,10 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::error::{Error, MountProblem};
+use super::error::{Error, MOST_EXPANDED_PATHS, MountProblem};
 use crate::platform::cri::v1::{self, ImageSpec, Mount};
 use crate::types::api::{self, Container, RecursiveReadOnlyMode, VolumeMount};
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::SortedMap;
 
 /// A volume after its set-up.
 #[derive(Debug, PartialEq)]
@@ -38,8 +38,8 @@ pub(super) struct MountInputs<'a> {
     pub(super) subpaths: &'a Path,
     /// The runtime supports recursive read-only mounts.
     pub(super) recursive_read_only: bool,
-    /// Replaces the variables in a path, or returns the names of those without a value.
-    pub(super) expand: &'a dyn Fn(&str) -> Result<String, SortedSet<String>>,
+    /// Replaces the variables in a path.
+    pub(super) expand: &'a dyn Fn(&str) -> Result<String, MountProblem>,
 }
 
 /// The mounts of `container`, and the subpaths to bind before.
@@ -51,11 +51,12 @@ pub(super) fn container_mounts(
 ) -> Result<(Vec<Mount>, Vec<Part>), Error> {
     let mut parts = Vec::new();
     let mut mounts = Vec::with_capacity(container.volume_mounts.len());
+    let mut room = MOST_EXPANDED_PATHS;
     for (index, mount) in container.volume_mounts.iter().enumerate() {
         let prepared_volume = inputs.prepared.get(&mount.name);
         let prepared_volume = prepared_volume
             .ok_or_else(|| Error::NoSuchVolume { volume: mount.name.clone(), container: container.name.clone() })?;
-        let sub_path = sub_path(mount, inputs.expand).map_err(Error::Mount)?;
+        let sub_path = sub_path(mount, inputs.expand, &mut room).map_err(Error::Mount)?;
         let mut made = Mount {
             container_path: absolute(&mount.mount_path),
             readonly: mount.read_only || prepared_volume.read_only,
@@ -105,12 +106,15 @@ pub(super) fn container_devices(
 
 fn sub_path(
     mount: &VolumeMount,
-    expand: &dyn Fn(&str) -> Result<String, SortedSet<String>>,
+    expand: &dyn Fn(&str) -> Result<String, MountProblem>,
+    room: &mut usize,
 ) -> Result<String, MountProblem> {
     let path = if mount.sub_path_expr.is_empty() {
         mount.sub_path.clone()
     } else {
-        expand(&mount.sub_path_expr).map_err(|names| MountProblem::MissingValues { names })?
+        let expanded = expand(&mount.sub_path_expr)?;
+        *room = room.checked_sub(expanded.len()).ok_or(MountProblem::PathTooLong)?;
+        expanded
     };
     let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     if Path::new(&path).components().all(inside) { Ok(path) } else { Err(MountProblem::BackSteps { path }) }
@@ -146,7 +150,11 @@ mod tests {
 
     /// The mounts with a runtime that supports all mount options, or none.
     fn mounts_on(able: bool, mount: Value) -> Result<(Vec<Mount>, Vec<Part>), Error> {
-        let container = decode(json!({"name": "main", "volumeMounts": [mount]})).unwrap().value;
+        all_mounts(able, &[mount])
+    }
+
+    fn all_mounts(able: bool, mounts: &[Value]) -> Result<(Vec<Mount>, Vec<Part>), Error> {
+        let container = decode(json!({"name": "main", "volumeMounts": mounts})).unwrap().value;
         let place = |volume: &str, path: Option<&str>, read_only| {
             let path = path.map(PathBuf::from);
             let prepared = PreparedVolume { path, read_only, is_device: false, relabel: volume == "labelled" };
@@ -162,7 +170,8 @@ mod tests {
         let expand = |text: &str| match text {
             "logs/$(NAME)" => Ok("logs/web".to_owned()),
             "$(UP)" => Ok("a/../..".to_owned()),
-            _ => Err(["A", "B"].map(str::to_owned).into_iter().collect()),
+            "$(LONG)" => Ok("x".repeat(4000)),
+            _ => Err(MountProblem::MissingValues { names: ["A", "B"].map(str::to_owned).into_iter().collect() }),
         };
         let subpaths = Path::new("/subpaths");
         container_mounts(
@@ -258,6 +267,17 @@ mod tests {
         check_error(absolute, "error SubPath `/etc` must not be an absolute path");
         let expanded = json!({"name": "v", "mountPath": "/data", "subPathExpr": "$(UP)"});
         check_error(expanded, "unable to provision SubPath `a/../..`: must not contain '..'");
+    }
+
+    #[test]
+    fn expanded_subpaths_of_a_container_have_a_bound_together() {
+        let long = json!({"name": "v", "mountPath": "/data", "subPathExpr": "$(LONG)"});
+        let made = |count: usize| all_mounts(false, &vec![long.clone(); count]);
+        assert_eq!(made(262).unwrap().1.len(), 262);
+        assert_eq!(
+            made(263).unwrap_err().to_string(),
+            "a subPathExpr exceeds 4095 bytes with the values of its variables, or all of the container do 1048576",
+        );
     }
 
     #[test]

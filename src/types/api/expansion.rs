@@ -5,7 +5,7 @@ use core::fmt;
 use super::Texts;
 
 /// The longest argument or variable that exec(2) accepts (`MAX_ARG_STRLEN`), with its terminating NUL. Variables that
-/// refer to each other twice would double in size at each step: a longer result is not expanded further.
+/// refer to each other twice would double in size at each step.
 pub const LONGEST_STRING: usize = 128 << 10;
 
 /// The kernel's limit for arguments and environment together: three quarters of the default stack limit.
@@ -28,7 +28,7 @@ pub fn expand_command<'a>(
     value: &dyn Fn(&str) -> Option<&'a [u8]>,
 ) -> Result<Vec<String>, CommandTooLong> {
     let expand = |word: &str| {
-        let expanded = expand_bytes(word, &mut |name| value(name));
+        let expanded = expand_bytes(word, LONGEST_STRING, &mut |name| value(name));
         *bytes += expanded.len();
         if expanded.len() >= LONGEST_STRING || *bytes > MAX_ENVIRONMENT_BYTES {
             return Err(CommandTooLong);
@@ -43,16 +43,17 @@ pub fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Replaces each `$(NAME)` by its value; a name without a value is left as written.
+/// Replaces each `$(NAME)` by its value; a name without a value is left as written. A result of `most` bytes or more is
+/// not expanded further.
 ///
 /// `$$` is an escaped dollar sign: `$$(NAME)` is never expanded.
-pub fn expand_bytes<'a>(text: &str, value: &mut dyn FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
+pub fn expand_bytes<'a>(text: &str, most: usize, value: &mut dyn FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     // Searched once: many references without an end would each read the rest of the text.
     let last_end = text.rfind(')').unwrap_or(0);
     while let Some((before, after)) = rest.split_once('$') {
-        if out.len() >= LONGEST_STRING {
+        if out.len() >= most {
             return out;
         }
         out.extend_from_slice(before.as_bytes());
@@ -88,7 +89,7 @@ mod tests {
             "REF" => Some(&b"$(A)"[..]),
             _ => None,
         };
-        assert_eq!(expand_bytes(text, &mut { value }), expected.as_bytes());
+        assert_eq!(expand_bytes(text, LONGEST_STRING, &mut { value }), expected.as_bytes());
     }
 
     #[test]

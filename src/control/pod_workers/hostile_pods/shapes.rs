@@ -180,6 +180,16 @@ pub(crate) const PAIRS: &[Shape] = &[
             "livenessProbe": exec, "readinessProbe": exec,
         }]}))
     }),
+    ("variables and subpaths of mounts", |count| {
+        let mount = |n: usize| json!({"name": "v", "mountPath": format!("/m/{n}"), "subPathExpr": "$(E)"});
+        with_spec(json!({
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{
+                "env": [{"name": "E", "value": "x".repeat(count * 20)}],
+                "volumeMounts": list(count, mount),
+            }],
+        }))
+    }),
     ("fields of other containers in variables", |count| {
         let field = |n: usize| json!({"containerName": format!("c{n}"), "resource": "limits.memory"});
         with_spec(json!({

@@ -196,9 +196,25 @@ fn variable_from_a_file_has_the_files_value() {
 fn strict_expansion_names_every_variable_without_value() {
     let env = json!({"name": "main", "env": [{"name": "A", "value": "1"}, {"name": "EMPTY"}]});
     let environment = environment(env, &[]).unwrap();
-    assert_eq!(environment.expand_strictly("x/$(A)/$$(A)"), Ok("x/1/$(A)".to_owned()));
-    let missing = environment.expand_strictly("$(NONE)/$(EMPTY)/$(A)").unwrap_err();
-    assert_eq!(missing.into_iter().collect::<Vec<_>>(), ["EMPTY", "NONE"]);
+    assert_eq!(environment.expand_path("x/$(A)/$$(A)"), Ok("x/1/$(A)".to_owned()));
+    let missing = environment.expand_path("$(NONE)/$(EMPTY)/$(A)").unwrap_err();
+    assert_eq!(missing.to_string(), "missing value for EMPTY, NONE");
+}
+
+#[test]
+fn subpath_is_expanded_to_the_kernels_limit_at_most() {
+    let value = "x".repeat(100);
+    let env = json!({"name": "main", "env": [{"name": "A", "value": value}]});
+    let environment = environment(env, &[]).unwrap();
+    let expanded = |text: &str| environment.expand_path(text);
+    assert_eq!(expanded(&["$(A)".repeat(40), "y".repeat(95)].concat()).unwrap().len(), 4095);
+    for text in ["$(A)".repeat(41), ["$(A)".repeat(40), "y".repeat(96)].concat(), "$(A)".repeat(300_000)] {
+        assert_eq!(expanded(&text), Err(MountProblem::PathTooLong));
+    }
+    // Names without values are as many as their references fit in the path.
+    let missing: String = (0..100_000).rev().map(|number| format!("$({number})")).collect();
+    let Err(MountProblem::MissingValues { names }) = expanded(&missing) else { panic!() };
+    assert!(names.len() < 1000);
 }
 
 #[test]
