@@ -84,6 +84,7 @@ pub(crate) fn report_everything(pod: &Pod) {
             EnvironmentInputs { index: &index, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
         let Ok(environment) = Environment::new(container, inputs) else { continue };
         // They are planned before the first await.
+        drop(volumes.file_values(container));
         drop(volumes.container_mounts(container, &|text: &str| environment.expand_path(text), true));
         let _ = container_config(ContainerInput {
             index: &index,

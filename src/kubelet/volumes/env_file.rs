@@ -3,9 +3,15 @@
 //! A malformed line before the wanted variable is an error.
 
 use super::error::EnvFileError;
+use crate::types::sorted::SortedMap;
 
-/// The value of `key`; `None` if the file does not set it.
-pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, EnvFileError> {
+/// Sets the values of those of `wanted` that the file sets. After an error the others are unknown.
+pub(super) fn find(text: &str, wanted: &mut SortedMap<&str, Option<String>>) -> Result<(), EnvFileError> {
+    let mut set = |name: &str, value: String| {
+        if let Some(first @ None) = wanted.get_mut(name) {
+            *first = Some(value);
+        }
+    };
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
         let wrong = |problem| Err(EnvFileError::Line(number + 1, problem));
@@ -22,9 +28,7 @@ pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, EnvFileErro
         }
         if value.starts_with(BLANKS) {
             // A shell would run the rest of the line as a command with an empty variable.
-            if name == key {
-                return Ok(Some(String::new()));
-            }
+            set(name, String::new());
             continue;
         }
         let Some(first) = value.strip_prefix('\'') else { return wrong("a value must stand in single quotes") };
@@ -43,11 +47,9 @@ pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, EnvFileErro
         if !after.is_empty() && !after.starts_with('#') {
             return wrong("text other than a comment after the quotes");
         }
-        if name == key {
-            return Ok(Some(value));
-        }
+        set(name, value);
     }
-    Ok(None)
+    Ok(())
 }
 
 const BLANKS: [char; 2] = [' ', '\t'];
@@ -58,7 +60,9 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Result<Option<&str>, &str>) {
-        let found = value(text, "KEY").map_err(|error| error.to_string());
+        let mut found = SortedMap::from([("KEY", None)]);
+        let read = find(text, &mut found).map_err(|error| error.to_string());
+        let found = found.get("KEY").cloned().flatten().map_or_else(|| read.map(|()| None), |value| Ok(Some(value)));
         assert_eq!(found.as_ref().map(Option::as_deref).map_err(String::as_str), expected, "{text:?}");
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::kubelet::csi::{CsiError, Phase, UnmountFailure};
 use crate::state::objects::ObjectKind;
@@ -13,6 +14,10 @@ use crate::types::sorted::SortedSet;
 pub(crate) const PATH_MAX: usize = 4096;
 /// Bytes of all subpaths of a container that have variables.
 pub(super) const MOST_EXPANDED_PATHS: usize = 1 << 20;
+/// Size limit of all environment files of one container, of which the last one may exceed it.
+pub(super) const MOST_ENV_FILES: usize = 16 << 20;
+/// Size limit of all values from files of one container. Linux passes at most 2 MiB with the usual stack limit.
+pub(super) const MOST_ENV_VALUES: usize = 2 << 20;
 
 #[derive(Debug)]
 pub(crate) enum Error {
@@ -324,27 +329,28 @@ impl fmt::Display for FilesProblem {
 impl std::error::Error for FilesProblem {}
 
 /// Why an environment variable cannot be read from a file in a volume.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum EnvFileError {
+    /// All environment files of the container have more bytes.
+    FilesTooLarge,
     /// The line number and the problem.
     Line(usize, &'static str),
     NoVolume {
         volume: String,
     },
-    Read(io::Error),
+    Read(Arc<io::Error>),
     /// All values of the container have more bytes.
-    TooLarge {
-        most: usize,
-    },
+    ValuesTooLarge,
 }
 
 impl fmt::Display for EnvFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::FilesTooLarge => write!(f, "the environment files have more than {MOST_ENV_FILES} bytes"),
             Self::Line(number, problem) => write!(f, "line {number}: {problem}"),
             Self::NoVolume { volume } => write!(f, "cannot find the volume {volume:?} referenced by FileKeyRef"),
             Self::Read(error) => error.fmt(f),
-            Self::TooLarge { most } => write!(f, "the values from files have more than {most} bytes"),
+            Self::ValuesTooLarge => write!(f, "the values from files have more than {MOST_ENV_VALUES} bytes"),
         }
     }
 }
@@ -352,7 +358,7 @@ impl fmt::Display for EnvFileError {
 impl std::error::Error for EnvFileError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Line(..) | Self::NoVolume { .. } | Self::TooLarge { .. } => None,
+            Self::FilesTooLarge | Self::Line(..) | Self::NoVolume { .. } | Self::ValuesTooLarge => None,
             Self::Read(error) => error.source(),
         }
     }

@@ -8,6 +8,7 @@ mod claim_quota;
 mod csi;
 mod empty_dir;
 mod env_file;
+mod env_values;
 mod error;
 mod fs_group;
 mod host_path;
@@ -47,7 +48,11 @@ use error::Problem;
 use mounts::{MountInputs, PreparedVolume};
 use plan::{Files, Plan, PlannedVolume, Source};
 
-pub(crate) use error::{EnvFileError, Error, MountProblem, PATH_MAX};
+pub(crate) use env_values::FileValue;
+pub use env_values::check_env_file;
+#[cfg(test)]
+pub(crate) use error::EnvFileError;
+pub(crate) use error::{Error, MountProblem, PATH_MAX};
 pub(crate) use teardown::{find_pods, remove, tear_down};
 
 /// How long the file system of an update lock may take.
@@ -236,14 +241,6 @@ pub(crate) fn refresh(
     }
 }
 
-/// The value of an environment variable that comes from a file.
-#[derive(Debug)]
-pub(crate) struct FileValue {
-    pub(crate) file: String,
-    /// `None` if the file does not set it; or why it cannot be read.
-    pub(crate) value: Result<Option<String>, EnvFileError>,
-}
-
 impl PodVolumes {
     /// All volumes of a pod, as if they were set up.
     #[cfg(test)]
@@ -297,7 +294,7 @@ impl PodVolumes {
             if keys.is_empty() {
                 return Vec::new();
             }
-            rt::blocking_for(uid.as_str(), move || file_values(keys)).await
+            rt::blocking_for(uid.as_str(), move || env_values::file_values(keys)).await
         }
     }
 }
@@ -345,31 +342,6 @@ async fn label_mounts(uid: &PodUid, plan: &Plan, prepared: &mut [PreparedVolume]
         // Its file system may hang.
         prepared_volume.relabel = rt::slow_for(uid.as_str(), move || selinux::has_labels(&path)).await.unwrap_or(false);
     }
-}
-
-fn file_values(keys: Vec<(Option<PathBuf>, FileKeySelector)>) -> Vec<FileValue> {
-    let mut room = MOST_ENV_VALUES;
-    let read = |(root, key): (Option<PathBuf>, FileKeySelector)| {
-        let mut read = file_value(root, &key);
-        if let Ok(Some(value)) = &read.value {
-            match room.checked_sub(value.len()) {
-                Some(left) => room = left,
-                None => read.value = Err(EnvFileError::TooLarge { most: MOST_ENV_VALUES }),
-            }
-        }
-        read
-    };
-    keys.into_iter().map(read).collect()
-}
-
-fn file_value(root: Option<PathBuf>, key: &FileKeySelector) -> FileValue {
-    let Some(root) = root else {
-        let error = EnvFileError::NoVolume { volume: key.volume_name.clone() };
-        return FileValue { file: key.path.clone(), value: Err(error) };
-    };
-    let file = root.join(&key.path).display().to_string();
-    let text = sub_path::read(&root, Path::new(&key.path), LARGEST_ENV_FILE).map_err(EnvFileError::Read);
-    FileValue { file, value: text.and_then(|text| env_file::value(&text, &key.key)) }
 }
 
 fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
@@ -421,15 +393,3 @@ fn set_up_files(files: &Files, volume: &str) -> Result<Option<Error>, Error> {
     atomic_writer::write(&directory.path, payload, directory.group).map_err(failed)?;
     Ok(None)
 }
-
-/// Looks up a variable in an environment file, for the fuzz targets: a value is part of the text.
-pub fn check_env_file(text: &str, key: &str) {
-    if let Ok(Some(value)) = env_file::value(text, key) {
-        assert!(value.len() <= text.len() + 1, "a value is longer than its file");
-    }
-}
-
-/// Size limit of an environment file, which a container may write.
-const LARGEST_ENV_FILE: usize = 1 << 20;
-/// Size limit of all values from files of one container. Linux passes at most 2 MiB with the usual stack limit.
-const MOST_ENV_VALUES: usize = 2 << 20;

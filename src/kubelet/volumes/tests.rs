@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::env_values::file_values;
 use super::*;
 use crate::kubelet::kuberuntime::golden;
 use crate::platform::host::file::bytes_read_by_thread;
@@ -235,6 +236,51 @@ fn environment_files_are_read_up_to_their_bound() {
     let found = file_values(vec![key("large", "A"), key("large", "A"), key("large", "A")]);
     let is_good: Vec<bool> = found.iter().map(|found| found.value.is_ok()).collect();
     assert_eq!(is_good, [true, true, false], "the third one is beyond the bound of all values");
+}
+
+#[test]
+fn environment_file_is_read_once_for_all_its_variables() {
+    let (scratch, _dirs) = Scratch::new("env-once");
+    let text: String = (0..5000).map(|number| format!("K{number}='{number}'\n")).collect();
+    for name in ["a", "b"] {
+        fs::write(scratch.0.join(name), [&text, "BAD\nK0='x'\nLATE='y'\n"].concat()).unwrap();
+    }
+    let variable = |path: &str, key: &str| {
+        let (path, key) = (path.to_owned(), key.to_owned());
+        (Some(scratch.0.clone()), FileKeySelector { path, key, ..FileKeySelector::default() })
+    };
+    // The files alternate, and the last keys come first.
+    let keys = (0..5000).rev().map(|number| variable(["a", "b"][number % 2], &format!("K{number}")));
+    let before = bytes_read_by_thread();
+    let found = file_values(keys.chain([variable("a", "LATE"), variable("b", "LATE")]).collect());
+    let read = bytes_read_by_thread() - before;
+    assert!(read < 3 * u64::try_from(text.len()).unwrap(), "{read} bytes were read");
+    for (number, found) in (0..5000).rev().zip(&found) {
+        assert_eq!(found.value.as_ref().unwrap().as_deref(), Some(number.to_string().as_str()));
+        assert_eq!(found.file, scratch.0.join(["a", "b"][number % 2]).display().to_string());
+    }
+    for late in &found[5000..] {
+        assert_eq!(late.value.as_ref().unwrap_err().to_string(), "line 5001: no '='");
+    }
+}
+
+#[test]
+fn environment_files_of_a_container_have_a_bound_together() {
+    let (scratch, _dirs) = Scratch::new("env-many");
+    // No text, so that no value is found.
+    fs::write(scratch.0.join("0"), [0xff; 900_000]).unwrap();
+    (1..100).for_each(|number| fs::hard_link(scratch.0.join("0"), scratch.0.join(number.to_string())).unwrap());
+    let variables = (0..100).map(|number: usize| {
+        let key = FileKeySelector { path: number.to_string(), key: "A".to_owned(), ..FileKeySelector::default() };
+        (Some(scratch.0.clone()), key)
+    });
+    let before = bytes_read_by_thread();
+    let found = file_values(variables.collect());
+    let read = bytes_read_by_thread() - before;
+    assert!(read < 20 << 20, "{read} bytes were read");
+    let errors = found.iter().map(|found| found.value.as_ref().unwrap_err().to_string());
+    let refused = errors.filter(|error| error == "the environment files have more than 16777216 bytes").count();
+    assert_eq!(refused, 84);
 }
 
 #[test]

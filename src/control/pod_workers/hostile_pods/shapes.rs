@@ -190,6 +190,13 @@ pub(crate) const PAIRS: &[Shape] = &[
             }],
         }))
     }),
+    ("variables from a file", |count| {
+        let key = |n: usize| json!({"volumeName": "v", "path": "env", "key": format!("K{n}")});
+        with_spec(json!({
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{"env": list(count, |n| json!({"name": format!("E{n}"), "valueFrom": {"fileKeyRef": key(n)}}))}],
+        }))
+    }),
     ("fields of other containers in variables", |count| {
         let field = |n: usize| json!({"containerName": format!("c{n}"), "resource": "limits.memory"});
         with_spec(json!({
