@@ -43,6 +43,23 @@ fn image_volume_is_pulled_by_policy_and_mounted_by_the_runtime() {
 }
 
 #[test]
+fn image_volume_is_resolved_once_for_all_its_mounts() {
+    let mut node = Node::new();
+    node.fake.publish_image(DATA);
+    node.start_agent();
+    let mounts: Vec<String> = (0..20).map(|number| format!("{{name: v, mountPath: /data/{number}}}")).collect();
+    let mounts = format!("volumeMounts: [{}]", mounts.join(", "));
+    let volume = format!("volumes: [{{name: v, image: {{reference: '{DATA}', pullPolicy: Always}}}}]");
+    node.apply(&Manifest::new("web").container_with("main", "", &mounts).spec(&volume));
+    node.wait_until_ready("web");
+    assert_eq!(node.fake.requests::<PullImageRequest>("PullImage").len(), 1);
+    let requests = node.fake.requests::<CreateContainerRequest>("CreateContainer");
+    let mounts = requests.last().unwrap().config.clone().unwrap().mounts;
+    let images = mounts.iter().filter_map(|mount| mount.image.as_ref());
+    assert_eq!(images.filter(|image| image.image.starts_with("sha256:")).count(), 20);
+}
+
+#[test]
 fn container_waits_for_its_image_volume_with_a_reason() {
     let mut node = Node::new();
     node.start_agent();

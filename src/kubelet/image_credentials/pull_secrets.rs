@@ -1,7 +1,9 @@
 //! Image pull secrets of a pod. Pure.
 
+use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::docker_config::{ConfigFormat, for_each, last_of_each};
@@ -10,9 +12,19 @@ use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, Objec
 use crate::types::api::Pod;
 use crate::types::sorted::SortOnce;
 
-/// The pod's `imagePullSecrets`, not parsed yet: a Secret may have tens of thousands of registries.
+/// The pod's `imagePullSecrets`. Clones share what was parsed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PullSecrets {
+    pub(crate) unparsed: UnparsedSecrets,
+    parsed: Rc<RefCell<ParsedSecrets>>,
+}
+
+/// By repository, the newest one first.
+type ParsedSecrets = Vec<(String, Rc<RepositorySecrets>)>;
+
+/// Secrets that are not parsed yet: one may have tens of thousands of registries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnparsedSecrets {
     files: Vec<SecretFile>,
     /// Secrets that do not exist, with the reason if known.
     failed: Vec<(String, Option<String>)>,
@@ -39,11 +51,14 @@ pub(crate) struct RepositorySecrets {
 
 /// Credentials that are tried for one image, the most specific ones.
 const MOST_CREDENTIALS: usize = 100;
+/// Repositories whose credentials are kept, as many as may have this size together.
+const MOST_KEPT_REPOSITORIES: usize = 16;
+const MOST_KEPT_CREDENTIAL_BYTES: usize = 32 << 20;
 
 impl PullSecrets {
     /// A Secret that is named several times counts once.
     pub(crate) fn of(pod: &Pod, objects: &Objects) -> Self {
-        let mut secrets = Self::default();
+        let mut secrets = UnparsedSecrets::default();
         let mut secret_names = Vec::with_capacity(pod.spec.image_pull_secrets.len());
         // The API allows references without a name; they are ignored.
         let names = pod.spec.image_pull_secrets.iter().map(|secret| secret.name.as_str());
@@ -58,9 +73,28 @@ impl PullSecrets {
                 Lookup::Unknown(why) => secrets.failed.push((name.to_owned(), Some(why))),
             }
         }
-        secrets
+        Self { unparsed: secrets, ..Self::default() }
     }
 
+    /// What was parsed for `repository` before.
+    pub(crate) fn parsed(&self, repository: &str) -> Option<Rc<RepositorySecrets>> {
+        let parsed = self.parsed.borrow();
+        parsed.iter().find(|(of, _)| of == repository).map(|(_, secrets)| Rc::clone(secrets))
+    }
+
+    /// Keeps what was parsed for `repository`, instead of the oldest one if there is no room.
+    pub(crate) fn keep(&self, repository: &str, secrets: RepositorySecrets) -> Rc<RepositorySecrets> {
+        let secrets = Rc::new(secrets);
+        let mut parsed = self.parsed.borrow_mut();
+        // Each may have all that was parsed.
+        let most = MOST_KEPT_CREDENTIAL_BYTES / self.unparsed.bytes().max(1);
+        parsed.truncate(most.clamp(1, MOST_KEPT_REPOSITORIES) - 1);
+        parsed.insert(0, (repository.to_owned(), Rc::clone(&secrets)));
+        secrets
+    }
+}
+
+impl UnparsedSecrets {
     /// Bytes to parse.
     pub(crate) fn bytes(&self) -> usize {
         self.files.iter().map(|file| file.text.len()).sum()
@@ -168,7 +202,7 @@ mod tests {
             ("old", "kubernetes.io/dockercfg", ".dockercfg", &dockercfg),
             ("other", "Opaque", ".dockerconfigjson", &config_json),
         ]);
-        let secrets = |names: &[&str]| PullSecrets::of(&pod(names), &objects).for_repository("r.io/a/b");
+        let secrets = |names: &[&str]| PullSecrets::of(&pod(names), &objects).unparsed.for_repository("r.io/a/b");
         let all = secrets(&["new", "old", "other", "", "new"]);
         let owners: Vec<_> = all.find("r.io/a/b").iter().map(|found| found.owner.clone()).collect();
         let owner = |name: &str| Owner::Secret {
@@ -192,7 +226,8 @@ mod tests {
             ("many", "kubernetes.io/dockercfg", ".dockercfg", &many),
             ("other", "kubernetes.io/dockercfg", ".dockercfg", &other),
         ]);
-        let secrets = |repository: &str| PullSecrets::of(&pod(&["many", "other"]), &objects).for_repository(repository);
+        let secrets =
+            |repository: &str| PullSecrets::of(&pod(&["many", "other"]), &objects).unparsed.for_repository(repository);
         assert_eq!(secrets("p.io/a").keyring.len(), 0);
         assert_eq!(secrets("busybox").find("busybox").len(), 1);
         let long = format!("r.io/{}", "a".repeat(600));
@@ -207,7 +242,7 @@ mod tests {
             ("good", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", &good),
             ("bad", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", r#"{"auths":[]}"#),
         ]);
-        let secrets = PullSecrets::of(&pod(&["missing", "bad", "good"]), &objects).for_repository("r.io/a");
+        let secrets = PullSecrets::of(&pod(&["missing", "bad", "good"]), &objects).unparsed.for_repository("r.io/a");
         assert_eq!(secrets.find("r.io/a").len(), 1);
         let told = |why: &str| Some(format!(".dockerconfigjson: {why}"));
         assert_eq!(
@@ -218,5 +253,24 @@ mod tests {
                 ("good".to_owned(), told("\"no registry\" is no registry")),
             ]
         );
+    }
+
+    #[test]
+    fn parsed_secrets_are_kept_for_sixteen_repositories_or_one_of_large_secrets() {
+        let kept = |padding: usize| {
+            let text = format!(r#"{{"r.io":{LOGIN},"pad":{{"email":"{}"}}}}"#, "x".repeat(padding));
+            let objects = objects(&[("s", "kubernetes.io/dockercfg", ".dockercfg", &text)]);
+            let secrets = PullSecrets::of(&pod(&["s"]), &objects);
+            let names: Vec<String> = (0..40).map(|number| format!("r.io/{number}")).collect();
+            for name in &names {
+                assert!(secrets.parsed(name).is_none());
+                let kept = secrets.keep(name, secrets.unparsed.clone().for_repository(name));
+                assert!(Rc::ptr_eq(&kept, &secrets.clone().parsed(name).unwrap()));
+                assert_eq!(kept.find(name).len(), 1);
+            }
+            names.iter().filter(|name| secrets.parsed(name).is_some()).count()
+        };
+        assert_eq!(kept(0), 16);
+        assert_eq!(kept(20 << 20), 1);
     }
 }

@@ -1,5 +1,6 @@
 //! Ensures that an image is present, following the pull policy.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -30,7 +31,7 @@ pub(super) struct PullInputs<'a> {
     /// Including the registry, without tag and digest.
     pub(super) repository: String,
     pub(super) sandbox: &'a PodSandboxConfig,
-    pub(super) secrets: RepositorySecrets,
+    pub(super) secrets: Rc<RepositorySecrets>,
 }
 
 /// Secrets up to this size are parsed at once, larger ones on another thread.
@@ -61,11 +62,19 @@ impl<'a> PullInputs<'a> {
         let spec = ImageSpec { image: name, annotations: annotations.collect(), ..ImageSpec::default() };
         // Set by defaulting.
         let policy = wanted.policy.unwrap_or(PullPolicy::IfNotPresent);
-        let secrets = if secrets.bytes() <= SMALL_SECRETS {
-            secrets.for_repository(&repository)
-        } else {
-            let repository = repository.clone();
-            rt::blocking(move || secrets.for_repository(&repository)).await
+        let secrets = match secrets.parsed(&repository) {
+            Some(parsed) => parsed,
+            None => {
+                let unparsed = secrets.unparsed.clone();
+                let parsed = if unparsed.bytes() <= SMALL_SECRETS {
+                    unparsed.for_repository(&repository)
+                } else {
+                    let repository = repository.clone();
+                    let uid = pod.metadata.uid.as_str();
+                    rt::blocking_for(uid, move || unparsed.for_repository(&repository)).await
+                };
+                secrets.keep(&repository, parsed)
+            }
         };
         Ok(Self { pod, wanted, policy, spec, repository, sandbox, secrets })
     }

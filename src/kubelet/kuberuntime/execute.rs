@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::kubelet::image_credentials::PullSecrets;
 use crate::kubelet::images::{PresentImage, WantedImage};
 use crate::kubelet::kuberuntime::config_error::ConfigError;
 use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_config};
@@ -31,7 +30,7 @@ use crate::platform::cgroups::CgroupName;
 use crate::platform::cri::{self, v1};
 use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedPod, SyncEvent, Waiting};
-use crate::types::api::{Container, EventKind, PodUid, Reason, VolumeSource, qos_class};
+use crate::types::api::{Container, EventKind, PodUid, Reason, qos_class};
 use crate::types::cpu_set::CpuSet;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
@@ -252,7 +251,7 @@ impl PodRuntime {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
             restart_count = previous_runs::restart_count(logs.join(&container.name)).await;
         }
-        let image = self.image(sync, WantedImage::by(container), sandbox).await?;
+        let image = self.image(start, WantedImage::by(container)).await?;
         let from_files = volumes.file_values(container).await;
         let environment = {
             let (objects, node) = (views.objects.read(), &self.node);
@@ -265,7 +264,7 @@ impl PodRuntime {
         let expand = |text: &str| environment.expand_path(text);
         let mounts = volumes.container_mounts(container, &expand, recursive_read_only).await;
         let mut mounts = mounts.map_err(|error| config_error(&error))?;
-        self.pull_volume_images(sync, container, &mut mounts, sandbox).await?;
+        self.pull_volume_images(start, &mut mounts).await?;
         let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node, &views.host_names).await;
         mounts.extend(own_files.map_err(|error| config_error(&error))?);
         let target = target(container, observed);
@@ -328,14 +327,9 @@ impl PodRuntime {
         Ok(ignore_not_found(self.cri_for(&sync.pod.metadata.uid).remove_container(id).await)?)
     }
 
-    async fn image(
-        &self,
-        sync: PodSync<'_>,
-        wanted: WantedImage<'_>,
-        sandbox: &Sandbox,
-    ) -> Result<PresentImage, Waiting> {
-        let PodSync { pod, views, cancel, .. } = sync;
-        let secrets = PullSecrets::of(pod, &views.objects.read());
+    async fn image(&self, start: &ContainerStart<'_>, wanted: WantedImage<'_>) -> Result<PresentImage, Waiting> {
+        let ContainerStart { sync: PodSync { pod, views, cancel, .. }, sandbox, .. } = *start;
+        let secrets = start.index.pull_secrets(&views.objects.read());
         let ensured = self.images.pulls.ensure(pod, wanted, &sandbox.config, secrets, cancel.cancelled());
         let late = async {
             rt::sleep(LATE).await;
@@ -359,26 +353,23 @@ impl PodRuntime {
         }
     }
 
-    /// Pulls the images of image volumes; there is one mount per image volume mount, in the same order.
-    async fn pull_volume_images(
-        &self,
-        sync: PodSync<'_>,
-        container: &Container,
-        mounts: &mut [v1::Mount],
-        sandbox: &Sandbox,
-    ) -> Result<(), Waiting> {
-        if mounts.iter().all(|mount| mount.image.is_none()) {
-            return Ok(());
-        }
-        let images = sync.pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
-            VolumeSource::Image(source) => Some((volume.name.as_str(), source)),
-            _ => None,
-        });
-        let images: SortedMap<&str, _> = images.collect();
-        for (named, mount) in container.volume_mounts.iter().zip(mounts) {
-            let Some(source) = images.get(named.name.as_str()) else { continue };
-            let wanted = WantedImage { image: &source.reference, policy: source.pull_policy, container: None };
-            let image = self.image(sync, wanted, sandbox).await?.image_ref;
+    /// Pulls the images of image volumes, each once. There is a mount for each volume mount, in the same order.
+    async fn pull_volume_images(&self, start: &ContainerStart<'_>, mounts: &mut [v1::Mount]) -> Result<(), Waiting> {
+        let mut images: SortedMap<&str, String> = SortedMap::new();
+        for (named, mount) in start.container.volume_mounts.iter().zip(mounts) {
+            if mount.image.is_none() {
+                continue;
+            }
+            let Some(source) = start.index.image_volume(&named.name) else { continue };
+            let image = match images.get(named.name.as_str()) {
+                Some(image) => image.clone(),
+                None => {
+                    let wanted = WantedImage { image: &source.reference, policy: source.pull_policy, container: None };
+                    let image = self.image(start, wanted).await?.image_ref;
+                    images.insert(&named.name, image.clone());
+                    image
+                }
+            };
             let user_specified_image = source.reference.clone();
             mount.image = Some(v1::ImageSpec { image, user_specified_image, ..v1::ImageSpec::default() });
         }

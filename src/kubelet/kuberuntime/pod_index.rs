@@ -3,7 +3,11 @@
 use std::cell::OnceCell;
 
 use super::pod_requests::{List, of_containers, pod_level};
-use crate::types::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
+use crate::kubelet::image_credentials::PullSecrets;
+use crate::state::objects::Objects;
+use crate::types::api::{
+    Container, ImageVolumeSource, MEMORY, Pod, PodSpec, QosClass, Quantity, Volume, VolumeSource, qos_class,
+};
 use crate::types::sorted::SortedMap;
 
 /// A container's position in the spec.
@@ -32,6 +36,9 @@ pub(crate) struct PodIndex<'a> {
     memory: OnceCell<MemoryRequests>,
     /// Position of each container among all.
     container_indices: OnceCell<SortedMap<String, ContainerIndex>>,
+    /// Position of each among all volumes.
+    image_volumes: OnceCell<SortedMap<String, usize>>,
+    pull_secrets: OnceCell<PullSecrets>,
 }
 
 /// Memory requests, in bytes.
@@ -45,7 +52,14 @@ pub(super) struct MemoryRequests {
 
 impl<'a> PodIndex<'a> {
     pub(crate) fn new(pod: &'a Pod) -> Self {
-        Self { pod, class: OnceCell::new(), memory: OnceCell::new(), container_indices: OnceCell::new() }
+        Self {
+            pod,
+            class: OnceCell::new(),
+            memory: OnceCell::new(),
+            container_indices: OnceCell::new(),
+            image_volumes: OnceCell::new(),
+            pull_secrets: OnceCell::new(),
+        }
     }
 
     pub(super) fn class(&self) -> QosClass {
@@ -70,6 +84,24 @@ impl<'a> PodIndex<'a> {
         });
         indices.get(name)?.of(self.pod)
     }
+
+    pub(super) fn image_volume(&self, name: &str) -> Option<&'a ImageVolumeSource> {
+        let volumes = &self.pod.spec.volumes;
+        let positions = self.image_volumes.get_or_init(|| {
+            let images = volumes.iter().enumerate().filter(|(_, volume)| image_of(volume).is_some());
+            images.map(|(position, volume)| (volume.name.clone(), position)).collect()
+        });
+        image_of(volumes.get(*positions.get(name)?)?)
+    }
+
+    /// Those of the first call: a Secret that changes later counts in the next sync.
+    pub(super) fn pull_secrets(&self, objects: &Objects) -> PullSecrets {
+        self.pull_secrets.get_or_init(|| PullSecrets::of(self.pod, objects)).clone()
+    }
+}
+
+fn image_of(volume: &Volume) -> Option<&ImageVolumeSource> {
+    if let VolumeSource::Image(source) = &volume.source { Some(source) } else { None }
 }
 
 pub(super) fn memory_request(container: &Container) -> i64 {

@@ -55,9 +55,9 @@ impl NodeImages {
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, ErrorChain(&error).to_string()))?;
         let mut pod = Pod::clone(next);
         pod.metadata.uid = present.clone();
+        let secrets = PullSecrets::of(next, &objects.read());
         for wanted in images(next) {
-            let secrets = PullSecrets::of(next, &objects.read());
-            let pulled = self.pulls.ensure(&pod, wanted, &sandbox, secrets, pending()).await;
+            let pulled = self.pulls.ensure(&pod, wanted, &sandbox, secrets.clone(), pending()).await;
             pulled.map_err(|waiting| {
                 let until = waiting.until.or_else(|| self.pulls.retry_at(present, wanted.image));
                 Waiting { until, ..waiting }
@@ -75,9 +75,9 @@ impl NodeImages {
         objects: &View<Objects>,
     ) -> Result<Vec<(String, TagTarget)>, Waiting> {
         let mut targets = Vec::new();
+        let secrets = PullSecrets::of(pod, &objects.read());
         for image in images {
-            let secrets = PullSecrets::of(pod, &objects.read());
-            let target = self.pulls.look_up_tag(pod, &image, secrets).await?;
+            let target = self.pulls.look_up_tag(pod, &image, secrets.clone()).await?;
             targets.push((image, target));
         }
         Ok(targets)
