@@ -140,7 +140,8 @@ impl Csi {
             [of_pod, vol_data::of_staged(&data)].map(|data| vol_data::with_label(data, label.as_deref())).into();
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
         let (volume_path, staged) = (volume.host_path.clone(), staged_at.clone());
-        let prepared = rt::blocking(move || {
+        let pod = paths::pod_uid(&volume.host_path);
+        let prepared = rt::blocking_for(pod.as_str(), move || {
             let elsewhere = |is_other: &dyn Fn(&Path) -> bool| {
                 vol_data::is_used_elsewhere(&volume_path, &data, is_other)
                     .map_err(CsiError::io(FIND_USERS, &volume_path))
@@ -165,7 +166,7 @@ impl Csi {
         }
         if let Some(staged) = staged_at {
             // Whether a block volume is staged is known only to the driver.
-            let is_there = !volume.is_block && is_mounted(staged.clone()).await.map_err(failed)?;
+            let is_there = !volume.is_block && is_mounted(pod.as_str(), staged.clone()).await.map_err(failed)?;
             let request = NodeStageVolumeRequest {
                 volume_id: handle.clone(),
                 publish_context: volume.attachment.clone().unwrap_or_default(),
@@ -233,7 +234,8 @@ impl Csi {
         self.end_attachment_wait(pod);
         self.end_expansion(pod);
         let directory = pod.to_owned();
-        let volumes_of_pod = rt::blocking(move || {
+        let uid = pod.file_name().unwrap_or_default().to_string_lossy();
+        let volumes_of_pod = rt::blocking_for(&uid, move || {
             let volumes = vol_data::volumes_of(&directory).map_err(CsiError::io("look for volumes in", &directory))?;
             let read = |volume_path: PathBuf| {
                 let data = vol_data::of_place(&volume_path)
@@ -246,7 +248,6 @@ impl Csi {
         let volumes_of_pod = volumes_of_pod.await.map_err(|error| failed(pod, error))?;
         let mut outcome = Ok(());
         for (data, path) in volumes_of_pod {
-            let uid = pod.file_name().unwrap_or_default().to_string_lossy();
             let done = match &data {
                 Some(data) => self.take_away(data, &path, &uid).await,
                 // The data file is missing, so the mount is removed with the rest of the pod.
@@ -274,7 +275,7 @@ impl Csi {
             false => self.staging(&data.driver, &data.handle).join(GLOBAL_MOUNT_DIRECTORY),
         };
         let (volume_dir, of, at_stage) = (volume_path.to_owned(), data.clone(), staged.clone());
-        let is_last = rt::blocking(move || is_left_alone(&volume_dir, &of, &at_stage)).await?;
+        let is_last = rt::blocking_for(uid, move || is_left_alone(&volume_dir, &of, &at_stage)).await?;
         if is_last && driver.can(STAGE_UNSTAGE_VOLUME) {
             let request = UndoRequest { volume_id: data.handle.clone(), path: staged.display().to_string() };
             self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged).await?;
@@ -444,19 +445,17 @@ fn remove_staged(volume_path: &Path, staged: &Path) -> Result<(), CsiError> {
 }
 
 pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, CsiError> {
-    let target = volume.target();
-    match volume.is_block {
-        true => {
-            Ok(rt::blocking(move || fs::metadata(target).is_ok_and(|metadata| metadata.file_type().is_block_device()))
-                .await)
-        }
-        false => is_mounted(target).await,
+    let (target, pod) = (volume.target(), paths::pod_uid(&volume.host_path));
+    if !volume.is_block {
+        return is_mounted(pod.as_str(), target).await;
     }
+    let is_device = move || fs::metadata(target).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    Ok(rt::blocking_for(pod.as_str(), is_device).await)
 }
 
 /// [`mounted_at`], off the event loop.
-async fn is_mounted(path: PathBuf) -> Result<bool, CsiError> {
-    rt::blocking(move || mounted_at(&path).map_err(CsiError::io("look for a mount at", &path))).await
+async fn is_mounted(pod: &str, path: PathBuf) -> Result<bool, CsiError> {
+    rt::blocking_for(pod, move || mounted_at(&path).map_err(CsiError::io("look for a mount at", &path))).await
 }
 
 const GLOBAL_MOUNT_DIRECTORY: &str = "globalmount";

@@ -249,7 +249,7 @@ impl PodRuntime {
         let PodSync { pod, observed, volumes, views, cancel, .. } = sync;
         if restart_count == 0 {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
-            restart_count = previous_runs::restart_count(logs.join(&container.name)).await;
+            restart_count = previous_runs::restart_count(pod.metadata.uid.as_str(), logs.join(&container.name)).await;
         }
         let image = self.image(start, WantedImage::by(container)).await?;
         let from_files = volumes.file_values(container).await;

@@ -7,8 +7,8 @@ use crate::platform::rt;
 /// The next restart count according to a container's log directory; 0 without logs.
 ///
 /// As the upstream kubelet does after a reboot that lost the runtime's state (`calcRestartCountByLogDir`).
-pub(super) async fn restart_count(logs: PathBuf) -> u32 {
-    rt::blocking(move || {
+pub(super) async fn restart_count(pod: &str, logs: PathBuf) -> u32 {
+    rt::blocking_for(pod, move || {
         let entries = std::fs::read_dir(logs).into_iter().flatten().flatten();
         entries.filter_map(|entry| run_of(entry.file_name().to_str()?)).max().map_or(0, |run| run.saturating_add(1))
     })
@@ -41,10 +41,10 @@ mod tests {
         let counts = [vec![], vec!["0.log"], vec!["2.log", "10.log"]].map(|names| {
             std::fs::create_dir_all(&logs).expect("create a temporary directory");
             names.iter().for_each(|name| std::fs::write(logs.join(name), "").expect("write a temporary file"));
-            rt::block_on(restart_count(logs.clone()))
+            rt::block_on(restart_count("u", logs.clone()))
         });
         std::fs::remove_dir_all(&logs).expect("remove the temporary directory");
         assert_eq!(counts, [0, 1, 11]);
-        assert_eq!(rt::block_on(restart_count(logs)), 0, "no directory");
+        assert_eq!(rt::block_on(restart_count("u", logs)), 0, "no directory");
     }
 }

@@ -196,7 +196,7 @@ impl RotationTask {
                 self.logs.insert(log.container_id.clone(), entry);
             }
         }
-        rt::blocking(move || {
+        rt::blocking_for(pod.as_str(), move || {
             for kept in logs.iter().filter(|kept| kept.log.exists()) {
                 if let Err(error) = link(&kept.link, &kept.log) {
                     log!(debug, "failed to link log", link = kept.link.display(), error = ErrorChain(&error));

@@ -103,7 +103,7 @@ impl VolumeStatsCache {
         let tells = Rc::clone(&cached);
         let task = rt::spawn(async move {
             let usage = match &of.teller {
-                UsageSource::Driver { name, handle } => by_driver(&csi, name, handle, &of.path).await,
+                UsageSource::Driver { name, handle } => by_driver(&csi, name, handle, &of).await,
                 UsageSource::Files { requested } => by_files(&of, *requested).await,
                 UsageSource::Mount => by_mount(&of).await,
             };
@@ -148,13 +148,14 @@ async fn by_files(volume: &ForeignVolume, requested: u64) -> Option<(FileSystem,
     Some((FileSystem { capacity: requested, available, used: used.bytes, ..node }, used))
 }
 
-async fn by_driver(csi: &Csi, driver: &str, handle: &str, path: &Path) -> Option<(FileSystem, DiskUsage)> {
-    let volume_path = path.to_owned();
+async fn by_driver(csi: &Csi, driver: &str, handle: &str, volume: &ForeignVolume) -> Option<(FileSystem, DiskUsage)> {
+    let volume_path = volume.path.clone();
     // If nothing is mounted, a driver might report the node's own disk.
-    if !rt::blocking(move || mounted_at(&volume_path).unwrap_or(false) || is_device(&volume_path)).await {
+    let is_there = move || mounted_at(&volume_path).unwrap_or(false) || is_device(&volume_path);
+    if !rt::blocking_for(&volume.pod, is_there).await {
         return None;
     }
-    match csi.usage(driver, handle, path).await {
+    match csi.usage(driver, handle, &volume.path).await {
         Ok(usage) => usage,
         Err(error) => {
             log!(

@@ -111,7 +111,9 @@ pub(crate) fn set_up(
             let failed = |problem| Error::SetUp { volume: planned.name.clone(), problem };
             match &planned.source {
                 Source::Local(volume) => local::set_up(volume, &mut ends).await.map_err(failed)?,
-                Source::Nfs(volume) => nfs::set_up(volume, Path::new(nfs::PROGRAM)).await.map_err(failed)?,
+                Source::Nfs(volume) => {
+                    nfs::set_up(uid.as_str(), volume, Path::new(nfs::PROGRAM)).await.map_err(failed)?;
+                }
                 Source::Csi(volume) => publish(&csi, &uid, volume, &mut ends).await?,
                 Source::Claim { .. }
                 | Source::Device { .. }

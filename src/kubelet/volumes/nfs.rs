@@ -16,9 +16,9 @@ use crate::platform::host::pidfd;
 use crate::platform::rt;
 
 /// Mounts `nfs` unless it is mounted. A server that does not respond blocks no thread of the pool.
-pub(super) async fn set_up(nfs: &Nfs, program: &Path) -> Result<(), Problem> {
+pub(super) async fn set_up(pod: &str, nfs: &Nfs, program: &Path) -> Result<(), Problem> {
     let path = nfs.path.clone();
-    let is_mounted = rt::blocking(move || prepare(&path)).await?;
+    let is_mounted = rt::blocking_for(pod, move || prepare(&path)).await?;
     if is_mounted {
         return Ok(());
     }
@@ -133,8 +133,8 @@ mod tests {
         let (scratch, program, nfs) =
             scratch("once", "echo \"$@\" >>\"$0.calls\"; mount -t tmpfs tmpfs \"$2\"; touch \"$2/file\"");
         block_on(async {
-            set_up(&nfs, &program).await.unwrap();
-            set_up(&nfs, &program).await.unwrap();
+            set_up("u", &nfs, &program).await.unwrap();
+            set_up("u", &nfs, &program).await.unwrap();
         });
         let calls = fs::read_to_string(scratch.0.join("mount.nfs.calls")).unwrap();
         assert_eq!(calls, format!("server:/export {} -o ro,soft\n", nfs.path.display()));
@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn output_of_the_program_is_in_the_error() {
         let (_scratch, program, nfs) = scratch("words", "echo 'no route' >&2; echo more >&2; exit 32");
-        let error = block_on(set_up(&nfs, &program)).unwrap_err();
+        let error = block_on(set_up("u", &nfs, &program)).unwrap_err();
         assert_eq!(error.to_string(), format!("{}: exit status: 32: no route; more", program.display()));
-        let error = block_on(set_up(&nfs, Path::new("/nonexistent/mount.nfs"))).unwrap_err();
+        let error = block_on(set_up("u", &nfs, Path::new("/nonexistent/mount.nfs"))).unwrap_err();
         assert!(error.to_string().contains("not installed"), "{error}");
     }
 
@@ -157,7 +157,7 @@ mod tests {
         let (scratch, program, nfs) = scratch("open", "echo 'no route' >&2; sleep 100 & echo $! >\"$0.pid\"; exit 32");
         let ended = block_on(async {
             let begun = rt::now();
-            let error = set_up(&nfs, &program).await.unwrap_err();
+            let error = set_up("u", &nfs, &program).await.unwrap_err();
             (rt::elapsed(begun), error.to_string())
         });
         let pid = fs::read_to_string(scratch.0.join("mount.nfs.pid")).unwrap();
