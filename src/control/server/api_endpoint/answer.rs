@@ -1,5 +1,6 @@
 //! The answer to one request: the server's, or what the component has read before.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -8,9 +9,10 @@ use std::time::Duration;
 use super::held_watch::HeldWatch;
 use super::status::{OwnStatus, RETRY_AFTER};
 use super::{ENDPOINT_RESPONSE_TIMEOUT, Served};
+use crate::control::server::connection_shares::ClientState;
 use crate::control::server::connections::Text;
 use crate::control::server::http::{AfterResponse, Response, passed_head};
-use crate::control::server::kubelet_api::bearer;
+use crate::control::server::kubelet_api::{Key, bearer};
 use crate::kubelet::api_cache::{AnswerForm, Identity, ReadKind, ReadRequest, Recorder, Remembered, ResponseHead};
 use crate::platform::apiserver::{ApiError, PassedRequest, PassedResponse};
 use crate::platform::rt;
@@ -20,6 +22,8 @@ use crate::types::error::ErrorChain;
 pub(super) struct Answer {
     served: Rc<Served>,
     request: PassedRequest,
+    token: Option<Key>,
+    client_state: Rc<Cell<ClientState>>,
     /// What is read, if it is to be remembered.
     read: Option<(Identity, ReadRequest)>,
     is_watch: bool,
@@ -49,12 +53,18 @@ const RETURNED_FIELDS: [&str; 6] =
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 impl Answer {
-    pub(super) fn new(served: Rc<Served>, request: &Request, passed: PassedRequest) -> Self {
+    pub(super) fn new(
+        served: Rc<Served>,
+        request: &Request,
+        passed: PassedRequest,
+        client_state: Rc<Cell<ClientState>>,
+    ) -> Self {
         let token = request.header("authorization").and_then(bearer);
         let identity = token.and_then(|token| served.endpoint.cache.identity(token));
         let read = identity.zip(ReadRequest::of(request));
         let is_watch = request.query_value("watch").is_some() || request.query_value("follow").is_some();
-        Self { served, request: passed, read, is_watch, source: Source::None, is_cut: false }
+        let token = token.map(|token| served.tokens.key(token));
+        Self { served, request: passed, token, client_state, read, is_watch, source: Source::None, is_cut: false }
     }
 
     async fn begin(&mut self) {
@@ -82,6 +92,9 @@ impl Answer {
 
     fn with_server(&mut self, response: PassedResponse) {
         let (cache, upstream) = (&self.served.endpoint.cache, &self.served.endpoint.upstream);
+        if self.token.is_some_and(|token| self.served.answered(token, response.status)) {
+            self.client_state.set(ClientState::Busy);
+        }
         let mut recorder = None;
         if let Some((identity, read)) = &self.read {
             match response.status {

@@ -25,7 +25,7 @@ use rustls::server::ServerConfig;
 
 use super::connection_shares::{ClientState, ConnectionLimits};
 use super::connections::{REQUEST_READ_TIMEOUT, serve_connection};
-use super::kubelet_api::{server_config, watch_for_its_end};
+use super::kubelet_api::{Key, RegularTokens, server_config, watch_for_its_end};
 use super::listener::Listener;
 use super::stream_slots::StreamSlots;
 use crate::kubelet::api_cache::{ApiCache, OwnNode};
@@ -61,12 +61,13 @@ pub(crate) trait OwnNodeSource {
 struct Served {
     endpoint: ApiEndpoint,
     slots: Rc<StreamSlots>,
+    tokens: RegularTokens,
     tls: Option<Arc<ServerConfig>>,
 }
 
 const API_ENDPOINT_CONNECTION_LIMITS: ConnectionLimits =
     ConnectionLimits { most: 96, most_strangers: 24, most_of_one: 80 };
-/// Requests and watches at a time, of all components and of each.
+/// Requests and watches at a time, of all components and of each, or of the unknown tokens of an address.
 const MAX_ENDPOINT_REQUESTS: usize = 80;
 const MAX_ENDPOINT_REQUESTS_OF_CLIENT: usize = 40;
 /// Time limit of the server for the head of a response (kube-apiserver: `--request-timeout`).
@@ -83,18 +84,38 @@ impl ApiEndpoint {
                 None
             }
         };
-        let slots = StreamSlots::new(MAX_ENDPOINT_REQUESTS, MAX_ENDPOINT_REQUESTS_OF_CLIENT);
-        let served = Rc::new(Served { endpoint: self, slots, tls: config });
+        let served = Rc::new(Served::new(self, config));
         door.serve(&|tcp, peer, client_state| Box::pin(Rc::clone(&served).meet(tcp, peer, client_state))).await;
     }
 }
 
 impl Served {
+    fn new(endpoint: ApiEndpoint, tls: Option<Arc<ServerConfig>>) -> Self {
+        let slots = StreamSlots::new(MAX_ENDPOINT_REQUESTS, MAX_ENDPOINT_REQUESTS_OF_CLIENT);
+        Self { endpoint, slots, tokens: RegularTokens::new(), tls }
+    }
+
+    /// Whether the API server has accepted the token. Its claims may be forged.
+    fn knows(&self, token: &str) -> bool {
+        let cache = &self.endpoint.cache;
+        self.tokens.has(&self.tokens.key(token))
+            || cache.identity(token).is_some_and(|identity| cache.is_accepted(&identity))
+    }
+
+    /// The API server has answered a request with this token. Whether it has authenticated the client before.
+    fn answered(&self, token: Key, status: u16) -> bool {
+        let is_authenticated = matches!(status, 200..300 | 403 | 404 | 409);
+        if is_authenticated {
+            self.tokens.add(token);
+        }
+        is_authenticated
+    }
+
     async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, client_state: Rc<Cell<ClientState>>) {
         let Some(config) = self.tls.clone() else { return };
         watch_for_its_end(&tcp);
         match rt::deadline(REQUEST_READ_TIMEOUT, TlsSocket::accept(tcp, config)).await {
-            Ok(Ok(tls)) => serve_connection(tls, Visit::new(self, client_state)).await,
+            Ok(Ok(tls)) => serve_connection(tls, Visit::new(self, peer.ip(), client_state)).await,
             Ok(Err(error)) => {
                 log!(debug, "TLS handshake failed", listener = "API endpoint", peer = peer, error = ErrorChain(&error));
             }
@@ -102,3 +123,6 @@ impl Served {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,11 @@ impl OwnStatus {
         Self { code: 401, reason: "Unauthorized", message: message.to_owned(), may_retry: false }
     }
 
+    pub(super) fn too_many() -> Self {
+        let message = "too many requests with tokens that the API server has not accepted: try again in a minute";
+        Self { code: 429, reason: "TooManyRequests", message: message.to_owned(), may_retry: true }
+    }
+
     pub(super) fn bad_request(message: &str) -> Self {
         Self { code: 400, reason: "BadRequest", message: message.to_owned(), may_retry: false }
     }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::ready;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::Served;
@@ -18,13 +19,16 @@ use crate::protocol::sha256::sha256;
 
 pub(super) struct Visit {
     served: Rc<Served>,
+    peer: IpAddr,
     client_state: Rc<Cell<ClientState>>,
-    /// Whose requests are counted: the digest of the token of the last one.
+    /// Whose requests are counted: the digest of the token of the last one, or the address while it is unknown.
     client: RefCell<String>,
 }
 
 /// Components of a node write events, leases and patches.
 const MAX_PASSED_BODY_BYTES: u64 = 256 * 1024;
+/// With a token that the API server has not accepted yet.
+const MAX_STRANGERS_BODY_BYTES: u64 = 16 * 1024;
 /// The fields of a request that are passed on.
 const PASSED_FIELDS: [&str; 8] = [
     "accept",
@@ -38,11 +42,17 @@ const PASSED_FIELDS: [&str; 8] = [
 ];
 
 impl Visit {
-    pub(super) fn new(served: Rc<Served>, client_state: Rc<Cell<ClientState>>) -> Self {
-        Self { served, client_state, client: RefCell::default() }
+    pub(super) fn new(served: Rc<Served>, peer: IpAddr, client_state: Rc<Cell<ClientState>>) -> Self {
+        Self { served, peer, client_state, client: RefCell::default() }
     }
 
-    fn check(&self, request: &Request) -> Result<Option<u64>, Response> {
+    #[cfg(test)]
+    pub(super) fn client(&self) -> String {
+        self.client.borrow().clone()
+    }
+
+    /// The longest body of the request, or its refusal. `is_passed`: the API server is there.
+    pub(super) fn check(&self, request: &Request, is_passed: bool) -> Result<Option<u64>, Response> {
         let Some(token) = request.header("authorization").and_then(bearer) else {
             return Err(response(Status::Unauthorized, &OwnStatus::unauthorized()));
         };
@@ -57,9 +67,22 @@ impl Visit {
         if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&&*request.method) {
             return bad("expected GET, POST, PUT, PATCH or DELETE");
         }
-        self.client.replace(sha256(token.as_bytes()));
-        self.client_state.set(ClientState::Busy);
-        Ok(Some(MAX_PASSED_BODY_BYTES))
+        if self.served.knows(token) {
+            self.client.replace(sha256(token.as_bytes()));
+            self.client_state.set(ClientState::Busy);
+            return Ok(Some(MAX_PASSED_BODY_BYTES));
+        }
+        self.client.replace(self.peer.to_canonical().to_string());
+        self.client_state.set(ClientState::Stranger);
+        if !is_passed {
+            return Ok(Some(MAX_STRANGERS_BODY_BYTES));
+        }
+        // A longer body is refused.
+        let body = usize::try_from(request.body.min(MAX_STRANGERS_BODY_BYTES)).unwrap_or_default();
+        match self.served.tokens.admits_stranger(self.peer, token.len() + body) {
+            true => Ok(Some(MAX_STRANGERS_BODY_BYTES)),
+            false => Err(response(Status::TooManyRequests, &OwnStatus::too_many())),
+        }
     }
 }
 
@@ -88,11 +111,11 @@ impl RequestHandler for Visit {
     }
 
     fn admit<'a>(&'a self, request: &'a Request) -> AdmissionFuture<'a> {
-        Box::pin(ready(self.check(request)))
+        Box::pin(ready(self.check(request, self.served.endpoint.node.is_connected())))
     }
 
     fn handle<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
-        let answer = Answer::new(Rc::clone(&self.served), request, passed(request));
+        let answer = Answer::new(Rc::clone(&self.served), request, passed(request), Rc::clone(&self.client_state));
         Box::pin(ready(Reply::Text(Box::new(answer))))
     }
 

@@ -13,7 +13,7 @@ pub(super) struct AuthCache<V> {
 }
 
 /// A digest of the request.
-pub(super) type Key = [u8; 32];
+pub(in crate::control::server) type Key = [u8; 32];
 
 pub(super) fn key(salt: &[u8], request: &[u8]) -> Key {
     let mut context = digest::Context::new(&digest::SHA256);

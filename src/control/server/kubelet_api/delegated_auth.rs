@@ -1,17 +1,16 @@
 //! Delegates authentication and authorization to the API server, and caches the results.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 
-use super::auth_cache::{AuthCache, Key, key};
+use super::auth_cache::AuthCache;
 use super::error::ReviewError;
+use super::regular_tokens::{MAX_CACHED_REVIEWS, RegularTokens};
 use super::reviews::{ACCESS_REVIEWS, TOKEN_REVIEWS, access_review, is_allowed, token_review, user_of};
-use super::stranger_buckets::StrangerBuckets;
 use super::user::User;
 use crate::platform::apiserver::{Client, Request, Requester};
 use crate::platform::rt::{self, Turns};
@@ -22,13 +21,8 @@ pub(super) struct DelegatedAuth {
     /// `None` without a cluster.
     client: Option<Client>,
     node: String,
-    salt: [u8; 32],
+    regulars: RegularTokens,
     tokens: RefCell<AuthCache<Option<User>>>,
-    /// Recently valid tokens.
-    regulars: RefCell<AuthCache<()>>,
-    strangers: RefCell<StrangerBuckets>,
-    /// When the last warning about too many unknown tokens was logged.
-    last_warned: Cell<Option<Instant>>,
     accesses: RefCell<AuthCache<bool>>,
     /// Limits concurrent reviews. A request that has waited may find an earlier one's result in the cache.
     asking: Rc<Turns>,
@@ -49,32 +43,21 @@ pub(super) enum ReviewFailure {
     TooMany,
 }
 
-/// Maximum number of cached results of each kind.
-const MAX_CACHED_REVIEWS: usize = 256;
 /// Maximum number of concurrent reviews, and of those of tokens from one address or of accesses of one user.
 const MAX_REVIEWS: usize = 6;
 const MAX_REVIEWS_OF_ONE: usize = 2;
 /// Time limit of a review, for which a client is waiting.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a valid token is exempt from that limit.
-const REGULAR: Duration = Duration::from_secs(3600);
-const REVIEW_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// A rejected token may become valid soon, because it has just been created.
 const REJECTED_TOKEN_CACHE_TIME: Duration = Duration::from_secs(10);
 
 impl DelegatedAuth {
     pub(super) fn new(client: Option<Client>, node: &str) -> Self {
-        let mut salt = [0; 32];
-        // Without the salt, the keys are still digests.
-        let _ = SystemRandom::new().fill(&mut salt);
         Self {
             client,
             node: node.to_owned(),
-            salt,
+            regulars: RegularTokens::new(),
             tokens: RefCell::new(AuthCache::new(MAX_CACHED_REVIEWS)),
-            regulars: RefCell::new(AuthCache::new(MAX_CACHED_REVIEWS)),
-            strangers: RefCell::new(StrangerBuckets::new(rt::now())),
-            last_warned: Cell::new(None),
             accesses: RefCell::new(AuthCache::new(MAX_CACHED_REVIEWS)),
             asking: Turns::new(MAX_REVIEWS, MAX_REVIEWS_OF_ONE),
         }
@@ -87,7 +70,7 @@ impl DelegatedAuth {
         peer: IpAddr,
         good: Duration,
     ) -> Result<Option<User>, ReviewFailure> {
-        let key = key(&self.salt, token.as_bytes());
+        let key = self.regulars.key(token);
         let cached_user = || self.tokens.borrow().get(&key, rt::now());
         if let Some(user) = cached_user() {
             return Ok(user);
@@ -96,16 +79,13 @@ impl DelegatedAuth {
         if let Some(user) = cached_user() {
             return Ok(user);
         }
-        let now = rt::now();
-        let is_regular = self.regulars.borrow().get(&key, now).is_some();
-        if !is_regular && !self.strangers.borrow_mut().take(peer, kibibytes(token), now) {
-            self.warn_unknown_tokens(peer, now);
+        if !self.regulars.has(&key) && !self.regulars.admits_stranger(peer, token.len()) {
             return Err(ReviewFailure::TooMany);
         }
         let response = self.send_review(TOKEN_REVIEWS, &token_review(token)).await.map_err(ReviewFailure::Failed)?;
         let user = user_of(&response);
         if matches!(user, Ok(Some(_))) {
-            self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());
+            self.regulars.add(key);
         }
         let good = if matches!(user, Ok(Some(_))) { good } else { good.min(REJECTED_TOKEN_CACHE_TIME) };
         // Only the API server's decision matters to the client, not its reason.
@@ -117,17 +97,6 @@ impl DelegatedAuth {
         Ok(user)
     }
 
-    fn warn_unknown_tokens(&self, peer: IpAddr, now: Instant) {
-        if self
-            .last_warned
-            .get()
-            .is_none_or(|last_warned| now.saturating_duration_since(last_warned) >= REVIEW_WARNING_INTERVAL)
-        {
-            self.last_warned.set(Some(now));
-            log!(warn, "too many unknown tokens, limiting token reviews", peer = peer);
-        }
-    }
-
     /// Whether the user may access a subresource of the node. Fails if the review failed.
     pub(super) async fn allows(
         &self,
@@ -137,7 +106,7 @@ impl DelegatedAuth {
         good: Lifetimes,
     ) -> Result<bool, ReviewError> {
         let review = access_review(user, verb, &self.node, part);
-        let key: Key = key(&self.salt, review.to_string().as_bytes());
+        let key = self.regulars.key(&review.to_string());
         let cached_verdict = || self.accesses.borrow().get(&key, rt::now());
         if let Some(allowed) = cached_verdict() {
             return Ok(allowed);
@@ -159,9 +128,4 @@ impl DelegatedAuth {
             .await;
         response.and_then(|response| response.json()).map_err(ReviewError::Api)
     }
-}
-
-/// The assumed traffic of a token review in KiB: the token's whole KiB, plus one for everything else.
-fn kibibytes(token: &str) -> u32 {
-    u32::try_from(token.len() / 1024).unwrap_or(u32::MAX).saturating_add(1)
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!   TLS: presents the newest certificate, asks for the client's     tls.rs
 //!   reads requests                                                  ../connections.rs
-//!   authentication: certificate, token, anonymous   connection.rs, client_ca.rs, bearer_token.rs, delegated_auth.rs
+//!   authentication: certificate, token, anonymous   connection.rs, client_ca.rs, bearer_token.rs, delegated_auth.rs,
+//!                                                                   regular_tokens.rs
 //!   authorization                                                   attributes.rs, delegated_auth.rs
 //!   exec, attach, port-forward                                      ../streaming.rs, ../relay.rs
 //!   commands, checkpoints, files of the node                        run_and_checkpoint.rs, system_logs.rs
@@ -30,6 +31,7 @@ mod node_log_text;
 mod pod_lists;
 mod profiles;
 mod read_only;
+mod regular_tokens;
 mod reviews;
 mod run_and_checkpoint;
 mod shared_images;
@@ -68,11 +70,13 @@ use crate::platform::rt::{self, TcpStream};
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
+pub(super) use auth_cache::Key;
 pub(super) use bearer_token::bearer;
 use client_ca::Authorities;
 use connection::ServedConnection;
 use delegated_auth::DelegatedAuth;
 pub(crate) use read_only::ReadOnlyServer;
+pub(super) use regular_tokens::RegularTokens;
 use run_and_checkpoint::Checkpoints;
 pub(super) use tls::server_config;
 

@@ -1,15 +1,13 @@
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::control::server::api_endpoint::OwnNodeSource;
+use crate::control::server::api_endpoint::tests::endpoint_without_server;
 use crate::kubelet::api_cache::{ApiCache, Identity, OwnPod, OwnPodState, ResponseHead, testing};
 use crate::kubelet::offline::{KeyPlaces, OfflineStore};
-use crate::platform::apiserver::{Client, Gate, Opening, Rank};
-use crate::platform::net::Dialer;
 use crate::platform::rt::{Stuck, TestFolder, simulate};
 use crate::protocol::http1::Request;
 
@@ -55,19 +53,8 @@ impl Life {
         let cache = ApiCache::new(store, &["ns/proxy".to_owned()], &[]);
         let identity = cache.identity(&testing::token("https://k", "system:serviceaccount:ns:proxy", "s")).unwrap();
         let remembered = read(&cache, &identity).await;
-        let gate = Gate::new(Opening::Open(Rank::Event), None);
-        let node = Client::behind(gate, PathBuf::from("/none"), Dialer::new());
         let pods = Rc::new(Pods(RefCell::new(own("10.0.0.1"))));
-        let endpoint = ApiEndpoint {
-            address: "127.0.0.1:1".parse().unwrap(),
-            certificate: Default::default(),
-            tls: Default::default(),
-            upstream: node.for_others(Dialer::new()),
-            node,
-            cache,
-            own_node: pods.clone(),
-            status_inputs: Rc::default(),
-        };
+        let endpoint = endpoint_without_server(cache, pods.clone());
         Self { endpoint, pods, remembered }
     }
 
