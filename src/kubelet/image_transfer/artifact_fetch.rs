@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::job::{ArtifactChoice, Progress};
+use super::job::ArtifactChoice;
 use super::job_thread::{JobInputs, fetch_on_thread};
 use super::layout::Layout;
-use super::space::{Space, make_private};
+use super::progress::Progress;
+use super::space::{Claims, Space, make_private};
 use super::{FetchError, LinkBudget, Passage, Turn, key_of};
 use crate::kubelet::image_archives::image_name::{Reference, reference};
 use crate::kubelet::image_archives::manifest::Descriptor;
@@ -82,8 +83,11 @@ impl ArtifactFetch {
         choose: ArtifactChoice,
     ) -> Result<Vec<Descriptor>, FetchError> {
         let key = layout.0.file_name().map(|key| key.to_string_lossy().into_owned()).unwrap_or_default();
-        let space =
-            Space { directory: self.directory.clone(), key, pod: String::new(), busy: Vec::new(), pressure: None };
+        let progress = Arc::new(Progress::default());
+        // One fetch at a time.
+        let claimed = Claims::default().claimed(&progress);
+        let (directory, pod, busy) = (self.directory.clone(), String::new(), Vec::new());
+        let space = Space { directory, key, pod, busy, pressure: None, claimed };
         let inputs = JobInputs {
             name: name.clone(),
             hosts: self.hosts.clone(),
@@ -92,7 +96,7 @@ impl ArtifactFetch {
             layout: layout.clone(),
             space,
             present: SortedSet::new(),
-            progress: Arc::new(Progress::default()),
+            progress,
             peering: None,
             alive: self.turn.next_thread().await?,
         };

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
@@ -22,6 +22,7 @@ use super::layout::Layout;
 use super::part_file::PartFile;
 use super::pause::pause;
 use super::peers::{Copying, Peers};
+use super::progress::Progress;
 use super::space::Space;
 use crate::kubelet::image_archives::artifact::{ArtifactFile, artifact_files};
 use crate::kubelet::image_archives::manifest::{
@@ -32,47 +33,6 @@ use crate::platform::host::file::read_all;
 use crate::platform::registry::{ContentRequest, Registry, RegistryError};
 use crate::types::sorted::SortedSet;
 use crate::types::time::Backoff;
-
-/// Bytes of an image that is being fetched.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// Bytes of the blobs on the disk, from this fetch or an earlier one.
-    pub(super) present_bytes: AtomicU64,
-    /// Total bytes of the blobs to fetch; 0 until the manifest is known.
-    pub(super) total_bytes: AtomicU64,
-    /// Bytes that were here before this fetch.
-    pub(super) before: AtomicU64,
-}
-
-impl Progress {
-    /// A part has `length` bytes, and was counted with `counted`.
-    fn correct(&self, counted: u64, length: u64) {
-        for count in [&self.present_bytes, &self.before] {
-            let corrected = |count: u64| Some(count.saturating_sub(counted).saturating_add(length));
-            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of(before: u64, present_bytes: u64, total_bytes: u64) -> Self {
-        let [before, present, total] = [before, present_bytes, total_bytes].map(AtomicU64::new);
-        Self { present_bytes: present, total_bytes: total, before }
-    }
-
-    /// Bytes on the disk, and total bytes; `None` until the manifest is known.
-    pub(crate) fn bytes(&self) -> Option<(u64, u64)> {
-        let total = self.total_bytes.load(Ordering::Relaxed);
-        (total > 0).then(|| (self.present_bytes.load(Ordering::Relaxed), total))
-    }
-
-    /// How long the rest takes if it comes as fast as the bytes since the fetch began.
-    pub(crate) fn time_left(&self, since_begin: Duration) -> Option<Duration> {
-        let (here, total) = self.bytes()?;
-        let came = here.checked_sub(self.before.load(Ordering::Relaxed)).filter(|came| *came > 0)?;
-        let seconds = u128::from(total.saturating_sub(here)) * since_begin.as_millis() / u128::from(came) / 1000;
-        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)))
-    }
-}
 
 /// Returns the files to fetch; the error is one line.
 pub(crate) type ArtifactChoice = fn(&[ArtifactFile]) -> Result<Vec<Descriptor>, String>;
@@ -138,6 +98,7 @@ impl Job {
 
     /// What the reference names, and the manifest for this machine.
     pub(super) fn manifest(&mut self) -> Result<(Descriptor, Descriptor, Document), FetchError> {
+        self.space.begin()?;
         fs::create_dir_all(self.layout.blobs())?;
         let top = self.resolve()?;
         let document = self.document(&top)?;
@@ -156,10 +117,6 @@ impl Job {
         }
         let here: u64 = missing.iter().map(|blob| self.present_bytes(blob)).sum();
         let total_bytes: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
-        self.progress.present_bytes.store(here, Ordering::Relaxed);
-        self.progress.before.store(here, Ordering::Relaxed);
-        // 0 would mean that the manifest is still unknown.
-        self.progress.total_bytes.store(total_bytes.max(1), Ordering::Relaxed);
         self.space.claim(total_bytes, here)?;
         for blob in &missing {
             self.blob(blob)?;

@@ -11,9 +11,10 @@ use rustls::pki_types::CertificateDer;
 
 use super::Passage;
 use super::error::FetchError;
-use super::job::{Job, Progress};
+use super::job::Job;
 use super::layout::Layout;
 use super::peering::Peering;
+use super::progress::Progress;
 use super::space::Space;
 use crate::kubelet::image_archives::image_name::Reference;
 use crate::kubelet::image_archives::manifest::Descriptor;

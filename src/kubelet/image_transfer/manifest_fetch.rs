@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::job::{Job, Progress};
+use super::job::Job;
 use super::job_thread::{JobInputs, JobWork, fetch_on_thread};
 use super::layout::Layout;
-use super::space::{Space, make_private};
+use super::progress::Progress;
+use super::space::{Claims, Space, make_private};
 use super::{FetchError, Passage, login};
 use crate::kubelet::image_archives::image_name::Reference;
 use crate::kubelet::image_archives::manifest::Descriptor;
@@ -26,6 +27,7 @@ pub(crate) struct ManifestFetch {
     proxies: Arc<ProxySettings>,
     /// Fetches so far.
     count: AtomicU64,
+    claims: Claims,
 }
 
 impl ManifestFetch {
@@ -33,7 +35,7 @@ impl ManifestFetch {
     pub(crate) fn new(directory: PathBuf, hosts: PathBuf, proxies: Arc<ProxySettings>) -> Self {
         // It is rarely there, and small.
         let _ = fs::remove_dir_all(&directory);
-        Self { directory, hosts, proxies, count: AtomicU64::new(0) }
+        Self { directory, hosts, proxies, count: AtomicU64::new(0), claims: Claims::default() }
     }
 
     /// The target of the image's tag.
@@ -64,15 +66,17 @@ impl ManifestFetch {
         let key = self.count.fetch_add(1, Ordering::Relaxed).to_string();
         let layout = Layout(self.directory.join(&key));
         let (directory, pod) = (self.directory.clone(), passage.pod.to_owned());
+        let progress = Arc::new(Progress::default());
+        let claimed = self.claims.claimed(&progress);
         let inputs = JobInputs {
             name: image.clone(),
             hosts: self.hosts.clone(),
             proxies: Arc::clone(&self.proxies),
             login: login(auth),
             layout: layout.clone(),
-            space: Space { directory: directory.clone(), key, pod, busy: Vec::new(), pressure: None },
+            space: Space { directory: directory.clone(), key, pod, busy: Vec::new(), pressure: None, claimed },
             present: SortedSet::new(),
-            progress: Arc::new(Progress::default()),
+            progress,
             peering: None,
             alive: async_channel::bounded(1).0,
         };

@@ -19,6 +19,7 @@ mod part_file;
 mod pause;
 mod peering;
 mod peers;
+mod progress;
 mod pull_budget;
 mod shared_images;
 mod signature_fetch;
@@ -39,16 +40,17 @@ use async_channel::{Receiver, Sender};
 pub(crate) use self::artifact_fetch::{ArtifactFetch, FetchedFile};
 pub(crate) use self::error::FetchError;
 pub(crate) use self::file_fetch::{FileFetch, fetch_small};
+pub(crate) use self::job::ArtifactChoice;
 use self::job::Job;
-pub(crate) use self::job::{ArtifactChoice, Progress};
 use self::job_thread::{JobInputs, fetch_on_thread};
 use self::layout::Layout;
 pub(crate) use self::link_budget::LinkBudget;
 pub(crate) use self::manifest_fetch::ManifestFetch;
 pub(crate) use self::peering::Peering;
+pub(crate) use self::progress::Progress;
 pub(crate) use self::pull_budget::Hold;
 pub(crate) use self::shared_images::{SharedAnswer, SharedImages, SharedPart};
-use self::space::Space;
+use self::space::{Claims, Space};
 use crate::kubelet::image_archives::image_name::reference;
 use crate::kubelet::image_archives::manifest::Descriptor;
 use crate::kubelet::image_archives::{ImportTool, RuntimeVerifiers, import_layout};
@@ -79,6 +81,7 @@ pub(crate) struct Fetcher {
     pressure: Option<Amount>,
     /// Pulls in progress by directory, so that two pods do not fetch the same image at the same time.
     busy: RefCell<SortedMap<String, Rc<Turn>>>,
+    claims: Claims,
 }
 
 /// One fetch of an image at a time.
@@ -151,8 +154,8 @@ impl std::fmt::Debug for Fetcher {
 impl Fetcher {
     pub(crate) fn new(paths: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
         let FetchPlaces { directory, hosts, endpoint, verifiers, proxies, peering, pressure } = paths;
-        let (proxies, busy) = (Arc::new(proxies), RefCell::default());
-        Self { directory, hosts, endpoint, verifiers, images, runtime, proxies, peering, pressure, busy }
+        let (proxies, busy, claims) = (Arc::new(proxies), RefCell::default(), Claims::default());
+        Self { directory, hosts, endpoint, verifiers, images, runtime, proxies, peering, pressure, busy, claims }
     }
 
     /// Makes the image present in the runtime; returns its id. `digest`: what the image's name has to stand for.
@@ -181,7 +184,7 @@ impl Fetcher {
             proxies: Arc::clone(&self.proxies),
             login: login(auth),
             layout: layout.clone(),
-            space: Space { directory, key, pod, busy: self.busy(), pressure },
+            space: Space { directory, key, pod, busy: self.busy(), pressure, claimed: self.claims.claimed(&progress) },
             present,
             progress,
             peering: self.peering.clone(),

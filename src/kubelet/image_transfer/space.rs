@@ -11,9 +11,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::FetchError;
 use super::layout::Layout;
+use super::progress::Progress;
+use crate::kubelet::image_archives::manifest::MAX_IMAGE_MANIFEST_BYTES;
 use crate::platform::config::Amount;
 use crate::platform::host::directories;
 use crate::platform::host::file::read_head;
@@ -23,7 +26,7 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortOnce;
 
 /// What an image's fetch may take of the disk.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Space {
     /// The fetcher's directory.
     pub(super) directory: PathBuf,
@@ -35,6 +38,41 @@ pub(super) struct Space {
     pub(super) busy: Vec<String>,
     /// The node is under disk pressure with less free space than this.
     pub(super) pressure: Option<Amount>,
+    /// What it has claimed beside other fetches of the directory.
+    pub(super) claimed: Claimed,
+}
+
+/// The fetches that may still write. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Claims(Arc<Mutex<Vec<Arc<Progress>>>>);
+
+/// One fetch among the claims, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    claims: Claims,
+    progress: Arc<Progress>,
+}
+
+impl Claims {
+    pub(super) fn claimed(&self, progress: &Arc<Progress>) -> Claimed {
+        Claimed { claims: self.clone(), progress: Arc::clone(progress) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Progress>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claimed {
+    fn is_other(&self, progress: &Arc<Progress>) -> bool {
+        !Arc::ptr_eq(progress, &self.progress)
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        self.claims.lock().retain(|other| !Arc::ptr_eq(other, &self.progress));
+    }
 }
 
 /// The directory of an image.
@@ -52,17 +90,23 @@ struct FetchedImage {
 const FETCH_SPARE_BYTES: u64 = 32 << 20;
 /// The images that one pod has begun to fetch may take one part in so many of the file system.
 const SHARE_OF_POD: u64 = 2;
+/// What an image may have on the disk before its size is known: an index and a manifest.
+const MAX_DOCUMENTS_BYTES: u64 = 2 * MAX_IMAGE_MANIFEST_BYTES;
 const POD_FILE: &str = "pod";
 const LONGEST_UID: usize = 256;
 
 impl Space {
+    /// Makes the image's directory, for the pod. Refuses an image if the disk has no room for its manifests.
+    pub(super) fn begin(&self) -> Result<(), FetchError> {
+        fs::create_dir_all(self.directory.join(&self.key))?;
+        fs::write(self.directory.join(&self.key).join(POD_FILE), &self.pod)?;
+        self.reserve(MAX_DOCUMENTS_BYTES, || {})
+    }
+
     /// Refuses an image of `total` bytes, of which `present` are on the disk, if the disk has no room for it, or if it
     /// is too large for one pod. Idle parts of other images of the pod make room for it, the oldest first.
     pub(super) fn claim(&self, total: u64, present: u64) -> Result<(), FetchError> {
-        fs::create_dir_all(self.directory.join(&self.key))?;
-        fs::write(self.directory.join(&self.key).join(POD_FILE), &self.pod)?;
-        let DiskSpace { capacity, .. } = room(&self.directory)?;
-        let most = capacity / SHARE_OF_POD;
+        let most = room(&self.directory)?.capacity / SHARE_OF_POD;
         let others: Vec<FetchedImage> =
             list(&self.directory)?.into_iter().filter(|other| other.pod == self.pod && other.key != self.key).collect();
         let removed = surplus(&others, &self.busy, most.saturating_sub(total));
@@ -70,15 +114,29 @@ impl Space {
             log!(info, "removing parts of an image, the pod has too many", directory = other.path.display());
             remove(&other.path);
         }
-        let pressure = self.pressure.map_or(0, |amount| u64::try_from(amount.of(capacity).value()).unwrap_or(0));
-        let wanted = total.saturating_sub(present).saturating_add(pressure.max(FETCH_SPARE_BYTES));
-        let free = room(&self.directory)?.available;
-        if free < wanted {
-            return Err(FetchError::Room { wanted, free });
-        }
+        self.reserve(total.saturating_sub(present), || self.claimed.progress.begin(total, present))?;
         if total > most || removed.is_none() {
             return Err(FetchError::TooLarge { bytes: total, most });
         }
+        Ok(())
+    }
+
+    /// Counts this fetch among the others, if the disk has room for `bytes` beside what they may still write.
+    fn reserve(&self, bytes: u64, begin: impl FnOnce()) -> Result<(), FetchError> {
+        let mut under_way = self.claimed.claims.lock();
+        under_way.retain(|progress| self.claimed.is_other(progress));
+        // Before the free space is read: what is written meanwhile counts twice, not never.
+        let others = under_way.iter().fold(0_u64, |sum, other| {
+            sum.saturating_add(other.bytes().map_or(MAX_DOCUMENTS_BYTES, |(here, total)| total.saturating_sub(here)))
+        });
+        let DiskSpace { capacity, available } = room(&self.directory)?;
+        let pressure = self.pressure.map_or(0, |amount| u64::try_from(amount.of(capacity).value()).unwrap_or(0));
+        let wanted = bytes.saturating_add(others).saturating_add(pressure.max(FETCH_SPARE_BYTES));
+        if available < wanted {
+            return Err(FetchError::Room { wanted, free: available });
+        }
+        begin();
+        under_way.push(Arc::clone(&self.claimed.progress));
         Ok(())
     }
 }
@@ -165,6 +223,7 @@ fn list(directory: &Path) -> io::Result<Vec<FetchedImage>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
     use std::time::{Duration, SystemTime};
 
     use super::*;
@@ -203,6 +262,7 @@ mod tests {
                 pod: pod.to_owned(),
                 busy: Vec::new(),
                 pressure: None,
+                claimed: Claims::default().claimed(&Arc::default()),
             }
         }
     }
@@ -266,6 +326,8 @@ mod tests {
         folder.add("others", "v", 1000, 100);
         let DiskSpace { capacity, .. } = room(&folder.0).unwrap();
         let most = capacity / SHARE_OF_POD;
+        folder.space("u").begin().unwrap();
+        assert_eq!(fs::read_to_string(folder.0.join("own/pod")).unwrap(), "u");
         folder.space("u").claim(1000, 0).unwrap();
         assert_eq!(folder.keys(), ["mine", "others", "own"]);
         // Most of it is on the disk already, so there is room.
@@ -273,7 +335,6 @@ mod tests {
         assert_eq!(folder.keys(), ["others", "own"]);
         let error = folder.space("u").claim(most + 1, most).unwrap_err();
         assert!(matches!(error, FetchError::TooLarge { .. }), "{error}");
-        assert_eq!(fs::read_to_string(folder.0.join("own/pod")).unwrap(), "u");
     }
 
     #[test]
@@ -286,6 +347,29 @@ mod tests {
         claim(Some(Amount::Share(0.001))).unwrap();
         let error = claim(Some(Amount::Share(0.999))).unwrap_err();
         assert!(matches!(error, FetchError::Room { .. }), "{error}");
+    }
+
+    #[test]
+    fn concurrent_fetches_share_the_free_space() {
+        let folder = Folder::new("concurrent");
+        let DiskSpace { capacity, available } = room(&folder.0).unwrap();
+        let (most, claims) = ((available * 6 / 10).min(capacity / SHARE_OF_POD), Claims::default());
+        let fetch = || {
+            let progress = Arc::default();
+            let space = Space { claimed: claims.claimed(&progress), ..folder.space("u") };
+            space.begin().unwrap();
+            (space, progress)
+        };
+        let ((first, progress), (second, _), (third, _)) = (fetch(), fetch(), fetch());
+        first.claim(most, 0).unwrap();
+        let error = second.claim(most, 0).unwrap_err();
+        assert!(matches!(error, FetchError::Room { .. }), "{error}");
+        // The first has written its bytes, which are not free then.
+        progress.present_bytes.store(most, Ordering::Relaxed);
+        second.claim(most, 0).unwrap();
+        assert!(third.claim(most, 0).is_err());
+        drop(second);
+        third.claim(most, 0).unwrap();
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::*;
+use crate::kubelet::image_transfer::space::Claims;
+use crate::platform::config::Amount;
 use crate::platform::net::{AnyCertificate, Connect, ProxySettings, tls_config};
 use crate::platform::registry::{Login, Mirror};
 
@@ -249,6 +251,7 @@ fn job(registries: &[&FakeRegistry], folder: &Folder, boot: &str) -> Job {
     let cancelled = Arc::new(AtomicBool::new(false));
     let last = registries.len() - 1;
     let servers = registries.iter().enumerate().map(|(at, one)| one.server(at == last, &cancelled)).collect();
+    let progress = Arc::default();
     Job {
         servers,
         reference: "1".to_owned(),
@@ -259,17 +262,29 @@ fn job(registries: &[&FakeRegistry], folder: &Folder, boot: &str) -> Job {
             pod: "u".to_owned(),
             busy: Vec::new(),
             pressure: None,
+            claimed: Claims::default().claimed(&progress),
         },
         present: SortedSet::new(),
         machine: "x86_64",
         boot: boot.to_owned(),
         cancelled,
-        progress: Arc::default(),
+        progress,
         meter: Arc::new(Meter::unlimited()),
         is_urgent: false,
         peers: None,
         waits: (Duration::from_millis(1), Duration::from_millis(2)),
     }
+}
+
+#[test]
+fn node_without_room_writes_no_manifest() {
+    let folder = Folder::new("full");
+    let registry = FakeRegistry::start(&[layer(1000)]);
+    let mut job = job(&[&registry], &folder, "b");
+    job.space.pressure = Some(Amount::Share(0.999_999));
+    let error = job.run().unwrap_err();
+    assert!(matches!(error, FetchError::Room { .. }), "{error}");
+    assert!(registry.state.lock().unwrap().requests.is_empty() && !folder.layout().blobs().exists());
 }
 
 fn layer(length: usize) -> Vec<u8> {
