@@ -2,6 +2,8 @@
 //!
 //! `Checkpoint` in pkg/kubelet/allocation/state: JSON in a string, with the FNV-1a hash of Go's dump of that string.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::pod_resource_info::PodResourceInfo;
@@ -9,17 +11,35 @@ use crate::types::api::{PodUid, ResourceRequirements, decode, encode, fnv_32a};
 use crate::types::sorted::SortedMap;
 
 /// Pods with their resources.
-pub(super) type Entries = SortedMap<PodUid, PodResourceInfo>;
+pub(super) type Entries = SortedMap<PodUid, Arc<PodResourceInfo>>;
 
-pub(super) fn text(entries: &Entries) -> String {
-    let entries: Map<String, Value> = entries.iter().map(|(uid, info)| (uid.to_string(), entry(info))).collect();
-    let data = match entries.is_empty() {
-        true => json!({}),
-        false => json!({ "entries": entries }),
-    };
-    let data = data.to_string();
+/// Size limit of a file in bytes.
+pub(super) const MAX_ALLOCATION_STATE_BYTES: usize = 16 << 20;
+/// Of one pod: four hundred containers with requests and limits.
+const MAX_POD_ALLOCATION_BYTES: usize = 64 << 10;
+/// The file without its entries is shorter.
+const ALLOCATION_FRAME_BYTES: usize = 1024;
+
+/// The file, and the pods that are left out of it, so that the others are in it.
+pub(super) fn text(entries: &Entries) -> (String, Vec<PodUid>) {
+    let (mut data, mut left_out) = (String::new(), Vec::new());
+    let mut bytes_left = MAX_ALLOCATION_STATE_BYTES - ALLOCATION_FRAME_BYTES;
+    for (uid, info) in entries.iter() {
+        let comma = if data.is_empty() { "" } else { "," };
+        let part = format!("{comma}{}:{}", json!(uid.as_str()), entry(info));
+        // The data are a string in the file.
+        let length = part.len() + part.matches(['"', '\\']).count();
+        match bytes_left.checked_sub(length).filter(|_| length <= MAX_POD_ALLOCATION_BYTES) {
+            Some(rest) => {
+                bytes_left = rest;
+                data.push_str(&part);
+            }
+            None => left_out.push(uid.clone()),
+        }
+    }
+    let data = if data.is_empty() { "{}".to_owned() } else { ["{\"entries\":{", &data, "}}"].concat() };
     let checksum = checksum(&data);
-    json!({ "data": data, "checksum": checksum }).to_string()
+    (json!({ "data": data, "checksum": checksum }).to_string(), left_out)
 }
 
 /// `None` if the text is corrupt or in another format.
@@ -32,7 +52,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Entries> {
     let mut data: Value = serde_json::from_str(data).ok()?;
     let Some(entries) = data.get_mut("entries") else { return Some(Entries::new()) };
     let entries = entries.as_object_mut()?;
-    entries.iter_mut().map(|(uid, entry)| Some((PodUid::from(uid.as_str()), read_entry(entry)?))).collect()
+    entries.iter_mut().map(|(uid, entry)| Some((PodUid::from(uid.as_str()), Arc::new(read_entry(entry)?)))).collect()
 }
 
 fn entry(info: &PodResourceInfo) -> Value {
@@ -78,15 +98,34 @@ mod tests {
             resources
         };
         let mut entries = Entries::new();
-        assert_eq!(text(&entries), format!(r#"{{"checksum":{},"data":"{{}}"}}"#, checksum("{}")));
-        assert_eq!(parse(text(&entries).as_bytes()), Some(Entries::new()));
+        assert_eq!(text(&entries).0, format!(r#"{{"checksum":{},"data":"{{}}"}}"#, checksum("{}")));
+        assert_eq!(parse(text(&entries).0.as_bytes()), Some(Entries::new()));
         let mut info = PodResourceInfo { pod_level: Some(Box::new(resources("2"))), ..PodResourceInfo::default() };
         info.containers.insert("main".to_owned(), resources("1"));
-        entries.insert("u".into(), info);
-        let written = text(&entries);
+        entries.insert("u".into(), Arc::new(info.clone()));
+        entries.insert("v".into(), Arc::new(info));
+        let (written, left_out) = text(&entries);
+        assert!(left_out.is_empty());
         assert_eq!(parse(written.as_bytes()), Some(entries));
         assert_eq!(parse(written.replace("64Mi", "65Mi").as_bytes()), None);
         assert_eq!(parse(b"{"), None);
+    }
+
+    #[test]
+    fn large_pods_are_left_out_and_the_file_can_be_read() {
+        let info = |length: usize| {
+            let name = "\"".repeat(length / 4);
+            let containers = [(name, ResourceRequirements::default())].into_iter().collect();
+            Arc::new(PodResourceInfo { containers, pod_level: None })
+        };
+        let mut entries: Entries = (0..300).map(|n| (format!("n{n:03}").as_str().into(), info(60_000))).collect();
+        entries.insert("a".into(), info(70_000));
+        entries.insert("b".into(), info(1000));
+        let (written, left_out) = text(&entries);
+        assert!(written.len() <= MAX_ALLOCATION_STATE_BYTES && written.len() > MAX_ALLOCATION_STATE_BYTES - 65_536);
+        assert_eq!(left_out.iter().map(PodUid::as_str).take(2).collect::<Vec<_>>(), ["a", "n279"]);
+        entries.retain(|uid, _| !left_out.contains(uid));
+        assert_eq!(parse(written.as_bytes()), Some(entries));
     }
 
     #[test]

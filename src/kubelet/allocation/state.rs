@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkpoint::{self, Entries};
+use super::checkpoint::{self, Entries, MAX_ALLOCATION_STATE_BYTES};
 use super::pod_resource_info::PodResourceInfo;
 use crate::platform::host::changed_file::ChangedFile;
 use crate::platform::host::directories::set_aside;
@@ -14,8 +15,8 @@ use crate::platform::host::file;
 use crate::platform::rt;
 use crate::types::api::{PodUid, ResourceRequirements};
 
-/// Size limit in bytes, more than any node needs.
-const MAX_ALLOCATION_STATE_BYTES: u64 = 16 << 20;
+/// The text for more containers is made on the blocking pool.
+const MAX_ALLOCATIONS_OF_TURN: usize = 500;
 /// Changes that come together are written together.
 const ALLOCATION_WRITE_DELAY: Duration = Duration::from_millis(200);
 /// Delay after a failed write.
@@ -31,6 +32,11 @@ struct Inner {
     entries: RefCell<Entries>,
     /// One write at a time.
     write_lock: rt::Semaphore,
+    /// Changes so far, and those that are in the file.
+    changes: Cell<u64>,
+    written: Cell<u64>,
+    /// The pods that are not in the file.
+    left_out: RefCell<Vec<PodUid>>,
     /// The state has changed since the writer last looked.
     is_changed: Cell<bool>,
     is_writing: Cell<bool>,
@@ -50,6 +56,9 @@ impl Inner {
             file,
             entries: RefCell::new(entries),
             write_lock: rt::Semaphore::new(1),
+            changes: Cell::new(0),
+            written: Cell::new(0),
+            left_out: RefCell::default(),
             is_changed: Cell::new(false),
             is_writing: Cell::new(false),
             writer: RefCell::default(),
@@ -62,8 +71,9 @@ impl PodResourceState {
     /// Reads the file. A corrupt one is set aside.
     pub(super) async fn open(path: PathBuf) -> Self {
         let state_file = path.clone();
+        let limit = u64::try_from(MAX_ALLOCATION_STATE_BYTES).unwrap_or(u64::MAX);
         let (entries, written) = rt::blocking(move || {
-            let bytes = match file::read_all(&state_file, MAX_ALLOCATION_STATE_BYTES) {
+            let bytes = match file::read_all(&state_file, limit) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Default::default(),
                 Err(error) => {
@@ -81,11 +91,11 @@ impl PodResourceState {
             Default::default()
         })
         .await;
-        Self(Rc::new(Inner::new(Some(ChangedFile::new(path, MAX_ALLOCATION_STATE_BYTES, written)), entries)))
+        Self(Rc::new(Inner::new(Some(ChangedFile::new(path, limit, written)), entries)))
     }
 
     pub(crate) fn get(&self, uid: &PodUid) -> Option<PodResourceInfo> {
-        self.0.entries.borrow().get(uid).cloned()
+        self.0.entries.borrow().get(uid).map(|info| PodResourceInfo::clone(info))
     }
 
     pub(crate) fn contains(&self, uid: &PodUid) -> bool {
@@ -97,8 +107,8 @@ impl PodResourceState {
     }
 
     pub(crate) fn set(&self, uid: &PodUid, info: PodResourceInfo) {
-        let before = self.0.entries.borrow_mut().insert(uid.clone(), info.clone());
-        if before != Some(info) {
+        let before = self.0.entries.borrow_mut().insert(uid.clone(), Arc::new(info.clone()));
+        if before.is_none_or(|before| *before != info) {
             self.changed();
         }
     }
@@ -107,7 +117,7 @@ impl PodResourceState {
     pub(crate) fn set_container(&self, uid: &PodUid, name: &str, resources: &ResourceRequirements) -> bool {
         let before = {
             let mut entries = self.0.entries.borrow_mut();
-            let containers = &mut entries.entry(uid.clone()).or_default().containers;
+            let containers = &mut Arc::make_mut(entries.entry(uid.clone()).or_default()).containers;
             containers.insert(name.to_owned(), resources.clone())
         };
         if before.as_ref() != Some(resources) {
@@ -119,7 +129,7 @@ impl PodResourceState {
     pub(crate) fn set_pod_level(&self, uid: &PodUid, resources: Option<&ResourceRequirements>) {
         let before = {
             let mut entries = self.0.entries.borrow_mut();
-            let pod_level = &mut entries.entry(uid.clone()).or_default().pod_level;
+            let pod_level = &mut Arc::make_mut(entries.entry(uid.clone()).or_default()).pod_level;
             std::mem::replace(pod_level, resources.cloned().map(Box::new))
         };
         if before.as_deref() != resources {
@@ -141,7 +151,21 @@ impl PodResourceState {
     pub(crate) async fn flush(&self) {
         let Some(file) = &self.0.file else { return };
         let _turn = self.0.write_lock.acquire().await;
-        let text = checkpoint::text(&self.0.entries.borrow());
+        let changes = self.0.changes.get();
+        if self.0.written.get() == changes {
+            return;
+        }
+        let entries = self.0.entries.borrow().clone();
+        let containers: usize = entries.values().map(|info| info.containers.len()).sum();
+        let (text, left_out) = match containers > MAX_ALLOCATIONS_OF_TURN {
+            true => rt::blocking(move || checkpoint::text(&entries)).await,
+            false => checkpoint::text(&entries),
+        };
+        let known = self.0.left_out.replace(left_out.clone());
+        for uid in left_out.iter().filter(|uid| !known.contains(uid)) {
+            let file = file.path().display();
+            log!(warn, "pod too large for checkpoint of resources, a restart uses its spec", uid = uid, file = file);
+        }
         let written = file.write(text).await;
         let had_failed = self.0.has_failed.replace(written.is_err());
         if let Err(error) = written {
@@ -149,6 +173,8 @@ impl PodResourceState {
                 log!(warn, "failed to write pod resource checkpoint", file = file.path().display(), error = error);
             }
             self.changed();
+        } else {
+            self.0.written.set(changes);
         }
     }
 
@@ -157,6 +183,7 @@ impl PodResourceState {
         if self.0.file.is_none() {
             return;
         }
+        self.0.changes.set(self.0.changes.get() + 1);
         self.0.is_changed.set(true);
         if self.0.is_writing.replace(true) {
             return;
@@ -201,6 +228,28 @@ mod tests {
             assert!(!PodResourceState::open(path.clone()).await.contains(&uid));
         });
         assert_eq!(fs::read_to_string(folder.join("allocated_pods_state.corrupt")).unwrap(), "half");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn large_pod_does_not_keep_others_out_of_the_file() {
+        let folder = std::env::temp_dir().join(format!("coracle-pod-resources-large-{}", std::process::id()));
+        let path = folder.join("allocated_pods_state");
+        let info = |count: usize| {
+            let containers = (0..count).map(|number| (format!("container-{number:05}"), Default::default())).collect();
+            PodResourceInfo { containers, pod_level: None }
+        };
+        rt::block_on(async {
+            let state = PodResourceState::open(path.clone()).await;
+            for (uid, count) in [("large", 10_000), ("many", 600), ("one", 1)] {
+                state.set(&uid.into(), info(count));
+            }
+            state.flush().await;
+            assert!(state.contains(&"large".into()));
+            let again = PodResourceState::open(path.clone()).await;
+            assert_eq!(again.get(&"large".into()), None);
+            assert_eq!((again.get(&"many".into()), again.get(&"one".into())), (Some(info(600)), Some(info(1))));
+        });
         fs::remove_dir_all(&folder).unwrap();
     }
 
