@@ -322,7 +322,7 @@ async fn compressed(response: &mut Response, headers: &'static str) -> Cow<'stat
     let body = Arc::new(std::mem::take(&mut response.body));
     let wanted = Arc::downgrade(&body);
     let zip = move || wanted.upgrade().map(|body| gzip(&body)).unwrap_or_default();
-    response.body = rt::blocking_for(rt::CLIENTS, zip).await;
+    response.body = rt::blocking_for(COMPRESSION, zip).await;
     Cow::Owned([headers, "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"].concat())
 }
 
@@ -493,7 +493,7 @@ async fn send_file(stream: &mut dyn ByteStream, part: FilePart) -> io::Result<()
             let most = bytes_left.min(FILE_PART);
             (&file).take(most).read_to_end(&mut buffer).map(|_| (file, buffer))
         };
-        (file, buffer) = rt::blocking_for(rt::CLIENTS, next).await?;
+        (file, buffer) = rt::blocking_for_client(next).await?;
         if buffer.is_empty() {
             return Ok(());
         }
@@ -530,6 +530,8 @@ const LINGER: Duration = Duration::from_millis(500);
 const DEAD_READER_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_READ_BYTES: usize = 1024;
 const RESPONSE_WRITE_BYTES: usize = 16 * 1024;
+/// The owner of compression in the blocking pool: no client's file delays it.
+pub(super) const COMPRESSION: &str = "compression";
 /// A response that takes one packet anyway is not compressed.
 const MAX_PACKET_BYTES: usize = 1400;
 const MOST_BODY: u64 = 64 * 1024;

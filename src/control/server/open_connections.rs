@@ -100,7 +100,11 @@ impl<'a> Connections<'a> {
             self.open.remove(index);
         }
         let client_state = Rc::default();
-        let task = rt::spawn(start(Rc::clone(&client_state)));
+        let client = match peer {
+            Peer::Address(address) => address.to_string(),
+            Peer::Process(process) => process.to_string(),
+        };
+        let task = rt::spawn(rt::serve_client(client.into(), start(Rc::clone(&client_state))));
         self.open.push(OpenConnection { peer, client_state, begun: rt::now(), task });
     }
 

@@ -258,7 +258,7 @@ impl ApiCache {
             let (encoding, content_type, body) = listed.unwrap_or((encoding, content_type, body));
             Some((encoding.own_answer(body, own_node.as_ref(), form), content_type))
         };
-        rt::blocking_for(rt::CLIENTS, answered).await
+        rt::blocking_for_client(answered).await
     }
 
     /// Folds pending events into the body of a list. Only one task does this at a time.
@@ -272,7 +272,7 @@ impl ApiCache {
             (entry.generation, entry.pending.len(), fold)
         };
         let version = fold.version;
-        let folded = rt::blocking_for(rt::CLIENTS, move || fold.run()).await;
+        let folded = rt::blocking_for_client(move || fold.run()).await;
         let mut entries = self.inner.entries.borrow_mut();
         let Some(entry) = entries.all.iter_mut().find(|entry| entry.name == name && entry.generation == generation)
         else {

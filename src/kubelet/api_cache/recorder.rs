@@ -181,7 +181,7 @@ impl Recorder {
         let old = self.cache.inner.entries.borrow_mut().get(&self.name).map(|entry| entry.body.clone());
         let fold =
             Fold { encoding: self.encoding, is_of_objects: self.is_of_objects, old, base, events, version: None };
-        match rt::blocking_for(rt::CLIENTS, move || fold.run()).await {
+        match rt::blocking_for_client(move || fold.run()).await {
             Ok(folded) => Some(self.cache.replace(&self.account, &self.name, &self.content_type, folded)),
             Err(why) => {
                 self.stop(why);

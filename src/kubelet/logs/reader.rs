@@ -69,7 +69,7 @@ impl LogReader {
             _ => None,
         };
         let (path, wanted) = (log.clone(), request.clone());
-        let (at, end) = rt::blocking_for(rt::CLIENTS, move || begin(&path, &wanted)).await?;
+        let (at, end) = rt::blocking_for_client(move || begin(&path, &wanted)).await?;
         let decoder = Decoder::new(request.since, request.timestamps, request.limit_bytes).of_stream(request.stream);
         Ok(Self {
             log,
@@ -124,7 +124,7 @@ impl LogReader {
         let most = usize::try_from(most).unwrap_or(LOG_READ_BYTES).min(LOG_READ_BYTES);
         let (file, offset) = (Arc::clone(&at.file), at.offset);
         let mut buffer = std::mem::take(&mut self.buffer);
-        let (buffer, read) = rt::blocking_for(rt::CLIENTS, move || {
+        let (buffer, read) = rt::blocking_for_client(move || {
             buffer.resize(LOG_READ_BYTES, 0);
             let read = file.read_at(buffer.get_mut(..most).unwrap_or_default(), offset)?;
             Ok::<_, io::Error>((buffer, read))
@@ -143,7 +143,7 @@ impl LogReader {
     /// Moves to the next file, if there is one.
     async fn next_file(&mut self) -> io::Result<bool> {
         let (log, at) = (self.log.clone(), self.at.clone());
-        match rt::blocking_for(rt::CLIENTS, move || after(&log, at.as_ref())).await? {
+        match rt::blocking_for_client(move || after(&log, at.as_ref())).await? {
             Some(next) => {
                 self.at = Some(next);
                 Ok(true)

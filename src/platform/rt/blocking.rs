@@ -4,17 +4,24 @@
 //! that are removed. Idle threads exit after a while.
 
 use std::any::Any;
-use std::future::Future;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_channel::Receiver;
 
 use super::job_queue::{JobQueue, Owner};
 
-/// The owner of work for the clients of this node's servers, such as reading a log.
-pub const CLIENTS: &str = "clients";
+thread_local! {
+    /// The client whose connection is being polled.
+    static CLIENT: RefCell<Owner> = const { RefCell::new(None) };
+}
+
+/// The owner of work for clients outside of a connection.
+const CLIENTS: &str = "clients";
 
 /// A thread's stack is memory that a node of 256 MB misses, and starting one takes microseconds.
 const IDLE_THREAD_TIMEOUT: Duration = Duration::from_secs(2);
@@ -93,7 +100,7 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     run(PoolKind::Quick, None, work)
 }
 
-/// As [`blocking`], for work of `owner`: the uid of a pod, or [`CLIENTS`]. The pool runs a bounded number of jobs of
+/// As [`blocking`], for work of `owner`, such as the uid of a pod. The pool runs a bounded number of jobs of
 /// each owner at a time, and the node's own work first.
 pub fn blocking_for<T, W>(owner: &str, work: W) -> impl Future<Output = T> + use<T, W>
 where
@@ -101,6 +108,27 @@ where
     W: FnOnce() -> T + Send + 'static,
 {
     run(PoolKind::Quick, Some(owner.into()), work)
+}
+
+/// As [`blocking_for`], for work of the client whose connection [`serve_client`] polls, such as reading a log.
+pub fn blocking_for_client<T, W>(work: W) -> impl Future<Output = T> + use<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce() -> T + Send + 'static,
+{
+    let client = CLIENT.with_borrow(Owner::clone);
+    run(PoolKind::Quick, client.or_else(|| Some(CLIENTS.into())), work)
+}
+
+/// Serves a connection, whose work counts for `client`.
+pub async fn serve_client(client: Arc<str>, mut connection: Pin<Box<dyn Future<Output = ()>>>) {
+    let polled = poll_fn(|context| {
+        let before = CLIENT.replace(Some(Arc::clone(&client)));
+        let polled = connection.as_mut().poll(context);
+        CLIENT.set(before);
+        polled
+    });
+    polled.await;
 }
 
 /// Runs work that may hang on the slow pool.
@@ -377,6 +405,29 @@ mod tests {
         let (of_pod, of_node) = took.unwrap();
         assert!(of_pod <= Duration::from_secs(10), "a pod waits for {of_pod:?}");
         assert!(of_node <= Duration::from_secs(10), "the node waits for {of_node:?}");
+    }
+
+    #[test]
+    fn hanging_work_of_one_client_does_not_block_other_clients() {
+        let took = simulate(1, |world| async move {
+            world.disk.set(Duration::from_secs(10));
+            let (sender, receiver) = async_channel::unbounded();
+            let serve = |client: &str, jobs: usize| {
+                let (name, sender) = (client.to_owned(), sender.clone());
+                let connection = async move {
+                    let work: Vec<_> = (0..jobs).map(|_| blocking_for_client(|| ())).collect();
+                    for one in work {
+                        one.await;
+                    }
+                    let _ = sender.try_send(name);
+                };
+                crate::platform::rt::spawn(serve_client(client.into(), Box::pin(connection)))
+            };
+            let _served = [serve("10.0.0.1", 20), serve("10.0.0.2", 1)];
+            let first = receiver.recv().await.unwrap();
+            (first, world.passed() <= Duration::from_secs(10))
+        });
+        assert_eq!(took, Ok(("10.0.0.2".to_owned(), true)));
     }
 
     #[test]

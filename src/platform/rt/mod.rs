@@ -35,7 +35,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 pub use all::all;
-pub use blocking::{CLIENTS, blocking, blocking_for, inquire_for, remove, remove_for, slow, slow_for, walk, walk_for};
+pub use blocking::{
+    blocking, blocking_for, blocking_for_client, inquire_for, remove, remove_for, serve_client, slow, slow_for, walk,
+    walk_for,
+};
 #[cfg(not(test))]
 pub use smol::Async;
 pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};

@@ -339,7 +339,7 @@ fn pages_that_wait_to_be_compressed_are_bounded_in_bytes() {
         let (release, hangs) = async_channel::bounded::<()>(1);
         let hung: Vec<_> = (0..2)
             .map(|_| hangs.clone())
-            .map(|hangs| rt::blocking_for(rt::CLIENTS, move || hangs.recv_blocking().is_err()))
+            .map(|hangs| rt::blocking_for(COMPRESSION, move || hangs.recv_blocking().is_err()))
             .collect();
         let made = Rc::<Cell<usize>>::default();
         let request = b"GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n";

@@ -76,7 +76,7 @@ impl NodeLogText {
         } else {
             let root = self.root.clone();
             let open = move |service: String| (log_of(&root, &service), service);
-            let logs = rt::blocking_for(rt::CLIENTS, move || in_files.into_iter().map(open).collect::<Vec<_>>()).await;
+            let logs = rt::blocking_for_client(move || in_files.into_iter().map(open).collect::<Vec<_>>()).await;
             let part = |(log, service): (io::Result<File>, String)| {
                 log.map_or_else(|error| note(&service, &error), Part::File)
             };
@@ -90,7 +90,7 @@ impl NodeLogText {
             Part::Note(note) => (!note.is_empty()).then(|| std::mem::take(note).into_bytes()),
             Part::File(file) => {
                 let mut file = file.try_clone().ok()?;
-                let read = rt::blocking_for(rt::CLIENTS, move || {
+                let read = rt::blocking_for_client(move || {
                     let mut bytes = vec![0; NODE_LOG_PART_BYTES];
                     let count = file.read(&mut bytes).unwrap_or(0);
                     bytes.truncate(count);

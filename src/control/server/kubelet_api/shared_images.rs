@@ -49,7 +49,7 @@ pub(super) fn shared_images(request: &Request, shared: &SharedImages, client: &s
         SharedAnswer::Busy => Err(error(Status::TooManyRequests, "TOOMANYREQUESTS", &"other nodes are being served")),
         SharedAnswer::Absent => Err(error(Status::NotFound, "BLOB_UNKNOWN", &"not on this node")),
     };
-    Reply::File(Box::pin(rt::blocking_for(rt::CLIENTS, find)))
+    Reply::File(Box::pin(rt::blocking_for_client(find)))
 }
 
 /// One range of bytes.

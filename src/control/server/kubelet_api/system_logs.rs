@@ -43,7 +43,7 @@ pub(super) fn system_logs(request: &Request, queries: bool) -> Option<Reply> {
         }
     }
     let range = request.header("range").map(str::to_owned);
-    Some(Reply::File(Box::pin(rt::blocking_for(rt::CLIENTS, move || show(Path::new(ROOT), &path, range.as_deref())))))
+    Some(Reply::File(Box::pin(rt::blocking_for_client(move || show(Path::new(ROOT), &path, range.as_deref())))))
 }
 
 /// Blocking.
