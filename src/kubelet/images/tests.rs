@@ -434,6 +434,40 @@ fn credentials_are_tried_until_one_succeeds() {
 }
 
 #[test]
+fn secrets_are_parsed_once_for_a_repository() {
+    let script = Rc::new(Script::default());
+    script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
+    let (images, secrets) = (images(&script, Some(1)), secrets(&[("r.io", "wide")]));
+    let ensure = || rt::block_on(ensure_with(&images, "u", "r.io/a:1", PullPolicy::Never, &secrets)).unwrap();
+    assert!(secrets.parsed("r.io/a").is_none());
+    ensure();
+    let first = secrets.parsed("r.io/a").unwrap();
+    ensure();
+    assert!(Rc::ptr_eq(&first, &secrets.parsed("r.io/a").unwrap()));
+}
+
+#[test]
+fn large_secrets_are_parsed_in_the_share_of_their_pod() {
+    let script = Rc::new(Script::default());
+    script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
+    let (images, large) = (images(&script, Some(1)), "u".repeat(100 << 10));
+    rt::block_on(async {
+        let (end, ended) = async_channel::bounded::<()>(1);
+        let jobs = [ended.clone(), ended];
+        let _busy = jobs.map(|ended| rt::spawn(rt::blocking_for("busy", move || ended.recv_blocking().is_ok())));
+        let ensure = async |uid: &str| {
+            let secrets = secrets(&[("r.io", large.as_str())]);
+            let ensured = ensure_with(&images, uid, "r.io/a:1", PullPolicy::Never, &secrets);
+            rt::deadline(Duration::from_millis(500), ensured).await.is_ok()
+        };
+        rt::sleep(Duration::from_millis(10)).await;
+        assert!(ensure("other").await && !ensure("busy").await);
+        drop(end);
+        assert!(ensure("busy").await);
+    });
+}
+
+#[test]
 fn no_anonymous_pull_with_credentials_and_each_error_once() {
     for (refusals, message) in [(["no", "no"], "no"), (["no", "never"], "[no, never]")] {
         let script = Rc::new(Script::default());
