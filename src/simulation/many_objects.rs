@@ -79,8 +79,8 @@ impl Watched {
             let left = end.saturating_duration_since(rt::now());
             match rt::deadline(left, self.inbox.recv()).await {
                 Ok(Ok(SyncEvent::Object(ObjectEvent::Received(topic, _)))) => drop(heard.insert(topic)),
-                // The server refuses tokens for audiences that no volume of the pod names.
-                Ok(Ok(SyncEvent::Object(ObjectEvent::Failed(topic @ Topic::Token(_), _)))) => {
+                // The server refuses tokens for audiences that no volume of the pod names, and has no claim.
+                Ok(Ok(SyncEvent::Object(ObjectEvent::Failed(topic @ (Topic::Token(_) | Topic::Claim { .. }), _)))) => {
                     heard.insert(topic);
                 }
                 Ok(event) => panic!("{:?}", event.is_ok()),
@@ -107,7 +107,8 @@ fn pod(name: &str, config_maps: &[String]) -> Value {
     let reference = |name: &String| json!({"configMapRef": {"name": name, "optional": true}});
     let references: Vec<Value> = config_maps.iter().map(reference).collect();
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name},
-        "spec": {"nodeName": NODE, "containers": [{"name": "c", "image": "i", "envFrom": references}]}})
+        "spec": {"nodeName": NODE, "containers": [{"name": "c", "image": "i", "envFrom": references}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "shared"}}]}})
 }
 
 fn honest() -> Vec<String> {
