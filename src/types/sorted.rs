@@ -90,6 +90,8 @@ impl<K: Ord, V> SortedMap<K, V> {
         match self.position(&key) {
             Ok(position) => self.0.get_mut(position).map(|(_, old)| mem::replace(old, value)),
             Err(position) => {
+                #[cfg(test)]
+                steps::add(self.0.len() - position);
                 self.0.insert(position, (key, value));
                 None
             }
@@ -143,6 +145,8 @@ impl<'a, K, V> Entry<'a, K, V> {
     #[expect(clippy::indexing_slicing, reason = "the position was found in these entries, or has just been filled")]
     pub fn or_insert_with(self, value: impl FnOnce() -> V) -> &'a mut V {
         if let Some(key) = self.key {
+            #[cfg(test)]
+            steps::add(self.entries.len() - self.position);
             self.entries.insert(self.position, (key, value()));
         }
         &mut self.entries[self.position].1
@@ -265,6 +269,8 @@ impl<T, C: Fn(&T, &T) -> Ordering> Entries for Compared<'_, T, C> {
     }
 
     fn compare(&self, one: usize, other: usize) -> Ordering {
+        #[cfg(test)]
+        steps::add(1);
         (self.compare)(&self.entries[one], &self.entries[other])
     }
 
@@ -324,6 +330,27 @@ fn put_last_of_equals_first(entries: &mut dyn Entries) -> usize {
         }
     }
     kept.saturating_add(1).min(entries.len())
+}
+
+/// In tests only: how many entries maps of this thread compare when they sort, and move when they insert.
+#[cfg(test)]
+pub(crate) mod steps {
+    use std::cell::Cell;
+
+    thread_local! {
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn add(steps: usize) {
+        STEPS.set(STEPS.get() + steps);
+    }
+
+    /// The steps of this work.
+    pub(crate) fn of(work: impl FnOnce()) -> usize {
+        let before = STEPS.get();
+        work();
+        STEPS.get() - before
+    }
 }
 
 /// In tests only: shipped code must handle a missing key.

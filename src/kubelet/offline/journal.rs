@@ -11,7 +11,7 @@ use super::names;
 use super::record::{BadRecord, Record, RecordValue, lines};
 use super::seal::Seal;
 use super::shares::{MAX_STORE_BYTES, Shares};
-use crate::types::sorted::SortedMap;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The new content of each name; `None`: removed.
 pub(super) type Batch = SortedMap<String, Option<Vec<u8>>>;
@@ -22,8 +22,6 @@ pub(super) struct Journal {
     live_records: SortedMap<Box<str>, LiveRecord>,
     /// Size of the file in bytes.
     length: u64,
-    /// Bytes of the lines that are not obsolete.
-    live: u64,
     /// The end of the file is unknown, so it must be rewritten before the next append.
     is_in_doubt: bool,
 }
@@ -80,7 +78,7 @@ impl Journal {
     /// Reads the file. A file with unusable lines is set aside, and the other lines are used. Blocks.
     pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<JournalContents>) {
         let live_records = SortedMap::new();
-        let mut journal = Self { files, seal, live_records, length: 0, live: 0, is_in_doubt: true };
+        let mut journal = Self { files, seal, live_records, length: 0, is_in_doubt: true };
         let contents = journal.load();
         (journal, contents)
     }
@@ -127,7 +125,6 @@ impl Journal {
             }
         }
         self.length = length_of(bytes);
-        self.live = self.live_records.values().map(|record| record.length).sum();
         contents
     }
 
@@ -222,17 +219,10 @@ impl Journal {
     }
 
     fn note(&mut self, pending: &[PendingRecord]) {
-        for one in pending {
-            let old = match one.is_there {
-                true => {
-                    let record = LiveRecord { digest: one.digest, length: length_of(&one.line) };
-                    self.live += record.length;
-                    self.live_records.insert(one.name.clone(), record)
-                }
-                false => self.live_records.remove(&one.name),
-            };
-            self.live = self.live.saturating_sub(old.map_or(0, |old| old.length));
-        }
+        let record = |one: &PendingRecord| LiveRecord { digest: one.digest, length: one.live_length() };
+        self.live_records.extend(pending.iter().map(|one| (one.name.clone(), record(one))));
+        // Removed records have no length.
+        self.live_records.retain(|_, record| record.length > 0);
     }
 
     /// Rewrites the file with these records and without obsolete lines. Returns its length and the number of corrupt
@@ -241,16 +231,16 @@ impl Journal {
         let old = self.current()?;
         let whole = Lines::read(&old);
         let mut bytes = Vec::new();
-        let mut kept = SortedMap::new();
-        let is_pending = |name: &str| pending.iter().any(|one| &*one.name == name);
+        let mut kept = Vec::new();
+        let pending_names: SortedSet<&str> = pending.iter().map(|one| &*one.name).collect();
         for (name, line) in &whole.live {
-            if line.value == RecordValue::Gone || is_pending(name) || self.refuses(name, line) {
+            if line.value == RecordValue::Gone || pending_names.contains(*name) || self.refuses(name, line) {
                 continue;
             }
             bytes.extend_from_slice(line.bytes);
             bytes.push(b'\n');
             let digest = self.live_records.get(*name).and_then(|record| record.digest);
-            kept.insert(Box::from(*name), LiveRecord { digest, length: length_of(line.bytes) + 1 });
+            kept.push((Box::from(*name), LiveRecord { digest, length: length_of(line.bytes) + 1 }));
         }
         pending.iter().filter(|one| one.is_there).for_each(|one| bytes.extend_from_slice(&one.line));
         self.is_in_doubt = true;
@@ -269,8 +259,7 @@ impl Journal {
         self.files.rename(NEXT, JOURNAL_FILE)?;
         self.files.sync_folder()?;
         self.is_in_doubt = false;
-        self.live = kept.values().map(|record| record.length).sum();
-        self.live_records = kept;
+        self.live_records = kept.into_iter().collect();
         self.note(pending);
         self.length = length_of(&bytes);
         Ok((self.length, whole.damaged + whole.other_format))
@@ -338,13 +327,15 @@ impl<'a> Lines<'a> {
     fn read(bytes: &'a [u8]) -> Self {
         let (whole, rest) = lines(bytes);
         let mut read = Self { is_torn: !rest.is_empty(), ..Self::default() };
+        let mut records = Vec::new();
         for bytes in whole {
             match Record::read(bytes) {
-                Ok(Record { name, value }) => drop(read.live.insert(name, Line { value, bytes })),
+                Ok(Record { name, value }) => records.push((name, Line { value, bytes })),
                 Err(BadRecord::Damaged) => read.damaged += 1,
                 Err(BadRecord::OtherFormat) => read.other_format += 1,
             }
         }
+        read.live = records.into_iter().collect();
         read
     }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::kubelet::offline::key::{Key, MIN_KEY_BYTES};
 use crate::kubelet::offline::seal::KeyPlaces;
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::steps;
 
 /// Files in memory that lose what was not synced when the power fails, at any operation.
 #[derive(Clone, Default)]
@@ -256,6 +256,34 @@ fn file_size_is_bounded_by_twice_the_live_size_and_spare() {
     }
     assert!(written < rounds * 5000, "{written} bytes for {rounds} changes of some 4000");
     assert_eq!(contents(&files).len(), 1);
+}
+
+/// The steps of appending, rewriting and reading twice as many records, whose names alternate in the file.
+fn steps_of_records(number: usize) -> usize {
+    let files = Memory::default();
+    let (mut journal, _) = open(&files);
+    let records = |first: usize, content: &'static str| -> Batch {
+        let record = |record| (format!("pod/ns/{record:06}"), Some(content.as_bytes().to_vec()));
+        (first..2 * number).step_by(2).map(record).collect()
+    };
+    steps::of(|| {
+        for first in [1, 0] {
+            journal.commit(&records(first, "1")).unwrap();
+        }
+        files.clone().append(JOURNAL_FILE, b"{\"crc\":\"").unwrap();
+        let (mut journal, _) = open(&files);
+        journal.commit(&records(0, "2")).unwrap();
+        assert_eq!(journal.records(), 2 * number);
+        let none = records(1, "").into_keys().map(|name| (name, None)).collect();
+        journal.commit(&none).unwrap();
+        assert_eq!(journal.records(), number);
+    })
+}
+
+#[test]
+fn work_grows_with_the_number_of_records() {
+    let (few, many) = (steps_of_records(500), steps_of_records(2000));
+    assert!(0 < few && many <= 5 * few, "{few} steps for 1,000 records, {many} for 4,000");
 }
 
 fn too_large() -> String {
