@@ -63,6 +63,15 @@ impl Joined {
     }
 }
 
+/// Waits for an event of any object whose message has this part.
+#[track_caller]
+pub(crate) fn wait_for_event(joined: &Joined, reason: &str, part: &str) {
+    joined.api.wait_for(&format!("the event {reason}: {part}"), |world| {
+        let events = world.list("/api/v1/events");
+        events.iter().any(|event| event["reason"] == reason && event["message"].as_str().unwrap().contains(part))
+    });
+}
+
 /// A condition of a node; null if the node has none of this type.
 pub(crate) fn condition<'a>(node: &'a Value, kind: &str) -> &'a Value {
     let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();

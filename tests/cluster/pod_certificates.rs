@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::joined::{Joined, condition};
+use super::joined::{Joined, condition, wait_for_event};
 use crate::fake_api::certificates::from_pem;
 use crate::fake_api::pod_certificates::{issued, refused};
 
@@ -75,14 +75,6 @@ fn file(joined: &Joined, name: &str) -> Option<String> {
     let uid = joined.api.get(WEB)?["metadata"]["uid"].as_str()?.to_owned();
     let path = joined.node.folder().join(format!("pods/pods/{uid}/volumes/kubernetes.io~projected/v/{name}"));
     std::fs::read_to_string(path).ok()
-}
-
-#[track_caller]
-fn wait_for_event(joined: &Joined, reason: &str, part: &str) {
-    joined.api.wait_for(&format!("the event {reason}: {part}"), |world| {
-        let events = world.list("/api/v1/events");
-        events.iter().any(|event| event["reason"] == reason && event["message"].as_str().unwrap().contains(part))
-    });
 }
 
 #[track_caller]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::joined::{Joined, condition};
+use super::joined::{Joined, condition, wait_for_event};
 
 const WEB: &str = "/api/v1/namespaces/default/pods/web";
 const BUNDLES: &str = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles";
@@ -100,4 +100,14 @@ fn pod_waits_for_a_missing_bundle_and_names_it() {
     joined.api.create(&bundle("own", "", "test", "a"));
     wait_until_ready(&joined);
     wait_for_file(&joined, "own.pem", &pem("a"));
+}
+
+#[test]
+fn without_the_gate_bundles_are_not_asked_for() {
+    let mut joined = Joined::new();
+    joined.start("featureGates: {ClusterTrustBundleProjection: false}\n", &[]);
+    joined.api.create(&bundle("own", "", "test", "a"));
+    joined.api.create(&web(&[json!({"name": "own", "path": "own.pem"})]));
+    wait_for_event(&joined, "FailedMount", "the feature gate ClusterTrustBundleProjection is off");
+    assert_eq!(joined.api.get(WEB).unwrap()["status"]["phase"], "Pending");
 }

@@ -217,6 +217,11 @@ impl FakeCri {
         self.change(|world| world.pids_hidden = true);
     }
 
+    /// New sandboxes get an IPv6 address beside the IPv4 one.
+    pub(crate) fn set_dual_stack(&self) {
+        self.change(|world| world.is_dual_stack = true);
+    }
+
     /// Changes the name that the runtime reports.
     pub(crate) fn set_name(&self, name: &'static str) {
         self.change(|world| world.name = name);

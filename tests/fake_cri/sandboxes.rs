@@ -14,6 +14,8 @@ pub(crate) struct Sandbox {
     pub(crate) created_at: i64,
     /// Empty on the host network.
     pub(crate) ip: String,
+    /// Of the other family, on a dual-stack network.
+    pub(crate) additional_ips: Vec<v1::PodIp>,
     pub(crate) pid: u32,
 }
 
@@ -33,7 +35,10 @@ impl Sandbox {
             metadata: self.config.metadata.clone(),
             state: self.state,
             created_at: self.created_at,
-            network: Some(v1::PodSandboxNetworkStatus { ip: self.ip.clone(), additional_ips: Vec::new() }),
+            network: Some(v1::PodSandboxNetworkStatus {
+                ip: self.ip.clone(),
+                additional_ips: self.additional_ips.clone(),
+            }),
             linux: Some(v1::LinuxPodSandboxStatus { namespaces: Some(v1::Namespace { options }) }),
             labels: self.config.labels.clone(),
             annotations: self.config.annotations.clone(),
@@ -82,10 +87,13 @@ impl World {
             state: v1::PodSandboxState::Ready,
             created_at: self.now(),
             ip: String::new(),
+            additional_ips: Vec::new(),
             pid: process.pid(),
         };
         if sandbox.namespaces().is_none_or(|options| options.network != v1::NamespaceMode::Node) {
-            sandbox.ip = format!("10.88.0.{}", self.sandboxes.len() + 2);
+            let number = self.sandboxes.len() + 2;
+            sandbox.ip = format!("10.88.0.{number}");
+            sandbox.additional_ips.extend(self.is_dual_stack.then(|| v1::PodIp { ip: format!("fd00:88::{number}") }));
         }
         self.processes.insert(id.clone(), process);
         self.sandboxes.push(sandbox);
@@ -133,6 +141,7 @@ impl World {
         if let Some(sandbox) = self.sandboxes.iter_mut().find(|sandbox| sandbox.id == id) {
             sandbox.state = v1::PodSandboxState::NotReady;
             sandbox.ip.clear();
+            sandbox.additional_ips.clear();
             sandbox.pid = 0;
         }
         self.tell(&id, &id, v1::ContainerEventType::Stopped);

@@ -32,6 +32,7 @@ pub(crate) struct World {
     pub(super) name: &'static str,
     pub(super) network_ready: bool,
     pub(super) pids_hidden: bool,
+    pub(super) is_dual_stack: bool,
     pub(super) cgroup_driver: Option<v1::CgroupDriver>,
     pub(super) handlers: Vec<v1::RuntimeHandler>,
     /// The listeners of the event streams; `None` while events are disabled.
@@ -71,6 +72,7 @@ impl Default for World {
             name: "fake",
             network_ready: true,
             pids_hidden: false,
+            is_dual_stack: false,
             cgroup_driver: None,
             handlers: Vec::new(),
             events: None,

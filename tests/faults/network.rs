@@ -38,3 +38,22 @@ fn running_pods_survive_a_network_loss_and_their_containers_restart() {
     node.remove_manifest("web");
     node.wait_until_nothing_is_left();
 }
+
+#[test]
+fn addresses_of_containers_are_in_the_order_of_those_of_the_node() {
+    let mut node = Node::new();
+    node.fake.set_dual_stack();
+    let of_pod = |name, field| format!("{{name: {name}, valueFrom: {{fieldRef: {{fieldPath: {field}}}}}}}");
+    let env = format!("env: [{}, {}]", of_pod("POD_IP", "status.podIP"), of_pod("POD_IPS", "status.podIPs"));
+    node.apply(&Manifest::new("web").container_with("main", "", &env));
+    node.start_agent_with(|command| {
+        command.args(["--node-ip", "fd00:77::1,192.0.2.1"]);
+    });
+    node.wait_until_ready("web");
+    let container = node.created_containers("web").remove(0);
+    let value = |name| {
+        let variable = container.envs.iter().find(|variable| variable.key == name);
+        variable.map(|variable| String::from_utf8_lossy(&variable.value).into_owned()).unwrap_or_default()
+    };
+    assert_eq!([value("POD_IP"), value("POD_IPS")], ["fd00:88::2", "fd00:88::2,10.88.0.2"]);
+}
