@@ -22,10 +22,13 @@ pub(crate) fn pod_values(pod: &Pod, settings: &Settings) -> Values {
     // If one container has no limit, the pod has none.
     let limit = |resource| limits.get(resource).filter(|_| class == QosClass::Guaranteed || is_limited(spec, resource));
     let memory = limit(MEMORY).and_then(|memory| u64::try_from(memory.value()).ok()).filter(|bytes| *bytes > 0);
-    let protected = Some(protected_bytes(&requests)).filter(|bytes| *bytes > 0 && settings.is_memory_tiered());
+    let protected = if settings.is_memory_tiered() { protected_bytes(&requests) } else { 0 };
+    let is_guaranteed = class == QosClass::Guaranteed;
+    // Zero undoes what a former configuration or class has set.
+    let [memory_min, memory_low] = if is_guaranteed { [protected, 0] } else { [0, protected] };
     Values {
-        memory_min: protected.filter(|_| class == QosClass::Guaranteed),
-        memory_low: protected.filter(|_| class != QosClass::Guaranteed),
+        memory_min: Some(memory_min),
+        memory_low: Some(memory_low),
         cpu_weight: Some(cpu_weight(shares)),
         cpu_max: Some(cpu_max(limit(CPU), settings.quota_period)),
         memory_max: Some(memory.map_or(Limit::Max, Limit::At)),
@@ -87,7 +90,8 @@ mod tests {
     #[track_caller]
     fn check(pod: &Pod, expected: [&str; 5]) {
         let files = pod_values(pod, &settings()).files();
-        let values: Vec<&str> = files.iter().map(|(_, value)| value.as_str()).collect();
+        let limits = files.iter().filter(|(file, _)| !["memory.min", "memory.low"].contains(&&**file));
+        let values: Vec<&str> = limits.map(|(_, value)| value.as_str()).collect();
         assert_eq!(values, expected);
     }
 
@@ -133,17 +137,18 @@ mod tests {
         let qos = |is_tiered| Some(MemoryQos { is_tiered, ..MemoryQos::default() });
         let protected = |pod: &Pod, memory_qos| {
             let values = pod_values(pod, &Settings { memory_qos, ..settings() });
-            (values.memory_min, values.memory_low)
+            (values.memory_min.unwrap(), values.memory_low.unwrap())
         };
         let guaranteed = pod(vec![container(both, both)]);
         let burstable = pod(vec![container(both, &[]), container(both, &[])]);
-        assert_eq!(protected(&guaranteed, qos(true)), (Some(32 << 20), None));
+        assert_eq!(protected(&guaranteed, qos(true)), (32 << 20, 0));
         let odd: Given<'_> = &[("cpu", "250m"), ("memory", "4097")];
-        assert_eq!(protected(&pod(vec![container(odd, odd)]), qos(true)), (Some(4096), None));
-        assert_eq!(protected(&burstable, qos(true)), (None, Some(64 << 20)));
-        assert_eq!(protected(&pod(vec![container(&[], &[])]), qos(true)), (None, None));
+        assert_eq!(protected(&pod(vec![container(odd, odd)]), qos(true)), (4096, 0));
+        assert_eq!(protected(&burstable, qos(true)), (0, 64 << 20));
+        assert_eq!(protected(&pod(vec![container(&[], &[])]), qos(true)), (0, 0));
         for off in [qos(false), None] {
-            assert_eq!((protected(&guaranteed, off), protected(&burstable, off)), ((None, None), (None, None)));
+            // As a former configuration may have protected them.
+            assert_eq!((protected(&guaranteed, off), protected(&burstable, off)), ((0, 0), (0, 0)));
         }
     }
 

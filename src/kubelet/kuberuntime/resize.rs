@@ -9,7 +9,7 @@ use crate::kubelet::kuberuntime::cpu_placement::put;
 use crate::kubelet::kuberuntime::error::ResizeError;
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::pod_index::PodIndex;
-use crate::kubelet::kuberuntime::resources::{container_resources, may_swap, overhead, sandbox_resources};
+use crate::kubelet::kuberuntime::resources::{MEMORY_HIGH, container_resources, may_swap, overhead, sandbox_resources};
 use crate::kubelet::kuberuntime::{Action, Plan, Resize};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight_of};
@@ -251,13 +251,7 @@ impl ContainerResources {
                 return Err(ResizeError::BelowUsage { limit, used });
             }
         }
-        let mut request = resources.clone();
-        // In an update, 0 means unchanged.
-        for limit in [&mut request.cpu_quota, &mut request.memory_limit_in_bytes] {
-            if *limit == 0 {
-                *limit = -1;
-            }
-        }
+        let request = update_request(resources.clone(), self.node.cgroup_v2);
         self.set_uncertain(&running.id, true);
         if let Err(error) =
             self.cri.of_pod(pod.metadata.uid.as_str()).update_container_resources(&running.id, &request).await
@@ -404,6 +398,21 @@ fn group_of(pid: u32) -> Option<(Tree, String)> {
     Some((Tree::new(Path::new(HIERARCHY)), group))
 }
 
+/// The update of a container to `resources`.
+fn update_request(mut resources: LinuxContainerResources, cgroup_v2: bool) -> LinuxContainerResources {
+    // In an update, 0 means unchanged.
+    for limit in [&mut resources.cpu_quota, &mut resources.memory_limit_in_bytes] {
+        if *limit == 0 {
+            *limit = -1;
+        }
+    }
+    // A file without a value is unchanged, too: what former resources or settings have throttled would stay so.
+    if cgroup_v2 && !resources.unified.contains_key(MEMORY_HIGH) {
+        resources.unified.insert(MEMORY_HIGH.to_owned(), "max".to_owned());
+    }
+    resources
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,6 +423,18 @@ mod tests {
 
     fn shown(weight: u64, quota: Limit, memory_max: Limit) -> CgroupResources {
         CgroupResources { weight, cpu_max: CpuMax { quota, period: 100_000 }, memory_max }
+    }
+
+    #[test]
+    fn update_ends_a_throttling_that_the_resources_do_not_have() {
+        let high = |resources: &LinuxContainerResources, cgroup_v2| {
+            update_request(resources.clone(), cgroup_v2).unified.get(MEMORY_HIGH).cloned()
+        };
+        let mut resources = LinuxContainerResources::default();
+        assert_eq!(high(&resources, true).as_deref(), Some("max"));
+        assert_eq!(high(&resources, false), None, "cgroup v1 has no such file");
+        resources.unified.insert(MEMORY_HIGH.to_owned(), "4096".to_owned());
+        assert_eq!(high(&resources, true).as_deref(), Some("4096"));
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub(crate) fn container_resources(
     resources
 }
 
+/// The file of a cgroup with the bytes above which its processes are throttled.
+pub(super) const MEMORY_HIGH: &str = "memory.high";
+
 /// What protects and throttles the container's memory (`generateLinuxContainerResources` in pkg/kubelet/kuberuntime).
 /// The pod's cgroup has no `memory.high`: a throttled container must not slow down the others of its pod.
 fn memory_qos(
@@ -57,7 +60,7 @@ fn memory_qos(
         let high = request.saturating_add(u64::try_from(above).unwrap_or(u64::MAX));
         high - high % THROTTLING_STEP
     });
-    [protection, high.filter(|high| *high > request).map(|high| ("memory.high", high))]
+    [protection, high.filter(|high| *high > request).map(|high| (MEMORY_HIGH, high))]
 }
 
 /// `memory.high` is rounded down to pages.
