@@ -83,8 +83,8 @@ impl Kubeconfig {
     /// The cluster of a kubeconfig with one cluster and no user, as in `cluster-info`.
     pub(crate) fn of_only_cluster(text: &[u8]) -> Result<Self, BadKubeconfig> {
         let bad = |what: &dyn fmt::Display| BadKubeconfig(what.to_string());
-        let mut documents = yaml::parse(text).map_err(|error| bad(&error))?.into_iter();
-        let document = documents.next().ok_or_else(|| bad(&"expected a kubeconfig, found nothing"))?;
+        let document = yaml::parse_first(text).map_err(|error| bad(&error))?;
+        let document = document.ok_or_else(|| bad(&"expected a kubeconfig, found nothing"))?;
         let file: KubeconfigFile = decode(document.value).map_err(|error: DecodeError| bad(&error))?.value;
         let cluster = file.clusters.into_iter().next().map(|named| named.cluster);
         let cluster = cluster.filter(|cluster| !cluster.server.is_empty());
@@ -108,8 +108,8 @@ impl Kubeconfig {
         let bad = |what: &dyn fmt::Display| BadKubeconfig(what.to_string());
         let (mut clusters, mut users, mut contexts, mut current) = (Vec::new(), Vec::new(), Vec::new(), String::new());
         for (text, folder) in files {
-            let mut documents = yaml::parse(text).map_err(|error| bad(&error))?.into_iter();
-            let document = documents.next().ok_or_else(|| bad(&"expected a kubeconfig, found nothing"))?;
+            let document = yaml::parse_first(text).map_err(|error| bad(&error))?;
+            let document = document.ok_or_else(|| bad(&"expected a kubeconfig, found nothing"))?;
             let file: KubeconfigFile = decode(document.value).map_err(|error: DecodeError| bad(&error))?.value;
             if !file.kind.is_empty() && file.kind != "Config" {
                 return Err(bad(&format_args!("kind: expected Config, found {:?}", file.kind)));

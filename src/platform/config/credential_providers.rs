@@ -78,8 +78,9 @@ fn read_one(path: &Path, names: &mut Vec<String>) -> Result<Vec<CredentialProvid
     let unread = |source| Error::Read { path: path.to_owned(), source };
     let unparsed = |source| Error::Parse { path: path.to_owned(), source };
     let refused = |problem| Error::Field { path: path.to_owned(), problem };
-    let documents = yaml::parse(&read_bytes(path).map_err(unread)?).map_err(unparsed)?;
-    let document = one(documents, "CredentialProviderConfig").map_err(refused)?.strict().map_err(unparsed)?;
+    let first = yaml::parse_first(&read_bytes(path).map_err(unread)?).map_err(unparsed)?;
+    let document = one(Vec::from_iter(first), "CredentialProviderConfig").map_err(refused)?;
+    let document = document.strict().map_err(unparsed)?;
     providers(&document, names).map_err(refused)
 }
 

@@ -430,6 +430,7 @@ mod tests {
         let fields = json!({"featureGates": {
             "NodeSwap": true, "WatchList": false, "JobBackoffLimitPerIndex": true,
             "PreventStaticPodAPIReferences": false, "WatchListClient": false, "EventedPLEG": true,
+            "PLEGOnDemandRelist": false,
         }});
         let (gates, mut warnings) = read(&fields).unwrap();
         assert_eq!(gates, FeatureGates::default());
@@ -441,9 +442,11 @@ mod tests {
                 &format!("feature gate JobBackoffLimitPerIndex {removed}"),
                 &format!("feature gate NodeSwap {removed}"),
                 "feature gates without effect here, they are of other components: WatchList=false",
-                "feature gates without effect, Coracle always has the feature: PreventStaticPodAPIReferences=false",
+                "feature gates without effect, Coracle always has the feature: PLEGOnDemandRelist=false",
                 "feature gates without effect, they are of libraries that Coracle does not contain: \
                  WatchListClient=false",
+                "feature gates without effect, they switch nothing in this version: \
+                 PreventStaticPodAPIReferences=false",
             ]
         );
     }

@@ -37,9 +37,17 @@ fn read_one(path: &Path, warnings: &mut Vec<String>) -> Result<Map<String, Value
     let unread = |source| Error::Read { path: path.to_owned(), source };
     let unparsed = |source| Error::Parse { path: path.to_owned(), source };
     let refused = |problem| Error::Field { path: path.to_owned(), problem };
-    let documents = yaml::parse(&read_bytes(path).map_err(unread)?).map_err(unparsed)?;
+    let text = read_bytes(path).map_err(unread)?;
+    let (documents, unread_rest) = match yaml::parse(&text) {
+        Ok(documents) => (documents, None),
+        // What follows the first document need not even be YAML.
+        Err(error) => match yaml::parse_first(&text) {
+            Ok(Some(document)) => (vec![document], Some(format!("{error}; only the first document is read"))),
+            Ok(None) | Err(_) => return Err(unparsed(error)),
+        },
+    };
     let (document, ignored) = lenient(documents).map_err(refused)?;
-    warnings.extend(ignored.into_iter().map(|warning| format!("{}: {warning}", path.display())));
+    warnings.extend(unread_rest.into_iter().chain(ignored).map(|warning| format!("{}: {warning}", path.display())));
     check_document(&document).map_err(refused)?;
     let Value::Object(mut fields) = document else { return Ok(Map::new()) };
     resolve_paths(&mut fields, KUBELET_CONFIGURATION, path.parent().unwrap_or(Path::new("")));

@@ -193,7 +193,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("healthzBindAddress", Kind::Ip),
     used("oomScoreAdj", Kind::Int(-1000, 1000)),
     used("clusterDomain", Kind::Text),
-    used("clusterDNS", Kind::List(&Kind::Ip)),
+    used("clusterDNS", TEXTS),
     moot("streamingConnectionIdleTimeout", DURATION),
     moot("nodeStatusUpdateFrequency", DURATION),
     used("nodeStatusReportFrequency", DURATION),

@@ -20,7 +20,6 @@ fn command_line_errors_name_the_flag() {
         (vec!["--sync-frequency=-1s"], "--sync-frequency: expected a duration such as 1m30s, found \"-1s\""),
         (vec!["--cpu-cfs-quota-period=2s"], "--cpu-cfs-quota-period: expected a duration from 1ms to 1s, found \"2s\""),
         (vec!["--cgroup-driver=docker"], "--cgroup-driver: expected cgroupfs or systemd, found \"docker\""),
-        (vec!["--cluster-dns=10.0.0.10,dns"], "--cluster-dns[1]: expected an IP address, found \"dns\""),
         (
             vec!["--container-runtime-endpoint=tcp://1.2.3.4:5"],
             "--container-runtime-endpoint: expected a socket as unix:///run/containerd/containerd.sock, \
@@ -76,7 +75,6 @@ fn file_errors_name_file_and_field() {
             "allowedUnsafeSysctls[1]: expected a namespaced sysctl such as net.core.somaxconn or kernel.msg*, \
              found \"vm.swappiness\"",
         ),
-        (r#""clusterDNS":["10.0.0.10","x"]"#, "clusterDNS[1]: expected an IP address, found \"x\""),
         (r#""syncFrequency":60"#, "syncFrequency: expected a duration such as 1m30s, found 60"),
         (r#""oomScoreAdj":1001"#, "oomScoreAdj: expected a whole number from -1000 to 1000, found 1001"),
         (

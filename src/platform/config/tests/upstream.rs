@@ -1,6 +1,7 @@
 //! Compatibility with the configuration of upstream and its tools.
 
 use super::*;
+use crate::platform::config::schema::{CREDENTIAL_PROVIDER_CONFIG, Field, KUBELET_CONFIGURATION, Kind};
 use crate::platform::config::{CpuOptions, MemoryQos, TopologyManager, TopologyPolicy};
 
 #[test]
@@ -139,6 +140,11 @@ fn what_the_kubelet_ignores_in_a_file_is_ignored_with_a_warning() {
             "maxPods: 50\n---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n",
             "2 documents, only the first is read",
         ),
+        (
+            "maxPods: 50\n---\n{ left by an editor\n",
+            "line 6, column 1: not YAML: while parsing a flow mapping of line 5, did not find expected ',' or '}'; only the first \
+             document is read",
+        ),
     ] {
         let path = dir.write("config.yaml", &format!("{head}{text}"));
         let (config, warnings) = loaded(&["--config", &path]);
@@ -150,6 +156,17 @@ fn what_the_kubelet_ignores_in_a_file_is_ignored_with_a_warning() {
            "resolvConf":"","address":"","imageServiceEndpoint":"","cpuManagerPolicy":"","topologyManagerScope":"""#,
     );
     assert_eq!((config.logs, warnings), (defaults().logs, vec![]));
+}
+
+#[test]
+fn cluster_dns_servers_that_are_no_address_are_left_out_with_a_warning() {
+    let (config, warnings) = file_loaded(r#""clusterDNS":["010.096.0.10","dns.example","fd00::10","10..0.1"]"#);
+    assert_eq!(config.dns.cluster_dns.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.96.0.10", "fd00::10"]);
+    assert_eq!(
+        warnings,
+        ["dns.example", "10..0.1"]
+            .map(|server| { format!("clusterDNS: expected an IP address, found {server:?}, which is ignored") })
+    );
 }
 
 #[test]
@@ -186,14 +203,58 @@ fn every_flag_of_upstream_is_known() {
     }
 }
 
+/// Where the types of upstream's list of fields are in the schemas.
+const TYPES: &[(&str, &[Field], &str)] = &[
+    ("CrashLoopBackOffConfig", KUBELET_CONFIGURATION, "crashLoopBackOff."),
+    ("CredentialProvider", CREDENTIAL_PROVIDER_CONFIG, "providers."),
+    ("CredentialProviderConfig", CREDENTIAL_PROVIDER_CONFIG, ""),
+    ("ExecEnvVar", CREDENTIAL_PROVIDER_CONFIG, "providers.env."),
+    ("KubeletAnonymousAuthentication", KUBELET_CONFIGURATION, "authentication.anonymous."),
+    ("KubeletAuthentication", KUBELET_CONFIGURATION, "authentication."),
+    ("KubeletAuthorization", KUBELET_CONFIGURATION, "authorization."),
+    ("KubeletConfiguration", KUBELET_CONFIGURATION, ""),
+    ("KubeletWebhookAuthentication", KUBELET_CONFIGURATION, "authentication.webhook."),
+    ("KubeletWebhookAuthorization", KUBELET_CONFIGURATION, "authorization.webhook."),
+    ("KubeletX509Authentication", KUBELET_CONFIGURATION, "authentication.x509."),
+    ("MemoryReservation", KUBELET_CONFIGURATION, "reservedMemory."),
+    ("MemorySwapConfiguration", KUBELET_CONFIGURATION, "memorySwap."),
+    ("ShutdownGracePeriodByPodPriority", KUBELET_CONFIGURATION, "shutdownGracePeriodByPodPriority."),
+    ("UserNamespaces", KUBELET_CONFIGURATION, "userNamespaces."),
+];
+
+/// Whether the schema has a field at the dotted path, also below lists.
+fn has_field(mut schema: &'static [Field], path: &str) -> bool {
+    path.split('.').all(|name| {
+        let Some(Field { kind, .. }) = schema.iter().find(|field| field.name == name) else { return false };
+        let kind = if let Kind::List(entry) = kind { entry } else { kind };
+        schema = if let Kind::Object(fields) | Kind::Options(fields) = kind { fields } else { &[] };
+        true
+    })
+}
+
 #[test]
 fn every_field_of_upstream_is_known() {
     let text = include_str!("../../../../tests/data/upstream-1.36/config-fields.txt");
-    let is_known = |path: &str| super::super::check::field(path).is_some();
     let newer = include_str!("../../../../tests/data/upstream-1.37/config-fields.txt");
-    let paths = text.lines().chain(newer.lines()).filter_map(|line| line.strip_prefix("KubeletConfiguration."));
-    let unknown: Vec<&str> = paths.filter(|path| !is_known(path)).collect();
+    let is_known = |line: &str| {
+        let (of_type, path) = line.split_once('.').unwrap();
+        let (_, schema, at) = TYPES.iter().find(|(name, ..)| *name == of_type).unwrap_or_else(|| panic!("{line}"));
+        has_field(schema, &format!("{at}{path}"))
+    };
+    assert!(!is_known("MemoryReservation.numaNodes"), "it finds what is missing");
+    let lines = text.lines().chain(newer.lines()).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let unknown: Vec<&str> = lines.filter(|line| !is_known(line)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn memory_qos_is_off_without_its_gate() {
+    let memory_qos = |gate: bool| {
+        let fields = format!(r#""memoryThrottlingFactor":0.5,"featureGates":{{"MemoryQoS":{gate}}}"#);
+        file_loaded(&fields).0.cgroups.memory_qos
+    };
+    assert_eq!(memory_qos(false), None);
+    assert_eq!(memory_qos(true).and_then(|qos| qos.throttling), Some(500));
 }
 
 #[test]

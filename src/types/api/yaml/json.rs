@@ -12,7 +12,8 @@ use super::{
 };
 use crate::types::api::decode::Path;
 
-pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
+/// Up to `most` documents.
+pub(super) fn parse(text: &str, most: usize) -> Result<Vec<Document>, ParseError> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let mut documents = Vec::new();
     let state = RefCell::new(State { budget: Budget::default(), duplicates: Vec::new() });
@@ -25,7 +26,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
         let line =
             if documents.is_empty() { end_of(text.as_bytes().get(..blanks).unwrap_or_default()).line } else { 0 };
         documents.push(Document { value, line, duplicates });
-        if reader.end().is_ok() {
+        if documents.len() >= most || reader.end().is_ok() {
             return Ok(documents);
         }
     }

@@ -47,6 +47,17 @@ pub struct Position {
 
 /// The documents of `text`, in order, without empty ones.
 pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
+    parse_until(text, usize::MAX)
+}
+
+/// The first document of `text`, as a reader of one configuration takes it: what follows need not be YAML. `None`: there is
+/// none.
+pub fn parse_first(text: &[u8]) -> Result<Option<Document>, ParseError> {
+    Ok(parse_until(text, 1)?.into_iter().next())
+}
+
+/// Up to `most` documents.
+fn parse_until(text: &[u8], most: usize) -> Result<Vec<Document>, ParseError> {
     if text.len() > MAX_BYTES {
         return Err(ParseError::new(None, "the text is larger than 10 MiB"));
     }
@@ -58,12 +69,12 @@ pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
     }
     let begin = text.trim_start();
     if !begin.starts_with('{') {
-        return tree::parse(text);
+        return tree::parse(text, most);
     }
     // YAML may begin with a brace too. If both parsers fail, report the error of the likelier language.
-    json::parse(text).or_else(|error| {
+    json::parse(text, most).or_else(|error| {
         let looks_like_json = begin.get(1..).unwrap_or_default().trim_start().starts_with(['"', '}']);
-        tree::parse(text).map_err(|yaml| if looks_like_json { error } else { yaml })
+        tree::parse(text, most).map_err(|yaml| if looks_like_json { error } else { yaml })
     })
 }
 

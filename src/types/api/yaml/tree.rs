@@ -15,7 +15,8 @@ use super::{
 };
 use crate::types::api::bytes::Bytes;
 
-pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
+/// Up to `most` documents.
+pub(super) fn parse(text: &str, most: usize) -> Result<Vec<Document>, ParseError> {
     encoding::check_characters(text)?;
     let mut parser = Parser::new(text);
     let mut documents = Vec::new();
@@ -33,6 +34,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
                 tree.anchors = Anchors::default();
                 if !finished.is_null() {
                     documents.push(Document { value: finished, line, duplicates });
+                }
+                if documents.len() >= most {
+                    return Ok(documents);
                 }
             }
             event => tree.event(event, at).map_err(|problem| ParseError::new(Some(at.position()), problem))?,
