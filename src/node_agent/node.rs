@@ -101,3 +101,24 @@ fn container_manager(config: &Config, node_info: &NodeInfo) -> Result<ContainerM
     }
     Ok(ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, node_info)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::config::{Request, load};
+    use crate::platform::rt::TestFolder;
+
+    #[test]
+    fn fail_cgroup_v1_ends_the_start_without_cgroup_v2_only() {
+        let folder = TestFolder::new("fail-cgroup-v1");
+        let path = folder.0.join("config.yaml");
+        let is_started = |fail_v1: bool, cgroup_v2: bool| {
+            let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+            std::fs::write(&path, format!("{head}failCgroupV1: {fail_v1}\n")).unwrap();
+            let arguments = ["--config".to_owned(), path.display().to_string()];
+            let Ok(Request::Run(config, _)) = load(&arguments) else { panic!("{fail_v1}") };
+            container_manager(&config, &NodeInfo { cgroup_v2, ..NodeInfo::default() }).is_ok()
+        };
+        assert_eq!([is_started(true, true), is_started(true, false), is_started(false, false)], [true, false, true]);
+    }
+}

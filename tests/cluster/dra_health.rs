@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::dra::{all, claiming};
-use super::joined::Joined;
+use super::joined::{Joined, condition};
 use super::pods::WEB;
 use crate::dra_driver::{Driver, Version};
 
@@ -69,4 +69,32 @@ fn health_is_unknown_after_a_driver_died_and_left_its_socket() {
     joined.wait_for_claim_health("unknown health without the driver", &unknown, &unknown);
     driver.come_back();
     joined.wait_for_claim_health("the health that the new process reports", &healthy, &healthy);
+}
+
+/// A node with these feature gates and a pod whose card is too hot.
+fn with_hot_card(gates: &str) -> (Joined, Driver) {
+    let mut joined = Joined::new();
+    joined.start(&format!("{}featureGates: {{{gates}}}\n", super::dra::SHORT), &[]);
+    joined.wait_until_ready();
+    let mut driver = Driver::unstarted(&joined.plugin_registry(), Version::V1);
+    driver.report_health(&[("card", 2, "87 °C"), ("link", 1, "")]);
+    driver.come_back();
+    driver.wait_until_registered();
+    joined.create_resource_claim("c", None);
+    joined.create_claiming(&claiming("web", "c", &all()), "c", &[]);
+    (joined, driver)
+}
+
+#[test]
+fn messages_of_devices_follow_their_gate() {
+    let (joined, _driver) = with_hot_card("ResourceHealthStatusMessage: false");
+    let (unhealthy, healthy) = (json!({"health": "Unhealthy"}), json!({"health": "Healthy"}));
+    joined.wait_for_claim_health("an unhealthy device without a message", &unhealthy, &healthy);
+}
+
+#[test]
+fn health_of_devices_follows_its_gate() {
+    let (joined, _driver) = with_hot_card("ResourceHealthStatus: false, ResourceHealthStatusMessage: false");
+    let pod = joined.api.wait(WEB, "the pod to be ready", |pod| condition(pod, "Ready")["status"] == "True");
+    assert_eq!(pod["status"]["containerStatuses"][0].get("allocatedResourcesStatus"), None);
 }

@@ -1,5 +1,7 @@
 //! A node that belongs to a cluster.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use serde_json::Value;
@@ -60,6 +62,15 @@ impl Joined {
     #[track_caller]
     pub(crate) fn wait_until_ready(&self) -> Value {
         self.api.wait(NODE, "the node to be ready", |node| condition(node, "Ready")["status"] == "True")
+    }
+
+    /// The page with the agent's metrics.
+    pub(crate) fn metrics(&self) -> String {
+        let mut socket = UnixStream::connect(self.node.folder().join("coracle.sock")).unwrap();
+        socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut page = String::new();
+        socket.read_to_string(&mut page).unwrap();
+        page
     }
 }
 

@@ -95,3 +95,14 @@ fn deleted_node_is_not_recreated_until_the_agent_restarts() {
     joined.start("", &[]);
     joined.wait_until_ready();
 }
+
+#[test]
+fn refused_request_is_sent_again_after_the_time_that_the_server_wants() {
+    let mut joined = Joined::new();
+    joined.api.on("create", NODES).answer(429).times(1);
+    joined.start("", &[]);
+    joined.wait_until_ready();
+    let metrics = joined.metrics();
+    let retried = |line: &&str| line.starts_with("rest_client_request_retries_total{code=\"429\"");
+    assert!(metrics.lines().find(retried).is_some_and(|line| line.contains("verb=\"POST\"")), "{metrics}");
+}

@@ -140,6 +140,9 @@ fn rotating_the_serving_certificate_keeps_open_connections() {
         shown if shown["state"] == "Good" => Ok(()),
         shown => Err(shown.to_string()),
     });
+    let metrics = served.joined.metrics();
+    let count = "kubelet_certificate_manager_server_rotation_seconds_count 1";
+    assert!(metrics.lines().any(|line| line == count), "{metrics}");
 }
 
 #[test]

@@ -2,8 +2,6 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -39,14 +37,6 @@ impl Joined {
 
     fn sync_state(&self) -> Value {
         self.node.status()["sync"].clone()
-    }
-
-    fn metrics(&self) -> String {
-        let mut socket = UnixStream::connect(self.node.folder().join("coracle.sock")).unwrap();
-        socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut page = String::new();
-        socket.read_to_string(&mut page).unwrap();
-        page
     }
 
     fn bytes(&self) -> u64 {
