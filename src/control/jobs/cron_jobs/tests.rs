@@ -101,15 +101,21 @@ fn time_whose_job_is_on_the_disk_starts_no_other() {
     });
 }
 
+/// After the write of the start at 10:41 has failed.
+fn with_failed_start(node: &mut Node) -> Jobs {
+    node.list(Vec::new());
+    let mut jobs = opened(node, JobTable::default());
+    jobs.take_documents(&mut update("i", ""));
+    look(&mut jobs, node, "2026-11-28T10:40:30Z");
+    jobs.in_flight = jobs.decide_cron_jobs(&node.pods, at("2026-11-28T10:41:00Z"));
+    jobs.on_written(Some("disk full".to_owned()), rt::now());
+    jobs
+}
+
 #[test]
 fn start_whose_write_failed_is_repeated() {
     with_node(|mut node| {
-        node.list(Vec::new());
-        let mut jobs = opened(&node, JobTable::default());
-        jobs.take_documents(&mut update("i", ""));
-        look(&mut jobs, &node, "2026-11-28T10:40:30Z");
-        jobs.in_flight = jobs.decide_cron_jobs(&node.pods, at("2026-11-28T10:41:00Z"));
-        jobs.on_written(Some("disk full".to_owned()), rt::now());
+        let mut jobs = with_failed_start(&mut node);
         assert_eq!(jobs.pods().len(), 0);
         assert_eq!(look(&mut jobs, &node, "2026-11-28T10:41:30Z"), [FIRST, CRON]);
     });
@@ -118,12 +124,7 @@ fn start_whose_write_failed_is_repeated() {
 #[test]
 fn start_whose_write_failed_is_not_on_the_disk_once_its_cron_job_is_suspended() {
     with_node(|mut node| {
-        node.list(Vec::new());
-        let mut jobs = opened(&node, JobTable::default());
-        jobs.take_documents(&mut update("i", ""));
-        look(&mut jobs, &node, "2026-11-28T10:40:30Z");
-        jobs.in_flight = jobs.decide_cron_jobs(&node.pods, at("2026-11-28T10:41:00Z"));
-        jobs.on_written(Some("disk full".to_owned()), rt::now());
+        let mut jobs = with_failed_start(&mut node);
         jobs.take_documents(&mut update("i", "suspend: true,"));
         let changes = jobs.decide_cron_jobs(&node.pods, at("2026-11-28T10:41:30Z"));
         assert_eq!(changes.len(), 0);
