@@ -31,7 +31,8 @@ pub(crate) const HELD_ANNOTATION: &str = "coracle.dev/held";
 /// How the node exchanges data with the cluster, unless it watches.
 pub(crate) const SYNC_ANNOTATION: &str = "coracle.dev/sync";
 
-/// Written by the sync loop, read by the tasks that report to the API server.
+/// Written by the sync loop and by the tasks that know the node's uid, addresses, board and wanted versions; read by the
+/// tasks that report to the API server.
 #[derive(Debug, Default)]
 pub(crate) struct StatusInputs {
     pub(super) runtime: RefCell<RuntimeHealth>,
