@@ -98,6 +98,8 @@ pub(crate) enum EndCause {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeStatusChange {
     Devices([ResourceList; 2]),
+    /// The pods that do not run the version of their manifest, as the annotation shows them.
+    HeldPods(String),
     Pressures(Vec<PressureCondition>),
     ShutsDown(bool),
     VolumesInUse(Vec<String>),

@@ -9,7 +9,7 @@ use super::event_dedup::EventDedup;
 use crate::control::cluster::EventSender;
 use crate::control::pod_table::NodeStatusChange;
 use crate::control::pod_workers::Identity;
-use crate::kubelet::node::StatusInputs;
+use crate::kubelet::node::{HELD_ANNOTATION, StatusInputs};
 use crate::platform::host::clock;
 use crate::state::pods::{
     ErrorSubject, EventObject, EventRing, NewEvent, NodeError, NodeEvent, PodEvent, RuntimeState, SourceProblem,
@@ -30,6 +30,7 @@ impl NodeReports {
     pub(super) fn node_status(&self, change: NodeStatusChange) {
         match change {
             NodeStatusChange::Devices(amounts) => self.status.devices(amounts),
+            NodeStatusChange::HeldPods(pods) => self.status.report(HELD_ANNOTATION, &pods),
             NodeStatusChange::Pressures(conditions) => self.status.pressures(conditions),
             NodeStatusChange::ShutsDown(shuts_down) => self.status.shuts_down(shuts_down),
             NodeStatusChange::VolumesInUse(names) => self.status.volumes_in_use(names),

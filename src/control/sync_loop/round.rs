@@ -7,7 +7,6 @@ use crate::control::pod_workers::State;
 use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::parts::Parts;
-use crate::kubelet::node::HELD_ANNOTATION;
 use crate::platform::host::clock;
 use crate::platform::rt::{self, TurnWork};
 use crate::types::api::{Pod, PodUid};
@@ -64,9 +63,8 @@ impl SyncLoop {
         // After all parts that ask.
         let effects = self.parts.locks.round(&self.pods, now);
         self.pods.apply(effects, now);
-        if self.pods.can_work() {
-            self.pods.status_inputs().report(HELD_ANNOTATION, &self.parts.versions.read().held());
-        }
+        let effect = self.parts.versions.show_held_pods(&self.pods);
+        self.pods.apply(effect, now);
         self.parts.hosts_files.round(&self.pods, now);
         self.parts.jobs.round(&self.pods, now);
         self.health.begin(Activity::Reporting);

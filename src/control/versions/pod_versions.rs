@@ -11,7 +11,7 @@ use super::held_pods::Decision;
 use super::record::{RecordAction, TrialResult, TrialState};
 use super::update_locks::UpdateLocks;
 use super::version_records::{self, Versions};
-use crate::control::pod_table::{Effect, PodTable};
+use crate::control::pod_table::{Effect, NodeStatusChange, PodTable};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{
@@ -155,6 +155,12 @@ impl PodVersions {
         let all = pods.workers().iter().filter_map(|worker| worker.pod.as_deref());
         let tried: Vec<&Pod> = all.filter(|pod| has_gate(pod)).collect();
         self.versions.write().cluster.show(&tried, pods.all_sources_ready()).into_iter().map(shown).collect()
+    }
+
+    /// Reports the pods that do not run the version of their manifest. The annotation stays as it is until the pods of
+    /// the runtime are known.
+    pub(crate) fn show_held_pods(&self, pods: &PodTable) -> Option<Effect> {
+        pods.can_work().then(|| Effect::NodeStatus(NodeStatusChange::HeldPods(self.versions.read().held())))
     }
 
     /// Judges the pods of the cluster that have a gate.

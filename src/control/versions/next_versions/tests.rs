@@ -3,10 +3,11 @@
 use std::task::{Context, Poll, Waker};
 
 use super::*;
+use crate::control::pod_table::NodeStatusChange;
 use crate::control::pod_table::testing::{Node, with_node};
 use crate::control::versions::Versions;
 use crate::kubelet::node::BoardMoment;
-use crate::state::pods::{RuntimeState, SourceName, SourcePod, SourceUpdate};
+use crate::state::pods::{RuntimeState, SourceName, SourcePod, SourceUpdate, VersionAction, VersionActionRequest};
 use crate::types::api::{ContainerStateWaiting, PodPhase, Time, decode};
 use crate::types::board::{BoardReadings, PowerSupply};
 
@@ -83,6 +84,28 @@ fn next_version_is_taken_once_its_images_are_there() {
             (nexts.round(&mut versions, &mut locks(&node), &node.pods, now), nexts.tasks.len()),
             (Vec::new(), 0)
         );
+    });
+}
+
+#[test]
+fn held_pod_is_an_input_of_the_node_status() {
+    with_node(|node| {
+        let (node, mut versions, _) = updated(node, &serde_json::json!({}));
+        let held = |versions: &PodVersions| versions.show_held_pods(&node.pods);
+        let status = |pods: &str| Some(Effect::NodeStatus(NodeStatusChange::HeldPods(pods.to_owned())));
+        assert_eq!(held(&versions), status(""));
+        let (response, _answers) = async_channel::bounded(1);
+        let pod = version(FIRST, &serde_json::json!({}));
+        versions.on_request(VersionActionRequest { pod, what: VersionAction::Hold, response });
+        assert_eq!(held(&versions), status("default/web held"));
+    });
+}
+
+#[test]
+fn held_pods_stay_as_reported_while_the_runtime_is_not_ready() {
+    with_node(|node| {
+        let versions = PodVersions::new(Versions::default(), node.inbox.clone());
+        assert_eq!(versions.show_held_pods(&node.pods), None);
     });
 }
 
