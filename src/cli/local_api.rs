@@ -321,7 +321,7 @@ mod tests {
         });
         let (put, nowhere, missing) = block_on(either(serve, client));
         std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
-        let line = "PodChange { namespace: \"default\", name: \"a b\", what: Put([120]) }";
+        let line = "PodChange { namespace: \"default\", name: \"a b\", kind: Put([120]) }";
         assert!(matches!(put, Err(RequestFailure::Rejected(message)) if message == line));
         assert_eq!(nowhere.unwrap_err().line(), "only GET is answered here");
         assert!(matches!(missing, Err(RequestFailure::Missing(_))));

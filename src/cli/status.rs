@@ -143,8 +143,8 @@ fn pods(status: &NodeStatus) -> String {
     let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
     // With pods that no source has any more and that are still ending.
-    let all = running + failing + waiting + done + stopped;
-    if counts.is_empty() { status.pods.to_string() } else { format!("{all} ({counts})") }
+    let total = running + failing + waiting + done + stopped;
+    if counts.is_empty() { status.pods.to_string() } else { format!("{total} ({counts})") }
 }
 
 /// Adds nothing if there are no archives.

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use super::command_table::Validate;
-use super::manifest_doubts::warnings;
 use super::manifest_files::{ManifestFile, read_all};
+use super::manifest_warnings::warnings;
 use super::print;
 use crate::control::pod_sources::static_pod::{ManifestObject, Object, Origin, WorkloadKind, read_manifest};
 use crate::platform::config;

@@ -24,16 +24,16 @@ pub(super) struct Listeners(Vec<(TcpListener, u16)>);
 impl Listeners {
     /// Binds all ports; fails with one line about the first that cannot be bound.
     pub(super) fn open(addresses: &[IpAddr], ports: &[(u16, u16)]) -> Result<Self, String> {
-        let mut all = Vec::new();
+        let mut listeners = Vec::new();
         for (local, remote) in ports {
             for address in addresses {
                 let failed = |error: io::Error| format!("listen on {address}, port {local}: {error}");
                 let listener = TcpListener::bind((*address, *local)).map_err(failed)?;
                 listener.set_nonblocking(true).map_err(failed)?;
-                all.push((listener, *remote));
+                listeners.push((listener, *remote));
             }
         }
-        Ok(Self(all))
+        Ok(Self(listeners))
     }
 
     /// In kubectl's format.

@@ -94,7 +94,7 @@ async fn run(
 /// Returns the event's resource version too, if it was written. Fails only if a retry may succeed.
 async fn send(client: &Client, unsent: &UnsentEvent) -> Result<(SendOutcome, Option<u64>), ApiError> {
     let collection_path = format!("/api/v1/namespaces/{}/events", unsent.namespace);
-    let (request, is_new) = match &unsent.what {
+    let (request, is_new) = match &unsent.change {
         UnsentChange::New(event) => (Request::post(collection_path, &encode(&**event)), true),
         UnsentChange::Again(patch) => {
             (Request::patch(format!("{collection_path}/{}", unsent.name), Patch::Merge, patch), false)

@@ -176,7 +176,7 @@ impl StatusManager {
             self.tasks.push(rt::spawn(async move {
                 let begun = rt::now();
                 let outcome = report(&client, &job).await;
-                if matches!((&job.what, &outcome), (StatusRequest::Patch(_), ReportOutcome::Accepted { .. })) {
+                if matches!((&job.request, &outcome), (StatusRequest::Patch(_), ReportOutcome::Accepted { .. })) {
                     metrics::took(Timed::StatusSyncs, &[], rt::elapsed(begun));
                 }
                 let done = ReportDone { pod: job.pod, outcome };
@@ -257,7 +257,7 @@ fn version(pod: &Pod) -> u64 {
 async fn report(client: &Client, job: &StatusJob) -> ReportOutcome {
     let Target { namespace, name, uid } = &job.target;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-    let request = match &job.what {
+    let request = match &job.request {
         StatusRequest::Patch(patch) => Request::patch(format!("{path}/status"), Patch::StrategicMerge, patch),
         StatusRequest::Delete { version } => {
             let mut options = delete_options(uid.as_str());

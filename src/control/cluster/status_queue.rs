@@ -24,7 +24,7 @@ pub(super) struct StatusJob {
     /// The pod whose status it is.
     pub(super) pod: PodUid,
     pub(super) target: Target,
-    pub(super) what: StatusRequest,
+    pub(super) request: StatusRequest,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,7 @@ struct Report {
     unknown: bool,
     /// The API server has denied this pod. At this moment, unless the watch has confirmed that, the watch is wrong.
     doubt_at: Option<Instant>,
-    doubts: Backoff,
+    watch_backoff: Backoff,
 }
 
 #[derive(Debug)]
@@ -266,7 +266,7 @@ impl StatusQueue {
             ReportOutcome::Accepted { version } => {
                 report.not_before = None;
                 report.backoff.reset();
-                report.doubts.reset();
+                report.watch_backoff.reset();
                 report.refusals = None;
                 match under_way {
                     Some(UnderWay::Patch { status, since }) => {
@@ -290,7 +290,7 @@ impl StatusQueue {
                 {}
             ReportOutcome::Unknown => {
                 report.unknown = true;
-                report.doubt_at = now.checked_add(stretch(report.doubts.next_wait()));
+                report.doubt_at = now.checked_add(stretch(report.watch_backoff.next_wait()));
             }
             ReportOutcome::Invalid(_) => {
                 let [first, longest] = RETRY_INVALID;
@@ -327,7 +327,7 @@ impl Report {
             refusals: None,
             unknown: false,
             doubt_at: None,
-            doubts: Backoff::new(WATCH_LAG[0], WATCH_LAG[1]),
+            watch_backoff: Backoff::new(WATCH_LAG[0], WATCH_LAG[1]),
         }
     }
 
@@ -345,7 +345,7 @@ impl Report {
         if !self.is_pending || self.under_way.is_some() || self.unknown {
             return None;
         }
-        let job = |what| StatusJob { pod: pod.clone(), target: self.target.clone(), what };
+        let job = |request| StatusJob { pod: pod.clone(), target: self.target.clone(), request };
         // A deletion that waited for a status that the API server refuses would never be sent.
         let is_refused = self.gone && self.refusals.is_some();
         if let Some(wanted) = self.wanted.as_ref().filter(|_| !is_refused) {

@@ -174,7 +174,7 @@ impl SyncScheduler {
                 rt::either(boot_timer::sleep(first_wait(length, rt::random())), self.requested()).await;
                 gate.set(Opening::Open(Rank::Lease));
                 self.inner.changed.notify();
-                self.climb(Opening::Open).await;
+                self.open_gate_by_rank(Opening::Open).await;
                 gate.set(Opening::Open(Rank::Event));
                 std::future::pending::<()>().await;
             };
@@ -211,7 +211,7 @@ impl SyncScheduler {
         let before = (client.traffic().bytes_sent(), client.traffic().bytes_received(), client.gate().tally());
         under_way.set(true);
         changed.notify();
-        let fault = match rt::deadline(EXCHANGE_TIMEOUT, self.climb(Opening::Round)).await {
+        let fault = match rt::deadline(EXCHANGE_TIMEOUT, self.open_gate_by_rank(Opening::Round)).await {
             Ok(fault) => fault,
             Err(rt::Elapsed) => Some("it took too long".to_owned()),
         };
@@ -249,7 +249,7 @@ impl SyncScheduler {
     }
 
     /// Opens the gate rank by rank. Returns why that was aborted, if it was.
-    async fn climb(&self, opening: fn(Rank) -> Opening) -> Option<String> {
+    async fn open_gate_by_rank(&self, opening: fn(Rank) -> Opening) -> Option<String> {
         let client = &self.inner.client;
         client.reset_backoff();
         for rank in Rank::ALL {

@@ -15,9 +15,9 @@ pub(crate) fn has_limits(pod: &Pod) -> bool {
 
 /// Whether a container or the pod has an ephemeral storage limit.
 pub(crate) fn has_storage_limit(pod: &Pod) -> bool {
-    let own = pod.spec.resources.iter().any(|resources| resources.limits.contains_key(EPHEMERAL_STORAGE));
+    let pod_has_limit = pod.spec.resources.iter().any(|resources| resources.limits.contains_key(EPHEMERAL_STORAGE));
     let mut containers = pod.spec.all_containers();
-    own || containers.any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE))
+    pod_has_limit || containers.any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE))
 }
 
 /// A limit that a pod exceeds.

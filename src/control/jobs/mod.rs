@@ -108,12 +108,12 @@ impl Jobs {
             self.unread = Some(Unread { attempts, held, ..again });
             return Vec::new();
         }
-        let mut own = self.table.write();
+        let mut known_jobs = self.table.write();
         for (key, entry) in &mut table.jobs {
-            own.jobs.entry(key.clone()).or_default().record = entry.record.take();
+            known_jobs.jobs.entry(key.clone()).or_default().record = entry.record.take();
         }
         for key in table.unread {
-            own.jobs.entry(key).or_default().record = Some(JobRecord::damaged());
+            known_jobs.jobs.entry(key).or_default().record = Some(JobRecord::damaged());
         }
         self.unread.take().map_or_else(Vec::new, |unread| unread.held)
     }
@@ -372,9 +372,9 @@ fn duplicate(template: &SourcePod, known: &JobDocument) -> SourceProblem {
     let metadata = &template.pod.metadata;
     let (kind, name) = owning_workload(&template.pod).map_or(("", ""), |owner| (&owner.kind, &owner.name));
     let (namespace, origin) = (&metadata.namespace, &known.template.origin);
-    let what = format!("{kind} {namespace}/{name} is ignored: {origin} has a {kind} of this name");
-    log!(warn, "manifest problem", file = template.origin, problem = what);
-    SourceProblem { origin: template.origin.clone(), what, keeps_last_good: false, since: clock::now() }
+    let message = format!("{kind} {namespace}/{name} is ignored: {origin} has a {kind} of this name");
+    log!(warn, "manifest problem", file = template.origin, problem = message);
+    SourceProblem { origin: template.origin.clone(), message, keeps_last_good: false, since: clock::now() }
 }
 
 fn shown(event: &JobEvent, template: &Pod) -> Effect {
@@ -508,7 +508,7 @@ mod tests {
             jobs.take_documents(&mut update(SourceName::File, &["a"], true));
             let mut other = update(SourceName::Local, &["a"], true);
             jobs.take_documents(&mut other);
-            assert_eq!(other.problems[0].what, "Job default/a is ignored: file has a Job of this name");
+            assert_eq!(other.problems[0].message, "Job default/a is ignored: file has a Job of this name");
         });
     }
 

@@ -337,6 +337,6 @@ fn may_end(pod: &Pod, container: &str) -> bool {
 }
 
 fn has_url(view: &SourceView) -> bool {
-    let is_answer = |problem: &SourceProblem| problem.what.starts_with("warning: ");
+    let is_answer = |problem: &SourceProblem| problem.message.starts_with("warning: ");
     view.name == SourceName::Http && view.ready && view.problems.iter().all(is_answer)
 }

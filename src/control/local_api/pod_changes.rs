@@ -15,7 +15,7 @@ use crate::state::pods::{
 impl NodeLocalApi {
     /// Carries out a change when awaited. The sync loop or the local pods decide.
     pub(super) fn change_pod(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        if let PodChangeKind::Restart(container) = &change.what {
+        if let PodChangeKind::Restart(container) = &change.kind {
             let request = self.restart(&change, container.as_deref());
             let inbox = self.inbox.clone();
             return Box::pin(async move {
@@ -29,19 +29,19 @@ impl NodeLocalApi {
                 PodAnswer::Restarts(containers)
             });
         }
-        if change.what == PodChangeKind::Rerun {
+        if change.kind == PodChangeKind::Rerun {
             return self.rerun(&change);
         }
-        if let PodChangeKind::Stop(what) = change.what {
-            return self.stop(&change, what);
+        if let PodChangeKind::Stop(action) = change.kind {
+            return self.stop(&change, action);
         }
-        if let PodChangeKind::Versions(what) = change.what {
-            return self.request_of_versions(&change, what);
+        if let PodChangeKind::Versions(action) = change.kind {
+            return self.request_of_versions(&change, action);
         }
         let node = &self.config.node.name;
         let records = self.views.records.read();
         let all_pods = || records.sources.pods().chain(records.sources.stopped().map(|(source, _)| source));
-        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, all_pods())) {
+        if let (PodChangeKind::Put(_), Some(why)) = (&change.kind, is_taken(&change, node, all_pods())) {
             return Box::pin(ready(PodAnswer::Conflict(why)));
         }
         let conflict = conflict_with_other_source(&change, node, all_pods());
@@ -82,14 +82,14 @@ impl NodeLocalApi {
     }
 
     /// Lets the sync loop stop or start a pod, which answers once that is on disk.
-    fn stop(&self, change: &PodChange, what: StopAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+    fn stop(&self, change: &PodChange, action: StopAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         let records = self.views.records.read();
         let stopped = self.find_stopped(&records, change);
-        let asked = match (stopped, what) {
+        let asked = match (stopped, action) {
             (Some(source), _) => Ok(source.pod.full_name()),
-            (None, what) => self
+            (None, action) => self
                 .find(&records, change)
-                .and_then(|source| pod_requests::stop(&source.pod, what).map(|()| source.pod.full_name())),
+                .and_then(|source| pod_requests::stop(&source.pod, action).map(|()| source.pod.full_name())),
         };
         let pod = match asked {
             Ok(pod) => pod,
@@ -99,13 +99,17 @@ impl NodeLocalApi {
         Box::pin(async move {
             let (answer, answered) = async_channel::bounded(1);
             // Both fail only when the agent is ending.
-            let _ = inbox.send(SyncEvent::StopRequest(StopRequest { pod, what, response: Some(answer) })).await;
+            let _ = inbox.send(SyncEvent::StopRequest(StopRequest { pod, action, response: Some(answer) })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
         })
     }
 
     /// Sends the request to the sync loop, which changes the version and answers once it is on disk.
-    fn request_of_versions(&self, change: &PodChange, what: VersionAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+    fn request_of_versions(
+        &self,
+        change: &PodChange,
+        action: VersionAction,
+    ) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         let pod = match self.find(&self.views.records.read(), change) {
             Ok(source) => Arc::clone(&source.pod),
             Err(missing) => return Box::pin(ready(missing)),
@@ -114,7 +118,7 @@ impl NodeLocalApi {
         Box::pin(async move {
             let (answer, answered) = async_channel::bounded(1);
             // Both fail only when the agent is ending.
-            let _ = inbox.send(SyncEvent::VersionRequest(VersionActionRequest { pod, what, response: answer })).await;
+            let _ = inbox.send(SyncEvent::VersionRequest(VersionActionRequest { pod, action, response: answer })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
         })
     }

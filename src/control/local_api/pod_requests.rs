@@ -88,9 +88,9 @@ pub(super) fn rerun(pod: &Pod, phase: PodPhase) -> Result<(), PodAnswer> {
 }
 
 /// Whether a user may stop or start this pod, which is not stopped.
-pub(super) fn stop(pod: &Pod, what: StopAction) -> Result<(), PodAnswer> {
+pub(super) fn stop(pod: &Pod, action: StopAction) -> Result<(), PodAnswer> {
     let name = &pod.metadata.name;
-    let why = match what {
+    let why = match action {
         _ if pod.is_of_cluster() => format!("pod {name} is the cluster's: delete it or scale its controller there"),
         StopAction::Start => format!("pod {name} is not stopped: coracle restart {name} restarts its containers"),
         StopAction::Stop => return Ok(()),

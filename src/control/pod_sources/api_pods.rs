@@ -165,8 +165,8 @@ fn annotated(mut pod: Pod, old: Option<&Arc<Pod>>, now: Timestamp) -> Pod {
     pod
 }
 
-fn problem(origin: &str, what: String, now: Timestamp) -> SourceProblem {
-    SourceProblem { origin: origin.into(), what, keeps_last_good: true, since: Time::from_timestamp(now) }
+fn problem(origin: &str, message: String, now: Timestamp) -> SourceProblem {
+    SourceProblem { origin: origin.into(), message, keeps_last_good: true, since: Time::from_timestamp(now) }
 }
 
 /// Versions of one server can be compared as numbers. An unreadable one counts as the newest.
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(update.pods[0].pod.spec.containers[0].image, "i");
         assert_eq!(&*update.problems[0].origin, "pod ns/a");
         assert_eq!(
-            update.problems[0].what,
+            update.problems[0].message,
             "spec.containers[0].image: expected a string, found a number: put it in quotes"
         );
         assert!(!update.complete);

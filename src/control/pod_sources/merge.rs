@@ -87,9 +87,9 @@ impl Sources {
     /// Whether another pod of any source has this name.
     pub(crate) fn has_namesake(&self, pod: &Pod) -> bool {
         let (name, uid) = (pod.full_name(), &pod.metadata.uid);
-        let all = self.sources.iter().filter(|(source, _)| **source != SourceName::Api);
-        let mut all = all.flat_map(|(source, has)| has.pods.iter().map(move |other| (*source, other)));
-        all.any(|(source, other)| {
+        let pods = self.sources.iter().filter(|(source, _)| **source != SourceName::Api);
+        let mut pods = pods.flat_map(|(source, has)| has.pods.iter().map(move |other| (*source, other)));
+        pods.any(|(source, other)| {
             other.pod.metadata.uid != *uid
                 && pod.annotation(CONFIG_SOURCE) != Some(source.as_str())
                 && other.pod.full_name() == name
@@ -191,10 +191,11 @@ impl Sources {
 
     /// The wanted pods of all sources; before the first merge, all pods of the sources.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &SourcePod> {
-        let all = self.sources.values().flat_map(|source| &source.pods).chain(self.jobs.iter().map(|(_, pod)| pod));
-        let all = all.filter(|_| !self.merged);
-        let all = all.filter(|source| self.stopped.since(&source.pod).is_none());
-        self.wanted.values().chain(all)
+        let unmerged =
+            self.sources.values().flat_map(|source| &source.pods).chain(self.jobs.iter().map(|(_, pod)| pod));
+        let unmerged = unmerged.filter(|_| !self.merged);
+        let unmerged = unmerged.filter(|source| self.stopped.since(&source.pod).is_none());
+        self.wanted.values().chain(unmerged)
     }
 
     pub(crate) fn views(&self) -> impl Iterator<Item = SourceView> {
@@ -247,7 +248,7 @@ impl Sources {
             let other = wanted.get(uid).map(|other| &other.origin).or(names.get(&name));
             if let Some(other) = other {
                 let problem = duplicate(&pod, other);
-                if !known.iter().any(|one| (&one.origin, &one.what) == (&problem.origin, &problem.what)) {
+                if !known.iter().any(|one| (&one.origin, &one.message) == (&problem.origin, &problem.message)) {
                     ignored.push((Arc::clone(&pod.pod), problem.clone()));
                 }
                 self.sources.entry(source).or_default().duplicates.push(problem);
@@ -274,7 +275,10 @@ fn duplicate(pod: &SourcePod, other: &Arc<str>) -> SourceProblem {
     let metadata = &pod.pod.metadata;
     SourceProblem {
         origin: Arc::clone(&pod.origin),
-        what: format!("pod {}/{} is ignored: {other} has a pod of this name or uid", metadata.namespace, metadata.name),
+        message: format!(
+            "pod {}/{} is ignored: {other} has a pod of this name or uid",
+            metadata.namespace, metadata.name
+        ),
         keeps_last_good: false,
         since: seen(&pod.pod),
     }

@@ -69,11 +69,11 @@ impl PodTable {
 
     /// Records that a pod of a source was not accepted. It has no worker.
     pub(crate) fn record_ignored(&self, pod: &Pod, problem: &SourceProblem, now: Instant) {
-        log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
+        log!(warn, "manifest problem", file = problem.origin, problem = problem.message);
         let ObjectMeta { uid, namespace, name, .. } = &pod.metadata;
         let object =
             EventObject { kind: ObjectKind::Pod, namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
-        let event = PodEvent::of_pod(uid, EventKind::Warning, Reason::FAILED_VALIDATION, problem.what.as_str());
+        let event = PodEvent::of_pod(uid, EventKind::Warning, Reason::FAILED_VALIDATION, problem.message.as_str());
         self.note(NewEvent::of_pod(object, Some(pod), event), now);
     }
 

@@ -51,7 +51,7 @@ impl PodTable {
             self.reports.status.pods_changed();
         }
         self.workers.unseen(relist.unseen);
-        (relist.pods.into_iter().chain(gone).collect(), relist.look)
+        (relist.pods.into_iter().chain(gone).collect(), relist.ticket)
     }
 
     /// Marks a relist as complete. True for the first one.

@@ -42,8 +42,8 @@ pub(crate) struct Node {
 impl Node {
     /// Simulates a relist that lists these pods without their containers.
     pub(crate) fn list(&mut self, unseen: Vec<ObservedPod>) {
-        let look = self.pods.observed().begin();
-        self.pods.take_relist(Relist { pods: Vec::new(), unseen, look });
+        let ticket = self.pods.observed().begin();
+        self.pods.take_relist(Relist { pods: Vec::new(), unseen, ticket });
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn body_limit(request: &Request) -> Option<u64> {
 /// Parses a request about a pod. The error is the response to an invalid one. `None` for any other path.
 pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChange, Response>> {
     let (namespace, name, more) = parts(&request.path)?;
-    let what = match (&*request.method, more) {
+    let kind = match (&*request.method, more) {
         ("GET", "") => PodChangeKind::Get,
         ("PUT", "") => PodChangeKind::Put(request.content.clone()),
         ("DELETE", "") => PodChangeKind::Delete,
@@ -64,7 +64,7 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
         }
         _ => return Some(Err(Response::not_found())),
     };
-    Some(Ok(PodChange { namespace: namespace.to_owned(), name: name.to_owned(), what }))
+    Some(Ok(PodChange { namespace: namespace.to_owned(), name: name.to_owned(), kind }))
 }
 
 /// The response to a request. Errors are one line.
@@ -107,8 +107,8 @@ mod tests {
         change(&request(line), is_local).map(|asked| asked.map_err(|response| response.status))
     }
 
-    fn of(what: PodChangeKind) -> Option<Result<PodChange, Status>> {
-        Some(Ok(PodChange { namespace: "default".to_owned(), name: "web".to_owned(), what }))
+    fn of(kind: PodChangeKind) -> Option<Result<PodChange, Status>> {
+        Some(Ok(PodChange { namespace: "default".to_owned(), name: "web".to_owned(), kind }))
     }
 
     #[test]
@@ -136,14 +136,14 @@ mod tests {
 
     #[test]
     fn versions_can_be_changed_only_over_the_local_socket() {
-        for (line, what) in [
+        for (line, kind) in [
             ("rollback", VersionAction::Rollback(1)),
             ("rollback?to=2", VersionAction::Rollback(2)),
             ("hold", VersionAction::Hold),
             ("confirm", VersionAction::Confirm),
         ] {
             let line = format!("/pods/default/web/{line}");
-            assert_eq!(requested_change(&format!("POST {line}"), true), of(PodChangeKind::Versions(what)));
+            assert_eq!(requested_change(&format!("POST {line}"), true), of(PodChangeKind::Versions(kind)));
             assert_eq!(requested_change(&format!("GET {line}"), true), Some(Err(Status::MethodNotAllowed)));
             assert_eq!(requested_change(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
         }
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn pods_can_be_stopped_only_over_the_local_socket() {
-        for (line, what) in [("stop", StopAction::Stop), ("start", StopAction::Start)] {
+        for (line, kind) in [("stop", StopAction::Stop), ("start", StopAction::Start)] {
             let line = format!("/pods/default/web/{line}");
-            assert_eq!(requested_change(&format!("POST {line}"), true), of(PodChangeKind::Stop(what)));
+            assert_eq!(requested_change(&format!("POST {line}"), true), of(PodChangeKind::Stop(kind)));
             assert_eq!(requested_change(&format!("GET {line}"), true), Some(Err(Status::MethodNotAllowed)));
             assert_eq!(requested_change(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
         }

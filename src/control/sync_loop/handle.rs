@@ -15,7 +15,7 @@ impl SyncLoop {
         let (pods, parts) = (&self.pods, &mut self.parts);
         let effects = match event {
             SyncEvent::Sources(update) => return self.on_sources(update, now),
-            SyncEvent::Observed(observation) => return self.observe(observation.pod, &observation.look, now),
+            SyncEvent::Observed(observation) => return self.observe(observation.pod, &observation.ticket, now),
             SyncEvent::Relisted(relist) => return self.on_relist(relist, now),
             SyncEvent::Runtime(state) => return self.on_runtime(state, now),
             SyncEvent::WorkDone(done) => return self.on_work_done(done, now),
@@ -114,7 +114,7 @@ impl SyncLoop {
     fn on_work_done(&mut self, WorkDone { uid, observation, result }: WorkDone, now: Instant) {
         let is_observed = observation.is_some();
         if let Some(observation) = observation {
-            self.observe(observation.pod, &observation.look, now);
+            self.observe(observation.pod, &observation.ticket, now);
         }
         if let WorkResult::Cleaned { purged: true, left } = &result {
             self.parts.orphans.add_leftovers(left);

@@ -42,7 +42,7 @@ impl PodStops {
 
     /// No source has these pods any more.
     pub(super) fn forget(&mut self, gone: Vec<String>, stopped: &StoppedPods) {
-        let start = |pod| StopRequest { pod, what: StopAction::Start, response: None };
+        let start = |pod| StopRequest { pod, action: StopAction::Start, response: None };
         self.waiting.extend(gone.into_iter().map(start));
         self.write(stopped);
     }
@@ -54,9 +54,9 @@ impl PodStops {
         }
         self.in_flight = std::mem::take(&mut self.waiting);
         let mut next = stopped.clone();
-        for StopRequest { pod, what, .. } in &self.in_flight {
-            log!(info, if *what == StopAction::Stop { "stopping pod" } else { "starting pod" }, pod = pod);
-            match what {
+        for StopRequest { pod, action, .. } in &self.in_flight {
+            log!(info, if *action == StopAction::Stop { "stopping pod" } else { "starting pod" }, pod = pod);
+            match action {
                 StopAction::Stop => next.stop(pod, clock::now()),
                 StopAction::Start => next.start(pod),
             }
@@ -76,8 +76,8 @@ impl PodStops {
         if let Some(fault) = &fault {
             log!(warn, fault);
         }
-        for StopRequest { what, response: answer, .. } in self.in_flight.drain(..) {
-            let done = match what {
+        for StopRequest { action, response: answer, .. } in self.in_flight.drain(..) {
+            let done = match action {
                 StopAction::Stop => "stopped",
                 StopAction::Start => "started",
             };

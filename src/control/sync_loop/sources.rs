@@ -226,15 +226,15 @@ impl SyncLoop {
                 Some((object, why.to_owned()))
             }));
         }
-        let refused = refused.into_iter().map(|(object, what)| SourceProblem {
+        let refused = refused.into_iter().map(|(object, message)| SourceProblem {
             origin: object.origin,
-            what,
+            message,
             keeps_last_good: false,
             since: object.since,
         });
         let refused = self.pods.refuse(refused.collect());
-        for SourceProblem { origin, what, .. } in refused {
-            log!(warn, "manifest problem", file = origin, problem = what);
+        for SourceProblem { origin, message, .. } in refused {
+            log!(warn, "manifest problem", file = origin, problem = message);
         }
         let changed: SortedSet<ObjectKey> = changes.keys;
         let refers = |pod: &Pod| !pod.is_of_cluster() && references(pod).iter().any(|key| changed.contains(key));
@@ -263,7 +263,7 @@ fn refuse_workloads(update: &mut SourceUpdate) {
     let mut refused: Vec<SourceProblem> = Vec::new();
     update.pods.retain(|source| {
         let ObjectMeta { namespace, name, .. } = &source.pod.metadata;
-        let what = match owning_workload(&source.pod) {
+        let message = match owning_workload(&source.pod) {
             Some(OwnerReference { kind, name, .. }) => {
                 format!("{kind} {namespace}/{name}: a cluster has its own controllers: create it there")
             }
@@ -273,10 +273,10 @@ fn refuse_workloads(update: &mut SourceUpdate) {
             }
             None => return true,
         };
-        if !refused.iter().any(|problem| problem.what == what) {
-            log!(warn, "manifest problem", file = source.origin, problem = what);
+        if !refused.iter().any(|problem| problem.message == message) {
+            log!(warn, "manifest problem", file = source.origin, problem = message);
             let (origin, since) = (Arc::clone(&source.origin), seen(&source.pod));
-            refused.push(SourceProblem { origin, what, keeps_last_good: false, since });
+            refused.push(SourceProblem { origin, message, keeps_last_good: false, since });
         }
         false
     });

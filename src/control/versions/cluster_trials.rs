@@ -105,8 +105,8 @@ impl ClusterTrials {
         let mut news = Vec::new();
         for pod in seen {
             let trial = self.pods.entry(pod.metadata.uid.clone()).or_default();
-            self.is_stale |= trial.see(pod);
-            trial.tell(pod, is_complete, &mut news);
+            self.is_stale |= trial.note_pod(pod);
+            trial.push_news(pod, is_complete, &mut news);
         }
         news
     }
@@ -120,7 +120,7 @@ impl ClusterTrials {
         let mut news = Vec::new();
         for TriedPod { pod, state } in seen {
             let trial = self.pods.entry(pod.metadata.uid.clone()).or_default();
-            self.is_stale |= trial.see(pod);
+            self.is_stale |= trial.note_pod(pod);
             // A trial that nothing can end is not due.
             trial.is_judged = state.is_some();
             let is_good = state.and_then(|state| trial.judge(pod, state, now));
@@ -132,7 +132,7 @@ impl ClusterTrials {
                     self.owners.entry(owner.clone()).or_default().good = with_images(images);
                 }
             }
-            trial.tell(pod, is_complete, &mut news);
+            trial.push_news(pod, is_complete, &mut news);
         }
         // All that were seen are known by now.
         if is_complete && self.pods.len() > seen.len() {
@@ -253,7 +253,7 @@ impl Verdict {
 
 impl ClusterTrial {
     /// True for the first time, and when the API server knows the verdict of an agent whose file is lost.
-    fn see(&mut self, pod: &Pod) -> bool {
+    fn note_pod(&mut self, pod: &Pod) -> bool {
         let is_first = self.name.is_empty();
         if is_first {
             self.name = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
@@ -294,7 +294,7 @@ impl ClusterTrial {
     ///
     /// While the node has not heard from the API server, the stored pod may be older than a verdict that the server has:
     /// the beginning of a trial would take it back.
-    fn tell(&mut self, pod: &Pod, is_complete: bool, news: &mut Vec<TrialNews>) {
+    fn push_news(&mut self, pod: &Pod, is_complete: bool, news: &mut Vec<TrialNews>) {
         let uid = &pod.metadata.uid;
         let is_new = self.verdict.as_ref().is_some_and(|verdict| verdict.stage == Stage::Written);
         if self.is_shown && !is_new {

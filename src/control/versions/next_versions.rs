@@ -140,9 +140,9 @@ impl NextVersions {
         let uid = next.metadata.uid.clone();
         let may_be_held = is_on_hold(&next)
             || pods.worker(&present).and_then(|worker| worker.pod.as_ref()).is_some_and(|pod| has_lock(pod));
-        let mut all = self.pulls.write();
-        let all = &mut *all;
-        let pull = all.pulls.entry(uid.clone()).or_insert_with(|| {
+        let mut next_pulls = self.pulls.write();
+        let next_pulls = &mut *next_pulls;
+        let pull = next_pulls.pulls.entry(uid.clone()).or_insert_with(|| {
             log!(info, "pulling the images of the next version", pod = next.full_name());
             let pod = Arc::clone(&next);
             NextVersionPull {
@@ -170,7 +170,7 @@ impl NextVersions {
         }
         pull.retry = None;
         pull.attempts = pull.attempts.saturating_add(1);
-        all.under_way = runtime.pulls_under_way();
+        next_pulls.under_way = runtime.pulls_under_way();
         let (objects, inbox, board) = (self.objects.clone(), self.inbox.clone(), pods.status_inputs());
         let task = rt::spawn(async move {
             let pulls = async {
@@ -194,9 +194,9 @@ impl NextVersions {
         versions: &mut PodVersions,
         now: Instant,
     ) -> Vec<Effect> {
-        let mut all = self.pulls.write();
+        let mut next_pulls = self.pulls.write();
         // An event of a cancelled pull may still have been queued.
-        let Some(pull) = all.pulls.get_mut(uid) else { return Vec::new() };
+        let Some(pull) = next_pulls.pulls.get_mut(uid) else { return Vec::new() };
         self.tasks.remove(uid);
         let Err(waiting) = pulled else {
             let took = go_duration(now.saturating_duration_since(pull.begun));
@@ -206,7 +206,7 @@ impl NextVersions {
                 (pull.is_pulled, pull.is_held, pull.failure) = (true, false, None);
                 return Vec::new();
             }
-            all.pulls.remove(uid);
+            next_pulls.pulls.remove(uid);
             versions.take_next(uid);
             return vec![Effect::Reconcile];
         };
@@ -229,7 +229,7 @@ impl NextVersions {
             effects.push(Effect::Record(event));
         }
         if goes_first {
-            all.pulls.remove(uid);
+            next_pulls.pulls.remove(uid);
             versions.take_next(uid);
             effects.push(Effect::Reconcile);
         }

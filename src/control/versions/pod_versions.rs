@@ -179,8 +179,8 @@ impl PodVersions {
 
     /// A user asks to switch versions, or to hold or confirm the running version.
     pub(crate) fn on_request(&mut self, request: VersionActionRequest) -> Vec<Effect> {
-        let VersionActionRequest { pod, what, response: answer } = request;
-        let ask = match what {
+        let VersionActionRequest { pod, action, response: answer } = request;
+        let ask = match action {
             VersionAction::Rollback(back) => RecordAction::Rollback(usize::try_from(back).unwrap_or(usize::MAX)),
             VersionAction::Hold => RecordAction::Hold,
             VersionAction::Confirm => RecordAction::Confirm,
@@ -228,7 +228,7 @@ impl PodVersions {
     /// A write has ended. A failed write is retried, and its failure is recorded once.
     pub(crate) fn on_written(&mut self, fault: Option<String>, now: Instant) -> Vec<Effect> {
         self.writer = None;
-        self.versions.write().wrote(fault.is_none(), now);
+        self.versions.write().on_written(fault.is_none(), now);
         if self.fault == fault {
             return Vec::new();
         }

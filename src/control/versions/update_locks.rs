@@ -61,7 +61,7 @@ pub(crate) struct UpdateLocks {
     started: Duration,
     is_unwritten: bool,
     writer: Option<rt::Task<()>>,
-    tries: SortedMap<PodUid, rt::Task<()>>,
+    attempts: SortedMap<PodUid, rt::Task<()>>,
     /// Files being closed.
     closing: Vec<rt::Task<()>>,
 }
@@ -84,7 +84,7 @@ impl UpdateLocks {
             started: clock::uptime(),
             is_unwritten: false,
             writer: None,
-            tries: SortedMap::new(),
+            attempts: SortedMap::new(),
             closing: Vec::new(),
         }
     }
@@ -117,8 +117,8 @@ impl UpdateLocks {
     /// Whether the node may stop all of these pods now. If not, no lock is kept meanwhile.
     pub(crate) fn permit_all(&mut self, uids: &[PodUid], decision: Decision, pods: &PodTable, now: Instant) -> bool {
         let permitted: Vec<&PodUid> = uids.iter().filter(|uid| self.permits(uid, decision, pods, now)).collect();
-        let all = permitted.len() == uids.len();
-        if !all {
+        let permits_all = permitted.len() == uids.len();
+        if !permits_all {
             for uid in permitted {
                 if let Some(held) = self.held.write().pods.get_mut(uid).filter(|held| held.state == LockState::Free) {
                     held.state = LockState::Wait(now + LOCK_RETRY_DELAY);
@@ -127,7 +127,7 @@ impl UpdateLocks {
                 self.release(uid);
             }
         }
-        all
+        permits_all
     }
 
     fn permits_pod(
@@ -163,18 +163,18 @@ impl UpdateLocks {
 
     fn try_lock(&mut self, pod: &Arc<Pod>, pods: &PodTable) {
         let (uid, inbox) = (pod.metadata.uid.clone(), self.inbox.clone());
-        let tried = tries(pod, pods, &self.objects.read());
+        let tried = lock_attempt(pod, pods, &self.objects.read());
         let task = rt::spawn(async move {
             let result = tried.await;
             // Fails only when the agent is ending.
             let _ = inbox.send(SyncEvent::UpdateLockTried(uid, result)).await;
         });
-        self.tries.insert(pod.metadata.uid.clone(), task);
+        self.attempts.insert(pod.metadata.uid.clone(), task);
     }
 
     /// The node tried to take the lock of a pod.
     pub(crate) fn on_tried(&mut self, uid: &PodUid, result: Result<UpdateLock, String>, now: Instant) -> Vec<Effect> {
-        self.tries.remove(uid);
+        self.attempts.remove(uid);
         let (holder, file, unusable) = match result {
             Ok(UpdateLock::Held) => (Some("the application".to_owned()), None, None),
             Ok(UpdateLock::Taken(file)) => (None, file, None),
@@ -200,7 +200,7 @@ impl UpdateLocks {
             let check: HeldCheck = if is_on_hold(pod) {
                 Box::pin(async { true })
             } else {
-                let tried = tries(pod, pods, &objects);
+                let tried = lock_attempt(pod, pods, &objects);
                 let uid = pod.metadata.uid.clone();
                 Box::pin(async move {
                     match tried.await {
@@ -234,7 +234,7 @@ impl UpdateLocks {
             is_asked
         });
         for uid in given_up {
-            self.tries.remove(&uid);
+            self.attempts.remove(&uid);
             self.is_unwritten |= self.stored.remove(&uid).is_some();
             effects.push(Effect::Condition { uid, kind: UPDATE_HELD, condition: None });
         }
@@ -301,7 +301,11 @@ fn shown(uid: &PodUid, line: &str) -> [Effect; 2] {
     [Effect::Record(event), Effect::Condition { uid: uid.clone(), kind: UPDATE_HELD, condition: Some(condition) }]
 }
 
-fn tries(pod: &Pod, pods: &PodTable, objects: &Objects) -> impl Future<Output = Result<UpdateLock, String>> + use<> {
+fn lock_attempt(
+    pod: &Pod,
+    pods: &PodTable,
+    objects: &Objects,
+) -> impl Future<Output = Result<UpdateLock, String>> + use<> {
     let runtime = pods.runtime();
     let inputs = SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects };
     let text = pod.annotation(UPDATE_LOCK).unwrap_or_default();

@@ -286,8 +286,8 @@ impl Versions {
 
     /// Every version that may run again or runs next, for its images.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        let own = self.records.values().flat_map(|entry| entry.record.kept().iter().chain(entry.record.next()));
-        own.chain(self.cluster.kept())
+        let of_own_pods = self.records.values().flat_map(|entry| entry.record.kept().iter().chain(entry.record.next()));
+        of_own_pods.chain(self.cluster.kept())
     }
 
     /// The pods with a next version: the version that runs, and the next one, whose images are to be pulled.
@@ -343,7 +343,7 @@ impl Versions {
         held.chain(rejected).collect::<Vec<_>>().join(",")
     }
 
-    /// The changes to write, in flight until [`Self::wrote`].
+    /// The changes to write, in flight until [`Self::on_written`].
     pub(crate) fn take_unwritten(&mut self, now: Instant) -> Vec<FileChange> {
         if self.retry.is_some_and(|at| now >= at) {
             self.retry = None;
@@ -368,14 +368,14 @@ impl Versions {
     }
 
     /// The changes in flight were written, or must be written again.
-    pub(crate) fn wrote(&mut self, all: bool, now: Instant) {
+    pub(crate) fn on_written(&mut self, complete: bool, now: Instant) {
         if self.in_flight.iter().any(|key| key == CLUSTER_TRIALS) {
             self.cluster.on_written();
         }
-        if all {
+        if complete {
             self.in_flight.clear();
         }
-        self.retry = (!all).then(|| now + VERSION_WRITE_RETRY_DELAY);
+        self.retry = (!complete).then(|| now + VERSION_WRITE_RETRY_DELAY);
     }
 }
 

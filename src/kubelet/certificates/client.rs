@@ -140,7 +140,7 @@ impl ClientCertificateManager {
     }
 
     fn situation(&self, stored: &StoredCredentials) -> CredentialState {
-        let own = match &stored.pair {
+        let credentials = match &stored.pair {
             StoredPair::None => OwnCredentials::None,
             StoredPair::Token => OwnCredentials::Token,
             StoredPair::Certificate { leaf, is_embedded } => {
@@ -153,7 +153,7 @@ impl ClientCertificateManager {
             }
         };
         CredentialState {
-            credentials: own,
+            credentials,
             has_bootstrap: stored.has_bootstrap,
             has_reenrolment: stored.has_reenrolment,
             rotates: self.settings.rotates,

@@ -249,7 +249,7 @@ impl Csi {
         let mut outcome = Ok(());
         for (data, path) in volumes_of_pod {
             let done = match &data {
-                Some(data) => self.take_away(data, &path, &uid).await,
+                Some(data) => self.unpublish_and_unstage(data, &path, &uid).await,
                 // The data file is missing, so the mount is removed with the rest of the pod.
                 None => {
                     let volume_path = path.clone();
@@ -263,7 +263,7 @@ impl Csi {
         outcome
     }
 
-    async fn take_away(&self, data: &VolData, volume_path: &Path, uid: &str) -> Result<(), CsiError> {
+    async fn unpublish_and_unstage(&self, data: &VolData, volume_path: &Path, uid: &str) -> Result<(), CsiError> {
         let turn = self.volume_lock(&data.driver, &data.handle);
         let _turn = turn.acquire().await;
         let driver = self.driver(&data.driver)?;

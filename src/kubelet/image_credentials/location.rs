@@ -132,14 +132,14 @@ fn parse_glob(glob: &str) -> Option<Vec<Part>> {
             '*' => Part::Star,
             '?' => Part::One(Class { negated: true, ranges: Vec::new() }),
             '[' => Part::One(parse_class(&mut letters)?),
-            '\\' => one(letters.next()?),
-            letter => one(letter),
+            '\\' => literal(letters.next()?),
+            letter => literal(letter),
         });
     }
     Some(parts)
 }
 
-fn one(letter: char) -> Part {
+fn literal(letter: char) -> Part {
     Part::One(Class { negated: false, ranges: vec![(letter, letter)] })
 }
 

@@ -53,7 +53,7 @@ impl FileFetch {
             let range = format!("bytes={length}-{}", length + wanted - 1);
             let response = get(&self.dialer, url, Some(range), FILE_RANGE_BYTES).await;
             let came = response.as_ref().map_or(0, |response| u64::try_from(response.body.len()).unwrap_or(u64::MAX));
-            self.budget.meter().give_back(wanted.saturating_sub(came), false);
+            self.budget.meter().refund(wanted.saturating_sub(came), false);
             self.budget.charge();
             let response = response?;
             match response.status {

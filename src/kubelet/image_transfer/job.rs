@@ -335,7 +335,7 @@ impl Job {
             let count = *read.as_ref().unwrap_or(&0);
             let bytes = free.get(..count).unwrap_or_default();
             let came = u64::try_from(count).unwrap_or_default();
-            self.meter.give_back(taken.saturating_sub(came), self.is_urgent);
+            self.meter.refund(taken.saturating_sub(came), self.is_urgent);
             read?;
             if count == 0 {
                 return Err(FetchError::Registry(RegistryError::io(&path, &io::ErrorKind::UnexpectedEof.into())));

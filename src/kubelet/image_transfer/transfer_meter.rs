@@ -142,7 +142,7 @@ impl Meter {
     }
 
     /// Takes bytes that were taken but did not come back.
-    pub(super) fn give_back(&self, bytes: u64, is_urgent: bool) {
+    pub(super) fn refund(&self, bytes: u64, is_urgent: bool) {
         if !is_urgent {
             let _ = self
                 .cluster_left
@@ -264,7 +264,7 @@ mod tests {
         }
         // A kill without settling counts what was reserved.
         assert_eq!(open().used(), Some((11_000, 320_000)));
-        meter.give_back(500, false);
+        meter.refund(500, false);
         meter.settle();
         assert_eq!(open().used(), Some((10_500, 320_000)));
         let meter = open();
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(meter.take(700, false).unwrap(), 700);
         assert_eq!(meter.take(700, false).unwrap(), 300);
         assert_eq!(meter.take(700, false).unwrap(), 0);
-        meter.give_back(100, false);
+        meter.refund(100, false);
         assert_eq!((meter.room(false), meter.take_uncharged(), meter.take_uncharged()), (100, 900, 0));
     }
 

@@ -17,7 +17,7 @@ use crate::types::error::ErrorChain;
 /// `cri` is that of the sandbox's pod.
 pub(super) async fn stop_sandbox(cri: &RuntimeService, id: &str) -> Result<(), cri::Error> {
     match ignore_not_found(cri.stop_pod_sandbox(id).await) {
-        Err(error) if mends(&error, id).await => ignore_not_found(cri.stop_pod_sandbox(id).await),
+        Err(error) if has_removed_corrupt(&error, id).await => ignore_not_found(cri.stop_pod_sandbox(id).await),
         result => result,
     }
 }
@@ -25,7 +25,7 @@ pub(super) async fn stop_sandbox(cri: &RuntimeService, id: &str) -> Result<(), c
 /// `cri` is that of the sandbox's pod.
 pub(super) async fn remove_sandbox(cri: &RuntimeService, id: &str) -> Result<(), cri::Error> {
     match ignore_not_found(cri.remove_pod_sandbox(id).await) {
-        Err(error) if mends(&error, id).await => ignore_not_found(cri.remove_pod_sandbox(id).await),
+        Err(error) if has_removed_corrupt(&error, id).await => ignore_not_found(cri.remove_pod_sandbox(id).await),
         result => result,
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn ignore_not_found(result: Result<(), cri::Error>) -> Result<(), cri
 }
 
 /// Whether a corrupt result was removed that may have caused the error.
-async fn mends(error: &cri::Error, sandbox: &str) -> bool {
+async fn has_removed_corrupt(error: &cri::Error, sandbox: &str) -> bool {
     if error.status().is_none() || error.outcome_unknown() {
         return false;
     }

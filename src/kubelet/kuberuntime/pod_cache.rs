@@ -90,7 +90,7 @@ impl PodRuntime {
     /// A pod whose status cannot be read does not block others: it is reported as unseen, with the data from the
     /// lists.
     pub(crate) async fn relist(self: &Rc<Self>, observed: &View<ObservedCache>) -> Result<Relist, cri::Error> {
-        let look = observed.read().begin();
+        let ticket = observed.read().begin();
         let sandboxes = self.cri.list_pod_sandbox(None).await?;
         let containers = self.cri.list_containers(None).await?;
         let ids: SortedSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
@@ -124,7 +124,7 @@ impl PodRuntime {
                 }
             }
         }
-        Ok(Relist { pods, unseen, look })
+        Ok(Relist { pods, unseen, ticket })
     }
 
     pub(crate) async fn observe_pod(
@@ -132,9 +132,9 @@ impl PodRuntime {
         uid: &PodUid,
         observed: &View<ObservedCache>,
     ) -> Result<Observation, cri::Error> {
-        let look = observed.read().begin();
+        let ticket = observed.read().begin();
         let (sandboxes, containers) = self.list_pod(uid).await?;
-        Ok(Observation { pod: self.complete(uid, observed, PidQuery::OnceMore, sandboxes, containers).await?, look })
+        Ok(Observation { pod: self.complete(uid, observed, PidQuery::OnceMore, sandboxes, containers).await?, ticket })
     }
 
     /// Queries one pod from the lists and the cache only, if the runtime does not return its status.
@@ -143,13 +143,13 @@ impl PodRuntime {
         uid: &PodUid,
         observed: &View<ObservedCache>,
     ) -> Result<Observation, cri::Error> {
-        let look = observed.read().begin();
+        let ticket = observed.read().begin();
         let (sandboxes, containers) = self.list_pod(uid).await?;
         let mut pod = observe::listed(uid, &sandboxes, &containers);
         if let Some(former_pod) = observed.read().pod(uid) {
             observe::add_unlisted_details(&mut pod, former_pod);
         }
-        Ok(Observation { pod, look })
+        Ok(Observation { pod, ticket })
     }
 
     /// Forgets containers that no longer exist.

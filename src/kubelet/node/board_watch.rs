@@ -45,9 +45,9 @@ impl BoardWatch {
             }
             is_alarmed = self.wait(seen, has_sensors, alarms.as_ref()).await;
             // Most waits are longer: no timer is needed then.
-            let rest = BOARD_READ_REST.saturating_sub(rt::elapsed(time.instant));
-            if !rest.is_zero() {
-                rt::sleep(rest).await;
+            let pause = BOARD_READ_REST.saturating_sub(rt::elapsed(time.instant));
+            if !pause.is_zero() {
+                rt::sleep(pause).await;
             }
         }
     }

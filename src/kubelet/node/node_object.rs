@@ -265,18 +265,18 @@ impl NodeObjectState {
         let wanted = self.profile.status(observation, &self.server.status);
         let occasion = if is_due { PatchReason::Heartbeat } else { PatchReason::Change };
         let patch = self.profile.patch(&self.server, &wanted, occasion);
-        let rest = [self.times.due(), observation.runtime.due(now)].into_iter().flatten().min();
+        let next_due = [self.times.due(), observation.runtime.due(now)].into_iter().flatten().min();
         let Some(patch) = patch else {
             if is_due {
                 // The server's object already has this second's heartbeat.
                 self.times.on_reported(false, now, 0);
                 return NodeStep::Wait(self.times.due());
             }
-            return NodeStep::Wait(rest);
+            return NodeStep::Wait(next_due);
         };
         if !is_due {
             if self.reported.as_ref() == Some(&patch.changes()) {
-                return NodeStep::Wait(rest);
+                return NodeStep::Wait(next_due);
             }
             if !self.changes.take(now) {
                 return NodeStep::Wait(Some(self.changes.next_token()));

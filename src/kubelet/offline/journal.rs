@@ -149,28 +149,28 @@ impl Journal {
         let mut shares = Shares::of(self.live_records.iter().map(|(name, record)| (&**name, record.length)));
         for (name, content) in batch {
             let stored = self.live_records.get(name.as_str()).copied();
-            let Some(mut one) = self.pending_record(name, content.as_deref(), stored) else { continue };
+            let Some(mut record) = self.pending_record(name, content.as_deref(), stored) else { continue };
             let old = stored.map_or(0, |record| record.length);
-            if !shares.replace(name, old, one.live_length()) {
+            if !shares.replace(name, old, record.live_length()) {
                 done.left_out += 1;
                 let is_kept = !names::may_be_revoked(name);
                 let Some(gone) = self.pending_record(name, None, stored).filter(|_| !is_kept) else { continue };
                 shares.replace(name, old, 0);
-                one = gone;
+                record = gone;
             }
-            pending.push(one);
+            pending.push(record);
         }
         let live = shares.all();
         if pending.is_empty() && !self.is_in_doubt {
             return Ok(done);
         }
-        let more: u64 = pending.iter().map(|one| length_of(&one.line)).sum();
+        let more: u64 = pending.iter().map(|record| length_of(&record.line)).sum();
         let spare = (self.length + more).saturating_sub(live);
         if self.is_in_doubt || self.length == 0 || spare > live.max(MIN_OBSOLETE_BYTES) {
             let (bytes, damaged) = self.rewrite(&pending)?;
             return Ok(CommitResult { bytes, damaged, ..done });
         }
-        let bytes = pending.iter().flat_map(|one| &one.line).copied().collect::<Vec<u8>>();
+        let bytes = pending.iter().flat_map(|record| &record.line).copied().collect::<Vec<u8>>();
         self.is_in_doubt = true;
         self.files.append(JOURNAL_FILE, &bytes)?;
         self.files.sync(JOURNAL_FILE)?;

@@ -163,14 +163,14 @@ impl CpuManager {
         self.check_pool(pod)?;
         let had = assigned.get(&pod.metadata.uid).cloned().unwrap_or_default();
         let has = had.all();
-        let whole = if has.len() == wanted {
+        let pod_cpu_set = if has.len() == wanted {
             has
         } else {
             let free = self.free_for(assigned, &pod.metadata.uid);
             self.check_cores(wanted, &free)?;
             self.choose(&free, &has, wanted, nodes.map(Nodes::numbers).as_ref())?
         };
-        self.divide(pod, whole, &had.containers)
+        self.divide(pod, pod_cpu_set, &had.containers)
     }
 
     /// Gives each container its exclusive CPUs of the pod, or those that are left.

@@ -155,7 +155,7 @@ impl MemoryManager {
     }
 
     /// The pod's memory so far.
-    pub(super) fn had(&self, pod: &PodUid) -> Option<&OwnMemory> {
+    pub(super) fn allocated_memory(&self, pod: &PodUid) -> Option<&OwnMemory> {
         self.blocks.get(pod)
     }
 }

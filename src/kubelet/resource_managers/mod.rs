@@ -275,7 +275,7 @@ impl ResourceManagers {
         let allocation =
             PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_own).unwrap_or_default() };
         counts.cpus(self.placements.read().exclusive.get(&pod.metadata.uid), &allocation.cpus);
-        counts.memory(self.memory.had(&pod.metadata.uid), &allocation.memory);
+        counts.memory(self.memory.allocated_memory(&pod.metadata.uid), &allocation.memory);
         Ok(allocation)
     }
 

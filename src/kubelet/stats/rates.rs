@@ -26,10 +26,10 @@ const MIN_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Rates {
     /// The rate in nanocores; `None` for a new owner. `at` is monotonic time.
-    pub(super) fn nano_cores(&mut self, who: &str, cpu_nanos: u64, at: Duration) -> Option<u64> {
+    pub(super) fn nano_cores(&mut self, owner: &str, cpu_nanos: u64, at: Duration) -> Option<u64> {
         let look = self.look;
         let fresh = PreviousSample { at, cpu_nanos, nano_cores: None, look };
-        let kept = self.samples.entry(self.hasher.hash_one(who)).or_insert(fresh);
+        let kept = self.samples.entry(self.hasher.hash_one(owner)).or_insert(fresh);
         kept.look = look;
         let passed = at.saturating_sub(kept.at);
         // A lower count means another owner with the same name.

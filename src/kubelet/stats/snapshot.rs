@@ -161,9 +161,9 @@ impl UsageStats {
             // A kernel may report swap usage on a machine without swap.
             None => (Some(0), Some(0)),
             Some(free) => {
-                let left = usage.swap_max.and_then(|bound| bound.at()).zip(usage.swap_current);
-                let left = left.map_or(free, |(most, used)| most.saturating_sub(used).min(free));
-                (usage.swap_current, usage.swap_current.map(|_| left))
+                let swap_left = usage.swap_max.and_then(|bound| bound.at()).zip(usage.swap_current);
+                let swap_left = swap_left.map_or(free, |(most, used)| most.saturating_sub(used).min(free));
+                (usage.swap_current, usage.swap_current.map(|_| swap_left))
             }
         };
         Self {

@@ -43,8 +43,8 @@ const RECURSIVE: &str = "Recursive";
 
 /// The container's options, or those of its pod.
 fn options<'a>(pod: &'a Pod, container: &'a Container) -> Option<&'a SeLinuxOptions> {
-    let own = container.security_context.as_ref().and_then(|context| context.se_linux_options.as_deref());
-    own.or_else(|| pod.spec.security_context.as_ref()?.se_linux_options.as_deref())
+    let of_container = container.security_context.as_ref().and_then(|context| context.se_linux_options.as_deref());
+    of_container.or_else(|| pod.spec.security_context.as_ref()?.se_linux_options.as_deref())
 }
 
 /// The label of files for processes with these options: the policy's, with the user and the level of the options. Empty

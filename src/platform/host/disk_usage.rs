@@ -226,10 +226,10 @@ fn close_one(path: &mut [Level]) {
 
 /// Goes back to the directory above. It stays closed if it cannot be found again.
 fn leave(path: &mut Vec<Level>) {
-    let left = path.pop().and_then(|level| level.opened);
-    if let Some((above, left)) = path.last_mut().zip(left) {
+    let below = path.pop().and_then(|level| level.opened);
+    if let Some((above, below)) = path.last_mut().zip(below) {
         if above.opened.is_none() {
-            let _ = above.reopen(&left);
+            let _ = above.reopen(&below);
         }
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn exchange(
     let (head, body) = response.map_err(no_response)?.into_parts();
     let mut kept = Vec::new();
     let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-    body.into_reader().take(limit).read_to_end(&mut kept).map_err(|error| GetError::Body(not_whole(error)))?;
+    body.into_reader().take(limit).read_to_end(&mut kept).map_err(|error| GetError::Body(body_error(error)))?;
     Ok((head, kept))
 }
 
@@ -107,7 +107,7 @@ fn no_response(error: ureq::Error) -> GetError {
     }
 }
 
-fn not_whole(error: std::io::Error) -> BodyError {
+fn body_error(error: std::io::Error) -> BodyError {
     match error.kind() {
         ErrorKind::TimedOut => BodyError::Timeout,
         ErrorKind::UnexpectedEof => BodyError::Cut,

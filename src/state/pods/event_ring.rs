@@ -46,7 +46,7 @@ pub(crate) struct UnsentEvent {
     pub(crate) number: u64,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    pub(crate) what: UnsentChange,
+    pub(crate) change: UnsentChange,
     count: i32,
 }
 
@@ -177,12 +177,12 @@ impl EventRing {
         let of = |combined: bool| self.events.iter().find(|record| record.unsent && record.combined == combined);
         let record = of(false).or_else(|| of(true))?;
         let event = record.event(node);
-        let what = match record.posted {
+        let change = match record.posted {
             false => UnsentChange::New(Box::new(event.clone())),
             true => UnsentChange::Again(record.patch()),
         };
         let ObjectMeta { name, namespace, .. } = event.metadata;
-        Some(UnsentEvent { number: record.number, namespace, name, what, count: record.count })
+        Some(UnsentEvent { number: record.number, namespace, name, change, count: record.count })
     }
 
     /// Number of events still to send.
@@ -519,7 +519,7 @@ mod tests {
     pub(super) fn tell_all(ring: &mut EventRing) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(unsent) = ring.unsent("n") {
-            all.push(match &unsent.what {
+            all.push(match &unsent.change {
                 UnsentChange::New(event) => format!("+{} {}", event.message, event.count),
                 UnsentChange::Again(patch) => format!("={patch}"),
             });

@@ -45,7 +45,7 @@ fn made(event: &Value, pod: &Pod) -> Value {
         ring.note(event, Time::from_unix_nanos(0), Instant::now());
     }
     let unsent = ring.unsent("node1").unwrap();
-    let UnsentChange::New(event) = unsent.what else { panic!("{unsent:?}") };
+    let UnsentChange::New(event) = unsent.change else { panic!("{unsent:?}") };
     let metadata = &event.metadata;
     assert_eq!((&metadata.namespace, &metadata.name), (&unsent.namespace, &unsent.name));
     assert_eq!(metadata.namespace, object.namespace, "an event is in its object's namespace");

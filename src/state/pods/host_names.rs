@@ -87,11 +87,11 @@ pub(crate) fn host_names<'a>(pods: &[NamedPod<'_>], services: impl Iterator<Item
     let services: Vec<_> = services.collect();
     let runs = |pod: &&NamedPod<'_>| matches!(pod.status.phase, PodPhase::Pending | PodPhase::Running);
     for service in &services {
-        let all = || pods.iter().filter(runs).filter(|pod| service.leads_to(&pod.pod.metadata));
+        let members = || pods.iter().filter(runs).filter(|pod| service.leads_to(&pod.pod.metadata));
         let publishes_all = service.service.as_ref().is_some_and(|service| service.publish_not_ready_addresses);
-        let shows_all = publishes_all || !all().any(|pod| pod.status.is_ready());
+        let shows_all = publishes_all || !members().any(|pod| pod.status.is_ready());
         let (namespace, name) = (&service.key.namespace, &service.key.name);
-        for pod in all().filter(|pod| shows_all || pod.status.is_ready()) {
+        for pod in members().filter(|pod| shows_all || pod.status.is_ready()) {
             add(namespace, name, pod, true);
             let spec = &pod.pod.spec;
             if spec.subdomain == *name && !spec.hostname.is_empty() {

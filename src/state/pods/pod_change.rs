@@ -11,7 +11,7 @@ use crate::types::api::{Pod, PodUid};
 pub(crate) struct PodChange {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    pub(crate) what: PodChangeKind,
+    pub(crate) kind: PodChangeKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) enum StopAction {
 pub(crate) struct StopRequest {
     /// Full name of the pod.
     pub(crate) pod: String,
-    pub(crate) what: StopAction,
+    pub(crate) action: StopAction,
     /// `None` if nobody waits for it.
     pub(crate) response: Option<Sender<PodAnswer>>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct StopRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct VersionActionRequest {
     pub(crate) pod: Arc<Pod>,
-    pub(crate) what: VersionAction,
+    pub(crate) action: VersionAction,
     pub(crate) response: Sender<PodAnswer>,
 }
 

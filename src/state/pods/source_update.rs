@@ -49,7 +49,7 @@ pub(crate) struct SourceProblem {
     /// The file, directory or other origin.
     pub(crate) origin: Arc<str>,
     /// One line: what is wrong, where, and what was expected.
-    pub(crate) what: String,
+    pub(crate) message: String,
     /// Its previous pods keep running.
     pub(crate) keeps_last_good: bool,
     pub(crate) since: Time,
@@ -69,7 +69,7 @@ impl SourceName {
 
 impl fmt::Display for SourceProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} (since {}", self.origin, self.what, self.since)?;
+        write!(f, "{}: {} (since {}", self.origin, self.message, self.since)?;
         if self.keeps_last_good {
             f.write_str("; its last good state stays in use")?;
         }

@@ -140,7 +140,7 @@ pub(crate) struct NodeFields {
 #[derive(Debug)]
 pub(crate) struct Observation {
     pub(crate) pod: ObservedPod,
-    pub(crate) look: ObservationTicket,
+    pub(crate) ticket: ObservationTicket,
 }
 
 /// The observed state of all pods.
@@ -149,7 +149,7 @@ pub(crate) struct Relist {
     pub(crate) pods: Vec<ObservedPod>,
     /// Pods that exist but could not be queried in time; only their names are known.
     pub(crate) unseen: Vec<ObservedPod>,
-    pub(crate) look: ObservationTicket,
+    pub(crate) ticket: ObservationTicket,
 }
 
 /// The runtime's status.

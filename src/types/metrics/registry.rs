@@ -19,14 +19,14 @@ struct Registry {
 }
 
 struct CounterEntry {
-    what: Count,
+    counter: Count,
     mark: u32,
     labels: Box<[Box<str>]>,
     count: u64,
 }
 
 struct HistogramEntry {
-    what: Timed,
+    histogram: Timed,
     mark: u32,
     labels: Box<[Box<str>]>,
     /// Counts per bucket, not cumulative; values beyond the last bound are only in `count`.
@@ -40,49 +40,52 @@ thread_local! {
 }
 
 /// Increments a counter. Counts of other threads are not seen.
-pub(crate) fn count(what: Count, labels: &[&str]) {
-    add(what, labels, 1);
+pub(crate) fn count(counter: Count, labels: &[&str]) {
+    add(counter, labels, 1);
 }
 
 /// Shows a counter that was not incremented yet.
-pub(crate) fn expose(what: Count, labels: &[&str]) {
-    add(what, labels, 0);
+pub(crate) fn expose(counter: Count, labels: &[&str]) {
+    add(counter, labels, 0);
 }
 
 /// Searches linearly through the series, hundreds of them when pods have probes, and compares the hash before the labels.
-fn add(what: Count, labels: &[&str], count: u64) {
+fn add(counter: Count, labels: &[&str], count: u64) {
     let mark = mark(labels);
     with(|registry| {
-        let mut alike = registry.counts.iter_mut().filter(|series| (series.what, series.mark) == (what, mark));
+        let mut alike = registry.counts.iter_mut().filter(|series| (series.counter, series.mark) == (counter, mark));
         match alike.find(|series| is_of(&series.labels, labels)) {
             Some(series) => series.count = series.count.saturating_add(count),
-            None => registry.counts.push(CounterEntry { what, mark, labels: owned(labels), count }),
+            None => registry.counts.push(CounterEntry { counter, mark, labels: owned(labels), count }),
         }
     });
 }
 
 /// The labels of a counter's series.
 #[cfg(test)]
-pub(crate) fn labels_of(what: Count) -> Vec<String> {
+pub(crate) fn labels_of(counter: Count) -> Vec<String> {
     let mut labels = Vec::new();
     with(|registry| {
-        labels.extend(registry.counts.iter().filter(|series| series.what == what).map(|series| series.labels.join(",")))
+        labels.extend(
+            registry.counts.iter().filter(|series| series.counter == counter).map(|series| series.labels.join(",")),
+        )
     });
     labels
 }
 
 /// Records a duration in a histogram.
-pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
+pub(crate) fn took(histogram: Timed, labels: &[&str], time: Duration) {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let bounds = what.described().buckets;
+    let bounds = histogram.described().buckets;
     let mark = mark(labels);
     with(|registry| {
-        let is_it =
-            |series: &HistogramEntry| (series.what, series.mark) == (what, mark) && is_of(&series.labels, labels);
+        let is_it = |series: &HistogramEntry| {
+            (series.histogram, series.mark) == (histogram, mark) && is_of(&series.labels, labels)
+        };
         let position = registry.times.iter().position(is_it);
         let index = position.unwrap_or_else(|| {
             let buckets = vec![0; bounds.len()].into_boxed_slice();
-            registry.times.push(HistogramEntry { what, mark, labels: owned(labels), buckets, count: 0, nanos: 0 });
+            registry.times.push(HistogramEntry { histogram, mark, labels: owned(labels), buckets, count: 0, nanos: 0 });
             registry.times.len() - 1
         });
         let Some(series) = registry.times.get_mut(index) else { return };
@@ -96,10 +99,10 @@ pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
 }
 
 /// Records a duration in a histogram of whole milliseconds, as two of upstream's are, unlike all others.
-pub(crate) fn took_millis(what: Timed, labels: &[&str], time: Duration) {
+pub(crate) fn took_millis(histogram: Timed, labels: &[&str], time: Duration) {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     // A page shows the unit of a histogram, the second, as 1: so it does a millisecond that is recorded as a second.
-    took(what, labels, Duration::from_secs(millis));
+    took(histogram, labels, Duration::from_secs(millis));
 }
 
 /// Records the time of a relist of the runtime.
@@ -125,8 +128,8 @@ pub(crate) fn forget_probes(namespace: &str, pod: &str) {
         labels.get(1).is_some_and(|label| **label == *namespace) && labels.get(2).is_some_and(|label| **label == *pod)
     };
     with(|registry| {
-        registry.counts.retain(|series| series.what != Count::Probes || !is_its(&series.labels));
-        registry.times.retain(|series| series.what != Timed::Probes || !is_its(&series.labels));
+        registry.counts.retain(|series| series.counter != Count::Probes || !is_its(&series.labels));
+        registry.times.retain(|series| series.histogram != Timed::Probes || !is_its(&series.labels));
     });
 }
 
@@ -178,10 +181,10 @@ pub(crate) fn write_probes(page: &mut Exposition) {
     });
 }
 
-fn write_count(page: &mut Exposition, registry: &Registry, what: Count) {
-    let described = what.described();
+fn write_count(page: &mut Exposition, registry: &Registry, counter: Count) {
+    let described = counter.described();
     page.family(described.name, Kind::Counter, described.help);
-    let mut of_it = registry.counts.iter().filter(|series| series.what == what).peekable();
+    let mut of_it = registry.counts.iter().filter(|series| series.counter == counter).peekable();
     // A counter without labels is exposed before its first increment.
     if of_it.peek().is_none() && described.labels.is_empty() {
         page.sample(&Labels::default(), Number::Whole(0));
@@ -191,16 +194,16 @@ fn write_count(page: &mut Exposition, registry: &Registry, what: Count) {
     }
 }
 
-fn write_times(page: &mut Exposition, registry: &Registry, what: Timed) {
-    let described = what.described();
+fn write_times(page: &mut Exposition, registry: &Registry, histogram: Timed) {
+    let described = histogram.described();
     page.family(described.name, Kind::Histogram, described.help);
-    for histogram in registry.times.iter().filter(|histogram| histogram.what == what) {
+    for series in registry.times.iter().filter(|series| series.histogram == histogram) {
         let mut sum: u64 = 0;
-        let buckets = described.buckets.iter().zip(&histogram.buckets).map(|((bound, _), count)| {
+        let buckets = described.buckets.iter().zip(&series.buckets).map(|((bound, _), count)| {
             sum = sum.saturating_add(u64::from(*count));
             (*bound, sum)
         });
-        page.histogram(&shown(described, &histogram.labels), buckets, histogram.count, Number::Nanos(histogram.nanos));
+        page.histogram(&shown(described, &series.labels), buckets, series.count, Number::Nanos(series.nanos));
     }
 }
 

@@ -22,7 +22,7 @@ fn pending() -> StatusQueue {
 
 /// The phases that are sent now; an empty string for a deletion.
 fn told(reports: &mut StatusQueue, now: Instant) -> Vec<String> {
-    let phase = |job: StatusJob| match job.what {
+    let phase = |job: StatusJob| match job.request {
         StatusRequest::Patch(patch) => {
             assert_eq!(patch["metadata"]["uid"], "u");
             patch["status"]["phase"].as_str().unwrap_or_default().to_owned()
@@ -204,22 +204,22 @@ fn deletion_in_another_history_waits_until_it_is_seen_there() {
     reports.relisted([(&uid(), &status(PodPhase::Failed), 4)].into_iter());
     assert!(told(&mut reports, now).is_empty(), "whether it is deleted there is not known yet");
     reports.enqueue_delete(&uid());
-    assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 4 });
+    assert_eq!(reports.next(now)[0].request, StatusRequest::Delete { version: 4 });
 }
 
 #[test]
 fn deletion_overtaken_by_another_write_is_retried() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.enqueue_delete(&uid());
-    assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 5 });
+    assert_eq!(reports.next(now)[0].request, StatusRequest::Delete { version: 5 });
     reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 6);
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
-    assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 6 });
+    assert_eq!(reports.next(now)[0].request, StatusRequest::Delete { version: 6 });
     // The same when the write is observed after the response.
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
     assert!(told(&mut reports, now).is_empty());
     reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 7);
-    assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 7 });
+    assert_eq!(reports.next(now)[0].request, StatusRequest::Delete { version: 7 });
 }
 
 #[test]

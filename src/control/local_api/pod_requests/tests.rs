@@ -96,7 +96,7 @@ fn of_source(source: &str, name: &str, origin: &str) -> SourcePod {
 }
 
 fn change(name: &str) -> PodChange {
-    PodChange { namespace: "default".to_owned(), name: name.to_owned(), what: PodChangeKind::Delete }
+    PodChange { namespace: "default".to_owned(), name: name.to_owned(), kind: PodChangeKind::Delete }
 }
 
 #[test]

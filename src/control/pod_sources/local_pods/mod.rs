@@ -103,8 +103,8 @@ impl LocalPodSource {
             }
             Err(error) => {
                 let place = self.directory.display().to_string();
-                let what = format!("cannot be read: {}", ErrorChain(&error));
-                self.pod_list.fail(&place, what, clock::now());
+                let message = format!("cannot be read: {}", ErrorChain(&error));
+                self.pod_list.fail(&place, message, clock::now());
                 false
             }
         };
@@ -118,7 +118,7 @@ impl LocalPodSource {
 
     async fn send_pods(&mut self) {
         for problem in self.pod_list.new_problems() {
-            log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
+            log!(warn, "manifest problem", file = problem.origin, problem = problem.message);
         }
         // Fails only when the agent is ending.
         let _ = self.inbox.send(SyncEvent::Sources(self.pod_list.update())).await;
@@ -127,7 +127,7 @@ impl LocalPodSource {
     async fn change(&mut self, change: PodChange) -> PodAnswer {
         let key = files::key(&change.namespace, &change.name);
         let path = self.directory.join(&key);
-        match change.what {
+        match change.kind {
             PodChangeKind::Get if self.pod_list.has(&key) => match rt::blocking(move || files::read(&path)).await {
                 Ok(FileContent::Manifest(text)) => PodAnswer::Manifest(text),
                 Ok(FileContent::Damaged) => PodAnswer::Failed("its file is corrupt: apply the pod again".to_owned()),

@@ -98,19 +98,20 @@ impl PodList {
                 Err(error) => Err(format!("its file cannot be read: {error}")),
             };
             let problem =
-                |what| SourceProblem { origin: Arc::clone(&origin), what, keeps_last_good: false, since: now };
+                |message| SourceProblem { origin: Arc::clone(&origin), message, keeps_last_good: false, since: now };
             let entry = match manifest {
                 Ok(manifest) => Entry::of(manifest, &origin, now),
-                Err(what) => Entry { problems: vec![problem(what)], broken: true, ..Entry::default() },
+                Err(message) => Entry { problems: vec![problem(message)], broken: true, ..Entry::default() },
             };
             self.pods.insert(key, entry);
         }
     }
 
     /// The directory cannot be read.
-    pub(super) fn fail(&mut self, origin: &str, what: String, now: Time) {
-        if self.problem.as_ref().is_none_or(|old| old.what != what) {
-            self.problem = Some(SourceProblem { origin: Arc::from(origin), what, keeps_last_good: false, since: now });
+    pub(super) fn fail(&mut self, origin: &str, message: String, now: Time) {
+        if self.problem.as_ref().is_none_or(|old| old.message != message) {
+            self.problem =
+                Some(SourceProblem { origin: Arc::from(origin), message, keeps_last_good: false, since: now });
         }
     }
 
@@ -212,7 +213,7 @@ impl Entry {
     fn of(manifest: WholeManifest, origin: &Arc<str>, since: Time) -> Self {
         let warning = |line: &String| SourceProblem {
             origin: Arc::clone(origin),
-            what: format!("warning: {line}"),
+            message: format!("warning: {line}"),
             keeps_last_good: false,
             since,
         };

@@ -67,8 +67,8 @@ impl Drop for Disk {
     }
 }
 
-fn about(what: PodChangeKind) -> PodChange {
-    PodChange { namespace: "default".to_owned(), name: "web".to_owned(), what }
+fn about(kind: PodChangeKind) -> PodChange {
+    PodChange { namespace: "default".to_owned(), name: "web".to_owned(), kind }
 }
 
 fn put(text: &str) -> PodChange {
@@ -86,7 +86,7 @@ fn names(update: &SourceUpdate) -> (Vec<&str>, Vec<String>) {
 }
 
 fn problems(update: &SourceUpdate) -> Vec<&str> {
-    update.problems.iter().map(|problem| problem.what.as_str()).collect()
+    update.problems.iter().map(|problem| problem.message.as_str()).collect()
 }
 
 fn inode(path: &Path) -> u64 {

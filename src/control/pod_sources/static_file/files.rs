@@ -328,11 +328,11 @@ impl Files {
         self.set_problem(reason, time);
     }
 
-    fn set_problem(&mut self, what: String, time: Time) {
+    fn set_problem(&mut self, message: String, time: Time) {
         let keeps_last_good = self.files.values().any(|file| !file.pods.is_empty() || !file.objects.is_empty());
-        let since = self.problem.as_ref().filter(|old| old.what == what).map_or(time, |old| old.since);
+        let since = self.problem.as_ref().filter(|old| old.message == message).map_or(time, |old| old.since);
         let origin = Arc::from(self.path.to_string_lossy());
-        self.problem = Some(SourceProblem { origin, what, keeps_last_good, since });
+        self.problem = Some(SourceProblem { origin, message, keeps_last_good, since });
     }
 
     /// Handles the result of reading a file.
@@ -352,9 +352,9 @@ impl Files {
         let keeps_last_good = reading.keep_previous_of_broken(old.pods, old.objects);
         let Reading { pods, objects, problems, broken_pods: broken, .. } = reading;
         let (origin, deleted) = (old.origin, old.deleted);
-        let problem = |what: String| {
-            let since = old.problems.iter().find(|old| old.what == what).map_or(time, |old| old.since);
-            SourceProblem { origin: Arc::clone(&origin), what, keeps_last_good, since }
+        let problem = |message: String| {
+            let since = old.problems.iter().find(|old| old.message == message).map_or(time, |old| old.since);
+            SourceProblem { origin: Arc::clone(&origin), message, keeps_last_good, since }
         };
         let problems = problems.into_iter().take(MAX_PROBLEMS).map(problem).collect();
         let file = File { origin, stamp, pods, objects, problems, broken, half_written, missing_since: None, deleted };

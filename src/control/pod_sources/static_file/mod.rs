@@ -213,18 +213,18 @@ impl Watcher {
 
 /// Logs new problems, and problems that are solved.
 fn log_problems(old: &[SourceProblem], new: &[SourceProblem]) {
-    let same = |one: &SourceProblem, other: &SourceProblem| one.origin == other.origin && one.what == other.what;
+    let same = |one: &SourceProblem, other: &SourceProblem| one.origin == other.origin && one.message == other.message;
     for problem in new.iter().filter(|new| !old.iter().any(|old| same(old, new))) {
         log!(
             warn,
             "manifest problem",
             file = problem.origin,
-            problem = problem.what,
+            problem = problem.message,
             keeps_pods = problem.keeps_last_good
         );
     }
     for problem in old.iter().filter(|old| !new.iter().any(|new| same(old, new))) {
-        log!(info, "manifest problem solved", file = problem.origin, problem = problem.what);
+        log!(info, "manifest problem solved", file = problem.origin, problem = problem.message);
     }
 }
 

@@ -193,10 +193,10 @@ fn broken_file_keeps_its_pod_until_repaired_or_removed() {
         bench.write("a.yaml", "apiVersion: v1\nkind: Pod\n metadata: x\n");
         let broken = bench.pods(&["web-n"]).await;
         assert!(broken.problems[0].keeps_last_good);
-        assert!(broken.problems[0].what.starts_with("line 3, column "), "{:?}", broken.problems);
+        assert!(broken.problems[0].message.starts_with("line 3, column "), "{:?}", broken.problems);
         bench.write("a.yaml", "");
         let empty = bench.pods(&["web-n"]).await;
-        assert!(empty.problems[0].what.starts_with("there is nothing in the file"), "{:?}", empty.problems);
+        assert!(empty.problems[0].message.starts_with("there is nothing in the file"), "{:?}", empty.problems);
         bench.write("a.yaml", &pod("web").replace("i:1", "i:2"));
         let repaired = bench.pods(&["web-n"]).await;
         assert_eq!((images(&repaired), repaired.problems), (vec!["example.com/i:2".to_owned()], Vec::new()));
@@ -363,7 +363,7 @@ fn directory_that_disappears_and_returns_removes_nothing() {
         let (path, aside) = (bench.root.join("manifests"), bench.root.join("aside"));
         fs::rename(&path, &aside).unwrap();
         let gone = bench.next().await;
-        assert!(gone.problems[0].what.starts_with("cannot be read: No such file"), "{:?}", gone.problems);
+        assert!(gone.problems[0].message.starts_with("cannot be read: No such file"), "{:?}", gone.problems);
         fs::rename(&aside, &path).unwrap();
         assert!(bench.pods(&["web-n"]).await.problems.is_empty());
 
@@ -372,7 +372,7 @@ fn directory_that_disappears_and_returns_removes_nothing() {
         while bench.pods(&["web-n"]).await.problems.is_empty() {}
         fs::create_dir(&path).unwrap();
         let mut empty = bench.next().await;
-        while !empty.problems.iter().any(|problem| problem.what.contains("empty directory")) {
+        while !empty.problems.iter().any(|problem| problem.message.contains("empty directory")) {
             assert_eq!(names(&empty), ["web-n"]);
             empty = bench.next().await;
         }
@@ -389,7 +389,7 @@ fn source_waits_for_a_missing_directory() {
         let path = root.join("not/yet/there");
         let bench = Bench::at(root, path.clone());
         let first = bench.next().await;
-        assert!(!first.complete && first.problems[0].what.starts_with("cannot be read"));
+        assert!(!first.complete && first.problems[0].message.starts_with("cannot be read"));
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("a.yaml"), pod("web")).unwrap();
         let update = bench.pods(&["web-n"]).await;
@@ -450,7 +450,7 @@ fn non_files_are_ignored_and_oversized_files_are_reported() {
         .await;
         let update = bench.next().await;
         assert_eq!(update.problems.len(), 1);
-        assert_eq!(update.problems[0].what, "the text is larger than 10 MiB");
+        assert_eq!(update.problems[0].message, "the text is larger than 10 MiB");
         bench.settle(&[]).await;
     });
 }

@@ -171,7 +171,7 @@ fn names(update: &SourceUpdate) -> Vec<&str> {
 }
 
 fn problem(update: &SourceUpdate) -> &str {
-    update.problems.first().map_or("", |problem| &problem.what)
+    update.problems.first().map_or("", |problem| &problem.message)
 }
 
 #[test]

@@ -115,12 +115,12 @@ impl UrlState {
     }
 
     /// Records a failed or rejected request. True if the failure is new.
-    pub(super) fn fail(&mut self, what: String, now: Time) -> bool {
-        let is_new = self.problem.as_ref().is_none_or(|old| old.what != what);
+    pub(super) fn fail(&mut self, message: String, now: Time) -> bool {
+        let is_new = self.problem.as_ref().is_none_or(|old| old.message != message);
         if is_new {
             let since = self.problem.as_ref().map_or(now, |old| old.since);
             let keeps_last_good = self.has_accepted();
-            self.problem = Some(SourceProblem { origin: Arc::clone(&self.shown), what, keeps_last_good, since });
+            self.problem = Some(SourceProblem { origin: Arc::clone(&self.shown), message, keeps_last_good, since });
         }
         is_new
     }
@@ -140,7 +140,7 @@ impl UrlState {
         let pod = |pod: &Arc<Pod>| SourcePod { pod: Arc::clone(pod), origin: Arc::clone(origin) };
         let warning = |line: &String| SourceProblem {
             origin: Arc::clone(origin),
-            what: format!("warning: {line}"),
+            message: format!("warning: {line}"),
             keeps_last_good: false,
             since: Time::from_unix_nanos(0),
         };

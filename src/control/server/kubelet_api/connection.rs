@@ -165,7 +165,7 @@ impl ServedConnection {
                 Vec::new()
             });
             for token in tokens {
-                match self.server.word.user_of(&token, self.peer, good).await {
+                match self.server.delegated_auth.user_of(&token, self.peer, good).await {
                     Ok(Some(user)) => return Ok(user),
                     Ok(None) => {}
                     Err(ReviewFailure::TooMany) => {
@@ -206,7 +206,7 @@ impl ServedConnection {
         let good = Lifetimes { allowed: allowed_ttl, refused: refused_ttl };
         let about = Attributes::of(&request.method, &request.path);
         for &part in &about.parts {
-            match self.server.word.allows(user, about.verb, part, good).await {
+            match self.server.delegated_auth.allows(user, about.verb, part, good).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => {

@@ -204,7 +204,7 @@ fn manifest_may_arrive_in_pieces_and_has_a_size_limit() {
     });
     let (line, body) = parse_response(&response).unwrap();
     assert_eq!(line, "422 Unprocessable Content");
-    let asked = "PodChange { namespace: \"default\", name: \"web\", what: Put([107, 105, 110, 100, 58, 10]) }\n";
+    let asked = "PodChange { namespace: \"default\", name: \"web\", kind: Put([107, 105, 110, 100, 58, 10]) }\n";
     assert_eq!(std::str::from_utf8(body).unwrap(), asked);
     let long = with_server(|path| {
         exchange(&path, b"PUT /pods/default/web HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n")

@@ -96,7 +96,7 @@ fn held_pod_is_an_input_of_the_node_status() {
         assert_eq!(held(&versions), status(""));
         let (response, _answers) = async_channel::bounded(1);
         let pod = version(FIRST, &serde_json::json!({}));
-        versions.on_request(VersionActionRequest { pod, what: VersionAction::Hold, response });
+        versions.on_request(VersionActionRequest { pod, action: VersionAction::Hold, response });
         assert_eq!(held(&versions), status("default/web held"));
     });
 }

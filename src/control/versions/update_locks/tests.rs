@@ -44,7 +44,7 @@ fn decision_waits_while_the_application_holds_the_lock() {
         let uid = running(&mut node, "a", UPDATE_LOCK, "state/lock");
         let (mut locks, now) = (locks(&node), rt::now());
         assert!(!permits(&mut locks, &uid, &node), "the lock has to be tried");
-        assert_eq!((locks.tries.len(), locks.round(&node.pods, now)), (1, Vec::new()));
+        assert_eq!((locks.attempts.len(), locks.round(&node.pods, now)), (1, Vec::new()));
         locks.on_tried(&uid, Ok(UpdateLock::Held), now);
         assert!(!permits(&mut locks, &uid, &node));
         let effects = locks.round(&node.pods, now);
@@ -79,7 +79,7 @@ fn pods_without_annotations_need_no_look() {
         let uid = running(&mut node, "a", HOLD, "false");
         let mut locks = locks(&node);
         assert!(permits(&mut locks, &uid, &node) && permits(&mut locks, &"unknown".into(), &node));
-        assert!(locks.checks(&node.pods).is_empty() && locks.tries.is_empty());
+        assert!(locks.checks(&node.pods).is_empty() && locks.attempts.is_empty());
     });
 }
 

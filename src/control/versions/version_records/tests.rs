@@ -21,7 +21,7 @@ impl Disk {
         let now = Instant::now();
         let written = versions.take_unwritten(now);
         write(&written).unwrap();
-        versions.wrote(true, now);
+        versions.on_written(true, now);
         written.len()
     }
 }
@@ -153,17 +153,17 @@ fn failed_write_is_retried_together_with_newer_changes() {
     let now = Instant::now();
     runs(&mut versions, &[pod("/m/web.yaml", "a")]);
     assert_eq!(versions.take_unwritten(now).len(), 1);
-    versions.wrote(false, now);
+    versions.on_written(false, now);
     assert_eq!(versions.due(), Some(now + VERSION_WRITE_RETRY_DELAY));
     assert_eq!(versions.take_unwritten(now).len(), 0, "its time has not come");
     assert_eq!(versions.take_unwritten(now + VERSION_WRITE_RETRY_DELAY).len(), 1);
-    versions.wrote(false, now + VERSION_WRITE_RETRY_DELAY);
+    versions.on_written(false, now + VERSION_WRITE_RETRY_DELAY);
     runs(&mut versions, &[]);
     assert_eq!(
         versions.take_unwritten(now + VERSION_WRITE_RETRY_DELAY),
         [(versions.directory.join("default_web-n.json"), None)]
     );
-    versions.wrote(true, now + VERSION_WRITE_RETRY_DELAY);
+    versions.on_written(true, now + VERSION_WRITE_RETRY_DELAY);
     assert_eq!((versions.due(), versions.take_unwritten(now + VERSION_WRITE_RETRY_DELAY * 9).len()), (None, 0));
 }
 

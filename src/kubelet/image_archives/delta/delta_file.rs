@@ -30,10 +30,10 @@ impl DeltaFile {
             return Ok(None);
         }
         let begin = u64::try_from(DELTA_MAGIC.len()).unwrap_or_default();
-        let all = file.metadata().map_err(unusable)?.len();
+        let file_length = file.metadata().map_err(unusable)?.len();
         let damaged = || Failure::Refused("it is cut short or damaged".to_owned());
         let mut length = [0; 8];
-        let end = all.checked_sub(8).ok_or_else(damaged)?;
+        let end = file_length.checked_sub(8).ok_or_else(damaged)?;
         file.read_exact_at(&mut length, end).map_err(unusable)?;
         let length = u64::from_be_bytes(length);
         let at = end.checked_sub(length).filter(|at| *at >= begin && length <= MOST_DESCRIPTION).ok_or_else(damaged)?;

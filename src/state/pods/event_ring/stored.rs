@@ -154,7 +154,7 @@ mod tests {
         restarted.note(3, new_event("web", "a"));
         let patch = restarted.ring.unsent("n").unwrap();
         assert_eq!((patch.name, patch.count), (posted.name, 3));
-        assert!(matches!(patch.what, UnsentChange::Again(_)), "{:?}", patch.what);
+        assert!(matches!(patch.change, UnsentChange::Again(_)), "{:?}", patch.change);
     }
 
     #[test]
