@@ -98,8 +98,13 @@ pub(super) struct Part {
 
 /// A text with a single pod is sent unchanged; several pods are split, each with the objects it uses.
 fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
-    let origin =
-        Origin { source: SourceName::Local, path: "", node_name: PLACEHOLDER_NODE_NAME, seen: "", board_key: None };
+    let origin = Origin {
+        source: SourceName::Local,
+        path: "",
+        node_name: PLACEHOLDER_NODE_NAME,
+        config_seen: "",
+        board_key: None,
+    };
     let objects = read_manifest(text, &origin).map_err(|error| error.to_string())?;
     let problems: Vec<String> = objects.iter().filter_map(|object| object.problem()).collect();
     if !problems.is_empty() {

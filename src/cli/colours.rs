@@ -31,14 +31,14 @@ pub(super) fn pod_rows(rows: &str, column: usize) -> String {
     text
 }
 
-fn pod_tone(word: &str, is_ready: bool) -> Option<Tone> {
-    match word.strip_prefix("Init:").unwrap_or(word) {
+fn pod_tone(state: &str, is_ready: bool) -> Option<Tone> {
+    match state.strip_prefix("Init:").unwrap_or(state) {
         "STATUS" | "Completed" | "Stopped" | "Succeeded" => None,
         "Running" if is_ready => Some(Tone::Good),
         "ContainerCreating" | "NotReady" | "Pending" | "PodInitializing" | "Running" | "Terminating" => {
             Some(Tone::Doubtful)
         }
-        word if word.starts_with(|c: char| c.is_ascii_digit()) => Some(Tone::Doubtful),
+        state if state.starts_with(|c: char| c.is_ascii_digit()) => Some(Tone::Doubtful),
         _ => Some(Tone::Bad),
     }
 }

@@ -51,7 +51,7 @@ impl Report {
             source: SourceName::Http,
             path: file,
             node_name: &self.node_name.clone(),
-            seen: "",
+            config_seen: "",
             board_key: None,
         };
         let text = match text {

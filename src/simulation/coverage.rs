@@ -33,14 +33,14 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    fn step(&mut self, what: &StepKind, pods: Vec<PodState>, now: Duration) {
-        let name = name(what);
+    fn step(&mut self, kind: &StepKind, pods: Vec<PodState>, now: Duration) {
+        let name = name(kind);
         for pod in pods {
             self.met.insert((name.clone(), pod.clone()));
             self.states.insert(pod);
         }
         self.lasting.retain(|_, end| *end > now);
-        let Some(lasts) = lasts(what) else { return };
+        let Some(lasts) = lasts(kind) else { return };
         for other in self.lasting.keys().filter(|other| **other != name) {
             let (one, other) = (name.clone().min(other.clone()), name.clone().max(other.clone()));
             self.pairs.insert((one, other));
@@ -73,13 +73,13 @@ impl fmt::Display for Coverage {
 }
 
 /// The kind of a step, without its numbers.
-fn name(what: &StepKind) -> String {
-    let shown = format!("{what:?}");
+fn name(kind: &StepKind) -> String {
+    let shown = format!("{kind:?}");
     shown.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-fn lasts(what: &StepKind) -> Option<Duration> {
-    match what {
+fn lasts(kind: &StepKind) -> Option<Duration> {
+    match kind {
         StepKind::ApiGone { lasts }
         | StepKind::ApiSilent { lasts }
         | StepKind::ApiFails { lasts, .. }
@@ -100,9 +100,9 @@ fn lasts(what: &StepKind) -> Option<Duration> {
 
 impl Node {
     /// Notes what the step meets.
-    pub(super) fn cover(&mut self, what: &StepKind) {
+    pub(super) fn cover(&mut self, step: &StepKind) {
         let pods = self.pod_states();
-        self.coverage.step(what, pods, self.world.passed());
+        self.coverage.step(step, pods, self.world.passed());
     }
 
     fn pod_states(&self) -> Vec<PodState> {
@@ -170,8 +170,8 @@ mod tests {
             (0..20).map(|seed| super::super::plan::Plan::new(seed, Duration::from_secs(86_400), Duration::ZERO));
         let mut lasting = BTreeSet::new();
         for step in plans.flat_map(|plan| plan.episodes).flat_map(|episode| episode.steps) {
-            assert_eq!(lasts(&step.what).is_some(), lasts_by_name(&step.what), "{:?}", step.what);
-            lasting.extend(lasts(&step.what).map(|_| name(&step.what)));
+            assert_eq!(lasts(&step.kind).is_some(), lasts_by_name(&step.kind), "{:?}", step.kind);
+            lasting.extend(lasts(&step.kind).map(|_| name(&step.kind)));
         }
         assert_eq!(lasting.len(), LASTING, "{lasting:?}");
     }

@@ -119,8 +119,8 @@ impl CsiDriver {
         staged.iter().map(|(volume, _)| volume).find(|volume| !published.iter().any(|(one, _)| one == *volume)).cloned()
     }
 
-    fn violated(&self, what: String) {
-        self.record.violated(Rule::VolumeStays, what);
+    fn violated(&self, violation: String) {
+        self.record.violated(Rule::VolumeStays, violation);
     }
 
     fn stage(&self, request: Stage) -> Result<Vec<u8>, Status> {

@@ -16,10 +16,10 @@ use crate::platform::rt::{self, Line, Resolver};
 const LEAST_HISTORY: u64 = 30;
 
 impl Node {
-    pub(super) fn take_fault(&mut self, what: &StepKind) {
+    pub(super) fn take_fault(&mut self, kind: &StepKind) {
         let api = Rc::clone(&self.api);
         let runtime = Rc::clone(&self.runtime);
-        match what {
+        match kind {
             StepKind::ApiGone { lasts } => {
                 self.record.count("API server gone");
                 api.stop();
@@ -121,7 +121,7 @@ impl Node {
                     PluginKind::Dra => dra.faults.set(none),
                 });
             }
-            _ => unreachable!("it is no fault: {what:?}"),
+            _ => unreachable!("it is no fault: {kind:?}"),
         }
     }
 

@@ -73,7 +73,7 @@ impl Node {
             rt::sleep(Duration::from_secs(1)).await;
             self.api.lease.check();
             if let Some(violation) = self.record.violation() {
-                break Err(format!("{:?}: {}", violation.rule, violation.what));
+                break Err(format!("{:?}: {}", violation.rule, violation.detail));
             }
             let honest = self.wanted.borrow().pods.clone();
             let mut honest = honest.iter().filter(|(other, _)| **other != revision);
@@ -252,7 +252,7 @@ fn pod_whose_status_the_api_server_cannot_store_is_deleted() {
         let status = node.api.look(|server| server.get(&pod.path())).unwrap()["status"].clone();
         assert_eq!(status["startTime"], Value::Null, "its status is stored");
         node.end(&pod).await?;
-        node.record.violation().map_or(Ok(()), |violation| Err(violation.what))
+        node.record.violation().map_or(Ok(()), |violation| Err(violation.detail))
     });
     assert_eq!(ended.unwrap(), Ok(()));
 }

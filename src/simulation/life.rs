@@ -84,7 +84,7 @@ pub(super) fn live(plan: &Plan) -> Report {
     // Everything that both sides use has been dropped or is whole.
     let ended = catch_unwind(AssertUnwindSafe(simulated));
     let Log { lines, at } = std::mem::take(&mut *lines.lock().unwrap());
-    let violated = |at, rule, what| Report { violation: Some(Violation { at, rule, what }), ..Report::default() };
+    let violated = |at, rule, detail| Report { violation: Some(Violation { at, rule, detail }), ..Report::default() };
     let mut report = match ended {
         Ok(Ok(report)) => report,
         Ok(Err(stuck)) => violated(stuck.at(), Rule::Alive, stuck.to_string()),
@@ -252,12 +252,12 @@ impl Node {
                 if self.record.violation().is_some() {
                     return;
                 }
-                self.record.line(&format!("STEP    {:?}", step.what));
-                self.cover(&step.what);
-                if lease::is_disturbed_by(&step.what) {
+                self.record.line(&format!("STEP    {:?}", step.kind));
+                self.cover(&step.kind);
+                if lease::is_disturbed_by(&step.kind) {
                     self.api.lease.disturb();
                 }
-                self.take(&step.what).await;
+                self.take(&step.kind).await;
             }
             self.heal();
             self.recover().await;

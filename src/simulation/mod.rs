@@ -122,7 +122,7 @@ fn live_all(seeds: std::ops::Range<u64>, plan_of: &(impl Fn(u64) -> Plan + Sync)
                 if std::env::var("SIMULATION_FIRST").is_ok() {
                     next.store(seeds.end, Ordering::Relaxed);
                 }
-                println!("seed {seed} at {}: {:?}: {}", record::Moment(violation.at), violation.rule, violation.what);
+                println!("seed {seed} at {}: {:?}: {}", record::Moment(violation.at), violation.rule, violation.detail);
                 sum.violated.push((plan, report));
             }
         }
@@ -207,8 +207,8 @@ fn each_day_has_seeds_of_its_own() {
 }
 
 /// A step, `seconds` after the previous one.
-fn after(seconds: u64, what: StepKind) -> Step {
-    Step { after: Duration::from_secs(seconds), what }
+fn after(seconds: u64, kind: StepKind) -> Step {
+    Step { after: Duration::from_secs(seconds), kind }
 }
 
 fn create(traits: wanted::Traits) -> Step {
@@ -334,9 +334,9 @@ fn pod_that_holds_its_lock_runs_until_it_releases_it() {
     // The second one has a lock.
     let pods = (0..2).map(|_| after(1, StepKind::WriteManifest(wanted::Traits::default())));
     let pods = pods.chain([after(30, StepKind::EndWatches)]).collect();
-    let held = vec![after(1, StepKind::ChangeManifest(59)), after(20, kill_agent().what)];
+    let held = vec![after(1, StepKind::ChangeManifest(59)), after(20, kill_agent().kind)];
     let again =
-        vec![after(60, StepKind::ChangeManifest(1)), after(30, kill_agent().what), after(100, StepKind::EndWatches)];
+        vec![after(60, StepKind::ChangeManifest(1)), after(30, kill_agent().kind), after(100, StepKind::EndWatches)];
     live_through(&[(pods, Start::None), ([held, again].concat(), Start::Offline)]);
 }
 
@@ -465,7 +465,7 @@ fn claim_of_a_pod_that_is_gone_is_unprepared_without_further_work() {
     let claiming = wanted::Traits { claim: true, pull: true, ..wanted::Traits::default() };
     let writes = (0..100).map(|_| after(0, StepKind::ChangeConfigMap));
     let killed = StepKind::KillAgent { down: Duration::from_secs(5) };
-    let soon = Step { after: Duration::from_millis(150), what: killed };
+    let soon = Step { after: Duration::from_millis(150), kind: killed };
     let steps = [create(claiming), soon, after(1, StepKind::Restore), after(15, StepKind::EndWatches), kill_agent()];
     live_through(&[
         (vec![create(wanted::Traits::default())], Start::None),
@@ -552,7 +552,7 @@ fn plan_is_reduced_to_the_necessary_steps() {
     let plan = Plan::new(7, Duration::from_secs(12 * 3600), Duration::ZERO);
     let matters = |plan: &Plan| {
         let steps = plan.episodes.iter().flat_map(|episode| &episode.steps);
-        steps.filter(|step| matches!(step.what, StepKind::KillAgent { .. })).count() >= 2
+        steps.filter(|step| matches!(step.kind, StepKind::KillAgent { .. })).count() >= 2
     };
     assert!(plan.len() > 10 && matters(&plan));
     let shortest = plan.reduced(matters);

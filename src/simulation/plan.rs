@@ -33,7 +33,7 @@ pub(super) struct Episode {
 pub(super) struct Step {
     /// Time since the previous step.
     pub(super) after: Duration,
-    pub(super) what: StepKind,
+    pub(super) kind: StepKind,
 }
 
 /// The effect of a step. Numbers select among the pods that exist at that time.
@@ -305,9 +305,9 @@ impl Plan {
             if episodes.is_empty() {
                 // The node starts with some pods.
                 let first = (0..numbers.below(7)).map(|_| StepKind::CreatePod(habits.traits(&mut numbers)));
-                let steps = first.map(|what| Step { after: Duration::from_millis(200), what });
+                let steps = first.map(|kind| Step { after: Duration::from_millis(200), kind });
                 let full = full_size(seed).map(|pods| StepKind::FillNode { pods });
-                let full = full.map(|what| Step { after: Duration::from_secs(1), what });
+                let full = full.map(|kind| Step { after: Duration::from_secs(1), kind });
                 episode.steps.splice(0..0, full.into_iter().chain(steps).collect::<Vec<_>>());
             }
             passed += episode.steps.iter().map(|step| step.after).sum::<Duration>() + episode.quiet;
@@ -319,7 +319,7 @@ impl Plan {
     /// Number of pods with objects of their own, on a node of full size.
     pub(super) fn own_pods(&self) -> usize {
         let steps = self.episodes.iter().flat_map(|episode| &episode.steps);
-        steps.map(|step| if let StepKind::FillNode { pods } = step.what { pods } else { 0 }).sum()
+        steps.map(|step| if let StepKind::FillNode { pods } = step.kind { pods } else { 0 }).sum()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -378,15 +378,15 @@ impl Episode {
         // Either many steps in a minute, or faults that begin and end.
         let longest = if numbers.chance(40) { MINUTE / 3 } else { 4 * MINUTE };
         let mut steps: Vec<Step> = (0..3 + numbers.below(20))
-            .map(|_| Step { after: numbers.time(longest), what: StepKind::new(habits.kind(numbers), habits, numbers) })
+            .map(|_| Step { after: numbers.time(longest), kind: StepKind::new(habits.kind(numbers), habits, numbers) })
             .collect();
         if numbers.chance(30) {
             // All steps happen during one fault.
             let faults: Vec<Kind> =
                 habits.kinds.iter().filter(|(kind, _)| kind.lasts()).map(|(kind, _)| *kind).collect();
             let kind = if numbers.chance(25) { Kind::DiskFails } else { *numbers.one_of(&faults) };
-            let what = StepKind::new(kind, habits, numbers);
-            steps.insert(0, Step { after: Duration::from_secs(1), what });
+            let kind = StepKind::new(kind, habits, numbers);
+            steps.insert(0, Step { after: Duration::from_secs(1), kind });
         }
         let quiet = if numbers.chance(30) { numbers.time(240 * MINUTE) } else { numbers.time(20 * MINUTE) };
         Self { steps, quiet, offline: numbers.chance(25) }
@@ -620,7 +620,7 @@ impl fmt::Display for Plan {
         writeln!(f, "    lease of {:?}", self.lease)?;
         for episode in &self.episodes {
             for step in &episode.steps {
-                writeln!(f, "    after {:?}: {:?}", step.after, step.what)?;
+                writeln!(f, "    after {:?}: {:?}", step.after, step.kind)?;
             }
             let offline = if episode.offline { ", and a start without the API server" } else { "" };
             writeln!(f, "    all faults end; then {:?} of quiet{offline}", episode.quiet)?;

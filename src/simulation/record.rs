@@ -80,7 +80,7 @@ pub(super) enum Rule {
 pub(super) struct Violation {
     pub(super) at: Duration,
     pub(super) rule: Rule,
-    pub(super) what: String,
+    pub(super) detail: String,
 }
 
 /// Shared, to outlive a simulation that hangs or panics.
@@ -132,23 +132,23 @@ impl Record {
     }
 
     /// Only the first violation is kept: later ones may follow from it.
-    pub(super) fn violated(&self, rule: Rule, what: String) {
-        self.line(&format!("VIOLATED {rule:?}: {what}"));
+    pub(super) fn violated(&self, rule: Rule, detail: String) {
+        self.line(&format!("VIOLATED {rule:?}: {detail}"));
         let mut violation = self.violation.borrow_mut();
-        violation.get_or_insert(Violation { at: self.world.passed(), rule, what });
+        violation.get_or_insert(Violation { at: self.world.passed(), rule, detail });
     }
 
     pub(super) fn violation(&self) -> Option<Violation> {
         self.violation.borrow().clone()
     }
 
-    pub(super) fn count(&self, what: &'static str) {
-        *self.counts.borrow_mut().entry(what).or_default() += 1;
+    pub(super) fn count(&self, counter: &'static str) {
+        *self.counts.borrow_mut().entry(counter).or_default() += 1;
     }
 
-    pub(super) fn see(&self, what: &'static str, value: u64) {
+    pub(super) fn see(&self, measure: &'static str, value: u64) {
         let mut most = self.most.borrow_mut();
-        let largest = most.entry(what).or_default();
+        let largest = most.entry(measure).or_default();
         *largest = value.max(*largest);
     }
 

@@ -20,8 +20,8 @@ const OTHERS: Duration = Duration::from_secs(110);
 pub(super) const PODS: usize = 12;
 
 impl Node {
-    pub(super) async fn take(&mut self, what: &StepKind) {
-        match what {
+    pub(super) async fn take(&mut self, kind: &StepKind) {
+        match kind {
             StepKind::CreatePod(traits) => self.create_pod(*traits),
             StepKind::FillNode { pods } => self.fill(*pods).await,
             StepKind::DeletePod { which, grace } => self.delete_pod(*which, *grace),
@@ -78,7 +78,7 @@ impl Node {
                 self.cut_power(*down).await;
                 self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
             }
-            _ => self.take_fault(what),
+            _ => self.take_fault(kind),
         }
     }
 

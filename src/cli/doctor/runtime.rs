@@ -24,16 +24,16 @@ pub(super) fn check(runtime: &RuntimeFacts) -> Vec<Finding> {
     vec![first, pause_image(response)]
 }
 
-fn unreachable(endpoint: &str, error: &RuntimeError, others: &[String]) -> Finding {
-    let others: Vec<&String> = others.iter().filter(|other| *other != endpoint).collect();
+fn unreachable(endpoint: &str, error: &RuntimeError, sockets: &[String]) -> Finding {
+    let sockets: Vec<&String> = sockets.iter().filter(|other| *other != endpoint).collect();
     match error {
-        RuntimeError::NoSocket if others.is_empty() => Finding::failed(
+        RuntimeError::NoSocket if sockets.is_empty() => Finding::failed(
             "runtime",
             format!("nothing listens at {endpoint}"),
             "install and start a runtime: apt install containerd; systemctl enable --now containerd",
         ),
         RuntimeError::NoSocket => {
-            let other = others.first().map(|other| other.as_str()).unwrap_or_default();
+            let other = sockets.first().map(|other| other.as_str()).unwrap_or_default();
             let advice = format!("containerRuntimeEndpoint: unix://{other} in /etc/coracle/config.yaml");
             Finding::failed("runtime", format!("nothing listens at {endpoint}, but at {other}"), advice)
         }

@@ -90,9 +90,9 @@ impl Operator {
 }
 
 /// One line, with what helps.
-pub(in crate::cli) fn failure(what: &str, error: &ApiError) -> String {
+pub(in crate::cli) fn failure(action: &str, error: &ApiError) -> String {
     let hint = if error.is_forbidden() { "; coracle rollout rights prints what it takes" } else { "" };
-    format!("{what}: {}{hint}", ErrorChain(error))
+    format!("{action}: {}{hint}", ErrorChain(error))
 }
 
 /// `--kubeconfig`, else those of `$KUBECONFIG`, else `~/.kube/config`.

@@ -81,8 +81,8 @@ impl fmt::Display for ApiWrite {
 }
 
 impl Obstacle {
-    pub(super) fn of(what: &str, error: &ApiError) -> Self {
-        Self { line: failure(what, error), passes: error.is_retryable() }
+    pub(super) fn of(action: &str, error: &ApiError) -> Self {
+        Self { line: failure(action, error), passes: error.is_retryable() }
     }
 
     pub(super) fn lasting(line: String) -> Self {

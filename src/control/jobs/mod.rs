@@ -368,10 +368,10 @@ fn has_leaving_pods(template: &Pod, uids: &[PodUid], pods: &PodTable) -> bool {
     })
 }
 
-fn duplicate(template: &SourcePod, known: &JobDocument) -> SourceProblem {
+fn duplicate(template: &SourcePod, existing: &JobDocument) -> SourceProblem {
     let metadata = &template.pod.metadata;
     let (kind, name) = owning_workload(&template.pod).map_or(("", ""), |owner| (&owner.kind, &owner.name));
-    let (namespace, origin) = (&metadata.namespace, &known.template.origin);
+    let (namespace, origin) = (&metadata.namespace, &existing.template.origin);
     let message = format!("{kind} {namespace}/{name} is ignored: {origin} has a {kind} of this name");
     log!(warn, "manifest problem", file = template.origin, problem = message);
     SourceProblem { origin: template.origin.clone(), message, keeps_last_good: false, since: clock::now() }

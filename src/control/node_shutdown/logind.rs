@@ -139,10 +139,10 @@ impl LogindWatch {
         !has_changed || self.inbox.send(SyncEvent::NodeShutsDown(shuts_down)).await.is_ok()
     }
 
-    fn fail(&mut self, what: &str, error: &(dyn std::error::Error + 'static)) {
+    fn fail(&mut self, message: &str, error: &(dyn std::error::Error + 'static)) {
         let failure = ErrorChain(error).to_string();
         if self.failure != failure {
-            log!(warn, what, error = failure);
+            log!(warn, message, error = failure);
             self.failure = failure;
         }
     }

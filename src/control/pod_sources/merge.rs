@@ -280,14 +280,14 @@ fn duplicate(pod: &SourcePod, other: &Arc<str>) -> SourceProblem {
             metadata.namespace, metadata.name
         ),
         keeps_last_good: false,
-        since: seen(&pod.pod),
+        since: config_seen(&pod.pod),
     }
 }
 
 /// When the source first saw the pod, which is when the conflict started.
-pub(crate) fn seen(pod: &Pod) -> Time {
-    let seen = pod.annotation(CONFIG_SEEN).and_then(|seen| seen.parse().ok());
-    Time::from_timestamp(seen.unwrap_or_default())
+pub(crate) fn config_seen(pod: &Pod) -> Time {
+    let config_seen = pod.annotation(CONFIG_SEEN).and_then(|config_seen| config_seen.parse().ok());
+    Time::from_timestamp(config_seen.unwrap_or_default())
 }
 
 /// Whether two pods are equal in everything that a node acts on, ignoring this node's own annotations.

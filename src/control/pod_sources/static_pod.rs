@@ -298,7 +298,7 @@ fn static_pod(mut pod: Pod, origin: &Origin<'_>) -> Pod {
     }
     set_namespace(metadata);
     metadata.annotations.insert(annotations::CONFIG_HASH, uid.as_str().to_owned());
-    metadata.annotations.insert(annotations::CONFIG_SEEN, origin.seen.to_owned());
+    metadata.annotations.insert(annotations::CONFIG_SEEN, origin.config_seen.to_owned());
     metadata.annotations.insert(annotations::CONFIG_SOURCE, origin.source.as_str().to_owned());
     metadata.uid = uid;
 
@@ -408,7 +408,8 @@ impl Fnv128a {
 
 /// Parses a manifest in every way that the agent does. For fuzzing: no input may make it panic.
 pub fn check_manifest(text: &[u8]) {
-    let origin = Origin { source: SourceName::File, path: "x.yaml", node_name: "node", seen: "", board_key: None };
+    let origin =
+        Origin { source: SourceName::File, path: "x.yaml", node_name: "node", config_seen: "", board_key: None };
     for object in read_manifest(text, &origin).unwrap_or_default() {
         drop(object.problem());
         drop(object.warnings.iter().map(ToString::to_string).collect::<Vec<_>>());

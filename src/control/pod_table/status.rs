@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::PodTable;
 use super::unreplaced::runs_other_spec;
-use crate::control::pod_sources::merge::seen;
+use crate::control::pod_sources::merge::config_seen;
 use crate::control::pod_workers::{State, Worker};
 use crate::kubelet::status::{Resize, StatusInput, new_terminations, pod_status, terminated};
 use crate::platform::host::clock;
@@ -59,7 +59,7 @@ impl PodTable {
         count_terminations(records.statuses.status(uid).map_or(&pod.status, |known| known), &status);
         drop(records);
         let is_unreplaced = worker.state == State::Sync && runs_other_spec(pod, &observed);
-        let since = is_unreplaced.then(|| seen(pod));
+        let since = is_unreplaced.then(|| config_seen(pod));
         let mut records = self.records.write();
         records.statuses.set(uid, status);
         match since {

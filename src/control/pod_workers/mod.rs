@@ -286,7 +286,7 @@ impl PodWorkers {
     }
 
     /// Handles the end of a piece of work.
-    pub(crate) fn work_done(&mut self, uid: &PodUid, seen: bool, result: &WorkResult, now: Instant) {
+    pub(crate) fn work_done(&mut self, uid: &PodUid, is_observed: bool, result: &WorkResult, now: Instant) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         entry.task = None;
         entry.hooked.clear();
@@ -305,7 +305,7 @@ impl PodWorkers {
                 for (name, waiting) in containers {
                     entry.worker.tried(name.clone(), waiting.clone(), now, stretch);
                 }
-                entry.worker.stale = !seen;
+                entry.worker.stale = !is_observed;
                 entry.resize_ends(resize_failure.as_deref());
                 entry.pace.synced(containers.iter().all(|(_, waiting)| waiting.is_none()) && failure.is_none(), now);
                 match failure {
@@ -316,7 +316,7 @@ impl PodWorkers {
             WorkResult::Refreshed { all_refreshed: true, .. } => entry.worker.succeeded(kind, false, now),
             WorkResult::Refreshed { all_refreshed: false, .. } => entry.worker.not_refreshed(now, stretch),
             WorkResult::Collected { all_removed } => {
-                entry.worker.stale = !seen;
+                entry.worker.stale = !is_observed;
                 match all_removed {
                     true => entry.worker.succeeded(kind, false, now),
                     false => entry.worker.not_collected(now, stretch),
@@ -346,9 +346,9 @@ impl PodWorkers {
     }
 
     /// Delays the pod's start until these pods have ended.
-    pub(crate) fn wait_for(&mut self, uid: &PodUid, others: Vec<PodUid>) {
+    pub(crate) fn wait_for(&mut self, uid: &PodUid, predecessors: Vec<PodUid>) {
         if let Some(entry) = self.workers.get_mut(uid) {
-            entry.waits_for = others;
+            entry.waits_for = predecessors;
             if std::mem::take(&mut entry.is_held) {
                 self.touch(uid);
             }

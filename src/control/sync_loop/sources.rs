@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::control::pod_admission::{Gates, Labels, ResizeContext, RetryTrigger, in_order_of_admission};
-use crate::control::pod_sources::merge::seen;
+use crate::control::pod_sources::merge::config_seen;
 use crate::control::pod_sources::static_pod::{is_own_uid, owning_workload};
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::State;
@@ -275,7 +275,7 @@ fn refuse_workloads(update: &mut SourceUpdate) {
         };
         if !refused.iter().any(|problem| problem.message == message) {
             log!(warn, "manifest problem", file = source.origin, problem = message);
-            let (origin, since) = (Arc::clone(&source.origin), seen(&source.pod));
+            let (origin, since) = (Arc::clone(&source.origin), config_seen(&source.pod));
             refused.push(SourceProblem { origin, message, keeps_last_good: false, since });
         }
         false

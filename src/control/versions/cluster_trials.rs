@@ -101,9 +101,9 @@ pub(super) fn has_gate(pod: &Pod) -> bool {
 impl ClusterTrials {
     /// Shows what is known of the pods, before their first statuses are generated: a status without the condition would
     /// remove it from the API server. `is_complete` as for [`Self::judge`].
-    pub(super) fn show(&mut self, seen: &[&Pod], is_complete: bool) -> Vec<TrialNews> {
+    pub(super) fn show(&mut self, pods: &[&Pod], is_complete: bool) -> Vec<TrialNews> {
         let mut news = Vec::new();
-        for pod in seen {
+        for pod in pods {
             let trial = self.pods.entry(pod.metadata.uid.clone()).or_default();
             self.is_stale |= trial.note_pod(pod);
             trial.push_news(pod, is_complete, &mut news);
@@ -112,13 +112,13 @@ impl ClusterTrials {
     }
 
     /// Judges the pods. `is_complete`: these are all that the node has.
-    pub(super) fn judge(&mut self, seen: &[TriedPod<'_>], is_complete: bool, now: Instant) -> Vec<TrialNews> {
-        if seen.is_empty() && self.pods.is_empty() && self.owners.is_empty() {
+    pub(super) fn judge(&mut self, tried: &[TriedPod<'_>], is_complete: bool, now: Instant) -> Vec<TrialNews> {
+        if tried.is_empty() && self.pods.is_empty() && self.owners.is_empty() {
             return Vec::new();
         }
         self.is_stale |= std::mem::replace(&mut self.was_complete, is_complete) != is_complete;
         let mut news = Vec::new();
-        for TriedPod { pod, state } in seen {
+        for TriedPod { pod, state } in tried {
             let trial = self.pods.entry(pod.metadata.uid.clone()).or_default();
             self.is_stale |= trial.note_pod(pod);
             // A trial that nothing can end is not due.
@@ -135,8 +135,8 @@ impl ClusterTrials {
             trial.push_news(pod, is_complete, &mut news);
         }
         // All that were seen are known by now.
-        if is_complete && self.pods.len() > seen.len() {
-            self.pods.retain(|uid, _| seen.iter().any(|tried| tried.pod.metadata.uid == *uid));
+        if is_complete && self.pods.len() > tried.len() {
+            self.pods.retain(|uid, _| tried.iter().any(|trial| trial.pod.metadata.uid == *uid));
             (self.is_dirty, self.is_stale) = (true, true);
         }
         if std::mem::take(&mut self.is_stale) || self.owners.values().any(|owner| owner.absent.is_some()) {

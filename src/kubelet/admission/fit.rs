@@ -33,15 +33,15 @@ pub(super) struct FreeResources {
     pub(super) claims_count: bool,
 }
 
-/// The resources missing for `pod` to run beside `others`.
+/// The resources missing for `pod` to run beside `other_pods`.
 pub(super) fn insufficient_resources(
     pod: &Pod,
-    others: &[&Pod],
+    other_pods: &[&Pod],
     free: &FreeResources,
     is_device: &dyn Fn(&str) -> bool,
 ) -> Vec<InsufficientResource> {
     let mut lacks = Vec::new();
-    let count = i64::try_from(others.len()).unwrap_or(i64::MAX);
+    let count = i64::try_from(other_pods.len()).unwrap_or(i64::MAX);
     if count.saturating_add(1) > free.pods {
         lacks.push(InsufficientResource {
             resource: PODS_RESOURCE.to_owned(),
@@ -51,7 +51,7 @@ pub(super) fn insufficient_resources(
         });
     }
     let wanted = pod_requests(&pod.spec);
-    let used: Vec<ResourceList> = others.iter().map(|other| pod_requests(&other.spec)).collect();
+    let used: Vec<ResourceList> = other_pods.iter().map(|other| pod_requests(&other.spec)).collect();
     let huge_pages = wanted.iter().map(|(name, _)| name).filter(|name| name.starts_with(HUGE_PAGES_PREFIX));
     let names = wanted.iter().map(|(name, _)| name);
     let claimed = claimed_resources(pod);

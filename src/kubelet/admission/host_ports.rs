@@ -5,8 +5,8 @@
 use crate::types::api::{Pod, Protocol};
 use crate::types::sorted::SortOnce;
 
-/// A host port of `pod` that one of `others` uses, such as `TCP port 80 is used by default/web`.
-pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> Option<String> {
+/// A host port of `pod` that one of `other_pods` uses, such as `TCP port 80 is used by default/web`.
+pub(super) fn conflict(pod: &Pod, other_pods: &[&Pod]) -> Option<String> {
     let mut wanted: Vec<HostPort<'_>> = host_ports(pod).collect();
     if wanted.is_empty() {
         return None;
@@ -20,7 +20,7 @@ pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> Option<String> {
             || wanted.get(first).is_some_and(|port| (port.protocol, port.port) == (taken.protocol, taken.port));
         of(ALL_HOST_ADDRESSES) || if taken.ip == ALL_HOST_ADDRESSES { has_port() } else { of(taken.ip) }
     };
-    others.iter().find_map(|other| {
+    other_pods.iter().find_map(|other| {
         let HostPort { protocol, port, .. } = host_ports(other).find(is_wanted)?;
         Some(format!("{protocol} port {port} is used by {}/{}", other.metadata.namespace, other.metadata.name))
     })

@@ -72,13 +72,13 @@ impl Admission {
         self.node.in_cluster(fields);
     }
 
-    /// Admits the pod beside `others`, which are all pods that have not ended; returns the pods to preempt.
+    /// Admits the pod beside `other_pods`, which are all pods that have not ended; returns the pods to preempt.
     /// `strict_groups`: the runtime supports the strict supplemental groups policy. `allocation`: the result of the
     /// resource managers. Device plugin resources (`is_device`) are already allocated.
     pub(crate) fn admit(
         &self,
         pod: &Pod,
-        others: &[&Pod],
+        other_pods: &[&Pod],
         strict_groups: bool,
         allocation: Result<(), Rejection>,
         is_device: &dyn Fn(&str) -> bool,
@@ -89,8 +89,8 @@ impl Admission {
         self.node.check_os(pod)?;
         self.check_sidecars(pod)?;
         check_groups(pod, strict_groups)?;
-        let lacks = fit::insufficient_resources(pod, others, &self.room, is_device);
-        let victims = self.make_room(pod, others, &lacks)?;
+        let lacks = fit::insufficient_resources(pod, other_pods, &self.room, is_device);
+        let victims = self.make_room(pod, other_pods, &lacks)?;
         if app_armor::is_wanted(pod) {
             app_armor::check(host::has_app_armor())?;
         }
@@ -98,32 +98,37 @@ impl Admission {
         Ok(victims)
     }
 
-    /// Whether the resized pod fits beside `others`; returns the pods to preempt. What does not grow needs no room.
+    /// Whether the resized pod fits beside `other_pods`; returns the pods to preempt. What does not grow needs no room.
     pub(crate) fn check_resize(
         &self,
         allocated: &Pod,
         wanted: &Pod,
-        others: &[&Pod],
+        other_pods: &[&Pod],
         is_device: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<PodUid>, Rejection> {
         let is_of_pod = allocated.spec.resources != wanted.spec.resources;
         if is_of_pod && !self.gates.is_on(Gate::InPlacePodLevelResourcesVerticalScaling) {
             return Err(Rejection { reason: Reason::INFEASIBLE, message: NO_POD_LEVEL_RESIZE.to_owned() });
         }
-        let mut lacks = fit::insufficient_resources(wanted, others, &self.room, is_device);
+        let mut lacks = fit::insufficient_resources(wanted, other_pods, &self.room, is_device);
         lacks.retain(|lack| lack.requested > fit::takes(allocated, &lack.resource));
-        self.make_room(wanted, others, &lacks)
+        self.make_room(wanted, other_pods, &lacks)
     }
 
     /// For a critical pod, a problem that preemption cannot solve takes precedence.
-    fn make_room(&self, pod: &Pod, others: &[&Pod], lacks: &[InsufficientResource]) -> Result<Vec<PodUid>, Rejection> {
-        let misplaced = self.misplaced(pod, others);
+    fn make_room(
+        &self,
+        pod: &Pod,
+        other_pods: &[&Pod],
+        lacks: &[InsufficientResource],
+    ) -> Result<Vec<PodUid>, Rejection> {
+        let misplaced = self.misplaced(pod, other_pods);
         let Some(first) = lacks.first() else { return misplaced.map_or_else(|| Ok(Vec::new()), Err) };
         if pod.is_spared(self.static_pods_count) {
             if let Some(misplaced) = misplaced {
                 return Err(misplaced);
             }
-            if let Some(victims) = preemption::victims(pod, others, lacks, self.static_pods_count) {
+            if let Some(victims) = preemption::victims(pod, other_pods, lacks, self.static_pods_count) {
                 // Upstream counts each preempted pod under the first missing resource.
                 victims.iter().for_each(|_| metrics::count(Count::Preemptions, &[&first.resource]));
                 return Ok(victims);
@@ -155,13 +160,13 @@ impl Admission {
         Err(Rejection { reason: Reason::INIT_CONTAINER_RESTART_POLICY_FORBIDDEN, message })
     }
 
-    fn misplaced(&self, pod: &Pod, others: &[&Pod]) -> Option<Rejection> {
+    fn misplaced(&self, pod: &Pod, other_pods: &[&Pod]) -> Option<Rejection> {
         let mut detail = String::new();
         let (reason, why) = if !self.node.is_selected(pod) {
             (Reason::NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
         } else if !self.node.is_named(pod) {
             (Reason::NODE_NAME, "node(s) didn't match the requested node name")
-        } else if let Some(conflict) = host_ports::conflict(pod, others) {
+        } else if let Some(conflict) = host_ports::conflict(pod, other_pods) {
             // Upstream does not say which port and pod.
             detail = [": ", &conflict].concat();
             (Reason::NODE_PORTS, "node(s) didn't have free ports for the requested pod ports")

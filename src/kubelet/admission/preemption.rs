@@ -12,24 +12,24 @@ use crate::types::api::{CPU, MEMORY, Pod, PodUid, QosClass, qos_class};
 /// as critical; with `static_pods_count` its priority decides.
 pub(super) fn victims(
     pod: &Pod,
-    others: &[&Pod],
+    other_pods: &[&Pod],
     lacks: &[InsufficientResource],
     static_pods_count: bool,
 ) -> Option<Vec<PodUid>> {
     let missing: Vec<MissingResources<'_>> =
         lacks.iter().map(|lack| MissingResources { resource: &lack.resource, amount: lack.missing() }).collect();
     let of_class = |class| -> Vec<&Pod> {
-        let may_end = others.iter().copied().filter(|other| is_preemptable(pod, other, static_pods_count));
+        let may_end = other_pods.iter().copied().filter(|other| is_preemptable(pod, other, static_pods_count));
         may_end.filter(|other| qos_class(other) == class).collect()
     };
     let [best_effort, burstable, guaranteed] =
         [QosClass::BestEffort, QosClass::Burstable, QosClass::Guaranteed].map(of_class);
-    let left = without(&without(&missing, &best_effort), &burstable);
-    let mut chosen = nearest(guaranteed, left)?;
-    let left = without(&without(&missing, &best_effort), &chosen);
-    chosen.append(&mut nearest(burstable, left)?);
-    let left = without(&missing, &chosen);
-    chosen.append(&mut nearest(best_effort, left)?);
+    let still_missing = without(&without(&missing, &best_effort), &burstable);
+    let mut chosen = nearest(guaranteed, still_missing)?;
+    let still_missing = without(&without(&missing, &best_effort), &chosen);
+    chosen.append(&mut nearest(burstable, still_missing)?);
+    let still_missing = without(&missing, &chosen);
+    chosen.append(&mut nearest(best_effort, still_missing)?);
     Some(chosen.into_iter().map(|pod| pod.metadata.uid.clone()).collect())
 }
 

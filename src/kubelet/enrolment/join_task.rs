@@ -43,7 +43,7 @@ const LAST_JOIN_RETRY: Duration = Duration::from_secs(300);
 const JOIN_FILE_POLL_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The file, as it was read.
-struct Seen {
+struct Inspection {
     facts: JoinFacts,
     file: Option<JoinFile>,
     layout: Layout,
@@ -62,17 +62,17 @@ impl JoinTask {
         let mut delays = Backoff::new(FIRST_JOIN_RETRY, LAST_JOIN_RETRY);
         let mut last = None;
         loop {
-            let seen = self.inspect().await;
+            let inspection = self.inspect().await;
             // A watch from before the look would report the task's own changes.
-            let watch = FileWatch::new(&[self.file.clone(), self.kubeconfig(&seen.layout)]);
-            if self.inspect().await.facts != seen.facts {
+            let watch = FileWatch::new(&[self.file.clone(), self.kubeconfig(&inspection.layout)]);
+            if self.inspect().await.facts != inspection.facts {
                 continue;
             }
-            if last.as_ref() != Some(&seen.facts) {
+            if last.as_ref() != Some(&inspection.facts) {
                 delays.reset();
-                last = Some(seen.facts.clone());
+                last = Some(inspection.facts.clone());
             }
-            match seen.facts.step() {
+            match inspection.facts.step() {
                 JoinStep::Rest => {
                     self.show(None);
                     changed(&watch).await;
@@ -87,17 +87,17 @@ impl JoinTask {
                 }
                 JoinStep::Finish => {
                     self.show(None);
-                    self.finish(&seen).await;
+                    self.finish(&inspection).await;
                 }
                 JoinStep::Join => {
-                    let discovered = async { Some(self.discover(&seen).await) };
+                    let discovered = async { Some(self.discover(&inspection).await) };
                     let interrupted = async {
                         changed(&watch).await;
                         None
                     };
                     let Some(discovered) = rt::either(discovered, interrupted).await else { continue };
                     let written = match discovered {
-                        Ok(discovered) => self.write(&seen, discovered).await,
+                        Ok(discovered) => self.write(&inspection, discovered).await,
                         Err(fault) => Err(fault),
                     };
                     if let Err(fault) = written {
@@ -114,7 +114,7 @@ impl JoinTask {
         }
     }
 
-    async fn inspect(&self) -> Seen {
+    async fn inspect(&self) -> Inspection {
         let (path, root_dir, kubeconfig) = (self.file.clone(), self.root_dir.clone(), self.kubeconfig.clone());
         rt::blocking(move || inspect(&path, &root_dir, kubeconfig.as_deref())).await
     }
@@ -131,17 +131,17 @@ impl JoinTask {
         *self.line.borrow_mut() = line;
     }
 
-    async fn discover(&self, seen: &Seen) -> Result<Discovered, String> {
-        let (file, root_dir) = (seen.file.clone().unwrap_or_default(), self.root_dir.clone());
+    async fn discover(&self, inspection: &Inspection) -> Result<Discovered, String> {
+        let (file, root_dir) = (inspection.file.clone().unwrap_or_default(), self.root_dir.clone());
         let (query, of_node) = rt::blocking(move || query(&file, &root_dir)).await?;
         let cluster = discover(&query, &|_| {}).await?;
         Ok(Discovered { query, of_node, cluster })
     }
 
-    async fn write(&self, seen: &Seen, discovered: Discovered) -> Result<(), String> {
+    async fn write(&self, inspection: &Inspection, discovered: Discovered) -> Result<(), String> {
         let Discovered { query, of_node, cluster } = discovered;
-        let (record, layout) = (self.root_dir.join(JOIN_RECORD), seen.layout.clone());
-        let digest = seen.facts.file.clone().unwrap_or_else(|| Err("no file".to_owned()))?;
+        let (record, layout) = (self.root_dir.join(JOIN_RECORD), inspection.layout.clone());
+        let digest = inspection.facts.file.clone().unwrap_or_else(|| Err("no file".to_owned()))?;
         rt::blocking(move || {
             let joining = JoinRecord::Joining(digest).text();
             durable::write(&record, joining.as_bytes())
@@ -152,10 +152,10 @@ impl JoinTask {
     }
 
     /// The node has its own credentials: removes the tokens.
-    async fn finish(&self, seen: &Seen) {
+    async fn finish(&self, inspection: &Inspection) {
         let (file, record) = (self.file.clone(), self.root_dir.join(JOIN_RECORD));
-        let bootstrap = seen.layout.bootstrap_kubeconfig();
-        let digest = seen.facts.file.clone().and_then(Result::ok).unwrap_or_default();
+        let bootstrap = inspection.layout.bootstrap_kubeconfig();
+        let digest = inspection.facts.file.clone().and_then(Result::ok).unwrap_or_default();
         let removed = rt::blocking(move || {
             remove(&bootstrap)?;
             match remove(&file) {
@@ -186,7 +186,7 @@ async fn changed(watch: &io::Result<FileWatch>) {
     }
 }
 
-fn inspect(path: &Path, root_dir: &Path, kubeconfig: Option<&Path>) -> Seen {
+fn inspect(path: &Path, root_dir: &Path, kubeconfig: Option<&Path>) -> Inspection {
     let read = match file::read_all(path, MAX_JOIN_FILE_BYTES) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
         Err(error) => Some(Err(error.to_string())),
@@ -210,7 +210,7 @@ fn inspect(path: &Path, root_dir: &Path, kubeconfig: Option<&Path>) -> Seen {
         has_credentials: kubeconfig.map_or_else(|| layout.kubeconfig(), Path::to_owned).exists(),
         has_bootstrap: layout.bootstrap_kubeconfig().exists(),
     };
-    Seen { facts, file, layout }
+    Inspection { facts, file, layout }
 }
 
 /// The query of the file, and the flags of this node only. Blocks.

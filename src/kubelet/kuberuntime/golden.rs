@@ -150,7 +150,7 @@ pub(crate) fn can_resize([allocated, wanted]: &[Pod; 2]) -> bool {
 /// The recorded objects; other objects that `pod` refers to are known to be missing.
 fn objects(pod: &Pod) -> Objects {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/manifests/00-objects.yaml");
-    let origin = Origin { source: SourceName::File, path, node_name: "node1", seen: "", board_key: None };
+    let origin = Origin { source: SourceName::File, path, node_name: "node1", config_seen: "", board_key: None };
     let read = read_manifest(&std::fs::read(path).unwrap(), &origin).unwrap().into_iter();
     let configs = read.filter_map(|object| match object.object {
         Ok(Object::Config(config)) => Some(config),
@@ -268,10 +268,10 @@ fn recorded_mounts(recorded: &Value) -> Vec<Mount> {
 
 /// Asserts equality and lists the fields that differ.
 #[track_caller]
-fn same(what: &str, made: Value, recorded: Value) {
+fn same(subject: &str, made: Value, recorded: Value) {
     let mut differences = Vec::new();
     compare("", &made, &recorded, &mut differences);
-    assert!(differences.is_empty(), "{what}:\n{}", differences.join("\n"));
+    assert!(differences.is_empty(), "{subject}:\n{}", differences.join("\n"));
 }
 
 fn compare(path: &str, made: &Value, recorded: &Value, differences: &mut Vec<String>) {

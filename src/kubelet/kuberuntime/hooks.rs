@@ -148,11 +148,11 @@ impl Hooks {
 }
 
 impl Hook<'_> {
-    fn failed(&self, what: std::fmt::Arguments<'_>, why: std::fmt::Arguments<'_>) -> HookFailure {
+    fn failed(&self, hook: std::fmt::Arguments<'_>, why: std::fmt::Arguments<'_>) -> HookFailure {
         let PodName { name, namespace, uid } = self.pod;
         let container = &self.container.name;
         HookFailure::Failed(format!(
-            "{what} for Container {container:?} in Pod \"{name}_{namespace}({uid})\" failed - error: {why}"
+            "{hook} for Container {container:?} in Pod \"{name}_{namespace}({uid})\" failed - error: {why}"
         ))
     }
 }

@@ -18,11 +18,11 @@ pub(super) const SHIM_GROUP_PODS: usize = 10;
 ///
 /// The groups of a priority are numbered. A pod keeps its group, which is that of its newest sandbox (`present`), and
 /// otherwise has the first one with a free place. So the groups depend only on what the runtime reports: they are the
-/// same after a restart of the agent and after a boot. `others` are the groups of all other pods that run or start.
+/// same after a restart of the agent and after a boot. `taken_groups` are those of all other pods that run or start.
 pub(super) fn shim_group<'a>(
     pod: &Pod,
     present: Option<&str>,
-    others: impl Iterator<Item = &'a str>,
+    taken_groups: impl Iterator<Item = &'a str>,
 ) -> Option<String> {
     let PodSpec { runtime_class_name, priority, .. } = &pod.spec;
     let has_own = pod.annotation(OWN_SHIM).and_then(yes_or_no) == Some(true);
@@ -33,7 +33,7 @@ pub(super) fn shim_group<'a>(
     let prefix = format!("coracle-{}-", priority.unwrap_or_default());
     let number = |group: &str| group.strip_prefix(&prefix)?.parse::<u32>().ok();
     let mut pods: SortedMap<u32, usize> = SortedMap::new();
-    for taken in others.filter_map(number) {
+    for taken in taken_groups.filter_map(number) {
         *pods.entry(taken).or_default() += 1;
     }
     let has_room = |number: &u32| pods.get(number).is_none_or(|pods| *pods < SHIM_GROUP_PODS);

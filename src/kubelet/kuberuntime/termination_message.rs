@@ -58,8 +58,8 @@ fn of_output(path: &Path) -> String {
     }
 }
 
-fn unreadable(what: &str, path: &Path, error: &dyn Display) -> String {
-    format!("Error on reading {what} {}: {error}", path.display())
+fn unreadable(subject: &str, path: &Path, error: &dyn Display) -> String {
+    format!("Error on reading {subject} {}: {error}", path.display())
 }
 
 /// The end of the container's output, from the end of its log file; `cut`: the first line is incomplete.

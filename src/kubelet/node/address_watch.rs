@@ -25,7 +25,7 @@ impl AddressWatch {
         let Some(events) = LinkEvents::of_addresses() else { return };
         loop {
             // Detects changes between the start and the first event.
-            if !self.look(&NodeInfo::read_addresses()).await {
+            if !self.on_addresses(&NodeInfo::read_addresses()).await {
                 return;
             }
             events.next().await;
@@ -35,12 +35,12 @@ impl AddressWatch {
     }
 
     /// False if the sync loop has ended.
-    async fn look(&self, seen: &[std::net::IpAddr]) -> bool {
-        if !self.host_ips.update(seen) {
+    async fn on_addresses(&self, addresses: &[std::net::IpAddr]) -> bool {
+        if !self.host_ips.update(addresses) {
             return true;
         }
-        let addresses: Vec<String> = self.host_ips.current().iter().map(ToString::to_string).collect();
-        log!(info, "node addresses changed", addresses = addresses.join(","));
+        let shown: Vec<String> = self.host_ips.current().iter().map(ToString::to_string).collect();
+        log!(info, "node addresses changed", addresses = shown.join(","));
         self.status_inputs.changed.notify();
         self.inbox.send(SyncEvent::AddressesChanged).await.is_ok()
     }
@@ -57,7 +57,7 @@ mod tests {
             let watch = AddressWatch { host_ips: HostIps::new(&[], &[]), status_inputs: Rc::default(), inbox };
             let before = watch.status_inputs.changed.changes();
             for seen in [&[][..], &["10.0.0.1".parse().unwrap()], &["10.0.0.1".parse().unwrap()], &[]] {
-                assert!(watch.look(seen).await);
+                assert!(watch.on_addresses(seen).await);
             }
             assert_eq!((events.len(), watch.status_inputs.changed.changes() - before), (1, 1));
             assert_eq!(*watch.host_ips.current(), ["10.0.0.1".parse::<std::net::IpAddr>().unwrap()]);

@@ -93,9 +93,9 @@ impl StatusInputs {
     }
 
     /// Waits until a pod, or readiness or addresses of the node, may have changed.
-    pub(crate) async fn beyond_own_changes(&self, seen: u64) {
+    pub(crate) async fn beyond_own_changes(&self, generation: u64) {
         let due = self.runtime.borrow().due(rt::now());
-        let changed = self.own_changed.beyond(seen);
+        let changed = self.own_changed.beyond(generation);
         match due {
             Some(due) => rt::either(rt::sleep_until(due), changed).await,
             None => changed.await,

@@ -17,7 +17,7 @@ pub(super) struct MemoryManager {
     policy: Option<StaticMemory>,
     blocks: Blocks,
     /// NUMA nodes of running containers, used if there is no state file.
-    seen: SortedMap<PodUid, SortedMap<String, Nodes>>,
+    observed_nodes: SortedMap<PodUid, SortedMap<String, Nodes>>,
     is_forgetful: bool,
     /// The file is out of date.
     unwritten: bool,
@@ -82,15 +82,15 @@ impl MemoryManager {
     pub(super) fn rebuild(&mut self, in_use: &[InUse]) {
         let in_use = in_use.iter().filter(|in_use| self.is_forgetful && !in_use.mems.is_empty());
         for InUse { pod, container, mems, .. } in in_use {
-            self.seen.entry(pod.clone()).or_default().insert(container.clone(), Nodes::of(mems));
+            self.observed_nodes.entry(pod.clone()).or_default().insert(container.clone(), Nodes::of(mems));
         }
     }
 
     /// `None` without the static policy.
     pub(super) fn plan<'a>(&self, pod: &'a Pod) -> Option<MemoryPlanning<'a>> {
         let none = SortedMap::new();
-        let seen = self.seen.get(&pod.metadata.uid).unwrap_or(&none);
-        Some(self.policy.as_ref()?.plan(&self.blocks, pod, seen))
+        let observed_nodes = self.observed_nodes.get(&pod.metadata.uid).unwrap_or(&none);
+        Some(self.policy.as_ref()?.plan(&self.blocks, pod, observed_nodes))
     }
 
     /// Assigns memory to the pod. Returns whether the placements may have changed.
@@ -98,7 +98,7 @@ impl MemoryManager {
         if self.policy.is_none() {
             return false;
         }
-        self.seen.remove(pod);
+        self.observed_nodes.remove(pod);
         let had = self.blocks.remove(pod);
         self.unwritten |= had.as_ref().is_none_or(|had| *had != memory) && (had.is_some() || !memory.is_empty());
         if !memory.is_empty() {

@@ -146,7 +146,7 @@ impl StaticMemory {
         &self,
         blocks: &Blocks,
         pod: &'a Pod,
-        seen: &SortedMap<String, Nodes>,
+        observed_nodes: &SortedMap<String, Nodes>,
     ) -> MemoryPlanning<'a> {
         let uid = &pod.metadata.uid;
         // What the pod had under another scope is free.
@@ -163,7 +163,7 @@ impl StaticMemory {
             level: self.level,
             state,
             had,
-            seen: seen.clone(),
+            observed_nodes: observed_nodes.clone(),
             reusable: Vec::new(),
             own: OwnMemory::default(),
             requesting: 0,
@@ -208,7 +208,7 @@ pub(super) struct MemoryPlanning<'a> {
     state: Vec<NodeState>,
     had: OwnMemory,
     /// NUMA nodes of running containers, if nothing else is known.
-    seen: SortedMap<String, Nodes>,
+    observed_nodes: SortedMap<String, Nodes>,
     /// Memory of init containers that end.
     reusable: Vec<Block>,
     own: OwnMemory,
@@ -278,7 +278,9 @@ impl MemoryPlanning<'_> {
         near: Option<Nodes>,
     ) -> Result<Nodes, AllocationRejection> {
         let sets = self.sets(requests);
-        if let Some(nodes) = self.seen.get(name).filter(|seen| sets.iter().any(|hint| hint.nodes == Some(**seen))) {
+        if let Some(nodes) =
+            self.observed_nodes.get(name).filter(|observed| sets.iter().any(|hint| hint.nodes == Some(**observed)))
+        {
             return Ok(*nodes);
         }
         if let Some(near) = near.filter(|near| sets.iter().any(|hint| hint.nodes == Some(*near))) {
@@ -490,8 +492,8 @@ mod tests {
 
     /// Memory of each container as `name:nodes:size` when `near` is preferred.
     fn given(blocks: &Blocks, pod: &Pod, near: Option<&str>) -> Result<(OwnMemory, String), String> {
-        let seen = SortedMap::new();
-        let mut planning = machine().plan(blocks, pod, &seen);
+        let observed_nodes = SortedMap::new();
+        let mut planning = machine().plan(blocks, pod, &observed_nodes);
         for container in pod.spec.init_containers.iter().chain(&pod.spec.containers) {
             planning
                 .allocate(container, near.map(nodes))
@@ -561,9 +563,9 @@ mod tests {
     #[test]
     fn running_container_keeps_its_observed_nodes() {
         let asks = pod("p", vec![], vec![container("main", "1Gi")]);
-        let seen = [("main".to_owned(), nodes("1"))].into_iter().collect();
+        let observed_nodes = [("main".to_owned(), nodes("1"))].into_iter().collect();
         let machine = machine();
-        let mut planning = machine.plan(&Blocks::new(), &asks, &seen);
+        let mut planning = machine.plan(&Blocks::new(), &asks, &observed_nodes);
         planning.allocate(&asks.spec.containers[0], None).unwrap();
         assert_eq!(planning.into_own().containers["main"][0].nodes, nodes("1"));
     }
@@ -571,8 +573,8 @@ mod tests {
     #[test]
     fn hints_are_given_for_each_memory_type() {
         let asks = pod("p", vec![container("i", "4Gi")], vec![container("a", "1Gi"), container("b", "1Gi")]);
-        let (machine, seen) = (machine(), SortedMap::new());
-        let mut planning = machine.plan(&Blocks::new(), &asks, &seen);
+        let (machine, observed_nodes) = (machine(), SortedMap::new());
+        let mut planning = machine.plan(&Blocks::new(), &asks, &observed_nodes);
         let hint = |text, preferred| Hint { nodes: Some(nodes(text)), preferred };
         let all = vec![vec![hint("1", true), hint("0-1", false)]];
         assert_eq!(planning.hints(None), all, "the init container is the largest");
@@ -581,7 +583,7 @@ mod tests {
             [[hint("0", true), hint("1", true), hint("0-1", false)]]
         );
         let (blocks, one) = (has(&[("p", "1", GIB)]), pod("p", vec![], vec![container("main", "1Gi")]));
-        assert_eq!(machine.plan(&blocks, &one, &seen).hints(None), [[hint("1", true)]]);
+        assert_eq!(machine.plan(&blocks, &one, &observed_nodes).hints(None), [[hint("1", true)]]);
     }
 
     #[test]

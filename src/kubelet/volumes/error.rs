@@ -95,7 +95,7 @@ pub(crate) enum Problem {
     /// A mount helper program failed.
     Helper {
         program: PathBuf,
-        what: String,
+        message: String,
     },
     /// The pod requests no huge pages, or several sizes.
     HugePageSize,
@@ -278,7 +278,7 @@ impl fmt::Display for Problem {
                 write!(f, "the claim requests {requested} bytes, and {} has {available} free", root.display())
             }
             Self::Files(problem) => problem.fmt(f),
-            Self::Helper { program, what } => write!(f, "{}: {what}", program.display()),
+            Self::Helper { program, message } => write!(f, "{}: {message}", program.display()),
             Self::HugePageSize => f.write_str("medium HugePages requires a pod that requests huge pages of one size"),
             Self::HostPathType { path, expected } => {
                 write!(f, "hostPath type check failed: {} is not a {expected}", path.display())

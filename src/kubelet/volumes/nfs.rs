@@ -22,7 +22,7 @@ pub(super) async fn set_up(pod: &str, nfs: &Nfs, program: &Path) -> Result<(), P
     if is_mounted {
         return Ok(());
     }
-    let failed = |what: String| Problem::Helper { program: program.to_owned(), what };
+    let failed = |message: String| Problem::Helper { program: program.to_owned(), message };
     let mut command = Command::new(program);
     command.arg(&nfs.device).arg(&nfs.path);
     if !nfs.options.is_empty() {

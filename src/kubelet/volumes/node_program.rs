@@ -24,6 +24,6 @@ pub(super) fn run(mut command: Command, name: &str) -> Result<(Option<i32>, Stri
     Ok((ended.status.code(), format!("{}: {message}", ended.status)))
 }
 
-pub(super) fn failed(program: &str, what: String) -> Problem {
-    Problem::Helper { program: program.into(), what }
+pub(super) fn failed(program: &str, message: String) -> Problem {
+    Problem::Helper { program: program.into(), message }
 }

@@ -532,7 +532,7 @@ fn objects(text: &str) -> Objects {
         source: crate::state::pods::SourceName::File,
         path: "/m/c.yaml",
         node_name: "n",
-        seen: "",
+        config_seen: "",
         board_key: None,
     };
     let read = crate::control::pod_sources::static_pod::read_manifest(text.as_bytes(), &origin).unwrap();

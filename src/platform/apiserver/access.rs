@@ -45,7 +45,7 @@ pub(crate) enum AccessError {
     /// One line.
     Wrong {
         path: PathBuf,
-        what: String,
+        problem: String,
     },
 }
 
@@ -84,7 +84,7 @@ impl Access {
 
     /// Loads the files that a kubeconfig refers to; `path` names the kubeconfig in errors. Blocks.
     pub(crate) fn new(kubeconfig: &Kubeconfig, path: &Path) -> Result<Self, AccessError> {
-        let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
+        let wrong = |problem: String| AccessError::Wrong { path: path.to_owned(), problem };
         let address = |field: &str, text: &str| {
             let url = Url::parse(text).filter(|url| url.target.split('?').nth(1).is_none());
             url.ok_or_else(|| wrong(format!("{field}: expected https://HOST:PORT, found {text:?}")))
@@ -152,7 +152,7 @@ fn read_kubeconfig(source: &KubeconfigSource) -> Result<Kubeconfig, AccessError>
         }
     }
     Kubeconfig::merge(&files, source.context.as_deref())
-        .map_err(|bad| AccessError::Wrong { path: source.name(), what: bad.to_string() })
+        .map_err(|bad| AccessError::Wrong { path: source.name(), problem: bad.to_string() })
 }
 
 const AUTHORITY_DATA_FIELD: &str = "certificate-authority-data";
@@ -162,7 +162,7 @@ fn client_config(
     kubeconfig: &Kubeconfig,
     path: &Path,
 ) -> Result<(ClientConfig, Vec<CertificateDer<'static>>), AccessError> {
-    let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
+    let wrong = |problem: String| AccessError::Wrong { path: path.to_owned(), problem };
     let trust = match (&kubeconfig.authority, kubeconfig.insecure) {
         (_, true) => tls::Trust::Anybody,
         (None, false) => {
@@ -205,9 +205,9 @@ struct CredentialFiles {
 }
 
 impl CredentialFiles {
-    fn wrong(&self, what: &str) -> AccessError {
-        let what = self.field.map_or_else(|| what.to_owned(), |field| format!("{field}: {what}"));
-        AccessError::Wrong { path: self.path.clone(), what }
+    fn wrong(&self, problem: &str) -> AccessError {
+        let problem = self.field.map_or_else(|| problem.to_owned(), |field| format!("{field}: {problem}"));
+        AccessError::Wrong { path: self.path.clone(), problem }
     }
 }
 
@@ -230,7 +230,7 @@ fn read(path: &Path) -> Result<Vec<u8>, AccessError> {
 }
 
 fn read_token(path: &Path) -> Result<String, AccessError> {
-    let wrong = |what: &str| AccessError::Wrong { path: path.to_owned(), what: what.to_owned() };
+    let wrong = |problem: &str| AccessError::Wrong { path: path.to_owned(), problem: problem.to_owned() };
     let text = String::from_utf8(read(path)?).map_err(|_| wrong("expected a token"))?;
     match text.trim() {
         "" => Err(wrong("expected a token, found nothing")),
@@ -250,7 +250,7 @@ impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read { path, .. } => write!(f, "read {}", path.display()),
-            Self::Wrong { path, what } => write!(f, "{}: {what}", path.display()),
+            Self::Wrong { path, problem } => write!(f, "{}: {problem}", path.display()),
         }
     }
 }

@@ -60,8 +60,8 @@ impl ExecCredentials {
             Loaded::Access(access) => return Ok(*access),
             Loaded::Plugin { kubeconfig, plugin, authority } => (kubeconfig, plugin, authority),
         };
-        let what = |what| AccessError::Wrong { path: path.clone(), what };
-        let credential = self.credential(&plugin, authority).await.map_err(what)?;
+        let wrong = |problem| AccessError::Wrong { path: path.clone(), problem };
+        let credential = self.credential(&plugin, authority).await.map_err(wrong)?;
         kubeconfig.token = credential.token.map(Token::Data);
         if let Some((certificate, key)) = credential.pair {
             kubeconfig.certificate = Some((Pem::Data(certificate), Pem::Data(key)));

@@ -126,8 +126,8 @@ pub(super) fn read(message: &mut dyn Message, response: &[u8], path: &'static st
 }
 
 /// Requires an id in a response.
-pub(super) fn id(id: String, what: &'static str, path: &'static str, subject: &str) -> Result<String, Error> {
-    if id.is_empty() { Err(Error::lacks(path, subject, what)) } else { Ok(id) }
+pub(super) fn id(id: String, field: &'static str, path: &'static str, subject: &str) -> Result<String, Error> {
+    if id.is_empty() { Err(Error::lacks(path, subject, field)) } else { Ok(id) }
 }
 
 /// Rounds up to whole seconds: never less than asked for, and a timeout never becomes 0, which means none.

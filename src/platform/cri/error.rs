@@ -39,8 +39,8 @@ impl Error {
         Self { path, subject: subject.to_owned(), cause: Cause::Malformed(Malformed::Bytes(cause)) }
     }
 
-    pub(super) fn lacks(path: &'static str, subject: &str, what: &'static str) -> Self {
-        Self { path, subject: subject.to_owned(), cause: Cause::Malformed(Malformed::Lacks(what)) }
+    pub(super) fn lacks(path: &'static str, subject: &str, field: &'static str) -> Self {
+        Self { path, subject: subject.to_owned(), cause: Cause::Malformed(Malformed::Lacks(field)) }
     }
 
     /// The name of the method, such as `RunPodSandbox`.

@@ -32,7 +32,7 @@ pub(crate) enum DialError {
 pub(crate) struct ProxyError {
     /// Without credentials.
     proxy: String,
-    what: String,
+    message: String,
 }
 
 /// A failed request.
@@ -45,7 +45,7 @@ pub(crate) enum GetError {
     Io {
         from: Option<SocketAddr>,
         to: Option<SocketAddr>,
-        what: &'static str,
+        call: &'static str,
         cause: io::Error,
     },
     /// The connection ended before the response.
@@ -70,8 +70,8 @@ pub(crate) enum BodyError {
 }
 
 impl ProxyError {
-    pub(super) fn new(proxy: &Proxy, what: &str) -> Self {
-        Self { proxy: proxy.to_string(), what: what.to_owned() }
+    pub(super) fn new(proxy: &Proxy, message: &str) -> Self {
+        Self { proxy: proxy.to_string(), message: message.to_owned() }
     }
 
     pub(super) fn io(proxy: &Proxy, error: &io::Error) -> Self {
@@ -99,10 +99,10 @@ impl fmt::Display for GetError {
             Self::Dial(error) => error.fmt(f),
             Self::Proxy(error) => error.fmt(f),
             Self::Header(name) => write!(f, "net/http: invalid header field value for {name:?}"),
-            Self::Io { from: Some(from), to: Some(to), what, cause } => {
-                write!(f, "{what} tcp {from}->{to}: {what}: {}", Reason(cause))
+            Self::Io { from: Some(from), to: Some(to), call, cause } => {
+                write!(f, "{call} tcp {from}->{to}: {call}: {}", Reason(cause))
             }
-            Self::Io { what, cause, .. } => write!(f, "{what} tcp: {what}: {}", Reason(cause)),
+            Self::Io { call, cause, .. } => write!(f, "{call} tcp: {call}: {}", Reason(cause)),
             Self::Closed => f.write_str("EOF"),
             Self::Malformed(error) => write!(f, "net/http: HTTP/1.x transport connection broken: {error}"),
             Self::Http(error) => write!(f, "net/http: HTTP/1.x transport connection broken: {error}"),
@@ -130,7 +130,7 @@ impl fmt::Display for BodyError {
 
 impl fmt::Display for ProxyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "proxy {}: {}", self.proxy, self.what)
+        write!(f, "proxy {}: {}", self.proxy, self.message)
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(v6.to_string(), "dial tcp [fd00::1]:80: i/o timeout");
         let cause = io::Error::from_raw_os_error(Errno::ECONNRESET as i32);
         let from = "10.88.0.1:40000".parse().ok();
-        let read = GetError::Io { from, to: Some(address), what: "read", cause };
+        let read = GetError::Io { from, to: Some(address), call: "read", cause };
         assert_eq!(read.to_string(), "read tcp 10.88.0.1:40000->10.88.1.94:81: read: connection reset by peer");
     }
 }

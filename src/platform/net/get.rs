@@ -113,8 +113,8 @@ async fn read_body(mut stream: Stream, response: &mut Response) -> Result<(), Bo
 fn broken(tcp: &TcpStream, error: StreamError) -> GetError {
     match error {
         StreamError::Io { cause, .. } if cause.kind() == io::ErrorKind::UnexpectedEof => GetError::Closed,
-        StreamError::Io { what, cause } => {
-            GetError::Io { from: tcp.local_addr().ok(), to: tcp.peer_addr().ok(), what, cause }
+        StreamError::Io { call, cause } => {
+            GetError::Io { from: tcp.local_addr().ok(), to: tcp.peer_addr().ok(), call, cause }
         }
         StreamError::Tls(error) => GetError::Tls(error),
     }

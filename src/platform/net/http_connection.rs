@@ -211,7 +211,7 @@ pub(super) fn broken(cause: io::Error) -> GetError {
     match cause.kind() {
         ErrorKind::TimedOut => GetError::Timeout,
         ErrorKind::UnexpectedEof => GetError::Closed,
-        _ => GetError::Io { from: None, to: None, what: "read", cause },
+        _ => GetError::Io { from: None, to: None, call: "read", cause },
     }
 }
 

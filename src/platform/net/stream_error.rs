@@ -7,7 +7,7 @@ use rustls::AlertDescription;
 
 #[derive(Debug)]
 pub(super) enum StreamError {
-    Io { what: &'static str, cause: io::Error },
+    Io { call: &'static str, cause: io::Error },
     Tls(TlsError),
 }
 
@@ -25,11 +25,11 @@ pub(crate) enum TlsError {
 }
 
 pub(super) fn reading(cause: io::Error) -> StreamError {
-    StreamError::Io { what: "read", cause }
+    StreamError::Io { call: "read", cause }
 }
 
 pub(super) fn writing(cause: io::Error) -> StreamError {
-    StreamError::Io { what: "write", cause }
+    StreamError::Io { call: "write", cause }
 }
 
 impl From<TlsError> for StreamError {

@@ -121,7 +121,7 @@ impl TlsStream {
         let mut least = RECORD_HEADER;
         while self.tls.is_handshaking() {
             if self.receive(least).await? == 0 {
-                return Err(StreamError::Io { what: "read", cause: io::ErrorKind::UnexpectedEof.into() });
+                return Err(StreamError::Io { call: "read", cause: io::ErrorKind::UnexpectedEof.into() });
             }
             least = 0;
             self.flush().await?;

@@ -157,8 +157,8 @@ impl<'a> Tunnel<'a> {
         self.failed(&format!("refused to connect to {}: {response}", authority(self.host, self.port)))
     }
 
-    fn failed(&self, what: &str) -> ProxyError {
-        ProxyError::new(self.proxy, what)
+    fn failed(&self, message: &str) -> ProxyError {
+        ProxyError::new(self.proxy, message)
     }
 }
 

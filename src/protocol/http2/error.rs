@@ -56,12 +56,12 @@ impl fmt::Debug for ErrorCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     pub code: ErrorCode,
-    pub what: &'static str,
+    pub violation: &'static str,
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HTTP/2 peer: {} ({})", self.what, self.code)
+        write!(f, "HTTP/2 peer: {} ({})", self.violation, self.code)
     }
 }
 
@@ -80,18 +80,18 @@ impl From<Error> for Fault {
     }
 }
 
-pub(super) fn protocol(what: &'static str) -> Error {
-    Error { code: ErrorCode::PROTOCOL_ERROR, what }
+pub(super) fn protocol(violation: &'static str) -> Error {
+    Error { code: ErrorCode::PROTOCOL_ERROR, violation }
 }
 
-pub(super) fn frame_size(what: &'static str) -> Error {
-    Error { code: ErrorCode::FRAME_SIZE_ERROR, what }
+pub(super) fn frame_size(violation: &'static str) -> Error {
+    Error { code: ErrorCode::FRAME_SIZE_ERROR, violation }
 }
 
-pub(super) fn flow_control(what: &'static str) -> Error {
-    Error { code: ErrorCode::FLOW_CONTROL_ERROR, what }
+pub(super) fn flow_control(violation: &'static str) -> Error {
+    Error { code: ErrorCode::FLOW_CONTROL_ERROR, violation }
 }
 
-pub(super) fn too_much(what: &'static str) -> Error {
-    Error { code: ErrorCode::ENHANCE_YOUR_CALM, what }
+pub(super) fn too_much(violation: &'static str) -> Error {
+    Error { code: ErrorCode::ENHANCE_YOUR_CALM, violation }
 }

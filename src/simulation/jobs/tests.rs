@@ -57,7 +57,7 @@ fn index_that_succeeded_does_not_run_again_after_power_cuts() {
 #[test]
 fn job_with_a_failed_disk_starts_nothing_twice() {
     let indexed = JobTraits { completions: Some(4), parallelism: Some(2), indexed: true, ..job() };
-    live_with(&[write(indexed), after(2, fail_disk().what), kill_agent()]);
+    live_with(&[write(indexed), after(2, fail_disk().kind), kill_agent()]);
 }
 
 /// The next agent starts while the disk fails, and cannot read the records of a Job that runs and of one that has ended.

@@ -40,7 +40,7 @@ impl Plan {
             if episodes.is_empty() {
                 // The node starts with some documents.
                 let first = (0..=numbers.below(3)).map(|_| JobStep::Write(JobTraits::new(&mut numbers)));
-                let steps = first.map(|step| Step { after: Duration::from_millis(200), what: StepKind::Job(step) });
+                let steps = first.map(|step| Step { after: Duration::from_millis(200), kind: StepKind::Job(step) });
                 episode.steps.splice(0..0, steps.collect::<Vec<_>>());
             }
             passed += episode.steps.iter().map(|step| step.after).sum::<Duration>() + episode.quiet;
@@ -52,7 +52,7 @@ impl Plan {
     /// Number of documents in a full directory.
     pub(in crate::simulation) fn full_jobs(&self) -> u32 {
         let steps = self.episodes.iter().flat_map(|episode| &episode.steps);
-        let filled = steps.filter_map(|step| match step.what {
+        let filled = steps.filter_map(|step| match step.kind {
             StepKind::Job(JobStep::Fill(count, _)) => u32::try_from(count).ok(),
             _ => None,
         });
@@ -62,7 +62,7 @@ impl Plan {
     /// Whether the node has Jobs, and so no cluster.
     pub(in crate::simulation) fn has_jobs(&self) -> bool {
         let mut steps = self.episodes.iter().flat_map(|episode| &episode.steps);
-        steps.any(|step| matches!(step.what, StepKind::Job(_)))
+        steps.any(|step| matches!(step.kind, StepKind::Job(_)))
     }
 }
 

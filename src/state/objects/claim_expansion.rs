@@ -36,8 +36,8 @@ const WAITS_FOR_NODE: &str = "FileSystemResizePending";
 const OF_GROWTH: [&str; 4] = ["Resizing", "ControllerResizeError", FAILED, WAITS_FOR_NODE];
 const NOT_REQUIRED: &str = "volume.kubernetes.io/node-expansion-not-required";
 
-/// `seen`: the claim's capacity in bytes when this node last saw it.
-pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> ExpansionDue {
+/// `known_capacity`: the claim's capacity in bytes when this node last saw it.
+pub(crate) fn growth_due(claim: &Value, known_capacity: Option<i64>) -> ExpansionDue {
     let text = |path: &str| claim.pointer(path).and_then(Value::as_str);
     let allocated = text("/status/allocatedResources/storage");
     let target = |size: &str, is_marked, updates_claim| {
@@ -46,7 +46,7 @@ pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> ExpansionDue {
     match (text(ALLOCATED_STORAGE_STATUS_PATH), allocated) {
         (Some(status @ (NODE_RESIZE_PENDING | IN_PROGRESS)), Some(size)) => target(size, status == IN_PROGRESS, true),
         (None, None) if conditions(claim).any(|kind| kind == WAITS_FOR_NODE) => ExpansionDue::AsLargeAsVolume,
-        (None, _) if has_grown(claim, seen) && is_shared(claim) => {
+        (None, _) if has_grown(claim, known_capacity) && is_shared(claim) => {
             text("/status/capacity/storage").map_or(ExpansionDue::Nothing, |size| target(size, true, false))
         }
         _ => ExpansionDue::Nothing,
@@ -62,8 +62,8 @@ pub(crate) fn size_in_bytes(size: &str) -> Option<i64> {
     size.parse::<Quantity>().ok().map(Quantity::value)
 }
 
-fn has_grown(claim: &Value, seen: Option<i64>) -> bool {
-    seen.zip(capacity(claim)).is_some_and(|(before, now)| before < now)
+fn has_grown(claim: &Value, known_capacity: Option<i64>) -> bool {
+    known_capacity.zip(capacity(claim)).is_some_and(|(before, now)| before < now)
 }
 
 /// The volume is ReadWriteMany and every node must expand it.

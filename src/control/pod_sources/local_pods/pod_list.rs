@@ -80,9 +80,14 @@ impl PodList {
         Self { node, pods: SortedMap::new(), problem: None, loaded: false, logged: Vec::new() }
     }
 
-    /// Stores the content of the files. `seen` is the time for the pods' annotations.
-    pub(super) fn load(&mut self, files: Vec<(String, io::Result<FileContent>)>, seen: impl ToString, now: Time) {
-        let seen = seen.to_string();
+    /// Stores the content of the files. `config_seen` is the time for the pods' annotations.
+    pub(super) fn load(
+        &mut self,
+        files: Vec<(String, io::Result<FileContent>)>,
+        config_seen: impl ToString,
+        now: Time,
+    ) {
+        let config_seen = config_seen.to_string();
         self.problem = None;
         self.loaded = true;
         for (key, loaded) in files {
@@ -90,7 +95,7 @@ impl PodList {
             let origin = origin(namespace, name);
             let manifest = match loaded {
                 Ok(FileContent::Manifest(text)) => {
-                    self.read(namespace, name, &text, &seen, now).map_err(|error| error.to_string())
+                    self.read(namespace, name, &text, &config_seen, now).map_err(|error| error.to_string())
                 }
                 Ok(FileContent::Damaged) => {
                     Err("its file is corrupt and was set aside: apply the pod again, or delete it".to_owned())
@@ -126,10 +131,10 @@ impl PodList {
         namespace: &str,
         name: &str,
         text: &[u8],
-        seen: impl ToString,
+        config_seen: impl ToString,
         now: Time,
     ) -> Result<AcceptedManifest, RefusedManifest> {
-        let manifest = self.read(namespace, name, text, &seen.to_string(), now)?;
+        let manifest = self.read(namespace, name, text, &config_seen.to_string(), now)?;
         let key = key(namespace, name);
         if key.len() > LONGEST_KEY {
             return Err(RefusedManifest::LongName);
@@ -149,11 +154,11 @@ impl PodList {
         namespace: &str,
         name: &str,
         text: &[u8],
-        seen: &str,
+        config_seen: &str,
         now: Time,
     ) -> Result<WholeManifest, RefusedManifest> {
         let shown = origin(namespace, name);
-        let origin = self.node.origin(SourceName::Local, &shown, seen);
+        let origin = self.node.origin(SourceName::Local, &shown, config_seen);
         let manifest = WholeManifest::read(text, &origin, &shown, now).map_err(RefusedManifest::Invalid)?;
         let [(its_namespace, its_name)] = &*manifest.names else {
             return Err(RefusedManifest::PodCount(manifest.names.len()));

@@ -84,9 +84,9 @@ pub(super) fn read(path: &Path, node: &ManifestNode) -> Content {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Content::Gone,
         Err(error) => return Content::Unreadable(Arc::new(error)),
     };
-    let seen = clock::timestamp().to_string();
+    let config_seen = clock::timestamp().to_string();
     let path = path.to_string_lossy();
-    Content::Read(stamp, read_manifest(&text, &node.origin(SourceName::File, &path, &seen)))
+    Content::Read(stamp, read_manifest(&text, &node.origin(SourceName::File, &path, &config_seen)))
 }
 
 fn read_text(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {

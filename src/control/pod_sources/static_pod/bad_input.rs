@@ -10,7 +10,7 @@ const BAD_INPUT_ORIGIN: Origin<'_> = Origin {
     source: SourceName::File,
     path: "/manifests/x.yaml",
     node_name: "node1",
-    seen: "2026-11-20T20:03:54Z",
+    config_seen: "2026-11-20T20:03:54Z",
     board_key: None,
 };
 

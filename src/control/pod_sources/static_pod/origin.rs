@@ -12,7 +12,7 @@ pub struct Origin<'a> {
     pub(crate) path: &'a str,
     pub(crate) node_name: &'a str,
     /// When the manifest was first seen: RFC 3339 with nanoseconds.
-    pub(crate) seen: &'a str,
+    pub(crate) config_seen: &'a str,
     /// Opens sealed Secrets, or why the node has no key. `None`: they stay sealed.
     pub(crate) board_key: Option<&'a Result<BoardKey, String>>,
 }
@@ -26,8 +26,8 @@ pub(crate) struct ManifestNode {
 }
 
 impl ManifestNode {
-    pub(crate) fn origin<'a>(&'a self, source: SourceName, path: &'a str, seen: &'a str) -> Origin<'a> {
-        Origin { source, path, node_name: &self.name, seen, board_key: Some(&self.board_key) }
+    pub(crate) fn origin<'a>(&'a self, source: SourceName, path: &'a str, config_seen: &'a str) -> Origin<'a> {
+        Origin { source, path, node_name: &self.name, config_seen, board_key: Some(&self.board_key) }
     }
 
     #[cfg(test)]

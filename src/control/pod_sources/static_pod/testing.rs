@@ -6,7 +6,8 @@ use crate::types::api::Pod;
 
 /// The pods of a good manifest on the node `node`, those of workloads among them.
 pub(crate) fn pods_of(text: &str) -> Vec<Pod> {
-    let origin = Origin { source: SourceName::File, path: "/m/a.yaml", node_name: "node", seen: "", board_key: None };
+    let origin =
+        Origin { source: SourceName::File, path: "/m/a.yaml", node_name: "node", config_seen: "", board_key: None };
     let objects = read_manifest(text.as_bytes(), &origin).unwrap();
     let pods = objects.into_iter().flat_map(|object| match object.object.unwrap() {
         Object::Pod(pod) => vec![*pod],

@@ -9,7 +9,7 @@ const ORIGIN: Origin<'_> = Origin {
     source: SourceName::File,
     path: "/etc/kubernetes/manifests/x.yaml",
     node_name: "Node1",
-    seen: "2026-11-20T20:03:54.626664676Z",
+    config_seen: "2026-11-20T20:03:54.626664676Z",
     board_key: None,
 };
 
@@ -124,7 +124,7 @@ fn uid_depends_only_on_content_path_and_node() {
     let first = uid(POD, &ORIGIN);
     // Must not change between versions: running nodes would get new uids for their pods.
     assert_eq!(first, "f875c20427faa12dfe918e0a2b34e68b");
-    assert_eq!(uid(&format!("# remark\n---\n{POD}"), &Origin { seen: "later", ..ORIGIN }), first);
+    assert_eq!(uid(&format!("# remark\n---\n{POD}"), &Origin { config_seen: "later", ..ORIGIN }), first);
     assert_ne!(uid(&POD.replace("image: b", "image: c"), &ORIGIN), first);
     assert_ne!(uid(POD, &Origin { path: "/y.yaml", ..ORIGIN }), first);
     assert_ne!(uid(POD, &Origin { node_name: "other", ..ORIGIN }), first);

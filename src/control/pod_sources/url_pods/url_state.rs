@@ -84,7 +84,7 @@ impl UrlState {
     pub(super) fn take(
         &mut self,
         response: &SignedManifest,
-        seen: &str,
+        config_seen: &str,
         now: Time,
     ) -> Result<ResponseVerdict, ResponseError> {
         let SignedManifest { manifest, signature } = response;
@@ -102,7 +102,7 @@ impl UrlState {
         if manifest.iter().all(u8::is_ascii_whitespace) {
             return Err(ResponseError::Empty);
         }
-        let origin = self.node.origin(SourceName::Http, &self.url, seen);
+        let origin = self.node.origin(SourceName::Http, &self.url, config_seen);
         let text = bundle::text(manifest).map_err(ResponseError::Manifest)?;
         let manifest = WholeManifest::read(&text, &origin, &self.shown, now).map_err(ResponseError::Manifest)?;
         if manifest.agent.is_some() && self.trust.is_none() {

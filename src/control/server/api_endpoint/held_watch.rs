@@ -85,7 +85,7 @@ impl HeldWatch {
     }
 
     /// Waits for a change, or the end of the watch. False at its end.
-    async fn outlasts(&self, endpoint: &ApiEndpoint, seen: u64) -> bool {
+    async fn outlasts(&self, endpoint: &ApiEndpoint, generation: u64) -> bool {
         let is_back = async {
             rt::sleep_until(self.earliest_end).await;
             endpoint.node.connection(true).await;
@@ -100,7 +100,7 @@ impl HeldWatch {
         };
         let change = async {
             match self.is_correctable {
-                true => endpoint.status_inputs.beyond_own_changes(seen).await,
+                true => endpoint.status_inputs.beyond_own_changes(generation).await,
                 false => std::future::pending().await,
             }
             rt::sleep(OWN_CHANGES_DELAY).await;

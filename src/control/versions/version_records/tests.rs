@@ -38,7 +38,7 @@ fn pod(path: &str, image: &str) -> SourcePod {
          spec: {{containers: [{{name: main, image: {image}}}]}}"
     );
     assert!(text.len() < MAX_BYTES);
-    let origin = Origin { source: SourceName::File, path, node_name: "n", seen: "now", board_key: None };
+    let origin = Origin { source: SourceName::File, path, node_name: "n", config_seen: "now", board_key: None };
     let objects = read_manifest(text.as_bytes(), &origin).unwrap();
     match objects.into_iter().next().unwrap().object.unwrap() {
         Object::Pod(pod) => SourcePod { pod: Arc::from(pod), origin: Arc::from(path) },

@@ -224,11 +224,15 @@ fn containers_ready(inputs: &ConditionInputs<'_>) -> ConditionResult {
 }
 
 /// True if all containers are ready and every readiness gate is true.
-fn ready(inputs: &ConditionInputs<'_>, containers_ready: &ConditionResult, others: &[PodCondition]) -> ConditionResult {
+fn ready(
+    inputs: &ConditionInputs<'_>,
+    containers_ready: &ConditionResult,
+    other_conditions: &[PodCondition],
+) -> ConditionResult {
     if !containers_ready.holds {
         return containers_ready.clone();
     }
-    let by_kind = others.iter().rev().map(|condition| (&*condition.kind, condition));
+    let by_kind = other_conditions.iter().rev().map(|condition| (&*condition.kind, condition));
     let by_kind: SortedMap<&str, &PodCondition> = by_kind.collect();
     let mut closed = Vec::new();
     for gate in &inputs.pod.spec.readiness_gates {

@@ -87,8 +87,8 @@ impl<'a> PodFacts<'a> {
     }
 }
 
-fn user(seen: &ObservedUser) -> Box<ContainerUser> {
-    let ObservedUser { uid, gid, groups } = seen;
+fn user(observed: &ObservedUser) -> Box<ContainerUser> {
+    let ObservedUser { uid, gid, groups } = observed;
     let linux = LinuxContainerUser { uid: *uid, gid: *gid, supplemental_groups: groups.clone() };
     Box::new(ContainerUser { linux: Some(linux) })
 }
@@ -405,10 +405,10 @@ impl ContainerInput<'_> {
 }
 
 /// The restarts that clients see: an instance counts once it has started, together with its new state.
-fn starts_before(seen: &ObservedContainer) -> u32 {
-    match seen.state {
-        pods::ContainerState::Created => seen.restart_count.saturating_sub(1),
-        _ => seen.restart_count,
+fn starts_before(observed: &ObservedContainer) -> u32 {
+    match observed.state {
+        pods::ContainerState::Created => observed.restart_count.saturating_sub(1),
+        _ => observed.restart_count,
     }
 }
 

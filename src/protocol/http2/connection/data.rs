@@ -38,7 +38,7 @@ impl Connection {
         let beyond = Fault::Stream(id, ErrorCode::FLOW_CONTROL_ERROR, "DATA beyond its stream's window");
         window.take(counted).map_err(|_| beyond)?;
         let end = flags.has(Flags::END_STREAM);
-        let malformed = |what| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, what);
+        let malformed = |violation| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, violation);
         stream.receive_content(data.len(), end).map_err(malformed)?;
         self.consume(id, arrival.frame.payload.len() - data.len());
         if data.is_empty() && !end {

@@ -74,10 +74,10 @@ impl Connection {
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
-        let decoded = self
-            .decoder
-            .decode(block)
-            .map_err(|_| Error { code: ErrorCode::COMPRESSION_ERROR, what: "header block cannot be decompressed" })?;
+        let decoded = self.decoder.decode(block).map_err(|_| Error {
+            code: ErrorCode::COMPRESSION_ERROR,
+            violation: "header block cannot be decompressed",
+        })?;
         let size = block.len().max(decoded.fields.iter().map(Field::size).sum());
         let is_new = self.is_idle(id);
         if is_new {
@@ -107,7 +107,7 @@ impl Connection {
             let code = if is_fault { ErrorCode::PROTOCOL_ERROR } else { ErrorCode::REFUSED_STREAM };
             return Err(Fault::Stream(id, code, "stream refused"));
         }
-        let malformed = |what| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, what);
+        let malformed = |violation| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, violation);
         fields::check(&list, BlockKind::Request).map_err(malformed)?;
         let mut stream = Stream::new(id, State::Open, self.peer.initial_window);
         stream.receive_head(&list, end).map_err(malformed)?;
@@ -124,7 +124,7 @@ impl Connection {
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
-        let malformed = |what| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, what);
+        let malformed = |violation| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, violation);
         let Some(stream) = self.stream(id) else { return Ok(()) };
         if !stream.state.may_receive() {
             return Err(Fault::Stream(id, ErrorCode::STREAM_CLOSED, "HEADERS after the end of its stream"));

@@ -60,7 +60,7 @@ impl Connection {
             match self.on_frame(ReceivedFrame { frame, now, events }) {
                 Ok(()) => {}
                 Err(Fault::Connection(error)) => return Err(error),
-                Err(Fault::Stream(id, code, what)) => self.end_faulty(id, code, what, now, events)?,
+                Err(Fault::Stream(id, code, violation)) => self.end_faulty(id, code, violation, now, events)?,
             }
         }
         Ok(rest.len())
@@ -108,13 +108,13 @@ impl Connection {
         &mut self,
         id: StreamId,
         code: ErrorCode,
-        what: &'static str,
+        violation: &'static str,
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Result<(), Error> {
         self.flood.idle_frame(0, now)?;
         if self.remove(id).is_some() {
-            events.push(Event::Reset { stream: id, ending: Ending::Violation(what) });
+            events.push(Event::Reset { stream: id, ending: Ending::Violation(violation) });
         }
         self.write_reset(id, code);
         self.count_reply()

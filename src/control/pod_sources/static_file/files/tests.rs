@@ -56,7 +56,8 @@ impl Desk {
     fn read(&mut self, name: &str, size: u64, text: &str) {
         let path = format!("/m/{name}");
         let seen = format!("{:?}", self.now - self.start);
-        let origin = Origin { source: SourceName::File, path: &path, node_name: "n", seen: &seen, board_key: None };
+        let origin =
+            Origin { source: SourceName::File, path: &path, node_name: "n", config_seen: &seen, board_key: None };
         let content = Content::Read(stamp(size), read_manifest(text.as_bytes(), &origin));
         self.files.take(OsStr::new(name), content, time());
     }
@@ -420,7 +421,7 @@ fn problem_keeps_the_time_of_its_first_appearance() {
             stamp(2),
             read_manifest(
                 b"x",
-                &Origin { source: SourceName::File, path: "", node_name: "", seen: "", board_key: None },
+                &Origin { source: SourceName::File, path: "", node_name: "", config_seen: "", board_key: None },
             ),
         )
     };

@@ -26,7 +26,8 @@ fn document(spec: Value) -> Value {
 
 /// The error and the warnings, one line each.
 fn lines(document: &Value) -> Vec<String> {
-    let origin = Origin { source: SourceName::File, path: "/m/a.yaml", node_name: "node", seen: "", board_key: None };
+    let origin =
+        Origin { source: SourceName::File, path: "/m/a.yaml", node_name: "node", config_seen: "", board_key: None };
     let object = read_manifest(document.to_string().as_bytes(), &origin).unwrap().remove(0);
     object
         .object

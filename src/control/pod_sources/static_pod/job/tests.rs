@@ -24,7 +24,8 @@ fn template_of(spec: Value) -> Pod {
 
 /// The error and the warnings, one line each.
 fn lines(document: &Value) -> Vec<String> {
-    let origin = Origin { source: SourceName::File, path: "/m/a.yaml", node_name: "node", seen: "", board_key: None };
+    let origin =
+        Origin { source: SourceName::File, path: "/m/a.yaml", node_name: "node", config_seen: "", board_key: None };
     let object = read_manifest(document.to_string().as_bytes(), &origin).unwrap().remove(0);
     object.problem().into_iter().chain(object.warning_lines()).collect()
 }

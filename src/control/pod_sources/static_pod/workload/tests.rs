@@ -33,7 +33,8 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 fn read_one(document: &Value) -> ManifestObject {
-    let origin = Origin { source: SourceName::File, path: "/m/a.yaml", node_name: "node", seen: "", board_key: None };
+    let origin =
+        Origin { source: SourceName::File, path: "/m/a.yaml", node_name: "node", config_seen: "", board_key: None };
     read_manifest(document.to_string().as_bytes(), &origin).unwrap().remove(0)
 }
 
