@@ -10,11 +10,13 @@ use crate::kubelet::resource_managers::{self, ResourceManagers, SettingsError, T
 use crate::platform::cgroups::HIERARCHY;
 use crate::platform::config::{Config, KernelParameters};
 use crate::platform::rt;
-use crate::types::api::{CPU, MEMORY};
+use crate::state::pods::NodeEvent;
+use crate::types::api::{CPU, EventKind, MEMORY, Reason};
 
 pub(super) struct Node {
     pub(super) processors: u32,
-    pub(super) may_swap_volumes: bool,
+    /// Events of the node at the start of the agent.
+    pub(super) start_events: Vec<NodeEvent>,
     pub(super) settings: NodeSettings,
     /// For the Node object.
     pub(super) profile: NodeProfile,
@@ -34,10 +36,23 @@ impl Node {
         facts.swap_limits |= groups.limits_swap();
         let settings = NodeSettings::new(config, &facts);
         let profile = NodeProfile::new(config, &facts, &Machine::read(Path::new("/")), &settings);
-        let may_swap_volumes = facts.may_swap_volumes();
-        Ok(Self { processors: facts.cpus, may_swap_volumes, settings, profile, managers, groups })
+        let start_events = start_events(&facts);
+        Ok(Self { processors: facts.cpus, start_events, settings, profile, managers, groups })
     }
 }
+
+fn start_events(facts: &NodeInfo) -> Vec<NodeEvent> {
+    let mut events = vec![NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.")];
+    if facts.may_swap_volumes() {
+        let reason = Reason::POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK;
+        events.push(NodeEvent::new(EventKind::Warning, reason, MAY_SWAP_VOLUMES));
+    }
+    events
+}
+
+/// Upstream's message.
+const MAY_SWAP_VOLUMES: &str = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, \
+                                emptyDirs, etc.) might be swapped to disk and should no longer be considered secure.";
 
 /// Rejects reservations that exceed the machine's capacity.
 fn check_reservations(config: &Config, node_info: &NodeInfo) -> Result<(), StartError> {
@@ -120,5 +135,17 @@ mod tests {
             container_manager(&config, &NodeInfo { cgroup_v2, ..NodeInfo::default() }).is_ok()
         };
         assert_eq!([is_started(true, true), is_started(true, false), is_started(false, false)], [true, false, true]);
+    }
+
+    #[test]
+    fn machine_that_may_swap_volumes_warns_with_an_event_at_start() {
+        let events = |kernel, swap_bytes| {
+            let facts = NodeInfo { kernel, swap_bytes, ..NodeInfo::default() };
+            start_events(&facts).into_iter().map(|event| (event.kind, event.reason)).collect::<Vec<_>>()
+        };
+        let starting = (EventKind::Normal, Reason::STARTING);
+        let warning = (EventKind::Warning, Reason::POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK);
+        assert_eq!(events((6, 3), 1), [starting.clone(), warning]);
+        assert_eq!([events((6, 4), 1), events((6, 3), 0)], [[starting.clone()], [starting]]);
     }
 }

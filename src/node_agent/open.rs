@@ -26,8 +26,7 @@ use crate::platform::host::time_mark::{LATEST_TIME, TimeMark};
 use crate::platform::net::ProxySettings;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
-use crate::state::pods::{EventRing, NodeEvent, SyncEvent};
-use crate::types::api::{EventKind, Reason};
+use crate::state::pods::{EventRing, SyncEvent};
 
 /// The parts of the agent. Of these, only the watchdog and the event sender are already running.
 pub(super) struct Agent {
@@ -55,14 +54,11 @@ impl Agent {
             LocalServer::bind(&config.process.local_socket, readers_group()).map_err(StartError::LocalSocket)?;
         let started = rt::now();
         let health = SyncHealth::new(config.pods.sync_frequency, started);
-        let Node { processors, may_swap_volumes, settings, profile, managers, groups } = Node::open(&config).await?;
+        let Node { processors, start_events, settings, profile, managers, groups } = Node::open(&config).await?;
         let (inbox, received) = async_channel::bounded(sync_loop::INBOX);
-        let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
-        // The inbox is still empty.
-        let _ = inbox.try_send(SyncEvent::NodeEvent(starting));
-        if may_swap_volumes {
-            let reason = Reason::POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK;
-            let _ = inbox.try_send(SyncEvent::NodeEvent(NodeEvent::new(EventKind::Warning, reason, MAY_SWAP_VOLUMES)));
+        for event in start_events {
+            // The inbox is still empty.
+            let _ = inbox.try_send(SyncEvent::NodeEvent(event));
         }
         // Servers are verified at this time while the clock is behind.
         TimeMark::new(config.root_dir.join(LATEST_TIME)).load().await;
@@ -156,7 +152,3 @@ impl Handles {
         sync_loop.with_events(events, Some(event_sender))
     }
 }
-
-/// Upstream's message.
-const MAY_SWAP_VOLUMES: &str = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, \
-                                emptyDirs, etc.) might be swapped to disk and should no longer be considered secure.";

@@ -160,6 +160,28 @@ fn changed_node_address_requests_another_certificate() {
 }
 
 #[test]
+fn certificate_for_names_alone_is_requested_behind_its_gate() {
+    for gate in [false, true] {
+        let mut served = Served::new(approving());
+        let gates = format!("featureGates: {{AllowDNSOnlyNodeCSR: {gate}}}\n");
+        served.start(&[ALLOWS_ALL, BY_CLUSTER, &gates].concat(), &["--cloud-provider=external"]);
+        served.joined.api.wait("/api/v1/nodes/node-a", "the node", |_| true);
+        let provide = |kind: &str, address: &str| {
+            let addresses = json!([{ "type": kind, "address": address }]);
+            served.joined.api.patch(STATUS, &json!({ "status": { "addresses": addresses } }));
+        };
+        provide("InternalDNS", "board.example");
+        if gate {
+            served.place.shows(|shown| shown.dns_names == ["board.example"] && shown.ip_addresses.is_empty());
+        }
+        provide("InternalIP", "192.0.2.20");
+        served.place.shows(|shown| shown.ip_addresses == ["192.0.2.20".parse::<std::net::IpAddr>().unwrap()]);
+        // The node's name may have been the first of several.
+        assert_eq!(served.requests().len() > 1, gate);
+    }
+}
+
+#[test]
 fn denied_serving_certificate_is_logged_and_harmless() {
     let mut served = Served::new(Options::default());
     served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));

@@ -1,5 +1,7 @@
 //! Contents and timing of the node status.
 
+use std::fs;
+
 use serde_json::json;
 
 use super::joined::{Joined, NODE, STATUS, condition};
@@ -52,4 +54,16 @@ fn field_dropped_by_the_server_is_not_sent_repeatedly() {
         world.list("/api/v1/events").iter().any(|event| event["reason"] == "NodeNotSchedulable")
     });
     assert!(joined.api.count("patch", STATUS) <= 4);
+}
+
+#[test]
+fn look_ups_of_the_api_servers_name_are_timed() {
+    let mut joined = Joined::new();
+    let file = joined.node.folder().join("kubeconfig");
+    let (url, named) = (joined.api.url(), format!("https://localhost:{}", joined.api.address().port()));
+    joined.start_with("", |_| fs::write(&file, fs::read_to_string(&file).unwrap().replace(&url, &named)).unwrap());
+    joined.wait_until_ready();
+    let metrics = joined.metrics();
+    let count = "rest_client_dns_resolution_duration_seconds_count{host=\"localhost\"} ";
+    assert!(metrics.lines().any(|line| line.starts_with(count) && !line.ends_with(" 0")), "{metrics}");
 }

@@ -219,7 +219,12 @@ impl FakeCri {
 
     /// New sandboxes get an IPv6 address beside the IPv4 one.
     pub(crate) fn set_dual_stack(&self) {
-        self.change(|world| world.is_dual_stack = true);
+        self.set_ips(|number| vec![format!("10.88.0.{number}"), format!("fd00:88::{number}")]);
+    }
+
+    /// Sets the addresses of new sandboxes, by the number of the sandbox.
+    pub(crate) fn set_ips(&self, ips: fn(usize) -> Vec<String>) {
+        self.change(|world| world.ips = ips);
     }
 
     /// Changes the name that the runtime reports.

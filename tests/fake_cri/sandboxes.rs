@@ -91,9 +91,9 @@ impl World {
             pid: process.pid(),
         };
         if sandbox.namespaces().is_none_or(|options| options.network != v1::NamespaceMode::Node) {
-            let number = self.sandboxes.len() + 2;
-            sandbox.ip = format!("10.88.0.{number}");
-            sandbox.additional_ips.extend(self.is_dual_stack.then(|| v1::PodIp { ip: format!("fd00:88::{number}") }));
+            let mut ips = (self.ips)(self.sandboxes.len() + 2).into_iter();
+            sandbox.ip = ips.next().unwrap_or_default();
+            sandbox.additional_ips.extend(ips.map(|ip| v1::PodIp { ip }));
         }
         self.processes.insert(id.clone(), process);
         self.sandboxes.push(sandbox);

@@ -32,7 +32,8 @@ pub(crate) struct World {
     pub(super) name: &'static str,
     pub(super) network_ready: bool,
     pub(super) pids_hidden: bool,
-    pub(super) is_dual_stack: bool,
+    /// The addresses of the sandbox with this number.
+    pub(super) ips: fn(usize) -> Vec<String>,
     pub(super) cgroup_driver: Option<v1::CgroupDriver>,
     pub(super) handlers: Vec<v1::RuntimeHandler>,
     /// The listeners of the event streams; `None` while events are disabled.
@@ -72,7 +73,7 @@ impl Default for World {
             name: "fake",
             network_ready: true,
             pids_hidden: false,
-            is_dual_stack: false,
+            ips: |number| vec![format!("10.88.0.{number}")],
             cgroup_driver: None,
             handlers: Vec::new(),
             events: None,

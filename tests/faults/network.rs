@@ -1,5 +1,10 @@
 //! The runtime's network is not ready.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
 use super::node::{Manifest, Node};
 
 #[test]
@@ -56,4 +61,54 @@ fn addresses_of_containers_are_in_the_order_of_those_of_the_node() {
         variable.map(|variable| String::from_utf8_lossy(&variable.value).into_owned()).unwrap_or_default()
     };
     assert_eq!([value("POD_IP"), value("POD_IPS")], ["fd00:88::2", "fd00:88::2,10.88.0.2"]);
+}
+
+/// Answers all requests at a port of 127.0.0.1. Returns the port, and the paths of the requests so far.
+fn serve() -> (u16, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let paths: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&paths);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap_or_default();
+            noted.lock().unwrap().extend(line.split(' ').nth(1).map(str::to_owned));
+            // The client may have gone.
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    (port, paths)
+}
+
+#[test]
+fn probes_and_hooks_use_the_pods_address_of_the_nodes_first_family() {
+    let (port, paths) = serve();
+    let asked = |path: &str| paths.lock().unwrap().iter().filter(|asked| *asked == path).count();
+    let mut node = Node::new();
+    // Nothing listens at the runtime's first address.
+    node.fake.set_ips(|_| vec!["::1".to_owned(), "127.0.0.1".to_owned()]);
+    let get = |path: &str| format!("{{httpGet: {{path: {path}, port: {port}}}}}");
+    let fields = format!(
+        "readinessProbe: {{httpGet: {{path: /ready, port: {port}}}, periodSeconds: 1}}, \
+         livenessProbe: {{tcpSocket: {{port: {port}}}, periodSeconds: 1, failureThreshold: 1}}, \
+         lifecycle: {{postStart: {}, preStop: {}}}",
+        get("/started"),
+        get("/stops")
+    );
+    node.apply(&Manifest::new("web").container_with("main", "", &fields).spec("terminationGracePeriodSeconds: 5"));
+    node.start_agent_with(|command| {
+        command.args(["--node-ip", "192.0.2.1,fd00:77::1"]);
+    });
+    node.wait_until_ready("web");
+    assert_eq!((asked("/started"), asked("/ready") > 0), (1, true));
+    // The next container starts in a sandbox that the runtime was asked about before.
+    node.fake.exit("web-node-a/main", 1);
+    node.wait_until("the container runs again", |pods| {
+        pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
+    });
+    assert_eq!(asked("/started"), 2);
+    node.remove_manifest("web");
+    node.wait_until_nothing_is_left();
+    assert_eq!(asked("/stops"), 1);
 }
