@@ -107,6 +107,24 @@ fn checkpoint_calls_the_runtime_with_upstreams_file_name() {
 }
 
 #[test]
+fn status_flags_and_checkpoints_are_served_behind_their_gates() {
+    let paths =
+        [("/statusz", "ComponentStatusz"), ("/flagz", "ComponentFlagz"), ("/checkpoint/a/b/c", "ContainerCheckpoint")];
+    let mut served = Served::new(Options::default());
+    for off in ["", "ComponentStatusz", "ComponentFlagz", "ContainerCheckpoint"] {
+        let gates = if off.is_empty() { String::new() } else { format!("featureGates: {{{off}: false}}\n") };
+        served.start(&format!("{ALLOWS_ALL}{gates}"), &[]);
+        let mut door = served.place.reach(Some(&served.admin()));
+        for (path, gate) in paths {
+            let answer = if gate == "ContainerCheckpoint" { post(&mut door, path, "", "") } else { door.get(path, "") };
+            let is_closed = answer == (404, "404 page not found\n".to_owned());
+            assert_eq!(is_closed, gate == off, "{path} without {off:?}: {answer:?}");
+        }
+        served.joined.node.kill_agent();
+    }
+}
+
+#[test]
 fn node_logs_serve_only_the_log_directory() {
     let served = with_a_pod(ALLOWS_ALL);
     let admin = served.admin();

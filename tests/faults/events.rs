@@ -122,3 +122,21 @@ fn container_creation_failure_is_reported_with_its_cause() {
     assert!(events.lines().iter().any(|told| told == line), "{:#?}", events.lines());
     assert!(node.log().contains("warn Error: no space left on device pod=default/web-node-a container=main"));
 }
+
+#[test]
+fn container_waits_while_its_profile_is_not_loaded_and_starts_afterwards() {
+    let mut node = Node::new();
+    let refusal = "apparmor profile not found strict";
+    node.fake.on("CreateContainer").fail(Code::Unknown, refusal);
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until("the container waits", |pods| {
+        pods.has("web", |pod| {
+            let main = pod.container("main");
+            main.is_waiting_for("CreateContainerError") && main.waiting_message().contains(refusal)
+        })
+    });
+    node.fake.wait_for_calls("CreateContainer", 2);
+    node.fake.clear_faults();
+    node.wait_until_ready("web");
+}

@@ -142,6 +142,36 @@ fn pod_that_does_not_stop_delays_others_only_for_its_phase() {
 }
 
 #[test]
+fn resize_during_a_shutdown_is_deferred_and_stays_so() {
+    let (mut node, logind) = (Node::new(), FakeLogind::start());
+    node.configure(PHASES);
+    let sized = |cpu: &str| {
+        let resources = format!("resources: {{requests: {{cpu: {cpu}}}}}");
+        Manifest::new("high").container_with("main", "", &resources).spec("priority: 2000001000")
+    };
+    node.apply(&pod("low", 5, 60));
+    node.apply(&sized("100m"));
+    start_agent(&mut node, &logind);
+    node.wait_until_ready("low");
+    node.wait_until_ready("high");
+    logind.wait_for("an inhibitor", |state| state.held == 1);
+    node.fake.on("StopContainer").about(&id_of(&node, "low")).hold();
+    logind.shut_down(true);
+    node.fake.wait_for_calls("StopContainer", 1);
+    node.apply(&sized("200m"));
+    let pending = || status(&node, "high")["conditions"].to_string();
+    let why = "Pod was rejected as the node is shutting down.";
+    node.wait_until("the resize is deferred", |_| pending().contains("Deferred") && pending().contains(why));
+    // An added pod and the end of another are reasons to retry.
+    node.apply(&pod("late", 0, 1));
+    node.wait_until("the new pod is refused", |pods| pods.has("late", |pod| pod.phase() == "Failed"));
+    assert!(pending().contains("Deferred"), "{}", pending());
+    node.fake.release("StopContainer");
+    logind.wait_for("the release of the inhibitor", |state| state.held == 0);
+    assert_eq!(node.fake.look(|world| world.calls_of("UpdateContainerResources")), 0);
+}
+
+#[test]
 fn cancelled_shutdown_stops_no_more_pods_and_restarts_stopped_ones() {
     let (node, logind) = begin(PHASES);
     node.fake.on("StopContainer").about(&id_of(&node, "middle")).hold();

@@ -21,7 +21,7 @@ use crate::control::sync_loop::oom::OomWatcher;
 use crate::control::sync_loop::orphans::Orphans;
 use crate::control::sync_loop::pod_stops::PodStops;
 use crate::control::versions::{HeldSince, NextVersions, PodVersions, TagLookups, UpdateLocks, Versions};
-use crate::kubelet::admission::Admission;
+use crate::kubelet::admission::{Admission, Rejection};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
@@ -33,6 +33,7 @@ use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, FeatureGates};
 use crate::state::objects::Objects;
 use crate::state::pods::{HostNames, SyncEvent};
+use crate::types::api::Pod;
 use crate::types::owned::Owned;
 
 pub(super) struct Parts {
@@ -125,5 +126,39 @@ impl Parts {
         self.objects.set_cluster(follower, store.clone());
         self.csi_drivers.set_in_cluster();
         self.hosts_files.set_in_cluster();
+    }
+}
+
+/// Whether a running pod may get more resources.
+pub(super) fn admits_growth(eviction: &EvictionManager, shutdown: &NodeShutdown, pod: &Pod) -> Result<(), Rejection> {
+    eviction.admits_growth(pod)?;
+    shutdown.admits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::pod_table::testing::{pod, with_node};
+    use crate::platform::config::Eviction;
+    use crate::platform::rt;
+    use crate::state::pods::{Pressure, PressureObservation};
+    use crate::types::api::Reason;
+
+    #[test]
+    fn running_pod_gets_no_more_resources_under_pressure_and_during_a_shutdown() {
+        with_node(|node| {
+            let mut eviction = EvictionManager::new(&Eviction::default(), node.inbox.clone());
+            let mut shutdown = NodeShutdown::new(&[], node.inbox.clone());
+            let (pod, now) = (pod("a"), rt::now());
+            assert_eq!(admits_growth(&eviction, &shutdown, &pod), Ok(()));
+            for (pressures, reason) in [(vec![Pressure::Disk], Some(Reason::EVICTED)), (Vec::new(), None)] {
+                let pressures = pressures.into_iter().collect();
+                let observation = PressureObservation { pressures, ..PressureObservation::default() };
+                eviction.on_observation(observation, &node.pods, now);
+                assert_eq!(admits_growth(&eviction, &shutdown, &pod).err().map(|refused| refused.reason), reason);
+            }
+            shutdown.on_node_shuts_down(true, now);
+            assert_eq!(admits_growth(&eviction, &shutdown, &pod).unwrap_err().reason, Reason::NODE_SHUTDOWN);
+        });
     }
 }

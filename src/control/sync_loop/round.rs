@@ -6,7 +6,7 @@ use crate::control::pod_admission::{ResizeContext, RetryTrigger};
 use crate::control::pod_workers::State;
 use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
-use crate::control::sync_loop::parts::Parts;
+use crate::control::sync_loop::parts::{Parts, admits_growth};
 use crate::platform::host::clock;
 use crate::platform::rt::{self, TurnWork};
 use crate::types::api::{Pod, PodUid};
@@ -111,7 +111,7 @@ impl SyncLoop {
     pub(super) fn retry_resizes(&mut self, trigger: RetryTrigger, now: Instant) {
         for uid in self.parts.resizes.deferred(&self.pods) {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let gate = |pod: &Pod| parts.eviction.admits_growth(pod).and_then(|()| parts.shutdown.admits());
+            let gate = |pod: &Pod| admits_growth(&parts.eviction, &parts.shutdown, pod);
             let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers(), gate: &gate };
             let effects = parts.resizes.retry(&uid, pods, deciders, trigger);
             if !effects.is_empty() {

@@ -9,6 +9,7 @@ use crate::control::pod_sources::static_pod::{is_own_uid, owning_workload};
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::parts::admits_growth;
 use crate::state::objects::{ObjectKey, ObjectKind, references};
 use crate::state::pods::{PodEvent, SourceName, SourceProblem, SourceUpdate};
 use crate::types::api::{EventKind, ObjectMeta, OwnerReference, Pod, PodUid, Reason, VolumeSource};
@@ -140,7 +141,7 @@ impl SyncLoop {
             self.recreate(pod, now);
         } else {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let gate = |pod: &Pod| parts.eviction.admits_growth(pod).and_then(|()| parts.shutdown.admits());
+            let gate = |pod: &Pod| admits_growth(&parts.eviction, &parts.shutdown, pod);
             let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers(), gate: &gate };
             let effects = parts.resizes.on_update(pod, pods, deciders, now);
             let is_resized = effects.len() > 1;

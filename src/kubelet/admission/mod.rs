@@ -38,6 +38,7 @@ pub(crate) struct Admission {
     /// Static pods may be preempted and evicted like other pods.
     static_pods_count: bool,
     gates: FeatureGates,
+    has_app_armor: fn() -> bool,
 }
 
 impl Admission {
@@ -63,6 +64,7 @@ impl Admission {
             },
             static_pods_count: config.eviction.static_pods,
             gates: config.gates.clone(),
+            has_app_armor: host::has_app_armor,
         }
     }
 
@@ -92,7 +94,7 @@ impl Admission {
         let lacks = fit::insufficient_resources(pod, other_pods, &self.room, is_device);
         let victims = self.make_room(pod, other_pods, &lacks)?;
         if app_armor::is_wanted(pod) {
-            app_armor::check(host::has_app_armor())?;
+            app_armor::check((self.has_app_armor)())?;
         }
         self.check_features(pod)?;
         Ok(victims)
@@ -207,7 +209,7 @@ mod tests {
     use super::*;
     use crate::types::api::{
         CPU, Container, ContainerPort, ContainerRestartRule, MEMORY, PodSecurityContext, RestartPolicy,
-        RestartRuleAction,
+        RestartRuleAction, SecurityProfile, SecurityProfileType,
     };
 
     #[test]
@@ -273,6 +275,22 @@ mod tests {
             named.metadata.namespace, named.metadata.name
         );
         check(&named, &[], Err(("PodNameTooLong", &message)));
+    }
+
+    #[test]
+    fn app_armor_profile_that_is_not_loaded_is_left_to_the_runtime_of_a_host_with_app_armor() {
+        let kind = Some(SecurityProfileType::Localhost);
+        let profile = SecurityProfile { kind, localhost_profile: Some("not-loaded-yet".to_owned()) };
+        let context = PodSecurityContext { app_armor_profile: Some(profile), ..PodSecurityContext::default() };
+        let mut confined = pod("p", "1");
+        confined.spec.security_context = Some(Box::new(context));
+        let admit = |has_app_armor, pod: &Pod| {
+            let admission = Admission { has_app_armor, ..admission() };
+            admission.admit(pod, &[], false, Ok(()), &|_| false).map_err(|refused| refused.reason)
+        };
+        assert_eq!(admit(|| true, &confined), Ok(vec![]));
+        assert_eq!(admit(|| false, &confined), Err(Reason::APP_ARMOR));
+        assert_eq!(admit(|| false, &pod("p", "1")), Ok(vec![]));
     }
 
     #[test]

@@ -279,6 +279,35 @@ mod tests {
     }
 
     #[test]
+    fn configured_system_containers_that_exist_are_measured_with_cgroup_v2() {
+        let root = rt::TestFolder::new("system-containers");
+        fs::create_dir_all(root.0.join("runtime.slice")).unwrap();
+        fs::write(root.0.join("runtime.slice/memory.current"), "8192\n").unwrap();
+        let system = vec![("runtime", "/runtime.slice".to_owned()), ("misc", "/gone.slice".to_owned())];
+        let measured = |cgroup_v2: bool| {
+            let inputs = CollectInputs {
+                depth: Depth::CpuAndMemory,
+                with_rest: false,
+                groups: None,
+                system: system.clone(),
+                agent_started_at: None,
+                cgroup_v2,
+                root_dir: root.0.clone(),
+                images: None,
+                layers: None,
+            };
+            let (procfs, reader) = (Procfs::host(), UsageReader::new(&root.0));
+            let mut pass = CollectPass { procfs, reader, at: 1, end: rt::now(), inputs: &inputs, swap_free: None };
+            let mut node = NodeSnapshot::default();
+            pass.node(&mut node);
+            let usage = |container: SystemContainer| (container.name, container.figures.memory.usage);
+            node.system.into_iter().map(usage).collect::<Vec<_>>()
+        };
+        assert_eq!(measured(true), [("runtime", Some(8192))]);
+        assert_eq!(measured(false), []);
+    }
+
+    #[test]
     fn processes_are_counted_without_cgroup_v2() {
         let root = std::env::temp_dir().join(format!("coracle-v1-processes-{}", std::process::id()));
         fs::create_dir_all(root.join("kubepods/pod1/abc")).unwrap();

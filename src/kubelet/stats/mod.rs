@@ -116,18 +116,9 @@ pub(crate) struct Dependencies {
 impl Stats {
     pub(crate) fn new(settings: &NodeSettings, dependencies: Dependencies) -> Self {
         let Dependencies { dirs, cri, images, csi } = dependencies;
-        let settings = Settings {
-            node_name: settings.node_name.clone(),
-            root_dir: settings.root_dir.clone(),
-            cgroup_v2: settings.cgroup_v2,
-            groups: settings.pod_cgroups.as_ref().map(|groups| (groups.root.clone(), groups.driver)),
-            system: settings.system_containers.clone(),
-            agent_started_at: clock::timestamp().as_nanosecond(),
-        };
-        let machine = Machine::read(Path::new("/"));
         Self {
-            settings,
-            machine,
+            settings: Settings::new(settings),
+            machine: Machine::read(Path::new("/")),
             dirs,
             cri,
             images,
@@ -162,30 +153,9 @@ impl Stats {
     }
 
     async fn collect(&self, endpoint: StatsEndpoint, subjects: &[PodInputs], driver: Option<CgroupDriver>) -> Snapshot {
-        let (depth, with_rest) = match endpoint {
-            StatsEndpoint::Cadvisor => (Depth::Whole, true),
-            StatsEndpoint::Resource | StatsEndpoint::Summary { only_cpu_and_memory: true } => {
-                (Depth::CpuAndMemory, false)
-            }
-            StatsEndpoint::Summary { only_cpu_and_memory: false } => (Depth::Pressure, true),
-        };
-        let is_summary = matches!(endpoint, StatsEndpoint::Summary { .. });
         let groups = self.settings.groups.as_ref().map(|(root, configured)| (root, driver.unwrap_or(*configured)));
-        let mut inputs = CollectInputs {
-            depth,
-            with_rest,
-            groups: groups.map(|(root, driver)| {
-                let class = |class| CgroupName::class(root, class).path(driver);
-                let classes = [QosClass::Burstable, QosClass::BestEffort].map(class).to_vec();
-                (CgroupName::kubepods(root).path(driver), classes)
-            }),
-            system: if is_summary { self.settings.system.clone() } else { Vec::new() },
-            agent_started_at: is_summary.then_some(self.settings.agent_started_at),
-            cgroup_v2: self.settings.cgroup_v2,
-            root_dir: self.settings.root_dir.clone(),
-            images: None,
-            layers: None,
-        };
+        let mut inputs = self.settings.inputs(endpoint, groups);
+        let with_rest = inputs.with_rest;
         let node = NodeSnapshot { name: self.settings.node_name.clone(), ..NodeSnapshot::default() };
         let pods = subjects.iter().filter_map(|subject| self.pod(subject, groups)).collect();
         let mut look = Snapshot { at: 0, node, pods, is_partial: false };
@@ -313,6 +283,46 @@ impl Stats {
             }
         }
         rates.end_look();
+    }
+}
+
+impl Settings {
+    fn new(settings: &NodeSettings) -> Self {
+        Self {
+            node_name: settings.node_name.clone(),
+            root_dir: settings.root_dir.clone(),
+            cgroup_v2: settings.cgroup_v2,
+            groups: settings.pod_cgroups.as_ref().map(|groups| (groups.root.clone(), groups.driver)),
+            system: settings.system_containers.clone(),
+            agent_started_at: clock::timestamp().as_nanosecond(),
+        }
+    }
+
+    /// What the endpoint's page shows, without the file systems of the runtime.
+    fn inputs(&self, endpoint: StatsEndpoint, groups: Option<(&String, CgroupDriver)>) -> CollectInputs {
+        let (depth, with_rest) = match endpoint {
+            StatsEndpoint::Cadvisor => (Depth::Whole, true),
+            StatsEndpoint::Resource | StatsEndpoint::Summary { only_cpu_and_memory: true } => {
+                (Depth::CpuAndMemory, false)
+            }
+            StatsEndpoint::Summary { only_cpu_and_memory: false } => (Depth::Pressure, true),
+        };
+        let is_summary = matches!(endpoint, StatsEndpoint::Summary { .. });
+        CollectInputs {
+            depth,
+            with_rest,
+            groups: groups.map(|(root, driver)| {
+                let class = |class| CgroupName::class(root, class).path(driver);
+                let classes = [QosClass::Burstable, QosClass::BestEffort].map(class).to_vec();
+                (CgroupName::kubepods(root).path(driver), classes)
+            }),
+            system: if is_summary { self.system.clone() } else { Vec::new() },
+            agent_started_at: is_summary.then_some(self.agent_started_at),
+            cgroup_v2: self.cgroup_v2,
+            root_dir: self.root_dir.clone(),
+            images: None,
+            layers: None,
+        }
     }
 }
 

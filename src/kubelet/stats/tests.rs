@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::snapshot::{Processes, SystemContainer, UsageStats, VolumeSnapshot};
 use super::*;
+use crate::kubelet::node::NodeInfo;
 use crate::platform::cgroups::{Bound, CpuStat, DeviceIo, MemoryStat, Usage};
+use crate::platform::config::Config;
 use crate::platform::host::file_system::FileSystem;
 use crate::platform::host::procfs::{Counts, DiskIo, Interface, MemInfo, Pressure, Stall};
 use crate::types::metrics::parsed::{self, Family};
@@ -156,6 +158,26 @@ fn summary_has_the_cgroups_of_the_nodes_services() {
     assert_eq!(names, ["pods", "kubelet"]);
     assert_eq!(containers[1]["startTime"], "2026-11-20T20:06:43Z");
     assert_eq!(containers[1]["memory"]["workingSetBytes"], 7168);
+}
+
+#[test]
+fn summary_reads_the_cgroups_of_runtime_and_system_that_are_configured() {
+    let settings = |runtime: &str, system: &str| {
+        let mut config = Config::default();
+        runtime.clone_into(&mut config.cgroups.runtime);
+        system.clone_into(&mut config.cgroups.system);
+        Settings::new(&NodeSettings::new(&config, &NodeInfo::default()))
+    };
+    let both = settings("/runtime.slice", "/system.slice");
+    let expected = [("runtime", "/runtime.slice".to_owned()), ("misc", "/system.slice".to_owned())];
+    for only_cpu_and_memory in [false, true] {
+        assert_eq!(both.inputs(StatsEndpoint::Summary { only_cpu_and_memory }, None).system, expected);
+    }
+    for endpoint in [StatsEndpoint::Cadvisor, StatsEndpoint::Resource] {
+        assert_eq!(both.inputs(endpoint, None).system, []);
+    }
+    let system = settings("", "/system.slice").inputs(StatsEndpoint::Summary { only_cpu_and_memory: false }, None);
+    assert_eq!(system.system, expected[1..]);
 }
 
 #[test]
