@@ -80,3 +80,22 @@ fn packages_find_the_kubernetes_version() {
         include_str!("../src/types/api/mod.rs").lines().filter(|line| line.starts_with("pub const KUBERNETES_VERSION"));
     assert_eq!(told.count(), 1);
 }
+
+/// The test of kubeadm reads the same unit and drop-in.
+#[test]
+fn kubelet_package_has_the_unit_and_the_program_that_it_starts() {
+    let package = include_str!("../cross/package");
+    for line in [
+        "put 644 \"$TOP/systemd/kubelet.service\" usr/lib/systemd/system/kubelet.service",
+        "put 644 \"$TOP/systemd/kubelet.service.d/10-kubeadm.conf\" usr/share/doc/coracle-kubelet/examples/10-kubeadm.conf",
+        "ln -s coracle \"$ROOT/usr/bin/kubelet\"",
+    ] {
+        assert!(package.lines().any(|read| read.trim() == line), "{line}");
+    }
+    for unit in [KUBELET, KUBEADM] {
+        let commands = settings(unit).into_iter().filter_map(|line| line.strip_prefix("ExecStart="));
+        let programs: Vec<&str> = commands.filter_map(|command| command.split_whitespace().next()).collect();
+        assert_eq!(programs, ["/usr/bin/kubelet"]);
+    }
+    assert!(settings(KUBEADM).contains(&"ExecStart="), "the drop-in replaces the command of the unit");
+}

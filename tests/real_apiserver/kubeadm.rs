@@ -51,7 +51,9 @@ impl Machine {
         let programs = self.cluster.node.enclosure().programs();
         fs::create_dir_all(&programs).unwrap();
         symlink(coracle(), programs.join("kubelet")).unwrap();
-        let drop_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/kubelet.service.d/10-kubeadm.conf");
+        // `cross/package` puts these into the package coracle-kubelet.
+        let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+        let (unit, drop_in) = (files.join("kubelet.service"), files.join("kubelet.service.d/10-kubeadm.conf"));
         let socket = self.folder().join("coracle.sock");
         let extra = format!(
             "--node-ip={ADDRESS} --local-socket={} --leave-kernel-parameters --make-iptables-util-chains=false",
@@ -59,6 +61,7 @@ impl Machine {
         );
         let text = SYSTEMCTL
             .replace("@FOLDER@", &self.folder().display().to_string())
+            .replace("@UNIT@", &unit.display().to_string())
             .replace("@DROP_IN@", &drop_in.display().to_string())
             .replace("@EXTRA_ARGS@", &extra);
         fs::write(programs.join("systemctl"), text).unwrap();
