@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::api_server::NODE;
 use super::life::{Node, less};
-use super::need_root;
+use super::peak_memory::{PeakMemory, has_own_process};
 use super::plan::Plan;
 use super::record::Lines;
 use super::wanted::{Pod, REVISION, Source, Traits};
@@ -20,8 +20,30 @@ use crate::platform::rt::{self, FutureFigures, TurnFigures, simulate};
 use crate::types::api::Pod as ApiPod;
 use crate::types::api::fields::{Field, Kind, fields_of};
 
-/// A pod of a shape with this many entries.
-type Shape = Box<dyn Fn(usize) -> Value + Send>;
+/// A pod, and the objects that it refers to.
+pub(super) struct Hostile {
+    pub(super) pod: Value,
+    /// Created before the pod, and deleted after it.
+    pub(super) objects: Vec<Value>,
+    /// Merge patches of objects that the cluster has, by their paths.
+    pub(super) patches: Vec<(String, Value)>,
+}
+
+impl From<Value> for Hostile {
+    fn from(pod: Value) -> Self {
+        Self { pod, objects: Vec::new(), patches: Vec::new() }
+    }
+}
+
+impl Hostile {
+    fn bytes(&self) -> usize {
+        let patches = self.patches.iter().map(|(_, patch)| patch);
+        [&self.pod].into_iter().chain(&self.objects).chain(patches).map(|object| object.to_string().len()).sum()
+    }
+}
+
+/// What is hostile with this many entries.
+pub(super) type Shape = Box<dyn Fn(usize) -> Hostile + Send>;
 
 /// Within this time every honest pod runs, also one that comes after the hostile pod.
 const RUNS: Duration = Duration::from_secs(60);
@@ -38,6 +60,8 @@ const FIRST: usize = 5;
 struct Passage {
     bytes: usize,
     figures: TurnFigures,
+    /// Growth of the process's memory at most, with the peers of the node.
+    memory: usize,
     /// Calls of the runtime, most of which are for this pod.
     calls: u64,
     /// What the API server shows of it.
@@ -60,13 +84,17 @@ impl Node {
     }
 
     /// Creates the pod, and another one after it. Measures until the other pods run.
-    async fn suffer(&mut self, mut object: Value) -> Result<Passage, String> {
-        let (pod, revision) = self.want_object(&mut object);
-        let bytes = object.to_string().len();
+    async fn suffer(&mut self, mut hostile: Hostile) -> Result<Passage, String> {
+        let (pod, revision) = self.want_object(&mut hostile.pod);
+        let (bytes, memory) = (hostile.bytes(), PeakMemory::begin());
         let (calls_before, counts) = (self.runtime.calls.borrow().clone(), self.record.counts());
         self.world.turns.is_on.set(true);
         self.world.turns.take();
-        self.api.change(|server| server.create(&object));
+        self.api.change(|server| {
+            hostile.objects.iter().for_each(|object| drop(server.create(object)));
+            hostile.patches.iter().for_each(|(path, patch)| drop(server.patch(path, patch)));
+            server.create(&hostile.pod);
+        });
         self.create_pod(Traits::default());
         let begun = self.world.passed();
         let done = loop {
@@ -95,8 +123,12 @@ impl Node {
         }
         let status = self.api.look(|server| server.get(&pod.path())).unwrap_or_default()["status"].clone();
         let phase = [&status["phase"], &status["reason"], &status["message"]].map(|text| text.as_str().unwrap_or("-"));
-        let passage = Passage { bytes, figures, calls, phase: phase.join(" ") };
+        let passage = Passage { bytes, figures, memory: memory.growth(), calls, phase: phase.join(" ") };
         self.end(&pod).await?;
+        self.api.change(|server| {
+            hostile.objects.iter().for_each(|object| server.delete(&path_of(object), Some(0)));
+            hostile.patches.iter().for_each(|(path, patch)| drop(server.patch(path, &undone(patch))));
+        });
         done.map(|()| passage)
     }
 
@@ -117,17 +149,31 @@ impl Node {
     }
 }
 
-/// A node's life with each of these pods in turn.
-fn live_with(pods: Vec<Value>) -> Vec<Result<Passage, String>> {
+/// The path of an object of the core group in its namespace.
+fn path_of(object: &Value) -> String {
+    let [kind, name] = [&object["kind"], &object["metadata"]["name"]].map(|text| text.as_str().unwrap_or_default());
+    format!("/api/v1/namespaces/default/{}s/{name}", kind.to_lowercase())
+}
+
+/// The merge patch that removes what another one has added.
+fn undone(patch: &Value) -> Value {
+    match patch {
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), undone(value))).collect(),
+        _ => Value::Null,
+    }
+}
+
+/// A node's life with each of these in turn.
+fn live_with(all: Vec<Hostile>) -> Vec<Result<Passage, String>> {
     let lived = simulate(4, move |world| async move {
         let plan = Plan { seed: 4, lease: Duration::from_secs(40), episodes: Vec::new() };
         let mut node = Node::new(&world, &plan, Lines::default());
         let mut lived = Vec::new();
-        for pod in pods {
+        for hostile in all {
             node.create_pod(Traits { secret: true, token: true, ..Traits::default() });
             node.create_pod(Traits { probe: true, side: true, ..Traits::default() });
             node.recover().await;
-            let passage = node.suffer(pod).await;
+            let passage = node.suffer(hostile).await;
             let failed = passage.is_err();
             lived.push(passage);
             if failed {
@@ -140,7 +186,7 @@ fn live_with(pods: Vec<Value>) -> Vec<Result<Passage, String>> {
 }
 
 /// The image exists on the node.
-fn with_image(pod: &Value) -> Value {
+pub(super) fn with_image(pod: &Value) -> Value {
     let image = r#""image":"busybox","imagePullPolicy":"IfNotPresent""#;
     serde_json::from_str(&pod.to_string().replace(r#""image":"b""#, image)).unwrap()
 }
@@ -150,34 +196,50 @@ const GROWTH: u32 = 5;
 const ANY: Duration = Duration::from_millis(150);
 /// Longest turn of an unoptimized build, which is ten to thirty times slower than a release.
 const LONGEST_TURN: Duration = Duration::from_millis(500);
+/// Memory of the process for any pod, and for each byte of it, most of which the peers take: the API server keeps every
+/// version of an object. Fields that multiply have taken gigabytes.
+const ANY_MEMORY: usize = 128 << 20;
+const MEMORY_OF_A_BYTE: usize = 256;
 
 fn containers(pod: &Value) -> usize {
     pod.to_string().matches("\"image\":").count()
 }
 
-/// What is wrong with pods of this shape.
-fn faults(name: &str, shape: &Shape) -> Vec<String> {
-    let has_containers = containers(&shape(8)) > 4;
-    let most = match (has_containers, is_full()) {
+/// Entries of pods of this shape.
+fn entries(shape: &Shape) -> usize {
+    let has_containers = containers(&shape(8).pod) > 4;
+    match (has_containers, is_full()) {
         (true, true) => ALL_CONTAINERS,
         (true, false) => CONTAINERS,
         (false, true) => 2000,
         (false, false) => 600,
-    };
+    }
+}
+
+/// What is wrong with a shape of `most` entries.
+pub(super) fn faults(name: &str, shape: &Shape, most: usize) -> Vec<String> {
     let entries = std::env::var("CORACLE_HOSTILE_ENTRIES").ok();
     let most = entries.map_or(most, |entries| entries.parse().unwrap());
     let mut found = Vec::new();
     for _ in 0..3 {
         found.clear();
-        let lived = live_with(vec![with_image(&shape(most / 4)), with_image(&shape(most))]);
+        let lived = live_with(vec![shape(most / 4), shape(most)]);
         let mut passed = Vec::new();
         for (size, passage) in [most / 4, most].into_iter().zip(lived) {
             match passage {
-                Ok(Passage { bytes, figures, calls, phase }) => {
+                Ok(Passage { bytes, figures, memory, calls, phase }) => {
                     println!(
-                        "{name}: {size} entries, {bytes} bytes: {:?}, longest turn {:?} ({}), pools {:?}, {calls} calls; {phase}",
-                        figures.all, figures.longest, figures.whose, figures.pools
+                        "{name}: {size} entries, {bytes} bytes: {:?}, longest turn {:?} ({}), pools {:?}, {calls} calls, \
+                         {} KiB of memory; {phase}",
+                        figures.all,
+                        figures.longest,
+                        figures.whose,
+                        figures.pools,
+                        memory >> 10
                     );
+                    if memory > ANY_MEMORY + MEMORY_OF_A_BYTE * bytes {
+                        found.push(format!("{name}: {} KiB with {size} entries, {bytes} bytes", memory >> 10));
+                    }
                     passed.push((figures, calls));
                 }
                 Err(what) => found.push(format!("{name}: {size} entries: {what}")),
@@ -202,8 +264,14 @@ fn faults(name: &str, shape: &Shape) -> Vec<String> {
     found
 }
 
+/// Hostile pods alone.
+fn of_pods(shape: impl Fn(usize) -> Value + Send + 'static) -> Shape {
+    Box::new(move |count| with_image(&shape(count)).into())
+}
+
 /// Lists and maps that a tenant decides, except those that keep a pod from being created or deleted. A hook that fails
-/// stops its container.
+/// stops its container. Fields of init and ephemeral containers are read by the code for all containers, and each text by
+/// the steps that [`crate::control::pod_workers::hostile_pods`] takes: most of them the API server limits.
 fn is_tried(field: &Field) -> bool {
     let path = field.written();
     let is_large = matches!(field.kind, Kind::List | Kind::Map);
@@ -213,29 +281,31 @@ fn is_tried(field: &Field) -> bool {
 
 #[test]
 fn hostile_pods_take_time_in_proportion_and_no_other_pod_suffers() {
-    need_root();
+    if !has_own_process("simulation::hostile_pods::hostile_pods_take_time_in_proportion_and_no_other_pod_suffers") {
+        return;
+    }
     let only = std::env::var("CORACLE_HOSTILE_SHAPE").unwrap_or_default();
     let mut all: Vec<(String, Shape)> =
-        shapes::PAIRS.iter().map(|(name, shape)| ((*name).to_owned(), Box::new(shape) as Shape)).collect();
+        shapes::PAIRS.iter().map(|(name, shape)| ((*name).to_owned(), of_pods(shape))).collect();
     let fields = fields_of::<ApiPod>();
     if is_full() {
         for field in fields.iter().filter(|field| is_tried(field)) {
             let (one, fields) = (field.clone(), fields.clone());
-            all.push((field.written(), Box::new(move |count| shapes::large(&one, &fields, count).unwrap_or_default())));
+            all.push((field.written(), of_pods(move |count| shapes::large(&one, &fields, count).unwrap_or_default())));
         }
     }
     all.retain(|(name, _)| name.contains(&only));
     if !is_full() && only.is_empty() {
         all.truncate(FIRST);
     }
-    let found: Vec<String> = all.iter().flat_map(|(name, shape)| faults(name, shape)).collect();
+    let found: Vec<String> = all.iter().flat_map(|(name, shape)| faults(name, shape, entries(shape))).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 /// An API server keeps such a pod for ever if its deletion waits for its last status.
 #[test]
 fn pod_whose_status_the_api_server_cannot_store_is_deleted() {
-    need_root();
+    super::need_root();
     let ended = simulate(4, |world| async move {
         let plan = Plan { seed: 4, lease: Duration::from_secs(40), episodes: Vec::new() };
         let mut node = Node::new(&world, &plan, Lines::default());

@@ -54,6 +54,10 @@ pub(crate) enum ConfigError {
     RunsAsRoot {
         of: ContainerName,
     },
+    /// The sources of a container have more variables, also if one replaces another.
+    TooManyVariables {
+        most: usize,
+    },
     /// An environment variable, or all of them together, exceed the kernel's limit.
     VariableTooLong {
         name: String,
@@ -118,6 +122,7 @@ impl fmt::Display for ConfigError {
             Self::NoSeccompPath => f.write_str("localhostProfile must be set if seccompProfile type is Localhost."),
             Self::NoTarget { name } => write!(f, "unable to find target container {name}"),
             Self::RunsAsRoot { of } => write!(f, "container's runAsUser breaks non-root policy {of}"),
+            Self::TooManyVariables { most } => write!(f, "the container has more than {most} environment variables"),
             Self::VariableTooLong { name } => {
                 write!(f, "environment variable {name:?} exceeds the kernel's size limit, or all of them together do")
             }

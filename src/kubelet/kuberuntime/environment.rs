@@ -32,6 +32,8 @@ pub(crate) struct EnvironmentInputs<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, Variable>,
+    /// Number of definitions.
+    defined: usize,
     /// Total size of names and values.
     bytes: usize,
 }
@@ -48,7 +50,7 @@ impl Environment {
         let mut environment = Self::default();
         let pod = inputs.index.pod;
         let links = pod.spec.enable_service_links.unwrap_or(true);
-        let services = service_variables(inputs.objects.services(pod), &pod.metadata.namespace, links);
+        let services = service_variables(inputs.objects.services(pod), &pod.metadata.namespace, links, MAX_VARIABLES)?;
         for from in &container.env_from {
             let (kind, object) = match &from.source {
                 EnvFromRef::ConfigMap(object) => (ObjectKind::ConfigMap, object),
@@ -135,6 +137,10 @@ impl Environment {
 
     /// Rejects values beyond the kernel's limit, for which exec would only report that the argument list is too long.
     fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), ConfigError> {
+        self.defined += 1;
+        if self.defined > MAX_VARIABLES {
+            return Err(ConfigError::TooManyVariables { most: MAX_VARIABLES });
+        }
         self.bytes += name.len() + value.len();
         if name.len() + value.len() + 1 >= LONGEST_STRING || self.bytes > MAX_ENVIRONMENT_BYTES {
             return Err(ConfigError::VariableTooLong { name: name.to_owned() });
@@ -210,6 +216,10 @@ impl<'a> EnvironmentInputs<'a> {
         })
     }
 }
+
+/// Most definitions of variables in the sources of a container. With 64 bytes each, as those of Services have, they fill
+/// the 2 MiB that the usual limit of the stack leaves to a program's environment.
+const MAX_VARIABLES: usize = 32 << 10;
 
 fn joined(ips: &[IpAddr]) -> String {
     ips.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",")

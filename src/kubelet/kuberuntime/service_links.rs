@@ -4,15 +4,17 @@
 
 use std::net::IpAddr;
 
+use super::config_error::ConfigError;
 use crate::state::objects::Service;
 use crate::types::sorted::SortedMap;
 
-/// Names and values, sorted by service name.
+/// Names and values, sorted by service name. An error if there are more than `most`, of which not all are made.
 pub(super) fn service_variables<'a>(
     services: impl Iterator<Item = &'a Service>,
     namespace: &str,
     links: bool,
-) -> Vec<(String, String)> {
+    most: usize,
+) -> Result<Vec<(String, String)>, ConfigError> {
     let mut chosen: SortedMap<&str, &Service> = SortedMap::new();
     for service in services {
         let name = service.name.as_str();
@@ -25,10 +27,14 @@ pub(super) fn service_variables<'a>(
     let mut variables = Vec::new();
     for service in chosen.into_values() {
         if let Some(ip) = service.cluster_ip {
+            // Each port has four variables at least.
+            if variables.len() + 4 * service.ports.len() > most {
+                return Err(ConfigError::TooManyVariables { most });
+            }
             add(service, ip, &mut variables);
         }
     }
-    variables
+    Ok(variables)
 }
 
 fn add(service: &Service, ip: IpAddr, variables: &mut Vec<(String, String)>) {
@@ -87,7 +93,7 @@ mod tests {
 
     #[test]
     fn api_server_variables_match_the_recorded_ones() {
-        let mut found = service_variables([kubernetes()].iter(), "golden", false);
+        let mut found = service_variables([kubernetes()].iter(), "golden", false, 100).unwrap();
         found.sort();
         let mut expected = [
             ("KUBERNETES_SERVICE_HOST", "10.96.0.1"),
@@ -111,11 +117,12 @@ mod tests {
             service("a", "headless", "None", &[("", 1, Protocol::Tcp)]),
             service("b", "other", "10.0.0.1", &[("", 1, Protocol::Tcp)]),
         ];
-        assert_eq!(service_variables(services.iter(), "a", false), []);
+        assert_eq!(service_variables(services.iter(), "a", false, 100).unwrap(), []);
         let names: Vec<String> =
-            service_variables(services.iter(), "a", true).into_iter().map(|(name, _)| name).collect();
+            service_variables(services.iter(), "a", true, 100).unwrap().into_iter().map(|(name, _)| name).collect();
         assert!(names.iter().all(|name| name.starts_with("MY_DB_")), "{names:?}");
-        let found: SortedMap<String, String> = service_variables(services.iter(), "a", true).into_iter().collect();
+        let found: SortedMap<String, String> =
+            service_variables(services.iter(), "a", true, 100).unwrap().into_iter().collect();
         assert_eq!(found["MY_DB_SERVICE_HOST"], "fd00::1");
         assert_eq!(found["MY_DB_SERVICE_PORT_A_B"], "2");
         assert_eq!(found["MY_DB_PORT"], "udp://[fd00::1]:1");
@@ -126,8 +133,17 @@ mod tests {
     #[test]
     fn kubernetes_service_is_only_from_the_default_namespace() {
         let own = service("a", "kubernetes", "10.0.0.9", &[("", 1, Protocol::Tcp)]);
-        let host = |services: &[Service]| service_variables(services.iter(), "a", true)[0].1.clone();
+        let host = |services: &[Service]| service_variables(services.iter(), "a", true, 100).unwrap()[0].1.clone();
         assert_eq!(host(std::slice::from_ref(&own)), "10.0.0.9");
         assert_eq!(host(&[own, kubernetes()]), "10.0.0.9");
+    }
+
+    #[test]
+    fn more_variables_than_a_container_may_have_are_not_made() {
+        let ports: Vec<(&str, i32, Protocol)> = (1..=25).map(|port| ("", port, Protocol::Tcp)).collect();
+        let services = [service("a", "x", "10.0.0.1", &ports)];
+        let count = |most| service_variables(services.iter(), "a", true, most).map(|found| found.len());
+        assert_eq!(count(103), Ok(103));
+        assert_eq!(count(99), Err(ConfigError::TooManyVariables { most: 99 }));
     }
 }

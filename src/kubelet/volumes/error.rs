@@ -321,7 +321,7 @@ impl fmt::Display for FilesProblem {
                 }
                 f.write_str("]")
             }
-            Self::TooLarge { most } => write!(f, "the files of the pod's volumes have more than {most} bytes"),
+            Self::TooLarge { most } => write!(f, "the files of the pod's volumes take more than {most} bytes"),
         }
     }
 }

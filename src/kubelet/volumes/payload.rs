@@ -42,6 +42,8 @@ pub(super) struct PodFiles<'a> {
 
 /// Limit of the total size of a pod's files from ConfigMaps, Secrets and the pod itself, which take memory.
 const MAX_POD_FILE_BYTES: usize = 64 << 20;
+/// What counts for a file beside its content: the kernel's inodes and names of the file and of the link to it.
+const BYTES_OF_A_FILE: usize = 2 << 10;
 
 impl<'a> PodFiles<'a> {
     pub(super) fn new(pod: &'a Pod, inputs: SetUpInputs<'a>) -> Self {
@@ -55,7 +57,7 @@ impl<'a> PodFiles<'a> {
         }
     }
 
-    /// Counts a file of `size` bytes in place of one of `old` bytes.
+    /// Counts `size` bytes in place of `old` bytes.
     fn take_room(&self, size: usize, old: usize) -> Result<(), FilesProblem> {
         let room_left = self.room.get().and_then(|room| room.saturating_add(old).checked_sub(size));
         self.room.set(room_left);
@@ -142,6 +144,9 @@ impl<'a> Files<'a, '_> {
                 ProjectionSource::ClusterTrustBundle(bundle) => self.add_trust_anchors(bundle, mode),
                 ProjectionSource::PodCertificate(certificate) => self.add_certificate(certificate, mode),
             };
+            if matches!(added, Err(FilesProblem::TooLarge { .. })) {
+                return added;
+            }
             problems.extend(added.err());
         }
         match problems.pop() {
@@ -269,7 +274,8 @@ impl<'a> Files<'a, '_> {
     ) -> Result<(), FilesProblem> {
         let file_path = path_in_volume(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
         let mode = mode.or(default).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE);
-        let size = content.len();
+        // A file that replaces another one counts as well, or thousands of sources could repeat thousands of keys.
+        let size = content.len() + BYTES_OF_A_FILE;
         let old = self.payload.insert(file_path, PayloadFile { content, mode: mode & 0o777, user: None });
         self.shared.take_room(size, old.map_or(0, |old| old.content.len()))
     }

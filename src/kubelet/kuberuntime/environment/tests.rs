@@ -266,6 +266,15 @@ fn exponentially_growing_variables_are_refused() {
 }
 
 #[test]
+fn sources_that_repeat_variables_are_counted_each_time() {
+    // Each has two keys.
+    let sources =
+        |count: usize| json!({"name": "main", "envFrom": vec![json!({"configMapRef": {"name": "cm"}}); count]});
+    assert_eq!(variables(sources(MAX_VARIABLES / 2)).unwrap().len(), 2);
+    check_error(sources(MAX_VARIABLES / 2 + 1), "the container has more than 32768 environment variables");
+}
+
+#[test]
 fn self_referring_variables_stay_unexpanded() {
     let env = json!([
         {"name": "SELF", "value": "$(SELF)"},

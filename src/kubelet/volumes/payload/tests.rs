@@ -121,6 +121,18 @@ fn projected_sources_are_merged_and_all_problems_reported() {
 }
 
 #[test]
+fn sources_that_repeat_files_share_the_room_of_the_pod() {
+    let sources = |count: usize| json!({"sources": vec![json!({"configMap": {"name": "cm"}}); count]});
+    // Each has three keys.
+    let fitting = MAX_POD_FILE_BYTES / BYTES_OF_A_FILE / 3;
+    assert_eq!(files(json!({"name": "v", "projected": sources(fitting - 1)})).unwrap().len(), 3);
+    check_problem(
+        json!({"name": "v", "projected": sources(fitting + 1)}),
+        "the files of the pod's volumes take more than 67108864 bytes",
+    );
+}
+
+#[test]
 fn path_cannot_leave_the_volume_or_use_reserved_names() {
     for path in ["", ".", "..", "a/../b", "/a", "..data", "..data/x", "..."] {
         let items = json!([{"key": "k1", "path": path}]);

@@ -187,7 +187,8 @@ fn only_used_claims_of_the_given_drivers_are_listed() {
 #[test]
 fn files_of_a_pods_volumes_have_a_bound_together() {
     let meta = json!({"namespace": "ns", "name": "cm"});
-    let map: ConfigMap = decode(json!({"metadata": meta, "data": {"k": "x".repeat(1 << 20)}})).unwrap().value;
+    let map: ConfigMap =
+        decode(json!({"metadata": meta, "data": {"k": "x".repeat((1 << 20) - (2 << 10))}})).unwrap().value;
     let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let mut objects = Objects::default();
     objects.replace(&[SourceObject { object: Arc::new(map.into()), origin: "".into(), since }]);
@@ -209,7 +210,7 @@ fn files_of_a_pods_volumes_have_a_bound_together() {
         plan.volumes.iter().map(of).collect::<Vec<_>>()
     };
     assert_eq!(problems(32), [None, None]);
-    let message = "the files of the pod's volumes have more than 67108864 bytes".to_owned();
+    let message = "the files of the pod's volumes take more than 67108864 bytes".to_owned();
     assert_eq!(problems(33), [None, Some(message)]);
 }
 
