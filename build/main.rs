@@ -6,6 +6,9 @@
 #[macro_use]
 mod texts;
 
+#[path = "../src/cli/shared_flags.rs"]
+#[macro_use]
+mod shared_flags;
 #[path = "../src/cli/machine_commands.rs"]
 #[macro_use]
 mod machine_commands;
@@ -32,8 +35,10 @@ const MANUAL_TEMPLATE: &str = "man/coracle.8.in";
 
 fn main() {
     println!("cargo::rerun-if-changed={PAGE}");
-    let tables = ["src/cli/command_table.rs", "src/cli/machine_commands.rs", "src/platform/config/flag_table.rs"];
-    for path in tables.into_iter().chain(["build", MANUAL_TEMPLATE]) {
+    for path in ["build", MANUAL_TEMPLATE, "src/platform/config/flag_table.rs"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    for path in ["src/cli/command_table.rs", "src/cli/machine_commands.rs", "src/cli/shared_flags.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
     let page = fs::read_to_string(PAGE).expect("the page is in the tree");

@@ -91,22 +91,6 @@ pub(crate) const IP: Value = Value::Text("IP");
 pub(crate) const N: Value = Value::Text("N");
 pub(crate) const SOCKET: Value = Value::File("SOCKET");
 
-/// The manual page describes it once for all commands.
-pub(crate) const LOCAL_SOCKET: Flag =
-    flag(Value::File("PATH"), "socket of the agent").name("local-socket").default("/run/coracle/coracle.sock");
-
-pub(crate) const NAMESPACE: Flag = flag(Value::Text("NAMESPACE"), "namespace of the pod").name("namespace").short('n');
-
-pub(crate) const CONTAINER: Flag =
-    flag(Value::Container, "container").name("container").short('c').default("the first container of the pod");
-
-pub(crate) const KUBERNETES_DIR: Flag = flag(Value::Directory, "directory of kubeconfigs and the cluster CA")
-    .name("kubernetes-dir")
-    .default("/etc/kubernetes");
-
-pub(crate) const ROOT_DIR: Flag =
-    flag(Value::Directory, "directory of the state of the agent").name("root-dir").default("/var/lib/kubelet");
-
 /// A flag without a value. The macros add its name.
 pub(crate) const fn switch(summary: &'static str) -> Flag {
     flag(Value::Switch, summary)
@@ -125,10 +109,6 @@ impl Flag {
     /// The name without the two dashes.
     pub(crate) fn long(&self) -> String {
         self.name.replace('_', "-")
-    }
-
-    const fn name(self, name: &'static str) -> Self {
-        Self { name, ..self }
     }
 
     pub(crate) const fn summary(self, summary: &'static str) -> Self {
@@ -220,7 +200,7 @@ macro_rules! command_entry {
 macro_rules! command_flags {
     ([$($done:tt)*]) => { &[$($done)*] };
     ([$($done:tt)*] $shared:ident $(.$method:ident($text:literal))*; $($rest:tt)*) => {
-        command_flags!([$($done)* $shared $(.$method($text))*,] $($rest)*)
+        shared_flag!(command_flags { [$($done)*] } $shared { $(.$method($text))* } $($rest)*)
     };
     ([$($done:tt)*]
         $field:ident $([$short:literal])?: $outer:ident $(<$inner:ident>)? $(= $default:literal)? => $text:expr;

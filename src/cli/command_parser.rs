@@ -1,7 +1,17 @@
 //! The macro that makes argh's structs of `command_table.rs`. Pure.
 
-/// Makes the struct of each command, the enum of them, and the list of their names. Leaves out the texts, which only the
-/// build script needs.
+/// What is known of a command before argh reads its arguments.
+#[derive(Debug)]
+pub(super) struct CommandForm {
+    pub(super) name: &'static str,
+    /// The letters of flags without a value, which may stand together, as in `-fp`.
+    pub(super) switches: &'static str,
+    /// Manifests are its arguments, or values of its flag `-f`.
+    pub(super) takes_manifests: bool,
+}
+
+/// Makes the struct of each command, the enum of them, and the list of their forms. Leaves out the texts, which only
+/// the build script needs.
 macro_rules! commands {
     (
         $(command $command:ident $name:tt {
@@ -22,6 +32,7 @@ macro_rules! commands {
         use argh::FromArgs;
 
         use super::age::{Age, Patience};
+        use super::command_parser::CommandForm;
         use crate::kubelet::enrolment::{KUBERNETES_DIR, ROOT_DIR};
         use super::local_api::default_socket;
         use super::outputs::{
@@ -40,7 +51,8 @@ macro_rules! commands {
             $($command($command),)*
         }
 
-        pub(super) const COMMANDS: &[&str] = &[$($name,)* $other_name];
+        pub(super) const COMMANDS: &[CommandForm] =
+            &[$(command_form!($name [] [] $($($flags)*)?),)* command_form!($other_name [] [])];
 
         $(command_struct! {
             $command $name $summary
@@ -59,43 +71,11 @@ macro_rules! command_struct {
         pub(super) struct $command { $($fields)* }
     };
     ($command:ident $name:tt $summary:tt { $($fields:tt)* }
-        NAMESPACE $(.$method:ident($text:literal))*; $($rest:tt)*
+        $shared:ident $(.$method:ident($text:literal))*; $($rest:tt)*
     ) => {
-        command_struct! { $command $name $summary {
-            $($fields)*
-            #[argh(option, short = 'n')]
-            pub(super) namespace: Option<String>,
-        } $($rest)* }
-    };
-    ($command:ident $name:tt $summary:tt { $($fields:tt)* }
-        CONTAINER $(.$method:ident($text:literal))*; $($rest:tt)*
-    ) => {
-        command_struct! { $command $name $summary {
-            $($fields)*
-            #[argh(option, short = 'c')]
-            pub(super) container: Option<String>,
-        } $($rest)* }
-    };
-    ($command:ident $name:tt $summary:tt { $($fields:tt)* } LOCAL_SOCKET; $($rest:tt)*) => {
-        command_struct! { $command $name $summary {
-            $($fields)*
-            #[argh(option, default = "default_socket()")]
-            pub(super) local_socket: PathBuf,
-        } $($rest)* }
-    };
-    ($command:ident $name:tt $summary:tt { $($fields:tt)* } KUBERNETES_DIR; $($rest:tt)*) => {
-        command_struct! { $command $name $summary {
-            $($fields)*
-            #[argh(option, default = "PathBuf::from(KUBERNETES_DIR)")]
-            pub(super) kubernetes_dir: PathBuf,
-        } $($rest)* }
-    };
-    ($command:ident $name:tt $summary:tt { $($fields:tt)* } ROOT_DIR; $($rest:tt)*) => {
-        command_struct! { $command $name $summary {
-            $($fields)*
-            #[argh(option, default = "PathBuf::from(ROOT_DIR)")]
-            pub(super) root_dir: PathBuf,
-        } $($rest)* }
+        shared_flag! {
+            command_struct { $command $name $summary { $($fields)* } } $shared { $(.$method($text))* } $($rest)*
+        }
     };
     ($command:ident $name:tt $summary:tt { $($fields:tt)* }
         $field:ident $([$short:tt])?: bool => switch($($text:tt)*) $(.$method:ident($($more:tt)*))*; $($rest:tt)*
@@ -115,5 +95,33 @@ macro_rules! command_struct {
             #[argh(option $(, short = $short)? $(, default = $default)?)]
             pub(super) $field: $outer $(<$inner>)?,
         } $($rest)* }
+    };
+}
+
+/// Collects the letters of switches, and a `true` if the flag for manifests is there.
+macro_rules! command_form {
+    ($name:tt [$($letter:tt)*] [$($manifests:tt)*]) => {
+        CommandForm { name: $name, switches: concat!($($letter),*), takes_manifests: false $(|| $manifests)* }
+    };
+    ($name:tt [$($letter:tt)*] [$($manifests:tt)*]
+        filename ['f']: Vec<PathBuf> => flag($($text:tt)*) $(.$method:ident($($more:tt)*))*; $($rest:tt)*
+    ) => {
+        command_form!($name [$($letter)*] [$($manifests)* true] $($rest)*)
+    };
+    ($name:tt [$($letter:tt)*] [$($manifests:tt)*]
+        $field:ident $([$short:tt])?: bool => switch($($text:tt)*) $(.$method:ident($($more:tt)*))*; $($rest:tt)*
+    ) => {
+        command_form!($name [$($letter)* $($short)?] [$($manifests)*] $($rest)*)
+    };
+    ($name:tt [$($letter:tt)*] [$($manifests:tt)*]
+        $field:ident $([$short:tt])?: $outer:ident $(<$inner:ident>)? $(= $default:tt)? => flag($($text:tt)*)
+        $(.$method:ident($($more:tt)*))*; $($rest:tt)*
+    ) => {
+        command_form!($name [$($letter)*] [$($manifests)*] $($rest)*)
+    };
+    ($name:tt [$($letter:tt)*] [$($manifests:tt)*]
+        $shared:ident $(.$method:ident($text:literal))*; $($rest:tt)*
+    ) => {
+        command_form!($name [$($letter)*] [$($manifests)*] $($rest)*)
     };
 }

@@ -2,8 +2,8 @@
 //!
 //! `commands!` of `command_parser.rs` makes argh's structs, that of `build/texts.rs` the help, the manual page and the
 //! completions. A flag is `field['short']: Type = "default" => switch(...)` or `=> flag(...)`; its name is that of the
-//! field with dashes. A name in capitals is a flag that several commands share. `brief` stands after the name in the
-//! overview, `usage` in the usage line (the manual page adds the flags that it omits), `manual` is mdoc.
+//! field with dashes. A name in capitals is a flag of `shared_flags.rs`. `brief` stands after the name in the overview,
+//! `usage` in the usage line (the manual page adds the flags that it omits), `manual` is mdoc.
 
 with_machine_commands! {
     command Status "status" {

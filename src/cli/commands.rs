@@ -3,6 +3,7 @@
 use argh::FromArgs;
 
 use super::aliases::translated;
+use super::command_parser::CommandForm;
 use super::command_table::{COMMANDS, Command, ListImages};
 use super::help;
 use super::outputs::ImagesOutput;
@@ -49,34 +50,34 @@ fn leading_socket(arguments: &[String]) -> (&[String], &[String]) {
 
 fn parse_own(arguments: &[String]) -> Result<ParsedCommand, String> {
     let Some(first) = arguments.first().map(String::as_str) else { return Ok(ParsedCommand::Agent) };
-    match first {
-        "help" => Ok(ParsedCommand::Help(help::of_command(arguments.get(1).map_or("", String::as_str)))),
-        _ if COMMANDS.contains(&first) => command(arguments),
+    let form = COMMANDS.iter().find(|form| form.name == first);
+    match (first, form) {
+        ("help", _) => Ok(ParsedCommand::Help(help::of_command(arguments.get(1).map_or("", String::as_str)))),
+        (_, Some(form)) => command(form, arguments),
         _ if first.starts_with('-') => Ok(ParsedCommand::Agent),
         _ => {
-            let near = nearest(first, COMMANDS.iter().copied());
+            let near = nearest(first, COMMANDS.iter().map(|form| form.name));
             let hint = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
             Err(format!("{first}: unknown command{hint}; coracle --help lists all commands"))
         }
     }
 }
 
-fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
+fn command(form: &CommandForm, arguments: &[String]) -> Result<ParsedCommand, String> {
     // Arguments after -- belong to the command in the container.
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let (own_arguments, others) = arguments.split_at_checked(end).unwrap_or((arguments, &[]));
-    let name = own_arguments.first().map_or("", String::as_str);
     let mut parts: Vec<String> = Vec::new();
     for argument in own_arguments {
         // A lone hyphen is standard input, which argh only accepts as a value.
         let is_value = parts.last().is_some_and(|before| matches!(before.as_str(), "-f" | "--filename"));
-        if argument == "-" && !is_value && TAKE_MANIFESTS.contains(&name) {
+        if argument == "-" && !is_value && form.takes_manifests {
             parts.push("-f".to_owned());
         }
-        parts.extend(split(argument, switches(name)));
+        parts.extend(split(argument, form.switches));
     }
     if parts.iter().any(|part| matches!(part.as_str(), "--help" | "-h")) {
-        return Ok(ParsedCommand::Help(help::of_command(name)));
+        return Ok(ParsedCommand::Help(help::of_command(form.name)));
     }
     parts.extend(others.iter().cloned());
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -98,7 +99,7 @@ fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
             // The first paragraph is the error; the next one refers to --help.
             let what = exit.output.split("\n\n").next().unwrap_or_default();
             let words: Vec<&str> = what.split_whitespace().collect();
-            Err(format!("{}: {}", arguments.first().map_or("", String::as_str), words.join(" ")))
+            Err(format!("{}: {}", form.name, words.join(" ")))
         }
     }
 }
@@ -125,20 +126,6 @@ fn missing_argument(command: &Command) -> Option<&'static str> {
             Some("wait: expected a POD, found nothing; coracle pods lists all pods")
         }
         _ => None,
-    }
-}
-
-/// Commands whose arguments are manifests.
-const TAKE_MANIFESTS: [&str; 4] = ["apply", "delete", "diff", "validate"];
-
-/// The letters of flags without a value, which may stand together, as in `-fp`.
-fn switches(command: &str) -> &'static str {
-    match command {
-        "attach" | "exec" => "it",
-        "events" | "pods" => "Aw",
-        "logs" => "fpt",
-        "top" => "w",
-        _ => "",
     }
 }
 
@@ -224,6 +211,18 @@ mod tests {
         }
     }
 
+    fn form(name: &str) -> &'static CommandForm {
+        COMMANDS.iter().find(|form| form.name == name).unwrap()
+    }
+
+    #[test]
+    fn switches_and_manifests_of_a_command_come_from_its_flags() {
+        let switches = ["attach", "exec", "events", "pods", "logs", "top", "status"].map(|name| form(name).switches);
+        assert_eq!(switches, ["it", "it", "Aw", "Aw", "fpt", "w", ""]);
+        let manifests: Vec<&str> = COMMANDS.iter().filter(|form| form.takes_manifests).map(|form| form.name).collect();
+        assert_eq!(manifests, ["apply", "diff", "delete", "validate"]);
+    }
+
     #[test]
     fn letters_of_switches_may_stand_together() {
         for line in [
@@ -237,7 +236,7 @@ mod tests {
             assert_eq!((logs.pods, logs.container.as_deref()), (vec!["web".to_owned()], Some("main")));
         }
         for (command, pod) in [("attach", true), ("exec", true), ("events", false), ("pods", false), ("top", false)] {
-            for letter in switches(command).chars() {
+            for letter in form(command).switches.chars() {
                 let flag = format!("-{letter}");
                 let mut line = vec![command, flag.as_str()];
                 line.extend(pod.then_some("web"));
@@ -349,7 +348,7 @@ mod tests {
 
     #[test]
     fn each_command_has_its_help() {
-        for command in COMMANDS.iter().copied().filter(|command| *command != "help") {
+        for command in COMMANDS.iter().map(|form| form.name).filter(|command| *command != "help") {
             let Ok(ParsedCommand::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
             assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
             let has_example = |line: &str| line.starts_with("Example") || line.starts_with("  coracle ");

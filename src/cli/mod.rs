@@ -11,6 +11,8 @@ mod claims;
 mod cluster_flags;
 mod colours;
 #[macro_use]
+mod shared_flags;
+#[macro_use]
 mod command_parser;
 #[macro_use]
 mod machine_commands;

@@ -400,7 +400,8 @@ flags! {
                 )
                 .reference("directory of the data of [PersistentVolumeClaims](storage.md#claims-of-manifests) of manifests");
         "local-socket": path(local_socket)
-            => LOCAL_SOCKET
+            => flag(Value::File("PATH"), "socket of the agent")
+                .default("/run/coracle/coracle.sock")
                 .manual(
                     "Socket for the commands; by default\n\
                      .Pa /run/coracle/coracle.sock .\n",
