@@ -21,8 +21,7 @@ mod signatures;
 mod tag_lookup;
 mod verification;
 
-use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -32,7 +31,7 @@ use crate::kubelet::image_archives::ImageArchives;
 use crate::kubelet::image_credentials::{NodeCredentials, PullSecrets};
 use crate::kubelet::image_transfer::{Fetcher, LinkBudget, ManifestFetch};
 use crate::platform::apiserver::Client;
-use crate::platform::config::{Config, CredentialsVerification, ImageGc};
+use crate::platform::config::{Config, CredentialsVerification};
 use crate::platform::cri::ImageService;
 use crate::platform::cri::v1::{Image, PodSandboxConfig};
 use crate::platform::rt;
@@ -47,7 +46,7 @@ pub(crate) use signatures::{SignatureGate, SignaturePlaces};
 
 use early_pulls::EarlyPulls;
 use ensure_image::PullInputs;
-use gc::ImageRecords;
+use gc::GcState;
 use pull_backoff::PullBackoff;
 use pull_records::PullRecords;
 use registry_outages::Outages;
@@ -78,16 +77,7 @@ pub(crate) struct Images<S = ImageService> {
     signatures: Option<SignatureGate>,
     /// Looks up tags. `None`: no tag can be looked up.
     manifests: Option<ManifestFetch>,
-    gc: ImageGc,
-    image_records: RefCell<ImageRecords>,
-    /// The last collection failed.
-    gc_failed: Cell<bool>,
-    /// Images were pulled recently.
-    pulled: Cell<bool>,
-    /// All images were listed at least once.
-    looked: Cell<bool>,
-    /// The runtime's image directory and, if reported, its writable layers.
-    disks: RefCell<Option<(PathBuf, Option<PathBuf>)>>,
+    gc: GcState,
     /// The sync loop's inbox, for events.
     inbox: Sender<SyncEvent>,
 }
@@ -169,12 +159,7 @@ impl<S: Service> Images<S> {
             archives: ImageArchives::nothing().0,
             signatures: None,
             manifests: None,
-            gc: config.images.gc,
-            image_records: RefCell::new(ImageRecords::new(rt::now())),
-            gc_failed: Cell::new(false),
-            pulled: Cell::new(false),
-            looked: Cell::new(false),
-            disks: RefCell::default(),
+            gc: GcState::new(config.images.gc, rt::now()),
             inbox,
         }
     }

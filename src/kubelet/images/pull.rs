@@ -65,8 +65,7 @@ impl<S: Service> Images<S> {
                 self.backoff.borrow_mut().forget_old(now);
                 let (took, with_wait) = (go_duration(now - begun), go_duration(now - requested));
                 log!(info, "image pulled", image = image, took = took, with_wait = with_wait);
-                self.image_records.borrow_mut().pulled(&image_ref, now);
-                self.pulled.set(true);
+                self.gc.on_pulled(&image_ref, now);
                 let described = self.described(inputs, image_ref).await?;
                 let size = described.size;
                 metrics::took(Timed::ImagePulls, &[size_bucket(size)], now - begun);

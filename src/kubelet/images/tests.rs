@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::service::ImageError;
 use super::*;
 use crate::kubelet::image_archives::RuntimeVerifiers;
 use crate::kubelet::image_transfer::{FetchPlaces, key_of};
+use crate::platform::config::ImageGc;
 use crate::platform::cri::RuntimeService;
 use crate::platform::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
 use crate::platform::net::ProxySettings;

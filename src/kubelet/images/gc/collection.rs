@@ -29,11 +29,11 @@ impl<S: Service> Images<S> {
                 true
             }
         };
-        self.gc_failed.set(failed);
+        self.gc.has_failed.set(failed);
     }
 
     fn record_collect_error(&self, error: &CollectError) {
-        let (reasons, message) = event_of(error, self.gc_failed.get());
+        let (reasons, message) = event_of(error, self.gc.has_failed.get());
         if reasons.is_empty() {
             log!(info, "failed to collect images", error = message);
         }

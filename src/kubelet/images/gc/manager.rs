@@ -44,12 +44,12 @@ impl From<ImageError> for CollectError {
 impl<S: Service> Images<S> {
     /// Whether image garbage collection is enabled.
     pub(crate) fn collects(&self) -> bool {
-        self.gc.high < 100 || !self.gc.max_age.is_zero()
+        self.gc.settings.high < 100 || !self.gc.settings.max_age.is_zero()
     }
 
     /// Whether images were pulled since the last call, so that the disk may be fuller.
     pub(crate) fn has_pulled(&self) -> bool {
-        self.pulled.replace(false)
+        self.gc.has_pulled.replace(false)
     }
 
     /// Whether a collection is due: the disk is full, the maximum age applies, or none has run yet.
@@ -58,10 +58,10 @@ impl<S: Service> Images<S> {
         if let Some(fetcher) = &self.fetcher {
             fetcher.sweep().await;
         }
-        if !self.gc.max_age.is_zero() || !self.looked.replace(true) {
+        if !self.gc.settings.max_age.is_zero() || !self.gc.has_listed.replace(true) {
             return Ok(true);
         }
-        Ok(to_free(self.room().await?, &self.gc).is_some())
+        Ok(to_free(self.room().await?, &self.gc.settings).is_some())
     }
 
     /// Removes images beyond the maximum age, and then unused ones until usage is below the low threshold. Images in
@@ -70,13 +70,13 @@ impl<S: Service> Images<S> {
         let now = rt::now();
         let unused = self.unused(in_use, now).await?;
         let (overdue, rest): (Vec<_>, Vec<_>) =
-            unused.into_iter().partition(|image| image.is_overdue(self.gc.max_age, now));
+            unused.into_iter().partition(|image| image.is_overdue(self.gc.settings.max_age, now));
         self.remove(overdue, u64::MAX, "age").await.1?;
-        let Some(wanted) = to_free(self.room().await?, &self.gc) else { return Ok(()) };
+        let Some(wanted) = to_free(self.room().await?, &self.gc.settings) else { return Ok(()) };
         self.prune_shared(Kept::Nothing).await;
         self.free_parts(in_use, wanted).await;
         let room = self.room().await?;
-        let Some(wanted) = to_free(room, &self.gc) else { return Ok(()) };
+        let Some(wanted) = to_free(room, &self.gc.settings) else { return Ok(()) };
         log!(
             info,
             "removing unused images to free disk space",
@@ -84,7 +84,7 @@ impl<S: Service> Images<S> {
             capacity = room.capacity,
             free = room.available
         );
-        let ripe = rest.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
+        let ripe = rest.into_iter().filter(|image| image.is_ripe(self.gc.settings.min_age, now)).collect();
         let (freed, removed) = self.remove(ripe, wanted, "space").await;
         removed?;
         // What a pod waits for is the last to be removed: it has to be fetched again.
@@ -98,7 +98,7 @@ impl<S: Service> Images<S> {
         let mut freed = self.free_parts(in_use, bytes).await;
         let now = rt::now();
         let unused = self.unused(in_use, now).await?;
-        let ripe = unused.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
+        let ripe = unused.into_iter().filter(|image| image.is_ripe(self.gc.settings.min_age, now)).collect();
         let (of_images, removed) = self.remove(ripe, bytes.saturating_sub(freed), "space").await;
         freed = freed.saturating_add(of_images);
         freed = freed.saturating_add(self.free_parts(&InUse::default(), bytes.saturating_sub(freed)).await);
@@ -160,7 +160,7 @@ impl<S: Service> Images<S> {
         if let Some(gate) = self.signatures.as_ref().filter(|_| !kept.is_empty()) {
             gate.kept.retain(kept, &images).await;
         }
-        Ok(self.image_records.borrow_mut().detect_images(&images, in_use, now))
+        Ok(self.gc.records.borrow_mut().detect_images(&images, in_use, now))
     }
 
     /// Removes images until `bytes` are freed; returns the number of bytes freed. Continues after a failure.
@@ -193,7 +193,7 @@ impl<S: Service> Images<S> {
 
     /// Directories of the runtime's images and, if reported, of writable layers.
     pub(crate) async fn disks(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
-        let last_disks = self.disks.borrow().clone();
+        let last_disks = self.gc.disks.borrow().clone();
         match last_disks {
             Some(disks) => Ok(disks),
             None => self.query_filesystems().await,
@@ -205,7 +205,7 @@ impl<S: Service> Images<S> {
         let shown = path.display().to_string();
         let room = rt::blocking(move || room(&path)).await.map_err(|error| {
             // The runtime may have moved its files: the next call asks it again.
-            *self.disks.borrow_mut() = None;
+            *self.gc.disks.borrow_mut() = None;
             CollectError::Failed(format!("statfs of {shown}: {error}"))
         })?;
         if room.capacity == 0 { Err(CollectError::InvalidCapacity) } else { Ok(room) }
@@ -221,7 +221,7 @@ impl<S: Service> Images<S> {
         let images =
             images.ok_or_else(|| CollectError::Failed("the runtime reports no image file system".to_owned()))?;
         let disks = (images, first(info.container_filesystems));
-        *self.disks.borrow_mut() = Some(disks.clone());
+        *self.gc.disks.borrow_mut() = Some(disks.clone());
         Ok(disks)
     }
 }

@@ -10,7 +10,7 @@ use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// What is known about the images. As upstream, only since the start of this process.
 #[derive(Debug)]
-pub(in crate::kubelet::images) struct ImageRecords {
+pub(super) struct ImageRecords {
     records: SortedMap<String, Record>,
     began: Instant,
     /// The images were listed once; images that were missing then are newer.
@@ -44,12 +44,12 @@ pub(crate) struct InUse {
 }
 
 impl ImageRecords {
-    pub(in crate::kubelet::images) fn new(began: Instant) -> Self {
+    pub(super) fn new(began: Instant) -> Self {
         Self { records: SortedMap::new(), began, looked: false }
     }
 
     /// Records a pull.
-    pub(in crate::kubelet::images) fn pulled(&mut self, id: &str, now: Instant) {
+    pub(super) fn pulled(&mut self, id: &str, now: Instant) {
         self.records.entry(id.to_owned()).or_insert(Record { first_seen: Some(now), last_used: None });
     }
 
