@@ -694,14 +694,15 @@ fn forbidden_arrow_is_refused() {
 }
 
 /// The constants and statics of a module, which stand at the start of a line.
-fn module_constants(code: &str) -> Vec<&str> {
-    let names = code.lines().filter_map(|line| {
+fn module_constants(code: &str) -> Vec<(&str, &str)> {
+    let constants = code.lines().filter_map(|line| {
         let (before, item) = line.split_once("const ").or(line.split_once("static "))?;
-        let (name, _) = item.split_once(':')?;
+        let (name, kind) = item.split_once(": ")?;
         let is_item = before.is_empty() || before.starts_with("pub");
-        (is_item && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')).then_some(name)
+        let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+        (is_item && is_name).then_some((name, kind.split_once(" =").map_or(kind, |(kind, _)| kind)))
     });
-    names.filter(|name| *name != "_").collect()
+    constants.filter(|(name, _)| *name != "_").collect()
 }
 
 /// A search for a constant finds one subject. Associated constants are named with their type.
@@ -709,7 +710,7 @@ fn module_constants(code: &str) -> Vec<&str> {
 fn name_of_a_constant_stands_for_one_constant() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in sources() {
-        for name in module_constants(&source.code) {
+        for (name, _) in module_constants(&source.code) {
             places.entry(name.to_owned()).or_default().push(source.path.display().to_string());
         }
     }
@@ -720,6 +721,37 @@ fn name_of_a_constant_stands_for_one_constant() {
         .map(|(name, paths)| format!("{name}: {}", paths.join(", ")))
         .collect();
     assert!(repeated.is_empty(), "say subject and unit:\n{}", repeated.join("\n"));
+}
+
+/// A reader learns from a name what a number counts: bounds begin with MAX or MIN, and a single word is a unit. Numbers
+/// of wire formats have the names that their specifications give them.
+#[test]
+fn name_of_a_number_says_what_it_counts() {
+    const UNITS: [&str; 9] = ["GB", "GIB", "HOUR", "MB", "MINUTE", "MS", "PAGE", "S", "SECOND"];
+    const WITHOUT_UNIT: [&str; 6] = ["FASTEST_", "LARGEST_", "LEAST_", "LONGEST_", "MOST_", "SHORTEST_"];
+    let mut numbers = 0;
+    let mut unclear = Vec::new();
+    for source in sources() {
+        for (name, kind) in module_constants(&source.code) {
+            if !is_number(kind) {
+                continue;
+            }
+            numbers += 1;
+            let is_specified = source.path.starts_with("protocol");
+            let is_word = !name.contains('_') && !UNITS.contains(&name) && !is_specified;
+            if is_word || WITHOUT_UNIT.iter().any(|start| name.starts_with(start)) {
+                unclear.push(format!("{}: {name}", source.path.display()));
+            }
+        }
+    }
+    assert!(numbers > 600, "{numbers} numbers");
+    assert!(unclear.is_empty(), "say what it counts, and MAX or MIN for a bound:\n{}", unclear.join("\n"));
+}
+
+fn is_number(kind: &str) -> bool {
+    let is_sized =
+        |start: char| kind.strip_prefix(start).is_some_and(|rest| rest == "size" || rest.parse::<u8>().is_ok());
+    kind == "Duration" || ['f', 'i', 'u'].into_iter().any(is_sized)
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn kept_claims(pod: &Pod) -> String {
 
 /// Waits until the pod is gone.
 fn wait_until_gone(socket: &Path, pod: &Pod) -> Result<(), String> {
-    let end = Instant::now() + pod.spec.termination_grace() + MARGIN;
+    let end = Instant::now() + pod.spec.termination_grace() + DELETE_MARGIN;
     loop {
         let response = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
         let uid = |entry: &Value| entry.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned);
@@ -116,5 +116,5 @@ fn wait_until_gone(socket: &Path, pod: &Pod) -> Result<(), String> {
 }
 
 /// Time for cleanup beyond the containers' grace period.
-pub(super) const MARGIN: Duration = Duration::from_secs(60);
+pub(super) const DELETE_MARGIN: Duration = Duration::from_secs(60);
 pub(super) const DELETE_POLL_INTERVAL: Duration = Duration::from_millis(300);

@@ -253,7 +253,7 @@ impl Page {
 
     fn field(&mut self, indent: usize, name: &str, value: impl AsRef<str>) {
         let value = if value.as_ref().is_empty() { "<none>" } else { value.as_ref() };
-        let width = VALUES.saturating_sub(indent);
+        let width = VALUE_COLUMN.saturating_sub(indent);
         self.line(indent, &format!("{:<width$} {value}", format!("{name}:")));
     }
 
@@ -267,7 +267,7 @@ impl Page {
     fn list(&mut self, indent: usize, name: &str, values: impl Iterator<Item = String>) {
         let mut values = values;
         self.field(indent, name, values.next().unwrap_or_default());
-        values.for_each(|value| self.line(VALUES + 1, &value));
+        values.for_each(|value| self.line(VALUE_COLUMN + 1, &value));
     }
 
     fn none_unless(&mut self, some: bool) {
@@ -278,7 +278,7 @@ impl Page {
 }
 
 /// Column of the values.
-const VALUES: usize = 18;
+const VALUE_COLUMN: usize = 18;
 
 #[cfg(test)]
 mod tests {

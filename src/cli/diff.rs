@@ -11,7 +11,7 @@ use super::{complain, print};
 pub(super) fn run(command: &Diff) -> ExitCode {
     let trouble = |line: &str| {
         complain(line);
-        ExitCode::from(TROUBLE)
+        ExitCode::from(DIFF_TROUBLE_STATUS)
     };
     let files: Vec<PathBuf> = command.filename.iter().chain(&command.files).cloned().collect();
     let parts = match all_parts(&files) {
@@ -31,7 +31,7 @@ pub(super) fn run(command: &Diff) -> ExitCode {
     match print(&text) {
         ExitCode::SUCCESS if is_same => ExitCode::SUCCESS,
         ExitCode::SUCCESS => ExitCode::FAILURE,
-        _ => ExitCode::from(TROUBLE),
+        _ => ExitCode::from(DIFF_TROUBLE_STATUS),
     }
 }
 
@@ -43,7 +43,8 @@ fn difference(name: &str, before: &str, after: &str) -> String {
     let lines = edits(&before.lines().collect::<Vec<_>>(), &after.lines().collect::<Vec<_>>());
     let mut text = format!("--- {name}, applied\n+++ {name}, in the file\n");
     let is_near = |at: usize| {
-        let around = lines.get(at.saturating_sub(CONTEXT)..lines.len().min(at + CONTEXT + 1)).unwrap_or_default();
+        let around =
+            lines.get(at.saturating_sub(CONTEXT_LINES)..lines.len().min(at + CONTEXT_LINES + 1)).unwrap_or_default();
         around.iter().any(|(sign, _)| *sign != ' ')
     };
     let mut was_near = true;
@@ -61,9 +62,9 @@ fn difference(name: &str, before: &str, after: &str) -> String {
 }
 
 /// 2 is a usage error.
-const TROUBLE: u8 = 3;
+const DIFF_TROUBLE_STATUS: u8 = 3;
 /// Lines around a change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// The lines of both texts in order: ` ` in both, `-` only before, `+` only after.
 fn edits<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(char, &'a str)> {
@@ -73,7 +74,7 @@ fn edits<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(char, &'a str)> {
     let same_tail = before.iter().rev().zip(after.iter().rev()).take_while(|(one, other)| one == other).count();
     let (before, tail) = before.split_at_checked(before.len().saturating_sub(same_tail)).unwrap_or((before, &[]));
     let after = after.get(..after.len().saturating_sub(same_tail)).unwrap_or_default();
-    let middle = if before.len().saturating_mul(after.len()) > MOST_CELLS {
+    let middle = if before.len().saturating_mul(after.len()) > MAX_DIFF_CELLS {
         before.iter().map(|line| ('-', *line)).chain(after.iter().map(|line| ('+', *line))).collect()
     } else {
         middle(before, after)
@@ -83,7 +84,7 @@ fn edits<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(char, &'a str)> {
 }
 
 /// A longer change is shown as a whole.
-const MOST_CELLS: usize = 4_000_000;
+const MAX_DIFF_CELLS: usize = 4_000_000;
 
 /// By a longest common subsequence.
 fn middle<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<(char, &'a str)> {

@@ -13,7 +13,7 @@ use crate::platform::host::file_watch::FileWatch;
 use crate::platform::rt;
 
 /// kubeadm's timeout for the node's own credentials.
-const CREDENTIALS: Duration = Duration::from_secs(300);
+const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(super) fn run(command: &Join) -> ExitCode {
     let question = match question(command) {
@@ -107,8 +107,8 @@ async fn wait_for_credentials(layout: &Layout, is_limited: bool) -> Result<(), S
         wait.await;
         return Ok(());
     }
-    let minutes = CREDENTIALS.as_secs() / 60;
-    rt::deadline(CREDENTIALS, wait).await.map_err(|rt::Elapsed| {
+    let minutes = CREDENTIALS_TIMEOUT.as_secs() / 60;
+    rt::deadline(CREDENTIALS_TIMEOUT, wait).await.map_err(|rt::Elapsed| {
         format!(
             "no certificate for this node within {minutes} minutes; coracle keeps requesting it (coracle status; on \
              the control plane: kubectl get csr)"

@@ -72,8 +72,8 @@ fn has_container(pod: &Pod, name: &str) -> bool {
 
 /// Follows all logs at once, a thread for each.
 fn follow_all(command: &Logs, sources: &[(Pod, String)]) -> ExitCode {
-    if sources.len() > MOST_FOLLOWED {
-        return failed(&format!("logs: {} logs to follow, at most {MOST_FOLLOWED} are possible", sources.len()));
+    if sources.len() > MAX_FOLLOWED_LOGS {
+        return failed(&format!("logs: {} logs to follow, at most {MAX_FOLLOWED_LOGS} are possible", sources.len()));
     }
     thread::scope(|scope| {
         let follow = |(pod, container): &(Pod, String)| {
@@ -86,7 +86,7 @@ fn follow_all(command: &Logs, sources: &[(Pod, String)]) -> ExitCode {
 }
 
 /// Each log takes a thread and a connection.
-const MOST_FOLLOWED: usize = 16;
+const MAX_FOLLOWED_LOGS: usize = 16;
 
 /// The log with the name of its source before each line.
 fn print_prefixed(command: &Logs, pod: &Pod, container: &str) -> ExitCode {
@@ -132,7 +132,7 @@ impl<W: Write> Write for Prefixed<W> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
             let is_whole = part.ends_with(b"\n");
-            if is_whole || self.line.len() > LONGEST_PREFIXED {
+            if is_whole || self.line.len() > MAX_PREFIXED_LINE_BYTES {
                 let end: &[u8] = if is_whole { b"" } else { b"\n" };
                 self.out.write_all(&[&*self.prefix, &*self.line, end].concat())?;
                 self.line.clear();
@@ -147,7 +147,7 @@ impl<W: Write> Write for Prefixed<W> {
 }
 
 /// A longer line is split.
-const LONGEST_PREFIXED: usize = 64 << 10;
+const MAX_PREFIXED_LINE_BYTES: usize = 64 << 10;
 
 fn path(pod: &Pod, container: &str, command: &Logs) -> String {
     let mut query = Vec::new();
@@ -169,7 +169,7 @@ fn path(pod: &Pod, container: &str, command: &Logs) -> String {
 /// The last lines of a container's log; none if the agent cannot read it.
 pub(super) fn last_lines(socket: &Path, pod: &Pod, container: &str, previous: bool) -> Vec<String> {
     let meta = &pod.metadata;
-    let query = format!("tailLines={LAST_LINES}&limitBytes={LAST_BYTES}&previous={previous}");
+    let query = format!("tailLines={SHOWN_LAST_LINES}&limitBytes={SHOWN_LAST_BYTES}&previous={previous}");
     let path = format!("/containerLogs/{}/{}/{container}?{query}", meta.namespace, meta.name);
     let mut log = Vec::new();
     match copy(socket, &path, &mut log) {
@@ -178,8 +178,8 @@ pub(super) fn last_lines(socket: &Path, pod: &Pod, container: &str, previous: bo
     }
 }
 
-const LAST_LINES: u32 = 5;
-const LAST_BYTES: u32 = 2048;
+const SHOWN_LAST_LINES: u32 = 5;
+const SHOWN_LAST_BYTES: u32 = 2048;
 
 enum CopyError {
     Input(io::Error),
@@ -201,16 +201,16 @@ fn copy_response(response: &mut impl BufRead, out: &mut impl Write) -> Result<()
         response.by_ref().take(most).read_line(&mut line).map_err(CopyError::Input)?;
         Ok::<_, CopyError>(line.trim_end().to_owned())
     };
-    let status = line(LONGEST_LINE)?;
-    while !line(LONGEST_LINE)?.is_empty() {}
+    let status = line(MAX_LINE_START_BYTES)?;
+    while !line(MAX_LINE_START_BYTES)?.is_empty() {}
     if !status.ends_with(" 200 OK") {
         let mut body = String::new();
-        response.take(LONGEST_LINE).read_to_string(&mut body).map_err(CopyError::Input)?;
+        response.take(MAX_LINE_START_BYTES).read_to_string(&mut body).map_err(CopyError::Input)?;
         return Err(CopyError::Refused(body.trim_end().to_owned()));
     }
     loop {
         let mut size = String::new();
-        response.by_ref().take(LONGEST_LINE).read_line(&mut size).map_err(CopyError::Input)?;
+        response.by_ref().take(MAX_LINE_START_BYTES).read_line(&mut size).map_err(CopyError::Input)?;
         let cut_short = || CopyError::Input(io::ErrorKind::UnexpectedEof.into());
         let size = u64::from_str_radix(size.trim_end(), 16).map_err(|_| cut_short())?;
         if size == 0 {
@@ -231,7 +231,7 @@ fn copy_response(response: &mut impl BufRead, out: &mut impl Write) -> Result<()
     }
 }
 
-const LONGEST_LINE: u64 = 4096;
+const MAX_LINE_START_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {

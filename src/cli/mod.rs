@@ -187,8 +187,8 @@ fn misused(line: &str) -> ExitCode {
 }
 
 /// Exit statuses of `coracle status` beside success.
-const DEGRADED: u8 = 3;
-const DOWN: u8 = 4;
+const DEGRADED_STATUS: u8 = 3;
+const DOWN_STATUS: u8 = 4;
 
 /// Prints one line to stderr, with error priority for the journal. A failed write is ignored.
 fn complain(line: &str) {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::command_table::Restart;
-use super::delete::{DELETE_POLL_INTERVAL, MARGIN};
+use super::delete::{DELETE_MARGIN, DELETE_POLL_INTERVAL};
 use super::find_pod::{find_group, find_pod};
 use super::local_api::{change, escaped, pod_path};
 use super::{failed, print};
@@ -48,7 +48,7 @@ fn restart(command: &Restart, pod: &Pod) -> ExitCode {
 fn wait(command: &Restart, before: &Pod, containers: &[&str]) -> Result<(), String> {
     let (namespace, name) = (&before.metadata.namespace, &before.metadata.name);
     let counts = counts(before);
-    let end = Instant::now() + before.spec.termination_grace() + MARGIN;
+    let end = Instant::now() + before.spec.termination_grace() + DELETE_MARGIN;
     loop {
         let (now, _) = find_pod(&command.local_socket, name, Some(namespace))?;
         let late = containers.iter().find(|container| !runs_again(&now, container, counts.get(**container).copied()));

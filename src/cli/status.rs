@@ -10,7 +10,7 @@ use super::local_api::{decoded, get};
 use super::outputs::StatusOutput;
 use super::pod_row::age;
 use super::problem_lines::problem_lines;
-use super::{DEGRADED, DOWN, colours, complain, failed, print, print_painted};
+use super::{DEGRADED_STATUS, DOWN_STATUS, colours, complain, failed, print, print_painted};
 use crate::control::server::{
     ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeHealth, NodeStatus,
     OfflineStatus, PanicRecord, PodCounts, PullBudgetStatus, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
@@ -26,7 +26,7 @@ pub(super) fn run(command: &Status) -> ExitCode {
         Ok(response) => response,
         Err(error) => {
             complain(&ErrorChain(&error).to_string());
-            return ExitCode::from(DOWN);
+            return ExitCode::from(DOWN_STATUS);
         }
     };
     let status: NodeStatus = match decoded(response.clone()) {
@@ -40,8 +40,8 @@ pub(super) fn run(command: &Status) -> ExitCode {
     };
     match status.health {
         NodeHealth::Ok => printed,
-        NodeHealth::Degraded => ExitCode::from(DEGRADED),
-        NodeHealth::Down => ExitCode::from(DOWN),
+        NodeHealth::Degraded => ExitCode::from(DEGRADED_STATUS),
+        NodeHealth::Down => ExitCode::from(DOWN_STATUS),
     }
 }
 

@@ -26,11 +26,11 @@ use crate::protocol::sha256::sha256;
 const MAX_UPGRADE_KEY_BYTES: u64 = 64 << 10;
 /// How long a new program may take to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
-const VERSION_CHECK: Duration = Duration::from_millis(50);
+const VERSION_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// An interrupted command leaves the part of the file, which the next one continues.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Interval of the checks of `--wait`.
-const VERDICT_CHECK: Duration = Duration::from_secs(1);
+const VERDICT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Three starts, each with the pause of an init system, after the limit of a trial.
 const WAIT_MARGIN: Duration = Duration::from_secs(120);
 
@@ -171,7 +171,7 @@ fn wait(updates: &AgentUpdates, within: Duration) -> Result<String, String> {
             (Some(_), _) if Instant::now() >= end => {
                 return Err("no verdict yet, see coracle upgrade status".to_owned());
             }
-            (Some(_), _) => thread::sleep(VERDICT_CHECK),
+            (Some(_), _) => thread::sleep(VERDICT_CHECK_INTERVAL),
         }
     }
 }
@@ -214,7 +214,7 @@ fn version_of(program: &Path) -> Result<String, String> {
             let _ = child.wait();
             return Err("it does not print its version".to_owned());
         }
-        thread::sleep(VERSION_CHECK);
+        thread::sleep(VERSION_CHECK_INTERVAL);
     }
     let output = child.wait_with_output().map_err(failed)?;
     let version: Option<Value> = serde_json::from_slice(&output.stdout).ok();

@@ -120,7 +120,7 @@ const LIST_ALPHA: &str = "/v1alpha1.PodResourcesLister/List";
 const ALLOCATABLE: &str = "/v1.PodResourcesLister/GetAllocatableResources";
 const GET: &str = "/v1.PodResourcesLister/Get";
 /// Upstream's `DefaultPodResourcesQPS` and its burst: each call lists the devices of all pods.
-const QPS: u32 = 100;
+const POD_RESOURCES_QPS: u32 = 100;
 const POD_RESOURCES_BURST: u32 = 10;
 
 impl PodResourcesServer {
@@ -135,7 +135,7 @@ impl PodResourcesServer {
                 _ => Ok(()),
             }
         };
-        let limit = RefCell::new(TokenBucket::new(QPS, POD_RESOURCES_BURST, rt::now()));
+        let limit = RefCell::new(TokenBucket::new(POD_RESOURCES_QPS, POD_RESOURCES_BURST, rt::now()));
         let response = handler(move |request: Request| {
             let admitted = limit.borrow_mut().as_mut().is_none_or(|limit| limit.take(rt::now()));
             let refused = || Err(Status::new(Code::ResourceExhausted, "rejected by rate limit"));

@@ -55,7 +55,7 @@ impl Agent {
         let started = rt::now();
         let health = SyncHealth::new(config.pods.sync_frequency, started);
         let Node { processors, start_events, settings, profile, managers, groups } = Node::open(&config).await?;
-        let (inbox, received) = async_channel::bounded(sync_loop::INBOX);
+        let (inbox, received) = async_channel::bounded(sync_loop::INBOX_EVENTS);
         for event in start_events {
             // The inbox is still empty.
             let _ = inbox.try_send(SyncEvent::NodeEvent(event));

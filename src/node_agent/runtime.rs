@@ -131,10 +131,10 @@ async fn peering(config: &Config) -> (Option<Peering>, Option<SharedImages>) {
 impl Services {
     fn of(config: &Config) -> Self {
         let (endpoint, image_endpoint) = (&config.runtime.endpoint, &config.runtime.image_endpoint);
-        let client = rpc::Client::with_limit(&endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT);
+        let client = rpc::Client::with_limit(&endpoint.to_string_lossy(), grpc::MAX_MESSAGE_BYTES);
         let image_client = match image_endpoint == endpoint {
             true => client.clone(),
-            false => rpc::Client::with_limit(&image_endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT),
+            false => rpc::Client::with_limit(&image_endpoint.to_string_lossy(), grpc::MAX_MESSAGE_BYTES),
         };
         let timeout = config.runtime.request_timeout;
         Self { runtime: RuntimeService::new(client, timeout), images: ImageService::new(image_client, timeout) }

@@ -20,15 +20,15 @@ use rustix::net::{
 };
 
 use crate::platform::rt;
-use crate::protocol::dbus::{self, Body, Call, FIXED_HEADER, Kind, Message, Value};
+use crate::protocol::dbus::{self, Body, Call, FIXED_HEADER_BYTES, Kind, Message, Value};
 
 /// The socket of the system bus, unless `DBUS_SYSTEM_BUS_ADDRESS` is set.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 const ADDRESS_VARIABLE: &str = "DBUS_SYSTEM_BUS_ADDRESS";
 /// No method called here returns more than one.
-const MOST_FDS: usize = 4;
+const MAX_MESSAGE_FDS: usize = 4;
 /// Most signals queued during a call; more are a flood.
-const MOST_ASIDE: usize = 1000;
+const MAX_QUEUED_SIGNALS: usize = 1000;
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Connection {
                 Kind::Signal { member } => self.aside.push_back(Signal { sender, member, arguments }),
                 Kind::Return { .. } | Kind::Error { .. } | Kind::Other => {}
             }
-            if self.aside.len() > MOST_ASIDE || rt::now() > until {
+            if self.aside.len() > MAX_QUEUED_SIGNALS || rt::now() > until {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
         }
@@ -195,11 +195,11 @@ impl Connection {
     fn receive(&mut self) -> io::Result<Message> {
         let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         self.fds.clear();
-        let mut header = [0; FIXED_HEADER];
+        let mut header = [0; FIXED_HEADER_BYTES];
         self.fill(&mut header)?;
         let mut message = header.to_vec();
         message.resize(dbus::message_length(&header).map_err(malformed)?, 0);
-        let (_, rest) = message.split_at_mut_checked(FIXED_HEADER).ok_or(io::ErrorKind::InvalidData)?;
+        let (_, rest) = message.split_at_mut_checked(FIXED_HEADER_BYTES).ok_or(io::ErrorKind::InvalidData)?;
         self.fill(rest)?;
         dbus::read(&message).map_err(malformed)
     }
@@ -207,7 +207,7 @@ impl Connection {
     /// Fills `buffer`, and collects the file descriptors that arrive with it.
     fn fill(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {
         while !buffer.is_empty() {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_MESSAGE_FDS))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let mut parts = [IoSliceMut::new(buffer)];
             let read = match recvmsg(&self.stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {

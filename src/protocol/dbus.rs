@@ -80,9 +80,9 @@ impl std::fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// The length of the header before its field array.
-pub const FIXED_HEADER: usize = 16;
+pub const FIXED_HEADER_BYTES: usize = 16;
 /// Longer messages are refused; expected replies have a few hundred bytes.
-const MAX_MESSAGE: usize = 1 << 20;
+const MAX_DBUS_MESSAGE_BYTES: usize = 1 << 20;
 
 /// Marshals a call. `serial` must not be 0; the reply refers to it.
 pub fn call(call: &Call<'_>, serial: u32, body: &Body) -> Vec<u8> {
@@ -112,7 +112,7 @@ pub fn call(call: &Call<'_>, serial: u32, body: &Body) -> Vec<u8> {
 }
 
 /// The length of the whole message that begins with `header`.
-pub fn message_length(header: &[u8; FIXED_HEADER]) -> Result<usize, Malformed> {
+pub fn message_length(header: &[u8; FIXED_HEADER_BYTES]) -> Result<usize, Malformed> {
     if header.first() != Some(&b'l') {
         return Err(Malformed);
     }
@@ -120,8 +120,9 @@ pub fn message_length(header: &[u8; FIXED_HEADER]) -> Result<usize, Malformed> {
     let body = reader.length()?;
     reader.u32()?;
     let fields = reader.length()?;
-    let total = FIXED_HEADER.saturating_add(fields).checked_next_multiple_of(8).ok_or(Malformed)?.saturating_add(body);
-    if total > MAX_MESSAGE { Err(Malformed) } else { Ok(total) }
+    let total =
+        FIXED_HEADER_BYTES.saturating_add(fields).checked_next_multiple_of(8).ok_or(Malformed)?.saturating_add(body);
+    if total > MAX_DBUS_MESSAGE_BYTES { Err(Malformed) } else { Ok(total) }
 }
 
 /// Parses a whole message of the length that [`message_length`] gave.
@@ -129,7 +130,7 @@ pub fn read(message: &[u8]) -> Result<Message, Malformed> {
     let mut reader = Reader { bytes: message, at: 1 };
     let kind = reader.byte()?;
     reader.at = 12;
-    let fields_end = reader.length()?.saturating_add(FIXED_HEADER);
+    let fields_end = reader.length()?.saturating_add(FIXED_HEADER_BYTES);
     let (mut to, mut member, mut name, mut sender, mut signature) =
         (0, String::new(), String::new(), String::new(), String::new());
     while reader.at < fields_end {
@@ -375,7 +376,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(bytes, expected);
-        let head: &[u8; FIXED_HEADER] = bytes.first_chunk().unwrap();
+        let head: &[u8; FIXED_HEADER_BYTES] = bytes.first_chunk().unwrap();
         assert_eq!(message_length(head), Ok(bytes.len()));
     }
 
@@ -447,7 +448,7 @@ mod tests {
                 let _ = read(&changed);
             }
         }
-        let mut long = [0; FIXED_HEADER];
+        let mut long = [0; FIXED_HEADER_BYTES];
         long[0] = b'l';
         long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(message_length(&long), Err(Malformed));

@@ -1,5 +1,5 @@
-//! Compresses texts into gzip (RFC 1952), with the fixed codes of deflate (RFC 1951, section 3.2.6), and decompresses what
-//! others send. Pure.
+//! Compresses texts into gzip (RFC 1952), with the fixed codes of deflate (RFC 1951, section 3.2.6), and decompresses
+//! what others send. Pure.
 //!
 //! Metrics shrink to a fifth. Codes made for each text would save a further seventh, for 30 KB more of program.
 
@@ -10,12 +10,12 @@ use flate2::bufread::MultiGzDecoder;
 
 /// The member: deflate, no name, no time, system unknown.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-const DEFLATE_WINDOW: usize = 32 * 1024;
+const DEFLATE_WINDOW_BYTES: usize = 32 * 1024;
 const HASH_BITS: u32 = 13;
 /// Earlier places that are compared for a match.
-const MOST_CANDIDATES: usize = 8;
-const SHORTEST_MATCH: usize = 4;
-const LONGEST_MATCH: usize = 258;
+const MAX_CANDIDATES: usize = 8;
+const MIN_DEFLATE_MATCH_BYTES: usize = 4;
+const MAX_DEFLATE_MATCH_BYTES: usize = 258;
 const END_OF_BLOCK: u32 = 256;
 
 /// Uses 160 KiB of memory meanwhile.
@@ -24,7 +24,7 @@ pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
     bits.out.extend_from_slice(&GZIP_HEAD);
     // One block, the last one, with fixed codes.
     bits.put(0b011, 3);
-    let mut matches = Matches { text, newest: vec![0; 1 << HASH_BITS], older: vec![0; DEFLATE_WINDOW] };
+    let mut matches = Matches { text, newest: vec![0; 1 << HASH_BITS], older: vec![0; DEFLATE_WINDOW_BYTES] };
     let mut at = 0;
     while let Some(byte) = text.get(at) {
         let step = match matches.find(at) {
@@ -138,7 +138,7 @@ struct Matches<'a> {
 
 impl Matches<'_> {
     fn hash(&self, at: usize) -> Option<usize> {
-        let bytes = self.text.get(at..)?.first_chunk::<SHORTEST_MATCH>()?;
+        let bytes = self.text.get(at..)?.first_chunk::<MIN_DEFLATE_MATCH_BYTES>()?;
         let hash = u32::from_le_bytes(*bytes).wrapping_mul(0x9E37_79B1) >> (u32::BITS - HASH_BITS);
         usize::try_from(hash).ok()
     }
@@ -148,27 +148,27 @@ impl Matches<'_> {
         let rest = self.text.get(at..)?;
         let mut candidate = *self.newest.get(self.hash(at)?)?;
         let mut best = None;
-        let mut longest = SHORTEST_MATCH - 1;
-        for _ in 0..MOST_CANDIDATES {
+        let mut longest = MIN_DEFLATE_MATCH_BYTES - 1;
+        for _ in 0..MAX_CANDIDATES {
             let Some(earlier) = usize::try_from(candidate).ok()?.checked_sub(1) else { break };
             let distance = at.saturating_sub(earlier);
-            if distance > DEFLATE_WINDOW {
+            if distance > DEFLATE_WINDOW_BYTES {
                 break;
             }
-            let both = rest.iter().zip(self.text.get(earlier..)?).take(LONGEST_MATCH);
+            let both = rest.iter().zip(self.text.get(earlier..)?).take(MAX_DEFLATE_MATCH_BYTES);
             let length = both.take_while(|(here, there)| here == there).count();
             if length > longest {
                 longest = length;
                 best = Some(Match { length: u32::try_from(length).ok()?, distance: u32::try_from(distance).ok()? });
             }
-            candidate = *self.older.get(earlier % DEFLATE_WINDOW)?;
+            candidate = *self.older.get(earlier % DEFLATE_WINDOW_BYTES)?;
         }
         best
     }
 
     fn add(&mut self, at: usize) {
         let Some(newest) = self.hash(at).and_then(|hash| self.newest.get_mut(hash)) else { return };
-        if let Some(older) = self.older.get_mut(at % DEFLATE_WINDOW) {
+        if let Some(older) = self.older.get_mut(at % DEFLATE_WINDOW_BYTES) {
             // Places beyond 4 GiB match nothing.
             *older = std::mem::replace(newest, u32::try_from(at + 1).unwrap_or(0));
         }
@@ -198,11 +198,13 @@ mod tests {
 
     #[test]
     fn every_length_and_distance_of_a_match_comes_back() {
-        let noise = noise(DEFLATE_WINDOW + 300);
+        let noise = noise(DEFLATE_WINDOW_BYTES + 300);
         for length in 0..300 {
             check(&noise[..length].repeat(2));
         }
-        for distance in (1..300).chain((300..DEFLATE_WINDOW).step_by(997)).chain(DEFLATE_WINDOW - 2..DEFLATE_WINDOW + 3)
+        for distance in (1..300)
+            .chain((300..DEFLATE_WINDOW_BYTES).step_by(997))
+            .chain(DEFLATE_WINDOW_BYTES - 2..DEFLATE_WINDOW_BYTES + 3)
         {
             let mut text = noise[..distance].to_vec();
             text.extend_from_within(..distance.min(20));

@@ -11,12 +11,12 @@ pub const PRIVATE_KEY: &str = "PRIVATE KEY";
 
 /// Encodes one section.
 pub fn encode(label: &str, der: &[u8]) -> String {
-    const LINE: usize = 64;
+    const PEM_LINE_CHARS: usize = 64;
     let text = Bytes(der.to_vec()).to_base64();
     let mut out = format!("-----BEGIN {label}-----\n");
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        let (line, more) = rest.split_at_checked(LINE).unwrap_or((rest, ""));
+        let (line, more) = rest.split_at_checked(PEM_LINE_CHARS).unwrap_or((rest, ""));
         out.extend([line, "\n"]);
         rest = more;
     }

@@ -61,28 +61,28 @@ pub(crate) struct Incoming {
     mask: [u8; 4],
 }
 
-const FIN: u8 = 0x80;
-const RESERVED: u8 = 0x70;
-const MASKED: u8 = 0x80;
-const OPCODE: u8 = 0x0f;
+const FIN_BIT: u8 = 0x80;
+const RESERVED_BITS: u8 = 0x70;
+const MASKED_BIT: u8 = 0x80;
+const OPCODE_BITS: u8 = 0x0f;
 const CONTINUATION_OPCODE: u8 = 0;
 const TEXT_OPCODE: u8 = 1;
 const BINARY_OPCODE: u8 = 2;
 const CLOSE_OPCODE: u8 = 8;
 const PING_OPCODE: u8 = 9;
 const PONG_OPCODE: u8 = 10;
-const LONGEST_CONTROL_BYTES: usize = 125;
+const MAX_CONTROL_BYTES: usize = 125;
 /// A following length of two bytes, and of eight.
 const LENGTH_OF_2: u8 = 126;
 const LENGTH_OF_8: u8 = 127;
 /// Normal closure (section 7.4.1).
-const NORMAL: u16 = 1000;
+const NORMAL_CLOSURE: u16 = 1000;
 /// Section 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 impl Incoming {
-    /// Takes one event off the front of `bytes`, which it unmasks. Returns it and the number of bytes consumed. `Ok(None)`
-    /// means that more bytes are needed, never more than 139 in total.
+    /// Takes one event off the front of `bytes`, which it unmasks. Returns it and the number of bytes consumed.
+    /// `Ok(None)` means that more bytes are needed, never more than 139 in total.
     pub(crate) fn take<'a>(&mut self, bytes: &'a mut [u8]) -> Result<Option<(Event<'a>, usize)>, Malformed> {
         if self.bytes_left == 0 {
             return self.take_head(bytes);
@@ -100,14 +100,14 @@ impl Incoming {
 
     fn take_head<'a>(&mut self, bytes: &'a mut [u8]) -> Result<Option<(Event<'a>, usize)>, Malformed> {
         let Some(([first, second], rest)) = bytes.split_first_chunk_mut::<2>() else { return Ok(None) };
-        let (opcode, is_last) = (*first & OPCODE, *first & FIN != 0);
-        if *first & RESERVED != 0 {
+        let (opcode, is_last) = (*first & OPCODE_BITS, *first & FIN_BIT != 0);
+        if *first & RESERVED_BITS != 0 {
             return Err(Malformed::Reserved);
         }
-        if *second & MASKED == 0 {
+        if *second & MASKED_BIT == 0 {
             return Err(Malformed::NotMasked);
         }
-        let short = *second & !MASKED;
+        let short = *second & !MASKED_BIT;
         let width = match short {
             LENGTH_OF_8 => 8,
             LENGTH_OF_2 => 2,
@@ -132,7 +132,7 @@ impl Incoming {
             other => return Err(Malformed::Opcode(other)),
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if !is_last || length > LONGEST_CONTROL_BYTES {
+        if !is_last || length > MAX_CONTROL_BYTES {
             return Err(Malformed::Control);
         }
         let Some(content) = rest.get_mut(..length) else { return Ok(None) };
@@ -148,7 +148,7 @@ impl Incoming {
 
 /// The longest head of a frame, with a whole control frame.
 #[cfg(test)]
-const MAX_BUFFERED_BYTES: usize = 14 + LONGEST_CONTROL_BYTES;
+const MAX_BUFFERED_BYTES: usize = 14 + MAX_CONTROL_BYTES;
 
 fn unmask(bytes: &mut [u8], mask: &mut [u8; 4]) {
     for (byte, key) in bytes.iter_mut().zip(mask.iter().cycle()) {
@@ -168,12 +168,12 @@ pub(crate) fn pong(content: &[u8], out: &mut Vec<u8>) {
 
 /// The end of a connection on which everything was said.
 pub(crate) fn close(out: &mut Vec<u8>) {
-    frame(CLOSE_OPCODE, &NORMAL.to_be_bytes(), &[], out);
+    frame(CLOSE_OPCODE, &NORMAL_CLOSURE.to_be_bytes(), &[], out);
 }
 
 fn frame(opcode: u8, first: &[u8], rest: &[u8], out: &mut Vec<u8>) {
     let length = first.len() + rest.len();
-    out.push(FIN | opcode);
+    out.push(FIN_BIT | opcode);
     match (u8::try_from(length), u16::try_from(length)) {
         (Ok(short), _) if short < LENGTH_OF_2 => out.push(short),
         (_, Ok(medium)) => {
@@ -233,9 +233,9 @@ mod tests {
     /// A frame as a client sends it.
     fn masked(first: u8, content: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        frame(first & OPCODE, content, &[], &mut out);
+        frame(first & OPCODE_BITS, content, &[], &mut out);
         out[0] = first;
-        out[1] |= MASKED;
+        out[1] |= MASKED_BIT;
         let head = out.len() - content.len();
         let mask = [1, 2, 3, 200];
         let mut body = out.split_off(head);
@@ -249,7 +249,7 @@ mod tests {
     fn messages_of_every_length_come_back_however_they_are_cut() {
         for length in [0, 1, 5, 125, 126, 127, 300, 65535, 65536] {
             let content: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).unwrap()).collect();
-            let bytes = [masked(FIN | BINARY_OPCODE, &content), masked(FIN | CLOSE_OPCODE, b"")].concat();
+            let bytes = [masked(FIN_BIT | BINARY_OPCODE, &content), masked(FIN_BIT | CLOSE_OPCODE, b"")].concat();
             for chunk in [1, 2, 3, 7, 1000, bytes.len()] {
                 let expected = Ok(vec![Told::Message(content.clone()), Told::Close]);
                 assert_eq!(read(&bytes, chunk), expected, "{length} in {chunk}");
@@ -261,11 +261,11 @@ mod tests {
     fn control_frames_come_between_the_frames_of_a_message() {
         let frames = [
             masked(BINARY_OPCODE, b"ab"),
-            masked(FIN | PING_OPCODE, b"here?"),
+            masked(FIN_BIT | PING_OPCODE, b"here?"),
             masked(CONTINUATION_OPCODE, b""),
-            masked(FIN | PONG_OPCODE, b""),
-            masked(FIN | CONTINUATION_OPCODE, b"cd"),
-            masked(FIN | TEXT_OPCODE, b"e"),
+            masked(FIN_BIT | PONG_OPCODE, b""),
+            masked(FIN_BIT | CONTINUATION_OPCODE, b"cd"),
+            masked(FIN_BIT | TEXT_OPCODE, b"e"),
         ];
         let message = |text: &str| Told::Message(text.as_bytes().to_vec());
         for chunk in [1, 3, 100] {
@@ -278,15 +278,15 @@ mod tests {
     fn frames_that_no_client_may_send_are_errors() {
         let mut plain = Vec::new();
         binary(b"a", b"", &mut plain);
-        let long = [0; LONGEST_CONTROL_BYTES + 1];
+        let long = [0; MAX_CONTROL_BYTES + 1];
         for (bytes, error) in [
             (plain, Malformed::NotMasked),
-            (masked(FIN | 0x40 | BINARY_OPCODE, b"a"), Malformed::Reserved),
-            (masked(FIN | 3, b"a"), Malformed::Opcode(3)),
-            (masked(FIN | CONTINUATION_OPCODE, b"a"), Malformed::Order),
-            ([masked(BINARY_OPCODE, b"a"), masked(FIN | TEXT_OPCODE, b"a")].concat(), Malformed::Order),
+            (masked(FIN_BIT | 0x40 | BINARY_OPCODE, b"a"), Malformed::Reserved),
+            (masked(FIN_BIT | 3, b"a"), Malformed::Opcode(3)),
+            (masked(FIN_BIT | CONTINUATION_OPCODE, b"a"), Malformed::Order),
+            ([masked(BINARY_OPCODE, b"a"), masked(FIN_BIT | TEXT_OPCODE, b"a")].concat(), Malformed::Order),
             (masked(PING_OPCODE, b"a"), Malformed::Control),
-            (masked(FIN | PING_OPCODE, &long), Malformed::Control),
+            (masked(FIN_BIT | PING_OPCODE, &long), Malformed::Control),
         ] {
             assert_eq!(read(&bytes, 1), Err(error));
         }

@@ -17,11 +17,11 @@ use crate::platform::net::ProxySettings;
 use crate::platform::rt;
 
 /// Within this time the agent makes every call that a step leads to.
-pub(super) const LATEST_CALL: Duration = Duration::from_secs(120);
+pub(super) const LATEST_CALL_TIME: Duration = Duration::from_secs(120);
 /// Longest job on a healthy disk.
-pub(super) const QUICK_DISK: Duration = Duration::from_millis(3);
+pub(super) const QUICK_DISK_TIME: Duration = Duration::from_millis(3);
 /// After this time the signal thread ends the process.
-const ORDERLY_END: Duration = Duration::from_secs(4);
+const ORDERLY_END_TIME: Duration = Duration::from_secs(4);
 
 impl Node {
     pub(super) fn configure(&mut self) {
@@ -104,7 +104,7 @@ impl Node {
     /// Whether the disk or the machine is slow or fails.
     fn is_slow(&self) -> bool {
         let world = &self.world;
-        world.disk.get() > QUICK_DISK || !world.longest_turn.get().is_zero() || world.files.failing.get() > 0
+        world.disk.get() > QUICK_DISK_TIME || !world.longest_turn.get().is_zero() || world.files.failing.get() > 0
     }
 
     /// Ends the agent with SIGTERM. Its signal thread ends it by force if it does not do so itself.
@@ -115,9 +115,11 @@ impl Node {
         let _ = signal.try_send(());
         drop(signal);
         let is_slow = self.is_slow();
-        match rt::deadline(ORDERLY_END, agent).await {
+        match rt::deadline(ORDERLY_END_TIME, agent).await {
             Err(rt::Elapsed) if is_slow => self.record.count("agents ended by force"),
-            Err(rt::Elapsed) => self.record.violated(Rule::Ends, format!("SIGTERM did not end it in {ORDERLY_END:?}")),
+            Err(rt::Elapsed) => {
+                self.record.violated(Rule::Ends, format!("SIGTERM did not end it in {ORDERLY_END_TIME:?}"))
+            }
             Ok(()) => {}
         }
         self.kill_agent().await;
@@ -127,7 +129,7 @@ impl Node {
         if self.agent.is_none() {
             self.start_agent();
         }
-        let call = rt::deadline(LATEST_CALL, self.runtime.until_held());
+        let call = rt::deadline(LATEST_CALL_TIME, self.runtime.until_held());
         if call.await.is_err() {
             return self.record.violated(Rule::Recovers, "the call to be held was never made".into());
         }

@@ -69,13 +69,13 @@ pub(super) struct ApiServer {
 }
 
 /// Requests per second that count as a storm. A node of a few pods sends about a hundred after an outage.
-const STORM: u32 = 400;
+const STORM_REQUESTS_PER_SECOND: u32 = 400;
 /// The server closes a connection without requests after this time.
-const IDLE: Duration = Duration::from_secs(90);
+const SERVER_IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How soon it closes a connection after GOAWAY and the last response.
-const LEAVES: Duration = Duration::from_secs(10);
+const GOAWAY_GRACE: Duration = Duration::from_secs(10);
 /// Watches that ask for bookmarks get one each minute.
-const BOOKMARKS: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 impl ApiServer {
     pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, plan: &Plan) -> Rc<Self> {
@@ -176,7 +176,7 @@ impl ApiServer {
 /// After an outage each object is listed and watched again: two of each pod, and those of the hostile pod.
 fn storm(own_pods: usize) -> u32 {
     let objects = if own_pods > 0 { 2 * own_pods + ASKED } else { 0 };
-    STORM + 2 * u32::try_from(objects + own_pods).unwrap_or(u32::MAX)
+    STORM_REQUESTS_PER_SECOND + 2 * u32::try_from(objects + own_pods).unwrap_or(u32::MAX)
 }
 
 fn now() -> Timestamp {
@@ -207,10 +207,10 @@ async fn serve_connection(server: Rc<ApiServer>, stream: TcpStream) -> io::Resul
 async fn close_when_idle(link: &Link) {
     let is_open = || link.state.borrow().http.has_streams();
     loop {
-        let idle = if link.is_leaving.get() { LEAVES } else { IDLE };
+        let idle = if link.is_leaving.get() { GOAWAY_GRACE } else { SERVER_IDLE_TIMEOUT };
         let due = link.used.get() + idle;
         if is_open() || rt::now() < due {
-            rt::sleep_until(due.max(rt::now() + LEAVES)).await;
+            rt::sleep_until(due.max(rt::now() + GOAWAY_GRACE)).await;
             if is_open() {
                 link.used.set(rt::now());
             }
@@ -408,7 +408,7 @@ async fn tell(
     is_short: bool,
 ) {
     let (generation, end) = (server.generation.get(), rt::now() + following.lasts());
-    let mut bookmark = following.bookmark().map_or(end, |_| rt::now() + BOOKMARKS);
+    let mut bookmark = following.bookmark().map_or(end, |_| rt::now() + BOOKMARK_INTERVAL);
     // Earlier events are sent at once.
     let mut lines = match server.look(|server| server.lines(&mut following)) {
         Lines::GoOn(more) => Lines::GoOn([first, more].concat()),
@@ -427,7 +427,7 @@ async fn tell(
             return now.body(stream, following.bookmark().unwrap_or_default(), true);
         }
         if rt::now() >= bookmark {
-            bookmark += BOOKMARKS;
+            bookmark += BOOKMARK_INTERVAL;
             now.body(stream, following.bookmark().unwrap_or_default(), false);
         }
         drop(now);

@@ -62,12 +62,12 @@ impl Coverage {
 }
 
 /// Number of kinds of faults that last.
-const LASTING: usize = 14;
+const LASTING_FAULT_KINDS: usize = 14;
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (states, met, pairs) = (self.states.len(), self.met.len(), self.pairs.len());
-        let all = LASTING * (LASTING - 1) / 2;
+        let all = LASTING_FAULT_KINDS * (LASTING_FAULT_KINDS - 1) / 2;
         write!(f, "{states} states of a pod, {met} steps in a state, {pairs} of {all} pairs of faults at once")
     }
 }
@@ -173,6 +173,6 @@ mod tests {
             assert_eq!(lasts(&step.kind).is_some(), lasts_by_name(&step.kind), "{:?}", step.kind);
             lasting.extend(lasts(&step.kind).map(|_| name(&step.kind)));
         }
-        assert_eq!(lasting.len(), LASTING, "{lasting:?}");
+        assert_eq!(lasting.len(), LASTING_FAULT_KINDS, "{lasting:?}");
     }
 }

@@ -54,7 +54,7 @@ message! {
 
 pub(super) const NAME: &str = "csi.example.com";
 /// Number of volumes. Pods of the same number share one.
-pub(super) const VOLUMES: u64 = 5;
+pub(super) const CSI_VOLUMES: u64 = 5;
 const STAGE_UNSTAGE_VOLUME: i32 = 1;
 
 pub(super) struct CsiDriver {
@@ -81,7 +81,7 @@ impl CsiDriver {
             "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": NAME},
             "spec": {"attachRequired": false},
         }));
-        for number in 0..VOLUMES {
+        for number in 0..CSI_VOLUMES {
             let (name, volume) = (claim(number), format!("disk-{number}"));
             let created = server.create(&json!({
                 "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
@@ -215,7 +215,7 @@ fn read<M: Message + Default>(message: &[u8]) -> Result<M, Status> {
 }
 
 pub(super) fn claim(number: u64) -> String {
-    format!("data-{}", number % VOLUMES)
+    format!("data-{}", number % CSI_VOLUMES)
 }
 
 /// The pod uid in `.../pods/<uid>/volumes/kubernetes.io~csi/<name>/mount`.

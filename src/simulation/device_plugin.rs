@@ -16,7 +16,7 @@ use crate::types::sorted::SortedMap;
 pub(super) const RESOURCE: &str = "example.com/camera";
 const VARIABLE: &str = "CAMERA";
 /// More than the number of pods at any time, including ending ones.
-const DEVICES: usize = 64;
+const PLUGIN_DEVICES: usize = 64;
 
 message! {
     struct Options {
@@ -67,7 +67,7 @@ impl Service for Cameras {
                 let (sender, receiver) = async_channel::bounded(1);
                 let device = |number: usize| Device { id: format!("camera-{number}"), health: "Healthy".to_owned() };
                 // The queue has room for one message.
-                let _ = sender.try_send(Ok(encode(&Devices { devices: (0..DEVICES).map(device).collect() })));
+                let _ = sender.try_send(Ok(encode(&Devices { devices: (0..PLUGIN_DEVICES).map(device).collect() })));
                 let mut lists = self.lists.borrow_mut();
                 lists.retain(|list| !list.is_closed());
                 lists.push(sender);

@@ -50,7 +50,7 @@ message! {
 
 const NAME: &str = "gpu.example.com";
 /// Number of claims. Pods of the same number share one.
-const CLAIMS: u64 = 4;
+const DRA_CLAIMS: u64 = 4;
 /// The kind of the driver's CDI devices.
 const CDI: &str = "example.com/gpu=";
 
@@ -69,7 +69,7 @@ impl DraDriver {
 
     /// Creates the claims, each with a device.
     pub(super) fn create_objects(server: &mut Server) {
-        for number in 0..CLAIMS {
+        for number in 0..DRA_CLAIMS {
             let name = claim(number);
             server.create(&json!({
                 "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
@@ -148,7 +148,7 @@ impl Service for DraDriver {
 
 /// The claim of the pods with this revision.
 pub(super) fn claim(revision: u64) -> String {
-    format!("gpu-{}", revision % CLAIMS)
+    format!("gpu-{}", revision % DRA_CLAIMS)
 }
 
 fn status_of(claim: &str) -> String {

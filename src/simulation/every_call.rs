@@ -90,7 +90,7 @@ const CALLS: &[(Moment, &[(&str, u32)])] = &[
 ];
 
 /// Maximum number of mutating calls: a start takes 6, a removal 4, and one of them fails.
-const MOST_CHANGES: u64 = 16;
+const MAX_MUTATING_CALLS: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -200,7 +200,7 @@ fn wrong(report: &Report) -> Option<String> {
         return Some("the call was not made".into());
     }
     let most = report.most.get("changing CRI calls in an episode").copied().unwrap_or_default();
-    (most > MOST_CHANGES).then(|| format!("{most} mutating calls"))
+    (most > MAX_MUTATING_CALLS).then(|| format!("{most} mutating calls"))
 }
 
 fn goes_wrong_everywhere(fault: CallFault) {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::agent::QUICK_DISK;
+use super::agent::QUICK_DISK_TIME;
 use super::fake_api::store::Store;
 use super::life::Node;
 use super::machine::Machine;
@@ -13,7 +13,7 @@ use super::{api_server, container_runtime, plugin};
 use crate::platform::rt::{self, Line, Resolver};
 
 /// Minimum number of resource versions that a restore takes back.
-const LEAST_HISTORY: u64 = 30;
+const MIN_HISTORY_VERSIONS: u64 = 30;
 
 impl Node {
     pub(super) fn take_fault(&mut self, kind: &StepKind) {
@@ -73,7 +73,7 @@ impl Node {
             StepKind::SlowDisk { longest, lasts } => {
                 self.world.disk.set(*longest);
                 let world = Rc::clone(&self.world);
-                self.later(*lasts, move || world.disk.set(QUICK_DISK));
+                self.later(*lasts, move || world.disk.set(QUICK_DISK_TIME));
             }
             StepKind::SlowMachine { longest, lasts } => {
                 self.record.count("slow machines");
@@ -128,7 +128,7 @@ impl Node {
     /// Restores the API server from the backup: pods deleted since come back, pods created since disappear.
     fn restore(&mut self) {
         // If the new history overtakes the old one before the agent's next request, no client can distinguish them.
-        let grown = |store: &Store| self.api.look(|server| server.version()) >= store.version() + LEAST_HISTORY;
+        let grown = |store: &Store| self.api.look(|server| server.version()) >= store.version() + MIN_HISTORY_VERSIONS;
         if !self.backup.as_ref().is_some_and(|(store, _)| grown(store)) {
             return;
         }

@@ -1,4 +1,5 @@
-//! Nodes of full size: each pod has objects of its own, a tenant asks for hundreds more, and another node is beside them.
+//! Nodes of full size: each pod has objects of its own, a tenant asks for hundreds more, and another node is beside
+//! them.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -73,7 +74,7 @@ pub(super) fn neighbour(api: &Rc<ApiServer>) -> rt::Task<()> {
 }
 
 /// A ConfigMap's change is in the pods' files after the next sync of each pod: 60 s, and up to half of that more.
-const IN_FILES: Duration = Duration::from_secs(100);
+const FILES_UPDATE_TIME: Duration = Duration::from_secs(100);
 
 /// 110 pods, each with a ConfigMap, a Secret, a token and a probe, and one that asks for 300 more.
 #[test]
@@ -85,5 +86,5 @@ fn node_of_full_size_runs_every_pod_and_renews_its_lease() {
     let report = live(&Plan { seed: 1, lease: Duration::from_secs(40), episodes: episodes.to_vec() });
     println!("110 pods in {:?}; {:?}; at most {:?}", begun.elapsed(), report.counts, report.most);
     assert_eq!(report.violation, None, "{}", report.lines.join("\n"));
-    assert!(report.longest_recovery <= IN_FILES, "{:?}", report.longest_recovery);
+    assert!(report.longest_recovery <= FILES_UPDATE_TIME, "{:?}", report.longest_recovery);
 }

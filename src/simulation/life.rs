@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::agent::QUICK_DISK;
+use super::agent::QUICK_DISK_TIME;
 use super::api_server::{self, ADDRESS, ApiServer};
 use super::container_runtime::{self, ContainerRuntime};
 use super::coverage::Coverage;
@@ -24,7 +24,7 @@ use super::machine::Machine;
 use super::plan::{Plan, PluginKind};
 use super::plugin::{self, Plugin};
 use super::record::{Lines, Log, Record, Rule, Violation};
-use super::steps::PODS;
+use super::steps::MAX_STEP_PODS;
 use super::wanted::{Pod, SECRET_DATA, Source, WantedPods, tells_secret};
 use crate::platform::rt::{self, Line, Resolver, WakesBy, World, simulate};
 use crate::types::log::{self, Level};
@@ -44,15 +44,15 @@ pub(super) struct Report {
 }
 
 /// Time limit for convergence after the last fault.
-const RECOVERY: Duration = Duration::from_secs(300);
+const RECOVERY_TIME: Duration = Duration::from_secs(300);
 /// The same on a node with Jobs, whose back-off and deadlines take their time.
-const JOBS_SETTLE: Duration = Duration::from_secs(15 * 60);
+const JOBS_RECOVERY_TIME: Duration = Duration::from_secs(15 * 60);
 /// Longer than a readiness probe takes to run again after a restart.
-const SETTLED: Duration = Duration::from_secs(15);
+const SETTLED_TIME: Duration = Duration::from_secs(15);
 /// Everything an episode started has ended by then.
-const SETTLES: Duration = Duration::from_secs(15 * 60);
+const EPISODE_END_TIME: Duration = Duration::from_secs(15 * 60);
 /// What is periodic at rest repeats within this time: tokens are renewed together, every 48 minutes.
-const MEASURED: Duration = Duration::from_secs(60 * 60);
+const MEASURED_TIME: Duration = Duration::from_secs(60 * 60);
 /// Maximum traffic in an idle hour: 10 MB a day.
 const BYTES_AT_REST: u64 = 420_000;
 /// What a pod's own ConfigMap, Secret and token add: the server ends a watch every five to ten minutes, and its renewal
@@ -67,7 +67,7 @@ const SYNCS_OF_A_JOB_POD: u64 = 10;
 /// The API server's name in the kubeconfig.
 pub(super) const API_NAME: &str = "api.cluster.test";
 /// Maximum number of log lines per minute.
-const LOG_LINES: u32 = 600;
+const LOG_LINES_PER_MINUTE: u32 = 600;
 /// What each Job of a full directory adds: its Job and its pod are created, its container is started and stopped.
 const LOG_LINES_OF_A_JOB: u32 = 8;
 
@@ -179,7 +179,7 @@ impl Node {
         let runtime = ContainerRuntime::new(world, &record, &wanted);
         let machine = Machine::new();
         world.watch_disk(&machine.disk).unwrap();
-        read_log(world, &record, LOG_LINES + LOG_LINES_OF_A_JOB * plan.full_jobs());
+        read_log(world, &record, LOG_LINES_PER_MINUTE + LOG_LINES_OF_A_JOB * plan.full_jobs());
         api.change(|server| {
             let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}});
             server.create(&account);
@@ -218,7 +218,7 @@ impl Node {
             pending: Vec::new(),
             starts: None,
             names: 0,
-            most_pods: PODS + plan.own_pods(),
+            most_pods: MAX_STEP_PODS + plan.own_pods(),
             longest_recovery: Duration::ZERO,
             backup: None,
             coverage: Coverage::default(),
@@ -295,10 +295,10 @@ impl Node {
 
     /// Lets time pass without any step, and checks that the agent is idle.
     async fn rest(&mut self, time: Duration) {
-        let Some(measured) = time.checked_sub(SETTLES).filter(|measured| *measured >= MEASURED) else {
+        let Some(measured) = time.checked_sub(EPISODE_END_TIME).filter(|measured| *measured >= MEASURED_TIME) else {
             return self.pass(time).await;
         };
-        self.pass(SETTLES).await;
+        self.pass(EPISODE_END_TIME).await;
         let (before, starts) = (self.figures(), self.runtime.jobs.borrow().starts());
         self.pass(measured).await;
         let passed = self.figures().since(&before);
@@ -358,7 +358,7 @@ impl Node {
             self.set_plugin_faults(plugin, plugin::Faults::default());
             self.start_plugin(plugin);
         }
-        self.world.disk.set(QUICK_DISK);
+        self.world.disk.set(QUICK_DISK_TIME);
         self.world.longest_turn.set(Duration::ZERO);
         self.world.files.failing.set(0);
         self.world.network.resolver.set(Resolver::default());
@@ -376,13 +376,13 @@ impl Node {
     /// relisted yet.
     pub(super) async fn recover(&mut self) {
         let begun = self.world.passed();
-        let limit = if self.is_alone { JOBS_SETTLE } else { RECOVERY };
+        let limit = if self.is_alone { JOBS_RECOVERY_TIME } else { RECOVERY_TIME };
         let mut since = None;
         while self.record.violation().is_none() {
             let now = self.world.passed();
             self.api.lease.check();
             match (self.converged(), since) {
-                (Ok(()), Some(since)) if now.saturating_sub(since) > SETTLED => {
+                (Ok(()), Some(since)) if now.saturating_sub(since) > SETTLED_TIME => {
                     let took = since.saturating_sub(begun);
                     self.longest_recovery = self.longest_recovery.max(took);
                     self.runtime.jobs.borrow_mut().settle(now);
@@ -430,7 +430,7 @@ impl Node {
         self.start_agent();
         let begun = self.world.passed();
         while let Some(missing) = self.not_running() {
-            if self.world.passed().saturating_sub(begun) > RECOVERY {
+            if self.world.passed().saturating_sub(begun) > RECOVERY_TIME {
                 self.record.violated(Rule::StartsAlone, format!("without the API server: pod {missing} does not run"));
             }
             if self.record.violation().is_some() {

@@ -24,7 +24,7 @@ use crate::types::api::{Pod, PodUid, decode};
 use crate::types::sorted::SortedMap;
 
 /// ConfigMaps of the greedy pod.
-const GREEDY: usize = 300;
+const GREEDY_CONFIG_MAPS: usize = 300;
 
 struct Watched {
     api: Rc<ApiServer>,
@@ -119,7 +119,7 @@ fn honest() -> Vec<String> {
 const READ_IN_TIME: usize = 64 + 8;
 
 fn greedy() -> Vec<String> {
-    names(GREEDY)
+    names(GREEDY_CONFIG_MAPS)
 }
 
 fn names(number: usize) -> Vec<String> {
@@ -167,11 +167,14 @@ fn hundreds_of_objects_of_a_pod_share_the_reads_of_eight() {
     simulate("shared-reads", |world, folder| async move {
         let mut watched = Watched::begin(&world, &folder).await;
         watched.follow(&[("greedy", greedy())]);
-        assert_eq!(watched.heard(GREEDY, Duration::from_secs(60)).await.len(), GREEDY);
+        assert_eq!(watched.heard(GREEDY_CONFIG_MAPS, Duration::from_secs(60)).await.len(), GREEDY_CONFIG_MAPS);
         watched.create(&greedy());
         // Those with a watch are heard at once. The other 236 are read once in 36 minutes at the latest.
-        assert_eq!(watched.heard(GREEDY, Duration::from_secs(60)).await.len(), 64);
-        assert_eq!(watched.heard(GREEDY - 64, Duration::from_secs(36 * 60)).await.len(), GREEDY - 64);
+        assert_eq!(watched.heard(GREEDY_CONFIG_MAPS, Duration::from_secs(60)).await.len(), 64);
+        assert_eq!(
+            watched.heard(GREEDY_CONFIG_MAPS - 64, Duration::from_secs(36 * 60)).await.len(),
+            GREEDY_CONFIG_MAPS - 64
+        );
     });
 }
 
@@ -180,7 +183,7 @@ fn objects_of_a_pod_without_a_watch_are_read_together() {
     simulate("batched-objects", |world, folder| async move {
         let mut watched = Watched::begin(&world, &folder).await;
         watched.follow(&[("greedy", greedy())]);
-        assert_eq!(watched.heard(GREEDY, Duration::from_secs(60)).await.len(), GREEDY);
+        assert_eq!(watched.heard(GREEDY_CONFIG_MAPS, Duration::from_secs(60)).await.len(), GREEDY_CONFIG_MAPS);
         let timers = || -> u64 {
             let wakes = world.wakes_by.borrow();
             wakes.iter().filter(|((file, _), _)| file.ends_with("topic_requests.rs")).map(|(_, wakes)| *wakes).sum()
@@ -200,11 +203,11 @@ fn released_topic_is_requested_no_longer() {
         watched.follow(&[("greedy", greedy())]);
         // Some requests are under way, and some are waiting.
         watched.heard(100, Duration::from_secs(10)).await;
-        assert_eq!(watched.follow(&[("honest", vec!["honest".to_owned()])]), GREEDY);
-        watched.heard(GREEDY, Duration::from_millis(100)).await;
+        assert_eq!(watched.follow(&[("honest", vec!["honest".to_owned()])]), GREEDY_CONFIG_MAPS);
+        watched.heard(GREEDY_CONFIG_MAPS, Duration::from_millis(100)).await;
         watched.create(&greedy());
         watched.create(&["honest".to_owned()]);
-        let heard = watched.heard(GREEDY, Duration::from_secs(200)).await;
+        let heard = watched.heard(GREEDY_CONFIG_MAPS, Duration::from_secs(200)).await;
         assert_eq!(heard, BTreeSet::from([config_map("honest")]));
     });
 }

@@ -1,9 +1,9 @@
 //! Simulations of a node's life: the whole agent under a virtual clock, with a faulty runtime, API server, network and
 //! machine, all derived from one seed. Rules are checked at every step, and convergence when all faults are over.
 //!
-//! Environment of the test: `SIMULATION_SEEDS=100..200` selects the seeds, `SIMULATION_SEEDS=today` fifty that differ each
-//! day, `SIMULATION_MINUTES=1440` the minimum lifetime of each node, `SIMULATION_REST=600` up to how many minutes of
-//! additional quiet follow each episode. `SIMULATION_FIRST=1` stops at the first seed with a violation,
+//! Environment of the test: `SIMULATION_SEEDS=100..200` selects the seeds, `SIMULATION_SEEDS=today` fifty that differ
+//! each day, `SIMULATION_MINUTES=1440` the minimum lifetime of each node, `SIMULATION_REST=600` up to how many minutes
+//! of additional quiet follow each episode. `SIMULATION_FIRST=1` stops at the first seed with a violation,
 //! `SIMULATION_TRACE=1` prints its complete log, and `SIMULATION_REDUCE=0` skips the search for a shorter plan.
 
 mod agent;
@@ -89,14 +89,14 @@ fn seeds_of(now: SystemTime) -> std::ops::Range<u64> {
     from..from + FRESH_SEEDS
 }
 
-const SEEDS: u64 = 100;
+const DEFAULT_SEEDS: u64 = 100;
 /// Of a node without a cluster.
 const SEEDS_WITH_JOBS: u64 = 8;
 /// Seeds of a day, and the first of them all.
 const FRESH_SEEDS: u64 = 50;
 const FIRST_FRESH: u64 = 10_000_000;
 /// Minimum lifetime of a node, unless the environment sets it.
-const MINUTES: u64 = 10;
+const DEFAULT_MINUTES: u64 = 10;
 
 /// Runs the simulations of these seeds, several at once.
 fn live_all(seeds: std::ops::Range<u64>, plan_of: &(impl Fn(u64) -> Plan + Sync)) -> Sum {
@@ -140,13 +140,13 @@ fn shown(plan: Plan, report: &Report) -> String {
     let rule = |report: &Report| report.violation.as_ref().map(|violation| violation.rule);
     let shortest = plan.reduced(|shorter| rule(&live(shorter)) == rule(report));
     let again = live(&shortest);
-    let tail = again.lines.len().saturating_sub(LINES);
+    let tail = again.lines.len().saturating_sub(SHOWN_LOG_LINES);
     let trace = again.lines.get(tail..).unwrap_or_default().join("\n");
     format!("the shortest plan found:\n{shortest}the end of its trace:\n{trace}")
 }
 
 /// Number of log lines shown.
-const LINES: usize = 150;
+const SHOWN_LOG_LINES: usize = 150;
 
 /// Fails without root: a simulation that did not run must not look like one that found nothing.
 #[track_caller]
@@ -160,7 +160,7 @@ fn need_root() {
 
 #[test]
 fn nodes_keep_all_rules() {
-    keep_all_rules(seeds(SEEDS), Plan::new);
+    keep_all_rules(seeds(DEFAULT_SEEDS), Plan::new);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn nodes_without_a_cluster_keep_all_rules() {
 fn keep_all_rules(seeds: std::ops::Range<u64>, plan_of: fn(u64, Duration, Duration) -> Plan) {
     need_root();
     let minutes = |name: &str, usual: u64| Duration::from_secs(60 * number(name).unwrap_or(usual));
-    let (lasts, rest) = (minutes("SIMULATION_MINUTES", MINUTES), minutes("SIMULATION_REST", 0));
+    let (lasts, rest) = (minutes("SIMULATION_MINUTES", DEFAULT_MINUTES), minutes("SIMULATION_REST", 0));
     let begun = Instant::now();
     let sum = live_all(seeds, &|seed| plan_of(seed, lasts, rest));
     let (days, took) = (sum.lasted.as_secs_f64() / 86_400.0, begun.elapsed().as_secs_f64());
@@ -376,8 +376,8 @@ fn resize_taken_back_before_its_update_is_answered_is_undone() {
     live_through(&[(vec![create(pod)], Start::None), (vec![after(1, hangs), resize(40), resize(20)], Start::None)]);
 }
 
-/// The disk is full when a container is resized, and the next agent finds the checkpoint of before. Meanwhile the resize is
-/// taken back.
+/// The disk is full when a container is resized, and the next agent finds the checkpoint of before. Meanwhile the resize
+/// is taken back.
 #[test]
 fn resize_that_no_checkpoint_has_is_undone() {
     let pod = wanted::Traits { cpu: 20, ..wanted::Traits::default() };
@@ -397,8 +397,8 @@ fn image_that_came_without_an_answer_is_used() {
     live_through(&[(vec![after(1, hangs), create(pod)], Start::None)]);
 }
 
-/// The disk fails while the next version of a static pod replaces the present one, so that no record tells it, and the agent
-/// is killed.
+/// The disk fails while the next version of a static pod replaces the present one, so that no record tells it, and the
+/// agent is killed.
 #[test]
 fn version_that_runs_is_not_replaced_by_the_one_before_it() {
     let pod = wanted::Traits { pull: true, ..wanted::Traits::default() };
@@ -427,8 +427,8 @@ fn device_plugin_that_sends_no_devices_is_asked_again() {
     ]);
 }
 
-/// A job with a claim dies while the agent is away, and the disk fails as the agent returns: its checkpoint of claims may
-/// be unreadable.
+/// A job with a claim dies while the agent is away, and the disk fails as the agent returns: its checkpoint of claims
+/// may be unreadable.
 #[test]
 fn claim_of_a_finished_pod_is_unprepared_once_its_checkpoint_is_readable() {
     need_root();
@@ -460,8 +460,8 @@ fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {
     ]);
 }
 
-/// The agent is killed just after it has prepared a claim, and the API server is restored to a state without the pod. The
-/// next agents have done all of their work before all sources are ready.
+/// The agent is killed just after it has prepared a claim, and the API server is restored to a state without the pod.
+/// The next agents have done all of their work before all sources are ready.
 #[test]
 fn claim_of_a_pod_that_is_gone_is_unprepared_without_further_work() {
     let claiming = wanted::Traits { claim: true, pull: true, ..wanted::Traits::default() };

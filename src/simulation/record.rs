@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::platform::rt::World;
 
 /// Number of lines kept, to show the cause of a violation.
-const LINES: usize = 4000;
+const KEPT_LOG_LINES: usize = 4000;
 
 /// The rules that a node must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +68,8 @@ pub(super) enum Rule {
     Rests,
     /// The verdict about a pod of the cluster is told once, and only if the pod ran.
     JudgedOnce,
-    /// The lease is renewed in time, whatever pods, runtime and plugins do, unless faults may keep the agent from the API
-    /// server.
+    /// The lease is renewed in time, whatever pods, runtime and plugins do, unless faults may keep the agent from the
+    /// API server.
     LeaseRenewed,
     /// No assertion of the agent fails.
     Asserts,
@@ -125,7 +125,7 @@ impl Record {
         self.digest.set(text.bytes().fold(self.digest.get(), mixed));
         let mut log = self.lines.lock().unwrap();
         log.at = self.world.passed();
-        if log.lines.len() == LINES && !self.is_traced {
+        if log.lines.len() == KEPT_LOG_LINES && !self.is_traced {
             log.lines.pop_front();
         }
         log.lines.push_back(text);

@@ -12,7 +12,7 @@ use crate::protocol::protobuf::decode;
 /// In [`super::machine::Machine::disk`].
 const ALLOCATED: &str = "/tmp/coracle-simulation/pods/allocated_pods_state";
 /// Calls per minute that count as a storm. Some twenty failing pods need half of it.
-const STORM: u32 = 6000;
+const STORM_CALLS_PER_MINUTE: u32 = 6000;
 /// What a Job's pod adds within its minute: a sandbox, a container, its start and end, and the statuses between them.
 const CALLS_OF_A_JOB: u32 = 40;
 
@@ -155,8 +155,8 @@ impl ContainerRuntime {
         }
     }
 
-    /// An agent that starts learns the grace periods of the pods that the API server still has. It ends the others, which
-    /// were deleted with force meanwhile, with the pod's own grace period.
+    /// An agent that starts learns the grace periods of the pods that the API server still has. It ends the others,
+    /// which were deleted with force meanwhile, with the pod's own grace period.
     pub(super) fn forget_graces_except(&self, pods: &[&str]) {
         let is_known = |id: &String| {
             self.look(|runtime| {
@@ -192,7 +192,7 @@ impl ContainerRuntime {
         let (now, (since, count)) = (self.world.passed(), self.rate.get());
         let (since, count) = if now.saturating_sub(since) < MINUTE { (since, count + 1) } else { (now, 1) };
         self.rate.set((since, count));
-        let most = STORM + CALLS_OF_A_JOB * self.jobs.borrow().documents();
+        let most = STORM_CALLS_PER_MINUTE + CALLS_OF_A_JOB * self.jobs.borrow().documents();
         if count == most {
             self.record.violated(Rule::Modest, format!("{most} calls of the runtime within a minute"));
         }

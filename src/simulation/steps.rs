@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::agent::LATEST_CALL;
+use super::agent::LATEST_CALL_TIME;
 use super::dra_driver::DraDriver;
 use super::full_size::create_own;
 use super::life::Node;
@@ -15,9 +15,9 @@ use crate::platform::cri::v1;
 use crate::platform::rt;
 
 /// Within this time other pods run while a call is slow: after a relist, and before the call's deadline.
-const OTHERS: Duration = Duration::from_secs(110);
+const OTHER_PODS_TIME: Duration = Duration::from_secs(110);
 /// Maximum number of pods, besides those of a node of full size.
-pub(super) const PODS: usize = 12;
+pub(super) const MAX_STEP_PODS: usize = 12;
 
 impl Node {
     pub(super) async fn take(&mut self, kind: &StepKind) {
@@ -87,7 +87,7 @@ impl Node {
         if self.agent.is_none() {
             self.start_agent();
         }
-        if rt::deadline(LATEST_CALL, self.runtime.until_slow()).await.is_err() {
+        if rt::deadline(LATEST_CALL_TIME, self.runtime.until_slow()).await.is_err() {
             return self.record.violated(Rule::Recovers, "the slow call was not made".into());
         }
         let other = self.wanted.borrow().pick(Source::Manifest, 0).filter(|_| restart);
@@ -98,7 +98,7 @@ impl Node {
         self.write_manifest(Traits::default());
         let begun = self.world.passed();
         while let Err(what) = self.others_run() {
-            if self.world.passed().saturating_sub(begun) > OTHERS {
+            if self.world.passed().saturating_sub(begun) > OTHER_PODS_TIME {
                 return self.record.violated(Rule::Recovers, format!("while a call of another pod is slow: {what}"));
             }
             rt::sleep(Duration::from_millis(100)).await;
@@ -186,7 +186,7 @@ impl Node {
     }
 
     fn write_manifest(&mut self, traits: Traits) {
-        if self.wanted.borrow().count(Source::Manifest) >= PODS / 2 {
+        if self.wanted.borrow().count(Source::Manifest) >= MAX_STEP_PODS / 2 {
             return;
         }
         self.names += 1;

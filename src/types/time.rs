@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// 2020, in Unix seconds: an earlier clock was never set.
-pub(crate) const BEFORE_EVERY_RELEASE: i64 = 1_577_836_800;
+pub(crate) const EARLIEST_CLOCK_SECONDS: i64 = 1_577_836_800;
 
 /// Delays that double from `first` up to `limit`.
 #[derive(Clone, Copy, Debug)]

@@ -52,9 +52,9 @@ impl Timestamp {
     pub fn civil(self) -> Civil {
         let (days, second) = (self.seconds.div_euclid(DAY_SECONDS), self.seconds.rem_euclid(DAY_SECONDS));
         // Years that start in March, in cycles of 400.
-        let days = days + SINCE_MARCH_0;
-        let (cycle, day) = (days.div_euclid(CYCLE), days.rem_euclid(CYCLE));
-        let year = (day - day / 1460 + day / 36_524 - day / (CYCLE - 1)) / 365;
+        let days = days + DAYS_FROM_MARCH_0;
+        let (cycle, day) = (days.div_euclid(CYCLE_DAYS), days.rem_euclid(CYCLE_DAYS));
+        let year = (day - day / 1460 + day / 36_524 - day / (CYCLE_DAYS - 1)) / 365;
         let day = day - (365 * year + year / 4 - year / 100);
         let month = (5 * day + 2) / 153;
         let day = day - (153 * month + 2) / 5 + 1;
@@ -128,7 +128,7 @@ pub(crate) const fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - SINCE_MARCH_0
+    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - DAYS_FROM_MARCH_0
 }
 
 /// Nanoseconds of a second.
@@ -138,10 +138,10 @@ const SECOND: u32 = 1_000_000_000;
 pub(crate) const DAY_SECONDS: i64 = 86_400;
 
 /// Days of 400 years.
-const CYCLE: i64 = 146_097;
+const CYCLE_DAYS: i64 = 146_097;
 
 /// Days from 0000-03-01 to 1970-01-01.
-const SINCE_MARCH_0: i64 = 719_468;
+const DAYS_FROM_MARCH_0: i64 = 719_468;
 
 /// Writes RFC 3339 in UTC, with the fraction's digits up to the last that is not zero, or with as many as the precision
 /// says (`{:.6}`), cut off.

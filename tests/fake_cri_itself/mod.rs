@@ -18,11 +18,11 @@ use crate::fake_cri::{FakeCri, World};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn runtime(fake: &FakeCri) -> RuntimeService {
-    RuntimeService::new(rpc::Client::with_limit(&fake.endpoint(), coracle::protocol::grpc::MESSAGE_LIMIT), TIMEOUT)
+    RuntimeService::new(rpc::Client::with_limit(&fake.endpoint(), coracle::protocol::grpc::MAX_MESSAGE_BYTES), TIMEOUT)
 }
 
 fn images(fake: &FakeCri) -> ImageService {
-    ImageService::new(rpc::Client::with_limit(&fake.endpoint(), coracle::protocol::grpc::MESSAGE_LIMIT), TIMEOUT)
+    ImageService::new(rpc::Client::with_limit(&fake.endpoint(), coracle::protocol::grpc::MAX_MESSAGE_BYTES), TIMEOUT)
 }
 
 fn sandbox_config(name: &str) -> PodSandboxConfig {

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use super::cluster_flags::with_cluster_flags;
 use super::command_table::Doctor;
 use super::outputs::TopOutput;
-use super::{DEGRADED, DOWN, colours, failed, print, print_painted};
+use super::{DEGRADED_STATUS, DOWN_STATUS, colours, failed, print, print_painted};
 use crate::platform::config::{self, Config, KeptIdentity, Request};
 use crate::platform::host::board_identity;
 use crate::types::error::ErrorChain;
@@ -49,8 +49,8 @@ pub(super) fn run(command: &Doctor) -> ExitCode {
     };
     match diagnosis.verdict {
         Verdict::Ok => printed,
-        Verdict::Warning => ExitCode::from(DEGRADED),
-        Verdict::Failed => ExitCode::from(DOWN),
+        Verdict::Warning => ExitCode::from(DEGRADED_STATUS),
+        Verdict::Failed => ExitCode::from(DOWN_STATUS),
     }
 }
 

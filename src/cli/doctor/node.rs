@@ -7,11 +7,11 @@ use crate::platform::config::KeptIdentity;
 use crate::types::api::Time;
 
 /// Seconds that a clock may be behind the latest time seen, as by a correction.
-const MOST_SECONDS_BEHIND: i64 = 120;
+const MAX_SECONDS_BEHIND: i64 = 120;
 /// Seconds before its end from which a certificate is warned of.
 const CERTIFICATE_WARNING_SECONDS: i64 = 7 * 86_400;
 /// Free space below which images and logs soon do not fit.
-const LEAST_FREE_BYTES: u64 = 200 << 20;
+const MIN_FREE_BYTES: u64 = 200 << 20;
 
 pub(super) fn clock(clock: &ClockFacts) -> Finding {
     let ClockFacts { now, built, latest, has_rtc, time_service, is_synchronised } = clock;
@@ -21,7 +21,7 @@ pub(super) fn clock(clock: &ClockFacts) -> Finding {
     if *now < built.unwrap_or(1_577_836_800) {
         return Finding::warning("clock", format!("it is {shown}, before this program was built"), advice);
     }
-    if let Some(latest) = latest.filter(|latest| now.saturating_add(MOST_SECONDS_BEHIND) < *latest) {
+    if let Some(latest) = latest.filter(|latest| now.saturating_add(MAX_SECONDS_BEHIND) < *latest) {
         return Finding::warning("clock", format!("it is {shown}, but this node has seen {}", rfc3339(latest)), advice);
     }
     let rtc = if *has_rtc { "" } else { "; no clock with a battery: it is wrong after a power loss until set" };
@@ -50,7 +50,7 @@ pub(super) fn disk(disk: &DiskFacts) -> Finding {
         return Finding::failed("disk", format!("{purpose} {path} is read-only"), advice);
     }
     // Upstream evicts at 10 % of the space and 5 % of the inodes.
-    let is_full = *available < LEAST_FREE_BYTES || *available < capacity / 10;
+    let is_full = *available < MIN_FREE_BYTES || *available < capacity / 10;
     if is_full {
         let advice = "remove images (coracle images remove), logs or files; pods are evicted below nodefs.available";
         return Finding::warning("disk", text, advice);

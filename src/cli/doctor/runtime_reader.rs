@@ -59,7 +59,7 @@ fn environment(socket: &Path) -> Option<Vec<String>> {
 }
 
 async fn ask(config: &Config) -> Result<RuntimeAnswer, RuntimeError> {
-    let client = |endpoint: &Path| rpc::Client::with_limit(&endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT);
+    let client = |endpoint: &Path| rpc::Client::with_limit(&endpoint.to_string_lossy(), grpc::MAX_MESSAGE_BYTES);
     let runtime = RuntimeService::new(client(&config.runtime.endpoint), RUNTIME_CHECK_TIMEOUT);
     let version = runtime.version().await.map_err(|error| failure(&error))?;
     let mut response =

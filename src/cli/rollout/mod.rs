@@ -36,7 +36,7 @@ use super::age::Age;
 use super::command_table::Rollout;
 use super::fleet::{Operator, boards, eprint_line};
 use super::outputs::StatusOutput;
-use super::{DEGRADED, failed, misused, print};
+use super::{DEGRADED_STATUS, failed, misused, print};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::types::api::to_yaml;
@@ -44,9 +44,9 @@ use crate::types::api::to_yaml;
 pub(super) use plan::{Amount, Order, Percentages, Plan};
 
 /// Boards that may fail before the rollout stops, unless `--stop-after` says otherwise.
-const STOP_AFTER: u64 = 1;
-const WITHIN: Duration = Duration::from_secs(600);
-const SETTLE: Duration = Duration::from_secs(30);
+const STOP_AFTER_BOARDS: u64 = 1;
+const BOARD_TIMEOUT: Duration = Duration::from_secs(600);
+const SETTLE_TIME: Duration = Duration::from_secs(30);
 const ACTIONS: &str = "expected start NAME, status [NAME], pause NAME, resume NAME, abort NAME or rights [USER]";
 
 pub(super) fn run(command: &Rollout) -> ExitCode {
@@ -182,9 +182,9 @@ async fn plan(operator: &mut Operator, command: &Rollout) -> Result<Result<Plan,
         first: command.first.unwrap_or(1),
         then: command.then.clone().unwrap_or_else(Percentages::usual),
         max_unavailable: command.max_unavailable.unwrap_or(Amount::Percent(10)),
-        stop_after: command.stop_after.unwrap_or(STOP_AFTER),
-        within: command.within.map_or(WITHIN, whole_seconds),
-        settle: command.settle.map_or(SETTLE, whole_seconds),
+        stop_after: command.stop_after.unwrap_or(STOP_AFTER_BOARDS),
+        within: command.within.map_or(BOARD_TIMEOUT, whole_seconds),
+        settle: command.settle.map_or(SETTLE_TIME, whole_seconds),
         order: command.order.unwrap_or(Order::Hash),
         is_ahead: command.ahead,
     }))
@@ -255,7 +255,7 @@ async fn go_on(operator: &mut Operator, command: &Rollout, name: &str) -> Result
                 "{} asleep: coracle rollout resume {name} goes on when they have woken",
                 decide::boards_word(figures.asleep)
             ));
-            ExitCode::from(DEGRADED)
+            ExitCode::from(DEGRADED_STATUS)
         }
     })
 }

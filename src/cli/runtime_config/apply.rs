@@ -16,7 +16,7 @@ use crate::types::error::ErrorChain;
 
 /// Time limit of one question.
 const RUNTIME_TRIAL_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-const RUNTIME_TRIAL_CHECK: Duration = Duration::from_millis(500);
+const RUNTIME_TRIAL_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the runtime has to be good, at most.
 const MAX_RUNTIME_SETTLE_TIME: Duration = Duration::from_secs(10);
 
@@ -34,7 +34,7 @@ pub(super) fn apply(command: &RuntimeConfig, source: &Path) -> Result<String, St
     let within = command.within.0;
     let mut judge = Judge::new(within, (within / 5).min(MAX_RUNTIME_SETTLE_TIME), Instant::now());
     loop {
-        thread::sleep(RUNTIME_TRIAL_CHECK);
+        thread::sleep(RUNTIME_TRIAL_CHECK_INTERVAL);
         match judge.judge(fault(&before, running(&endpoint).as_deref()), Instant::now()) {
             None => {}
             Some(Verdict::Good) => return trial.accept().map(|()| format!("{} accepted", target.display())),
@@ -54,7 +54,7 @@ fn fault(before: &[String], now: Result<&[String], &String>) -> Option<Fault> {
 
 /// The ids of the running containers.
 fn running(endpoint: &str) -> Result<Vec<String>, String> {
-    let client = rpc::Client::with_limit(endpoint, grpc::MESSAGE_LIMIT);
+    let client = rpc::Client::with_limit(endpoint, grpc::MAX_MESSAGE_BYTES);
     let runtime = RuntimeService::new(client, RUNTIME_TRIAL_ANSWER_TIMEOUT);
     let listed = rt::block_on(rt::deadline(RUNTIME_TRIAL_ANSWER_TIMEOUT, runtime.list_containers(None)));
     let listed = listed.map_err(|_| "timed out".to_owned())?.map_err(|error| ErrorChain(&error).to_string())?;

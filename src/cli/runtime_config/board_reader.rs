@@ -55,7 +55,7 @@ pub(super) fn read(command: &RuntimeConfig) -> Board {
 }
 
 async fn ask(config: &Config, wanted: RuntimeName, board: &mut Board) {
-    let client = rpc::Client::with_limit(&config.runtime.endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT);
+    let client = rpc::Client::with_limit(&config.runtime.endpoint.to_string_lossy(), grpc::MAX_MESSAGE_BYTES);
     let runtime = RuntimeService::new(client, RUNTIME_ANSWER_TIMEOUT);
     let Ok(version) = runtime.version().await else { return };
     if version.runtime_name != wanted.cri_name() {

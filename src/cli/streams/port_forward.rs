@@ -119,7 +119,7 @@ where
 
 fn wait(listeners: &Listeners, signals: &SignalFd, carried: &Carried) -> io::Result<Vec<WakeSource>> {
     let mut polled = vec![(WakeSource::Signals, signals.as_fd()), (WakeSource::Ended, carried.ended.as_fd())];
-    if carried.count < MOST_CONNECTIONS {
+    if carried.count < MAX_FORWARDED_CONNECTIONS {
         polled.extend(listeners.0.iter().enumerate().map(|(index, (on, _))| (WakeSource::Listener(index), on.as_fd())));
     }
     let mut fds: Vec<PollFd<'_>> = polled.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -157,7 +157,7 @@ impl Carried {
             }
             let _ = write(&ended, &1_u64.to_ne_bytes());
         };
-        match thread::Builder::new().stack_size(STACK).spawn(carry) {
+        match thread::Builder::new().stack_size(FORWARD_STACK_BYTES).spawn(carry) {
             Ok(_) => self.count += 1,
             Err(error) => complain(&format!("a connection to port {remote}: {error}")),
         }
@@ -202,7 +202,7 @@ impl Connection {
             match event {
                 Event::Data { stream, bytes } if stream == self.data => self.unwritten.extend_from_slice(bytes),
                 Event::Data { stream, bytes } if stream == self.error => {
-                    let room = MOST_FAULT.saturating_sub(self.fault.len());
+                    let room = MAX_FAULT_BYTES.saturating_sub(self.fault.len());
                     self.fault.extend(bytes.iter().take(room));
                 }
                 Event::End(stream) | Event::Reset(stream) if stream == self.data => self.is_said = true,
@@ -277,7 +277,7 @@ fn is_nothing(error: &io::Error) -> bool {
 }
 
 /// Half of the agent's limit for all clients on this machine.
-const MOST_CONNECTIONS: u64 = 64;
-const MOST_FAULT: usize = 4096;
+const MAX_FORWARDED_CONNECTIONS: u64 = 64;
+const MAX_FAULT_BYTES: usize = 4096;
 /// Enough for two nested buffers.
-const STACK: usize = 128 * 1024;
+const FORWARD_STACK_BYTES: usize = 128 * 1024;

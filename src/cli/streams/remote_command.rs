@@ -80,7 +80,7 @@ impl Conversation {
         while let Some(event) = self.session.next_event()? {
             match event {
                 Event::Data { stream, bytes } if stream == self.status_stream => {
-                    let room = MOST_STATUS.saturating_sub(self.status.len());
+                    let room = MAX_STATUS_BYTES.saturating_sub(self.status.len());
                     self.status.extend(bytes.iter().take(room));
                 }
                 Event::Data { stream, bytes } => {
@@ -214,4 +214,4 @@ impl Output {
 }
 
 const PIPE_BUF: usize = 4096;
-const MOST_STATUS: usize = 64 * 1024;
+const MAX_STATUS_BYTES: usize = 64 * 1024;

@@ -249,9 +249,9 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 
 /// A name that fits into a tar; of a longer one, the end is kept.
 fn short_name(folder: &str, name: &str, extension: &str) -> String {
-    const MAX_TAR_NAME: usize = 70;
+    const MAX_TAR_NAME_BYTES: usize = 70;
     let plain: String = name.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
-    let start = plain.len().saturating_sub(MAX_TAR_NAME);
+    let start = plain.len().saturating_sub(MAX_TAR_NAME_BYTES);
     let kept = plain.get(start..).unwrap_or_default();
     format!("{folder}/{}{extension}", kept.trim_end_matches(extension))
 }

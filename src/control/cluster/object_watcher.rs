@@ -32,9 +32,9 @@ pub(crate) struct ObjectWatcher {
 /// Pending changes per topic.
 const MAX_PENDING_TOPIC_CHANGES: usize = 4;
 /// Back-off if the API server has no version of an API.
-const VERSION_FIRST: Duration = Duration::from_secs(2);
+const MIN_VERSION_BACKOFF: Duration = Duration::from_secs(2);
 /// A version appears only with an upgrade of the cluster.
-const VERSION_LONGEST: Duration = Duration::from_secs(600);
+const MAX_VERSION_BACKOFF: Duration = Duration::from_secs(600);
 
 impl ObjectWatcher {
     pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>, gates: FeatureGates) -> Self {
@@ -120,7 +120,7 @@ async fn watch_collection(context: &WatchContext, collection: Collection, topic:
 
 /// Follows the cluster trust bundles in the newest API version that the server has.
 async fn watch_bundles(context: &WatchContext, key: &BundleKey, topic: &Topic, mut stored: Option<Value>) {
-    let mut backoff = Backoff::new(VERSION_FIRST, VERSION_LONGEST);
+    let mut backoff = Backoff::new(MIN_VERSION_BACKOFF, MAX_VERSION_BACKOFF);
     let collection = loop {
         let why = match bundles(&context.client, &context.gates, key).await {
             Ok(collection) => break collection,

@@ -38,7 +38,7 @@ pub(super) struct Refusal {
 /// The API server's limit of a chain.
 const MAX_CHAIN_BYTES: usize = 100 << 10;
 /// The shortest time between two requests for one certificate, if the clock says that it has expired on arrival.
-const SHORTEST_REFRESH: Duration = Duration::from_secs(600);
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(600);
 
 impl RequestState {
     /// Reads the object of any API version, or says what is wrong with it.
@@ -79,7 +79,7 @@ impl IssuedCertificate {
     /// own dates. With one that is ahead, or after a long absence, it waits a little, and requests again.
     pub(super) fn refresh_after(&self, now: i64) -> Duration {
         let by_dates = seconds(self.begin_refresh.saturating_sub(self.not_before));
-        seconds(self.begin_refresh.saturating_sub(now)).min(by_dates).max(SHORTEST_REFRESH)
+        seconds(self.begin_refresh.saturating_sub(now)).min(by_dates).max(MIN_REFRESH_INTERVAL)
     }
 
     /// From the refresh until the certificate expires.

@@ -60,14 +60,14 @@ enum Warnings {
 
 /// Pauses before a request is read again.
 const FIRST_POLL: Duration = Duration::from_secs(1);
-const LONGEST_POLL: Duration = Duration::from_secs(60);
+const MAX_CERTIFICATE_POLL: Duration = Duration::from_secs(60);
 /// Back-off after failures.
-const FIRST_CERTIFICATE_RETRY: Duration = Duration::from_secs(2);
-const LONGEST_CERTIFICATE_RETRY: Duration = Duration::from_secs(300);
+const MIN_CERTIFICATE_RETRY: Duration = Duration::from_secs(2);
+const MAX_CERTIFICATE_RETRY: Duration = Duration::from_secs(300);
 /// Upstream's longest delay of a refresh, so that the pods of a node do not request at the same time.
-const LONGEST_REFRESH_DELAY: Duration = Duration::from_secs(300);
+const MAX_REFRESH_DELAY: Duration = Duration::from_secs(300);
 /// How late a refresh is overdue (pkg/kubelet/podcertificate: `refreshOverdueDuration`).
-const OVERDUE: Duration = Duration::from_secs(600);
+const REFRESH_OVERDUE_TIME: Duration = Duration::from_secs(600);
 
 impl CertificateWork {
     pub(super) fn new() -> Self {
@@ -75,8 +75,8 @@ impl CertificateWork {
             sent: None,
             spare: None,
             warnings: Warnings::None,
-            polls: Backoff::new(FIRST_POLL, LONGEST_POLL),
-            failures: Backoff::new(FIRST_CERTIFICATE_RETRY, LONGEST_CERTIFICATE_RETRY),
+            polls: Backoff::new(FIRST_POLL, MAX_CERTIFICATE_POLL),
+            failures: Backoff::new(MIN_CERTIFICATE_RETRY, MAX_CERTIFICATE_RETRY),
         }
     }
 
@@ -126,7 +126,7 @@ impl CertificateWork {
             attention_after: self
                 .spare
                 .filter(|_| next == Warnings::Overdue)
-                .map(|spare| spare.saturating_sub(OVERDUE)),
+                .map(|spare| spare.saturating_sub(REFRESH_OVERDUE_TIME)),
             ..NextStep::default()
         }
     }
@@ -138,12 +138,12 @@ impl CertificateWork {
         self.spare = Some(issued.spare());
         self.warnings = Warnings::None;
         let share = f64::from(rt::random()) / f64::from(u32::MAX);
-        let delay = LONGEST_REFRESH_DELAY.min(issued.spare() / 2).mul_f64(share);
+        let delay = MAX_REFRESH_DELAY.min(issued.spare() / 2).mul_f64(share);
         let certificate = Content::Certificate { key: sent.key, chain: issued.chain.into() };
         NextStep {
             events: vec![SyncEvent::Object(ObjectEvent::Received(topic.clone(), Some(certificate)))],
             request_after: Some(refresh + delay),
-            attention_after: Some(refresh + OVERDUE),
+            attention_after: Some(refresh + REFRESH_OVERDUE_TIME),
             opening_after: Some(refresh / 2),
         }
     }

@@ -65,7 +65,7 @@ enum Mirrored {
 /// How long the watch may take to show a mirror pod.
 const MIRROR_POD_WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// With jitter: what refused one node's mirror pod, such as a webhook, has refused those of the whole fleet.
-const RETRY_MIRROR: Duration = Duration::from_secs(20);
+const MIRROR_RETRY_DELAY: Duration = Duration::from_secs(20);
 
 impl StatusManager {
     pub(crate) fn set_cluster(&mut self, client: Client, node: &str, inbox: Sender<SyncEvent>) {
@@ -226,7 +226,7 @@ impl StatusManager {
             None => Mirrored::Settles(now + MIRROR_POD_WATCH_TIMEOUT),
             Some(why) => {
                 log!(warn, "failed to update mirror pod", pod = done.name, error = why);
-                Mirrored::Failed(now + jitter(RETRY_MIRROR, 0.5, rt::random()))
+                Mirrored::Failed(now + jitter(MIRROR_RETRY_DELAY, 0.5, rt::random()))
             }
         };
         self.mirrored.insert(done.name, state);

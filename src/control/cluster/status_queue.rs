@@ -62,8 +62,8 @@ struct Report {
     /// After a failure: nothing is sent before this moment.
     not_before: Option<Instant>,
     backoff: Backoff,
-    /// The API server rejects the status as invalid or too large. It is retried ever more rarely, until the status or the
-    /// server's object changes.
+    /// The API server rejects the status as invalid or too large. It is retried ever more rarely, until the status or
+    /// the server's object changes.
     refusals: Option<Backoff>,
     /// The API server does not have this pod, or has another pod of its name.
     unknown: bool,
@@ -87,7 +87,7 @@ enum UnderWay {
 /// Maximum number of concurrent requests.
 const MAX_STATUS_REQUESTS: usize = 4;
 /// Those of pods whose last request failed: it may have hung, and hang again.
-const AFTER_FAILURE: usize = 2;
+const MAX_REQUESTS_AFTER_FAILURE: usize = 2;
 const FIRST_STATUS_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The period of the kubelet's status batches.
 const MAX_STATUS_RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -226,7 +226,7 @@ impl StatusQueue {
         let under_way = self.pods.values().filter(|report| report.under_way.is_some());
         let after_failure = under_way.clone().filter(|report| report.has_failed()).count();
         let room = MAX_STATUS_REQUESTS.saturating_sub(under_way.count());
-        [room, AFTER_FAILURE.saturating_sub(after_failure).min(room)]
+        [room, MAX_REQUESTS_AFTER_FAILURE.saturating_sub(after_failure).min(room)]
     }
 
     pub(super) fn are_under_way(&self) -> bool {

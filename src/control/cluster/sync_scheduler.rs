@@ -77,7 +77,7 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// First wait after a failed poll; doubled for each further failure.
 const FIRST_POLL_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// Assumed length of a window whose end is unknown.
-const UNKNOWN: Duration = Duration::from_secs(50);
+const ASSUMED_WINDOW: Duration = Duration::from_secs(50);
 
 impl SyncScheduler {
     /// Bytes already used today count from the start. `socket` is the local socket, on a file system in memory.
@@ -170,7 +170,7 @@ impl SyncScheduler {
             }
             self.inner.next.set(None);
             let open = async {
-                let length = now.stays.map_or(UNKNOWN, Duration::from_secs);
+                let length = now.stays.map_or(ASSUMED_WINDOW, Duration::from_secs);
                 rt::either(boot_timer::sleep(first_wait(length, rt::random())), self.requested()).await;
                 gate.set(Opening::Open(Rank::Lease));
                 self.inner.changed.notify();

@@ -6,9 +6,9 @@ use crate::platform::config::SyncWindows;
 use crate::types::time::jitter;
 use crate::types::time_windows::Window;
 
-/// The nodes of a fleet start spread over this share of a wait or window, and over [`SPREAD_MOST`] at most.
+/// The nodes of a fleet start spread over this share of a wait or window, and over [`MAX_WINDOW_SPREAD`] at most.
 const WINDOW_START_SPREAD: f64 = 0.1;
-const SPREAD_MOST: Duration = Duration::from_secs(60);
+const MAX_WINDOW_SPREAD: Duration = Duration::from_secs(60);
 
 /// `second` is a Unix time. `is_up`: the state of the configured interface, if any.
 pub(super) fn window(windows: &SyncWindows, second: i64, is_up: bool) -> Window {
@@ -21,7 +21,7 @@ pub(super) fn window(windows: &SyncWindows, second: i64, is_up: bool) -> Window 
 
 /// How long a node waits at the start of a window or wait of this length. `random` is uniformly distributed.
 pub(super) fn first_wait(length: Duration, random: u32) -> Duration {
-    let most = length.mul_f64(WINDOW_START_SPREAD).min(SPREAD_MOST);
+    let most = length.mul_f64(WINDOW_START_SPREAD).min(MAX_WINDOW_SPREAD);
     most.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 

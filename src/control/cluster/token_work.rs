@@ -30,12 +30,12 @@ pub(super) struct TokenWork {
 pub(super) type IssuedToken = (String, Duration);
 
 /// Back-off of failed token requests.
-const TOKEN_FIRST: Duration = Duration::from_secs(1);
-const TOKEN_LONGEST: Duration = Duration::from_secs(60);
+const MIN_TOKEN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_TOKEN_BACKOFF: Duration = Duration::from_secs(60);
 /// A token is renewed after this share of its lifetime, and after a day at the latest
 /// (pkg/kubelet/token/token_manager.go).
-const TOKEN_LIFE: f64 = 0.8;
-const TOKEN_DAY: Duration = Duration::from_secs(24 * 3600);
+const TOKEN_RENEWAL_SHARE: f64 = 0.8;
+const MAX_TOKEN_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Assumed lifetime if the API server does not return one.
 const ASSUMED_TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 /// Pods that were started together do not renew their tokens together.
@@ -49,7 +49,7 @@ impl TokenWork {
             unsent,
             used: None,
             is_warned: false,
-            backoff: Backoff::new(TOKEN_FIRST, TOKEN_LONGEST),
+            backoff: Backoff::new(MIN_TOKEN_BACKOFF, MAX_TOKEN_BACKOFF),
         }
     }
 
@@ -100,12 +100,12 @@ impl TokenWork {
         }
         let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
         // Pause between requests even if the API server returns a very short lifetime.
-        let wait = life.mul_f64(TOKEN_LIFE).min(TOKEN_DAY).saturating_sub(before).max(TOKEN_FIRST);
+        let wait = life.mul_f64(TOKEN_RENEWAL_SHARE).min(MAX_TOKEN_AGE).saturating_sub(before).max(MIN_TOKEN_BACKOFF);
         NextStep {
             events: vec![token_event(topic, token, dates)],
             request_after: Some(wait),
             attention_after: dates.left(now),
-            opening_after: Some((life / 2).max(TOKEN_FIRST)),
+            opening_after: Some((life / 2).max(MIN_TOKEN_BACKOFF)),
         }
     }
 

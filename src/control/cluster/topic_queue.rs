@@ -1,8 +1,8 @@
 //! The order in which topics without a watch are requested: fair between pods, and within a pod by due time. Pure.
 //!
 //! The topics of a pod share their due times, so that a pod with many of them wakes the node about once a minute. They
-//! also share a number of requests an hour, so that the line of a pod with hundreds of objects costs no more than that of
-//! one with a few.
+//! also share a number of requests an hour, so that the line of a pod with hundreds of objects costs no more than that
+//! of one with a few.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct PodQueue {
 }
 
 /// Requests under way at a time.
-pub(super) const MAX_UNDER_WAY: usize = 16;
+pub(super) const MAX_TOPIC_REQUESTS: usize = 16;
 /// Requests of one pod under way at a time.
 const MAX_TOPIC_REQUESTS_OF_POD: usize = 4;
 /// Topics of a pod that are read again without being late. With more, all of the pod's topics wait longer in proportion.
@@ -83,7 +83,7 @@ impl TopicQueue {
 
     /// Takes the next topic to request now. [`Self::ended`] must follow.
     pub(super) fn take(&mut self, now: Instant) -> Option<Arc<Topic>> {
-        if self.under_way >= MAX_UNDER_WAY {
+        if self.under_way >= MAX_TOPIC_REQUESTS {
             return None;
         }
         let is_due = |(_, queue): &(&PodUid, &PodQueue)| queue.due().is_some_and(|due| due <= now);
@@ -114,7 +114,7 @@ impl TopicQueue {
     /// When [`Self::take`] has something to return; `None` before a request has ended or a topic was inserted.
     pub(super) fn due(&self) -> Option<Instant> {
         let due = self.pods.values().filter_map(PodQueue::due).min();
-        due.filter(|_| self.under_way < MAX_UNDER_WAY)
+        due.filter(|_| self.under_way < MAX_TOPIC_REQUESTS)
     }
 
     fn drop_unused(&mut self, pod: &PodUid) {
@@ -169,7 +169,7 @@ mod tests {
                 queue.insert(&pod.into(), topic(&format!("{pod}{number}")), now);
             }
         }
-        assert_eq!((take_all(&mut queue, now).len(), queue.due()), (MAX_UNDER_WAY, None));
+        assert_eq!((take_all(&mut queue, now).len(), queue.due()), (MAX_TOPIC_REQUESTS, None));
         queue.ended(&"a".into());
         assert_eq!(take_all(&mut queue, now).len(), 1);
     }

@@ -74,7 +74,7 @@ const TOPIC_REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 const TOPIC_REQUEST_BURST: u32 = 100;
 /// Requests that only the pace holds back begin this many at a time: one by one, a pod with 300 topics woke the node
 /// four times a second.
-const HELD_BACK: u32 = 25;
+const PACED_REQUESTS_AT_ONCE: u32 = 25;
 
 impl TopicRequests {
     pub(super) fn new(context: WatchContext) -> Self {
@@ -231,7 +231,7 @@ impl State {
     fn due(&self, now: Instant) -> (Option<Instant>, Option<Instant>) {
         let requests = match self.queue.due() {
             // Only the pace holds it back: several requests begin at once, so that the node wakes less often.
-            Some(due) if due <= now => Some(now + TOPIC_REQUEST_INTERVAL * HELD_BACK),
+            Some(due) if due <= now => Some(now + TOPIC_REQUEST_INTERVAL * PACED_REQUESTS_AT_ONCE),
             due => due,
         };
         (requests, self.attention.first().map(|(time, _)| *time))

@@ -47,7 +47,7 @@ pub(super) enum Answer {
 const FIRST_TOPIC_DELAY: Duration = Duration::from_secs(2);
 const MAX_TOPIC_DELAY: Duration = Duration::from_secs(60);
 /// How old an object without a watch becomes (pkg/kubelet/util/manager: `defaultTTL`).
-const TTL: Duration = Duration::from_secs(60);
+const OBJECT_TTL: Duration = Duration::from_secs(60);
 
 impl TopicWork {
     pub(super) fn new(topic: &Topic, stored: Option<Value>) -> Self {
@@ -132,7 +132,7 @@ impl OtherWork {
         };
         self.stored = None;
         self.backoff.reset();
-        let request_after = Some(jitter(TTL, 0.2, rt::random()));
+        let request_after = Some(jitter(OBJECT_TTL, 0.2, rt::random()));
         let state = Some(fingerprint(&objects));
         if std::mem::replace(&mut self.last_digest, state) == state {
             return NextStep { request_after, ..NextStep::default() };

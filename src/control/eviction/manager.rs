@@ -31,11 +31,11 @@ use crate::types::owned::{Owned, View};
 /// Upstream's monitoring interval.
 const EVICTION_MONITORING_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest wait for an evicted pod to end before the next eviction.
-const CLEANUP: Duration = Duration::from_secs(30);
+const EVICTION_CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait for the removal of dead containers before the next check.
-const GIVING_BACK: Duration = Duration::from_secs(2);
+const CONTAINER_REMOVAL_WAIT: Duration = Duration::from_secs(2);
 /// Shortest time between two reported memory stalls.
-const STALL_REST: Duration = Duration::from_secs(2);
+const STALL_REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) struct EvictionManager {
     settings: Rc<Eviction>,
@@ -186,7 +186,7 @@ impl EvictionManager {
         self.due = (!is_calm).then(|| now + EVICTION_MONITORING_INTERVAL);
         if observation.wants_dead && pods.workers().can_give_back(&pods.observed()) {
             effects.push(Effect::RemoveDeadContainers);
-            self.due = Some(now + GIVING_BACK);
+            self.due = Some(now + CONTAINER_REMOVAL_WAIT);
         }
         effects.extend(self.on_evictions(observation.evictions, pods, now));
         effects
@@ -198,8 +198,8 @@ impl EvictionManager {
         let counted = |eviction: &PodEviction| metrics::count(Count::Evictions, &[eviction.signal]);
         let ends: Vec<EndPod> = evictions.into_iter().filter(runs).inspect(counted).map(evict).collect();
         if !ends.is_empty() {
-            self.due = Some(now + CLEANUP);
-            self.leaving = Some((ends.iter().map(|end| end.uid.clone()).collect(), now + CLEANUP));
+            self.due = Some(now + EVICTION_CLEANUP_TIMEOUT);
+            self.leaving = Some((ends.iter().map(|end| end.uid.clone()).collect(), now + EVICTION_CLEANUP_TIMEOUT));
         }
         ends.into_iter().map(Effect::End).collect()
     }
@@ -242,7 +242,7 @@ async fn follow(stalls: MemoryStalls, inbox: Sender<SyncEvent>) {
         if inbox.send(SyncEvent::MemoryStalled).await.is_err() {
             return;
         }
-        rt::sleep(STALL_REST).await;
+        rt::sleep(STALL_REPORT_INTERVAL).await;
     }
 }
 
@@ -268,12 +268,12 @@ mod tests {
             let effects = manager.on_evictions(vec![eviction("a"), gone], &node.pods, now);
             assert_eq!(effects, [Effect::End(evict(eviction("a")))]);
             assert_eq!(metrics::labels_of(Count::Evictions), ["memory.available"]);
-            assert_eq!(manager.next_due(), Some(now + CLEANUP));
+            assert_eq!(manager.next_due(), Some(now + EVICTION_CLEANUP_TIMEOUT));
             node.pods.apply(effects, now);
             let locks = UpdateLocks::without_state(node.inbox.clone());
             manager.round(&node.pods, &versions, &locks, now);
             assert!(!manager.is_settled());
-            manager.round(&node.pods, &versions, &locks, now + CLEANUP);
+            manager.round(&node.pods, &versions, &locks, now + EVICTION_CLEANUP_TIMEOUT);
             assert!(manager.is_settled());
         });
     }

@@ -22,7 +22,7 @@ use crate::types::sorted::{SortOnce, SortedSet};
 /// The grace period of immediate evictions.
 pub(super) const IMMEDIATE_EVICTION_GRACE: Duration = Duration::from_secs(1);
 /// Time limit for measuring all pods when a disk is full.
-const MEASURING: Duration = Duration::from_secs(10);
+const POD_MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a walk may take to notice the end of its time.
 const WALK_STOP_GRACE: Duration = Duration::from_millis(200);
 /// Shortest time between two searches for unused images.
@@ -161,13 +161,13 @@ fn put_last(pods: &mut Vec<MeasuredPod<'_>>, held: &SortedSet<PodUid>, is_hard: 
     pods.sort_once_by_key(|pod| held.contains(&pod.pod.metadata.uid));
 }
 
-/// Measures the pods one after the other, each until the end of its share of [`MEASURING`]. A pod with a huge tree leaves
-/// time to the others, and is ranked by what was found of it. `None`: its disk hangs.
+/// Measures the pods one after the other, each until the end of its share of [`POD_MEASURE_TIMEOUT`]. A pod with a huge
+/// tree leaves time to the others, and is ranked by what was found of it. `None`: its disk hangs.
 async fn in_shares<F>(pods: &[Candidate], measure: F) -> Vec<Option<PodUsage>>
 where
     F: AsyncFn(&Candidate, Instant) -> PodUsage,
 {
-    let end = rt::now() + MEASURING;
+    let end = rt::now() + POD_MEASURE_TIMEOUT;
     let mut usages = Vec::new();
     for (index, candidate) in pods.iter().enumerate() {
         let time_left = end.saturating_duration_since(rt::now());
@@ -243,7 +243,7 @@ mod tests {
         });
         let (found, took) = found.unwrap();
         assert_eq!(found, [false, true, false, true, true]);
-        assert!(took < MEASURING, "{took:?}");
+        assert!(took < POD_MEASURE_TIMEOUT, "{took:?}");
     }
 
     #[test]
@@ -261,6 +261,9 @@ mod tests {
             shares.into_inner()
         });
         let shares = shares.unwrap();
-        assert!(shares.iter().all(|share| *share > MEASURING / 6 && *share < MEASURING / 4), "{shares:?}");
+        assert!(
+            shares.iter().all(|share| *share > POD_MEASURE_TIMEOUT / 6 && *share < POD_MEASURE_TIMEOUT / 4),
+            "{shares:?}"
+        );
     }
 }

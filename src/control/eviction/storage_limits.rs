@@ -18,7 +18,7 @@ use crate::types::api::PodUid;
 use crate::types::sorted::{SortOnce, SortedMap};
 
 /// Time limit of one round of measurements. The next round continues after the pod measured last.
-const ROUND: Duration = Duration::from_secs(10);
+const MEASURE_ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The measurements against the pods' own limits.
 pub(crate) struct StorageLimits {
@@ -64,7 +64,7 @@ impl StorageLimits {
                 Box::pin(async move { measure.limited(&candidate).await })
             };
             let mut walks = kept.take();
-            let measured = walks.round(candidates, walk, rt::now() + ROUND).await;
+            let measured = walks.round(candidates, walk, rt::now() + MEASURE_ROUND_TIMEOUT).await;
             kept.replace(walks);
             let evictions: Vec<PodEviction> =
                 measured.iter().filter_map(|(candidate, usage)| over_its_limits(candidate, usage, layout)).collect();
@@ -153,7 +153,7 @@ mod tests {
             for _ in 0..3 {
                 let began = world.passed();
                 let pods = ["c", "b", "a"].map(candidate).into();
-                let measured = walks.round(pods, walk, rt::now() + ROUND).await;
+                let measured = walks.round(pods, walk, rt::now() + MEASURE_ROUND_TIMEOUT).await;
                 let names: Vec<String> = measured.iter().map(|(one, _)| one.pod.metadata.uid.to_string()).collect();
                 rounds.push((names.concat(), (world.passed() - began).as_secs()));
             }

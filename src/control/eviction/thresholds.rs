@@ -70,14 +70,17 @@ pub(crate) fn is_resolved(thresholds: &[Threshold], observed: &Observations) -> 
 }
 
 /// Bytes written between two relists at 64 MB/s.
-const FAR: u64 = 6 << 30;
+const FAR_FROM_THRESHOLD_BYTES: u64 = 6 << 30;
 
 /// Whether a signal is so close to its threshold that the next check must come soon. A quarter of the capacity is far
 /// enough: small disks are slow, and a shortage of memory is noticed by other means.
 pub(crate) fn is_close(thresholds: &[Threshold], observed: &Observations) -> bool {
     thresholds.iter().any(|threshold| {
         let Some(Observation { available, capacity }) = observed.get(&threshold.signal) else { return false };
-        let near = threshold.value.of(*capacity).plus(Starved::of(threshold.signal).quantity(FAR.min(capacity / 4)));
+        let near = threshold
+            .value
+            .of(*capacity)
+            .plus(Starved::of(threshold.signal).quantity(FAR_FROM_THRESHOLD_BYTES.min(capacity / 4)));
         *capacity > 0 && near > Starved::of(threshold.signal).quantity(*available)
     })
 }

@@ -76,7 +76,7 @@ pub(super) enum JobEvent {
 /// Upstream's default.
 const BACKOFF_LIMIT: i32 = 6;
 const FIRST_JOB_BACKOFF: Duration = Duration::from_secs(10);
-const LONGEST_JOB_BACKOFF: Duration = Duration::from_secs(360);
+const MAX_JOB_BACKOFF: Duration = Duration::from_secs(360);
 
 pub(super) fn decide(input: &JobInput<'_>, record: &JobRecord, times: &mut JobTimes, at: Moment) -> Decision {
     let mut decision = Decision { record: record.clone(), events: Vec::new(), due: None };
@@ -141,7 +141,7 @@ fn count_ended(input: &JobInput<'_>, record: &mut JobRecord, times: &mut JobTime
 /// The delay after so many failures in a row.
 fn backoff(failures: u32) -> Duration {
     let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    FIRST_JOB_BACKOFF.saturating_mul(factor).min(LONGEST_JOB_BACKOFF)
+    FIRST_JOB_BACKOFF.saturating_mul(factor).min(MAX_JOB_BACKOFF)
 }
 
 /// The pods of a suspended Job end without counting as failed, and its deadline starts again when it is resumed.

@@ -59,12 +59,13 @@ const FAILED_JOBS_HISTORY_LIMIT: i32 = 1;
 /// Upstream's number of missed times that it takes for a mistake.
 const MANY_MISSED_TIMES: usize = 100;
 
-/// Ranges of a record. Each outage, each jump of the clock and each overlap that is forbidden adds one if it misses a time.
-const MAX_RANGES: usize = 8;
+/// Ranges of a record. Each outage, each jump of the clock and each overlap that is forbidden adds one if it misses a
+/// time.
+const MAX_TIME_RANGES: usize = 8;
 
-/// Of too many ranges, two become one if they are so close: no time in them comes again, nor do those between them. Only a
-/// clock that is set back beyond so many longer outages meets times again.
-const CLOSE_RANGES: i64 = 86_400;
+/// Of too many ranges, two become one if they are so close: no time in them comes again, nor do those between them. Only
+/// a clock that is set back beyond so many longer outages meets times again.
+const CLOSE_RANGES_SECONDS: i64 = 86_400;
 
 /// The keys of finished Jobs that are too many, and of all active ones that a new one replaces.
 pub(super) fn to_remove<'a>(spec: &CronJobSpec, runs: &[Run<'a>], replaces: bool) -> Vec<&'a str> {
@@ -134,14 +135,14 @@ fn add(over: &mut Vec<(i64, i64)>, last_over: i64, time: i64, skips: bool) {
 
 /// Removes a range if there are too many. That of `time` stays apart: the clock may have jumped there.
 fn bound(over: &mut Vec<(i64, i64)>, time: i64) {
-    if over.len() <= MAX_RANGES {
+    if over.len() <= MAX_TIME_RANGES {
         return;
     }
     let gaps = over.windows(2).enumerate().filter_map(|(at, pair)| match pair {
         [before, after] if before.1 != time && after.1 != time => Some((after.0.saturating_sub(before.1), at)),
         _ => None,
     });
-    match gaps.min().filter(|(gap, _)| *gap <= CLOSE_RANGES) {
+    match gaps.min().filter(|(gap, _)| *gap <= CLOSE_RANGES_SECONDS) {
         Some((_, at)) => {
             let (_, last) = over.remove(at.saturating_add(1));
             if let Some(range) = over.get_mut(at) {

@@ -45,7 +45,7 @@ pub(crate) struct AgentControl {
 }
 
 /// Interval of the checks during a trial.
-const TRIAL_CHECK: Duration = Duration::from_secs(1);
+const TRIAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl AgentControl {
     /// Carries out a request. Returns what happens next, as one line.
@@ -95,7 +95,8 @@ impl AgentControl {
                 None => config_subject(&updates, file, digest)?,
             };
             let name = subject.name();
-            // The record is written after the file: a power cut between them leaves a file that the next upgrade removes.
+            // The record is written after the file: a power cut between them leaves a file that the next upgrade
+            // removes.
             let written = updates.change(|record| {
                 let armed = record.arm(subject, within, before);
                 if let Some(key) = asked {
@@ -231,7 +232,7 @@ impl AgentControl {
         let mut judge = Judge::new(trial.within, trial.settle_time(), rt::now());
         let (mut was_connected, mut had_url) = (false, false);
         loop {
-            rt::sleep(TRIAL_CHECK).await;
+            rt::sleep(TRIAL_CHECK_INTERVAL).await;
             let mut now = self.now();
             was_connected |= now.is_connected;
             had_url |= now.has_url;
@@ -277,7 +278,7 @@ impl AgentControl {
                 // The alarm ends this process if it goes on.
                 Err(error) => log!(error, "failed to write the end of a trial", error = ErrorChain(&error)),
             }
-            rt::sleep(TRIAL_CHECK).await;
+            rt::sleep(TRIAL_CHECK_INTERVAL).await;
         }
     }
 

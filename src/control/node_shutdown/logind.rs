@@ -31,8 +31,8 @@ const BUS: &str = "org.freedesktop.DBus";
 const DROP_INS: &str = "/run/systemd/logind.conf.d";
 const DROP_IN: &str = "99-node-shutdown.conf";
 /// logind reloads its configuration asynchronously and sends no signal when it is done.
-const RELOADS: u32 = 20;
-const RELOAD: Duration = Duration::from_millis(100);
+const MAX_RELOAD_CHECKS: u32 = 20;
+const RELOAD_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Takes an inhibitor lock and reports each shutdown to the sync loop; `wanted` is the time that a shutdown may take.
 /// Returns only if there is no D-Bus.
@@ -236,11 +236,11 @@ impl Logind {
         write_drop_in(Path::new(DROP_INS), wanted)?;
         self.reload()?;
         let mut waits = self.delay()?;
-        for _ in 0..RELOADS {
+        for _ in 0..MAX_RELOAD_CHECKS {
             if waits >= wanted {
                 break;
             }
-            std::thread::sleep(RELOAD);
+            std::thread::sleep(RELOAD_CHECK_INTERVAL);
             waits = self.delay()?;
         }
         Ok(waits)

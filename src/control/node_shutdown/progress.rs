@@ -42,7 +42,7 @@ pub(crate) struct DuePhase {
 }
 
 /// How long the shutdown waits for statuses that are still being reported.
-const TELLING: Duration = Duration::from_secs(2);
+const SHUTDOWN_STATUS_WAIT: Duration = Duration::from_secs(2);
 
 impl Progress {
     pub(crate) fn new(phases: &[ShutdownPhase]) -> Self {
@@ -92,7 +92,7 @@ impl Progress {
             return None;
         }
         let Some(phase) = phases.into_iter().filter(|phase| *phase >= begun).min() else {
-            self.stage = Stage::Telling { until: now + TELLING };
+            self.stage = Stage::Telling { until: now + SHUTDOWN_STATUS_WAIT };
             return None;
         };
         let grace = self.phases.get(phase).map_or(Duration::ZERO, |phase| phase.grace);
@@ -200,8 +200,8 @@ mod tests {
         assert!(one.cancel());
         one.begin(now);
         one.next(&[], now);
-        assert_eq!(one.due(), Some(now + TELLING));
-        assert!(one.is_over(true, now + TELLING));
+        assert_eq!(one.due(), Some(now + SHUTDOWN_STATUS_WAIT));
+        assert!(one.is_over(true, now + SHUTDOWN_STATUS_WAIT));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::types::time::Backoff;
 
 /// The runtime usually reports an exit within some tens of milliseconds: for the first [`EXIT_OBSERVATION_DELAY`] it is
 /// polled with one small call.
-const OFTEN: Duration = Duration::from_millis(3);
+const EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(3);
 const EXIT_OBSERVATION_DELAY: Duration = Duration::from_millis(300);
 /// After this the relist takes over.
 const EXIT_WATCH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,7 +41,8 @@ async fn is_reported(observer: &Observer, pod: &PodUid, process: &Process) -> bo
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
     let mut began = rt::now();
     while rt::elapsed(began) < EXIT_WATCH_TIMEOUT {
-        rt::sleep(if rt::elapsed(began) < EXIT_OBSERVATION_DELAY { OFTEN } else { later.next_wait() }).await;
+        rt::sleep(if rt::elapsed(began) < EXIT_OBSERVATION_DELAY { EXIT_CHECK_INTERVAL } else { later.next_wait() })
+            .await;
         match observer.runtime.is_running(pod, process).await {
             Ok(true) => {}
             Ok(false) => return true,

@@ -20,7 +20,7 @@ use crate::types::time::Backoff;
 /// The pause for each container and sandbox that the runtime has of the pod. It keeps the work for containers that start
 /// or exit one after another in proportion to their number.
 const PAUSE_PER_CONTAINER: Duration = Duration::from_millis(10);
-const LONGEST_OBSERVATION_PAUSE: Duration = Duration::from_secs(10);
+const MAX_OBSERVATION_PAUSE: Duration = Duration::from_secs(10);
 /// How long a failed observation is repeated. After this the relist takes over.
 const OBSERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -84,7 +84,7 @@ async fn observe_pod(observer: Observer, inbox: Sender<SyncEvent>, pod: PodUid, 
 
 fn pause(pod: &ObservedPod) -> Duration {
     let size = u32::try_from(pod.sandboxes.len() + pod.containers.len()).unwrap_or(u32::MAX);
-    PAUSE_PER_CONTAINER.saturating_mul(size).min(LONGEST_OBSERVATION_PAUSE)
+    PAUSE_PER_CONTAINER.saturating_mul(size).min(MAX_OBSERVATION_PAUSE)
 }
 
 #[cfg(test)]
@@ -102,6 +102,6 @@ mod tests {
         };
         assert_eq!(pause_of(0), Duration::ZERO);
         assert_eq!(pause_of(2), Duration::from_millis(20));
-        assert_eq!(pause_of(100_000), LONGEST_OBSERVATION_PAUSE);
+        assert_eq!(pause_of(100_000), MAX_OBSERVATION_PAUSE);
     }
 }

@@ -15,10 +15,10 @@ use crate::types::metrics::{self, Timed};
 use crate::types::time::{Backoff, jitter};
 
 /// Wait between checks while the runtime or its network is not ready.
-const NOT_READY: Duration = Duration::from_secs(5);
+const NOT_READY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Longest wait after a call that found no runtime. It delays noticing a runtime that is back.
-const MOST_ABSENT: Duration = Duration::from_secs(1);
+const MAX_ABSENT_WAIT: Duration = Duration::from_secs(1);
 
 /// A connection that breaks sooner than this after a relist may have been broken by the relist.
 const STABLE_CONNECTION_AGE: Duration = Duration::from_secs(1);
@@ -41,11 +41,11 @@ pub(super) async fn run(
     period: Duration,
     inbox: Sender<SyncEvent>,
 ) {
-    let mut retry = Backoff::new(Duration::from_millis(100), NOT_READY);
-    let mut absent = Backoff::new(Duration::from_millis(100), MOST_ABSENT);
+    let mut retry = Backoff::new(Duration::from_millis(100), NOT_READY_INTERVAL);
+    let mut absent = Backoff::new(Duration::from_millis(100), MAX_ABSENT_WAIT);
     let mut last = RuntimeState::default();
-    let mut incomplete = Backoff::new(NOT_READY, period);
-    let mut broken = Backoff::new(Duration::from_millis(100), NOT_READY);
+    let mut incomplete = Backoff::new(NOT_READY_INTERVAL, period);
+    let mut broken = Backoff::new(Duration::from_millis(100), NOT_READY_INTERVAL);
     let mut reopen = Backoff::new(Duration::from_secs(1), period);
     let mut connected = ConnectionState::default();
     loop {
@@ -80,7 +80,7 @@ pub(super) async fn run(
         }
         let wait = match (reached, ready) {
             (false, _) => retry.next_wait(),
-            (true, false) => NOT_READY,
+            (true, false) => NOT_READY_INTERVAL,
             (true, true) if !complete => incomplete.next_wait(),
             (true, true) => jitter(period, 0.5, rt::random()),
         };

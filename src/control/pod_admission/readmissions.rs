@@ -10,7 +10,7 @@ use crate::types::sorted::SortedMap;
 
 /// Delay of the first attempt, if nothing changes before; it doubles with each attempt.
 const FIRST_READMISSION_DELAY: Duration = Duration::from_secs(10);
-const LONGEST_READMISSION_DELAY: Duration = Duration::from_secs(300);
+const MAX_READMISSION_DELAY: Duration = Duration::from_secs(300);
 /// Delay after a change of the node, in which further changes join.
 const READMISSION_DELAY_AFTER_CHANGE: Duration = Duration::from_secs(1);
 /// Most pods that one round checks, and the delay of the others: a directory may have thousands of manifests.
@@ -68,7 +68,7 @@ impl Readmissions {
                 attempt.due = now + READMISSION_DELAY_OF_OTHERS;
                 continue;
             }
-            attempt.delay = attempt.delay.saturating_mul(2).min(LONGEST_READMISSION_DELAY);
+            attempt.delay = attempt.delay.saturating_mul(2).min(MAX_READMISSION_DELAY);
             attempt.due = now + attempt.delay;
             due.push(uid.clone());
         }
@@ -102,7 +102,7 @@ mod tests {
         }
         let due = readmissions.next_due().unwrap();
         readmissions.take_due(&rejected, due);
-        assert_eq!(readmissions.next_due(), Some(due + LONGEST_READMISSION_DELAY));
+        assert_eq!(readmissions.next_due(), Some(due + MAX_READMISSION_DELAY));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(super) enum StoreChange {
 }
 
 /// Number of deleted pods remembered.
-const DELETED: usize = 64;
+const REMEMBERED_DELETED_PODS: usize = 64;
 
 /// The origin shown for these pods.
 const API_POD_ORIGIN: &str = "API server";
@@ -75,7 +75,7 @@ impl ApiPods {
             PodChange::Deleted(PodKey { name, uid, .. }) => {
                 self.unread.remove(&name);
                 self.kept.extend(self.pods.remove(&uid).map(StoreChange::Remove));
-                if self.deleted.len() == DELETED {
+                if self.deleted.len() == REMEMBERED_DELETED_PODS {
                     self.deleted.pop_front();
                 }
                 self.deleted.push_back(uid);

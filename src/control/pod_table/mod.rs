@@ -47,7 +47,7 @@ pub(crate) use records::PodRecords;
 use node_reports::NodeReports;
 
 /// Longest delay of background work while pods are starting.
-const PODS_FIRST: Duration = Duration::from_secs(10);
+const MAX_BACKGROUND_DELAY: Duration = Duration::from_secs(10);
 
 pub(crate) struct PodTable {
     records: Owned<PodRecords>,
@@ -236,9 +236,9 @@ impl PodTable {
     }
 
     /// Whether background work requested at `since` may start: no worker is busy, or the work has waited for
-    /// [`PODS_FIRST`].
+    /// [`MAX_BACKGROUND_DELAY`].
     pub(crate) fn is_idle(&self, since: Instant, now: Instant) -> bool {
-        let is_late = now.saturating_duration_since(since) >= PODS_FIRST;
+        let is_late = now.saturating_duration_since(since) >= MAX_BACKGROUND_DELAY;
         is_late || self.workers.iter().all(|worker| worker.busy.is_none())
     }
 

@@ -9,7 +9,7 @@ use crate::types::api::{EventKind, PodUid, Reason};
 
 const OVERDUE_KILL_MESSAGE: &str = "Container runtime did not kill the pod within specified grace period.";
 /// Shortest time before an overdue pod is reported (kubelet: `killPodNow`).
-const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+const MIN_OVERDUE_TIME: Duration = Duration::from_secs(10);
 
 impl PodWorkers {
     /// Ends the pod although its source has it. `limit` bounds the pod's own grace period.
@@ -44,7 +44,7 @@ impl Entry {
 }
 
 fn patience(grace: Duration) -> Duration {
-    grace.saturating_add(grace / 2).max(LEAST_PATIENCE)
+    grace.saturating_add(grace / 2).max(MIN_OVERDUE_TIME)
 }
 
 #[cfg(test)]

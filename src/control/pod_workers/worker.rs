@@ -133,12 +133,12 @@ pub(crate) enum Next {
 const FIRST_WORK_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_WORK_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// A sandbox that lasted this long resets the waits.
-const REMAKE_QUIET: Duration = Duration::from_secs(60);
+const SANDBOX_SETTLED_TIME: Duration = Duration::from_secs(60);
 /// After this many failed observations the worker stops the pod by the runtime's lists. The exit codes of its
 /// containers stay unknown.
-const MOST_LOOKS: u32 = 3;
+const MAX_FAILED_OBSERVATIONS: u32 = 3;
 /// Shortest grace period (kubelet: `minimumGracePeriodInSeconds`).
-const LEAST_GRACE: Duration = Duration::from_secs(1);
+const MIN_GRACE: Duration = Duration::from_secs(1);
 
 impl Identity {
     pub(crate) fn of(pod: &ObservedPod) -> Self {
@@ -169,7 +169,7 @@ impl Worker {
 
     /// A worker for a running pod that no source has.
     pub(crate) fn orphan(identity: Identity, grace: Duration) -> Self {
-        Self::with(identity, None, State::Terminating { grace: grace.max(LEAST_GRACE) })
+        Self::with(identity, None, State::Terminating { grace: grace.max(MIN_GRACE) })
     }
 
     fn with(identity: Identity, pod: Option<Arc<Pod>>, state: State) -> Self {
@@ -200,7 +200,7 @@ impl Worker {
     /// Ends the pod. True if the running work must be cancelled.
     pub(crate) fn terminate(&mut self, grace: Duration) -> bool {
         let before = self.state;
-        self.enter(Input::Terminate { grace: grace.max(LEAST_GRACE) });
+        self.enter(Input::Terminate { grace: grace.max(MIN_GRACE) });
         if before != self.state {
             self.not_before = None;
         }
@@ -265,7 +265,7 @@ impl Worker {
     /// All containers have exited and none will restart.
     pub(crate) fn completed(&mut self) {
         let grace = self.pod.as_ref().map_or(Duration::ZERO, |pod| pod.spec.termination_grace());
-        self.enter(Input::Completed { grace: grace.max(LEAST_GRACE) });
+        self.enter(Input::Completed { grace: grace.max(MIN_GRACE) });
         self.has_completed = true;
     }
 
@@ -423,7 +423,9 @@ impl Worker {
         match self.state {
             State::Sync if self.stale => Next::Work(Work::Relist),
             State::Sync => self.next_sync(plan(), now),
-            State::Terminating { grace } => Next::Work(Work::Stop { grace, by_lists: self.failures >= MOST_LOOKS }),
+            State::Terminating { grace } => {
+                Next::Work(Work::Stop { grace, by_lists: self.failures >= MAX_FAILED_OBSERVATIONS })
+            }
             State::Terminated => Next::Work(Work::CleanUp { purge: !self.wanted && !self.continues() }),
             State::Finished if self.wanted && !self.given_back.is_empty() => {
                 Next::Work(Work::Collect(self.given_back.clone()))
@@ -480,7 +482,7 @@ impl RetryHold {
 
 impl SandboxBackoff {
     fn begun(&mut self, now: Instant) {
-        if self.until.is_some_and(|until| until + REMAKE_QUIET < now) {
+        if self.until.is_some_and(|until| until + SANDBOX_SETTLED_TIME < now) {
             self.wait.reset();
         }
         self.until = Some(now + self.wait.next_wait());

@@ -57,7 +57,7 @@ pub(super) enum Room {
 }
 
 /// How long a new unauthenticated connection is safe from being displaced by its peer's or those of peers with as many.
-pub(super) const JUST_COME: Duration = Duration::from_secs(2);
+pub(super) const NEW_CONNECTION_GRACE: Duration = Duration::from_secs(2);
 
 impl ConnectionLimits {
     /// The room for a connection of `peer`.
@@ -88,7 +88,8 @@ impl ConnectionLimits {
         let of_one = if of_known { of_kind } else { self.most_strangers / 2 };
 
         let of_this_peer = count(&is_own);
-        let old_enough = |index: usize| open.get(index).is_some_and(|connection| connection.age >= JUST_COME);
+        let old_enough =
+            |index: usize| open.get(index).is_some_and(|connection| connection.age >= NEW_CONNECTION_GRACE);
         if of_this_peer >= of_one {
             return oldest(open, is_own).filter(|index| old_enough(*index)).map_or(Room::Later, Room::Displaces);
         }

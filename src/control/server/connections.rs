@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use super::http::{AfterResponse, Response, Status, chunk, stream_head};
 use super::relay::{ByteStream, relay};
-use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
-use super::unread_responses::{SMALL, UnreadResponses};
+use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD_STREAM_TIMEOUT};
+use super::unread_responses::{SMALL_RESPONSE_BYTES, UnreadResponses};
 use super::web_sockets::WebSocket;
 use crate::platform::rt::{self, AsyncReadExt, AsyncWriteExt, TcpStream};
 use crate::protocol::gzip::gzip;
-use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
+use crate::protocol::http1::{MAX_REQUEST_HEAD_BYTES, Refusal, Request};
 
 /// The response to a request.
 pub(super) enum Reply {
@@ -104,7 +104,7 @@ pub(super) trait Text {
 
     /// Time limit for a reader to take a part. A user paging through a log takes long.
     fn slowest(&self) -> Duration {
-        UNREAD
+        UNREAD_STREAM_TIMEOUT
     }
 }
 
@@ -297,7 +297,7 @@ async fn refuse(
     if *after == AfterResponse::Close {
         stream.close().await?;
         // Closing with unread data causes a reset, in which the response may be lost.
-        rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()))?;
+        rt::deadline(LINGER_TIME, gone(stream)).await.unwrap_or(Ok(()))?;
     }
     Ok(*after)
 }
@@ -348,7 +348,7 @@ async fn send_whole(
             claim.shrink(response.body.len());
         }
         // A page is not copied.
-        let is_small = head_only || response.body.len() <= SMALL;
+        let is_small = head_only || response.body.len() <= SMALL_RESPONSE_BYTES;
         let head = response.bytes(!is_small || head_only, after, &headers);
         let body = if is_small { Vec::new() } else { response.body };
         write(stream, &head).await?;
@@ -384,7 +384,7 @@ async fn next_request(
                     Ok(takes) => takes,
                     Err(response) => return Ok(Err(RefusedRequest::forbidden(&request, response, answers))),
                 };
-                let most = takes.unwrap_or(if request.has_form() { MOST_FORM } else { MOST_BODY });
+                let most = takes.unwrap_or(if request.has_form() { MAX_FORM_BYTES } else { MAX_REQUEST_BODY_BYTES });
                 if request.body > most {
                     return Ok(Err(RefusedRequest::unreadable(Response::too_large())));
                 }
@@ -412,7 +412,7 @@ async fn next_request(
         if was_empty {
             end = rt::now() + REQUEST_READ_TIMEOUT;
         }
-        if unread.len() > MOST_HEAD + REQUEST_READ_BYTES {
+        if unread.len() > MAX_REQUEST_HEAD_BYTES + REQUEST_READ_BYTES {
             return Ok(Err(RefusedRequest::unreadable(Response::refusal(Refusal::TooLong))));
         }
     }
@@ -490,7 +490,7 @@ async fn send_file(stream: &mut dyn ByteStream, part: FilePart) -> io::Result<()
     while bytes_left > 0 && part.end.is_none_or(|end| rt::now() < end) {
         let next = move || {
             buffer.clear();
-            let most = bytes_left.min(FILE_PART);
+            let most = bytes_left.min(FILE_PART_BYTES);
             (&file).take(most).read_to_end(&mut buffer).map(|_| (file, buffer))
         };
         (file, buffer) = rt::blocking_for_client(next).await?;
@@ -503,10 +503,10 @@ async fn send_file(stream: &mut dyn ByteStream, part: FilePart) -> io::Result<()
     Ok(())
 }
 
-/// Discards what the client sends until it closes the connection, or has sent more than [`MOST_IGNORED`].
+/// Discards what the client sends until it closes the connection, or has sent more than [`MAX_IGNORED_BYTES`].
 async fn gone<T>(stream: &mut dyn ByteStream) -> io::Result<T> {
     let mut buffer = [0; 64];
-    let mut bytes_left = MOST_IGNORED;
+    let mut bytes_left = MAX_IGNORED_BYTES;
     while bytes_left > 0 {
         match stream.read(&mut buffer).await? {
             0 => break,
@@ -525,7 +525,7 @@ pub(super) const REQUEST_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Wait for the next request (kubelet: `IdleTimeout`).
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 /// Wait after the response to an invalid request (net/http: `rstAvoidanceDelay`).
-const LINGER: Duration = Duration::from_millis(500);
+const LINGER_TIME: Duration = Duration::from_millis(500);
 /// A client that reads nothing for this long is taken for dead.
 const DEAD_READER_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_READ_BYTES: usize = 1024;
@@ -534,12 +534,12 @@ const RESPONSE_WRITE_BYTES: usize = 16 * 1024;
 pub(super) const COMPRESSION: &str = "compression";
 /// A response that takes one packet anyway is not compressed.
 const MAX_PACKET_BYTES: usize = 1400;
-const MOST_BODY: u64 = 64 * 1024;
+const MAX_REQUEST_BODY_BYTES: u64 = 64 * 1024;
 /// Bytes that a client may send when nothing is expected.
-const MOST_IGNORED: usize = 64 * 1024;
+const MAX_IGNORED_BYTES: usize = 64 * 1024;
 /// Longest form. It is kept until the request is answered, also for unauthenticated clients.
-const MOST_FORM: u64 = 16 * 1024;
-const FILE_PART: u64 = 64 * 1024;
+const MAX_FORM_BYTES: u64 = 16 * 1024;
+const FILE_PART_BYTES: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests;

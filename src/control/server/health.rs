@@ -25,7 +25,7 @@ pub(crate) struct SyncHealth {
 
 impl SyncHealth {
     pub(crate) fn new(sync_frequency: Duration, now: Instant) -> Self {
-        let limit = sync_frequency.saturating_mul(2).max(LEAST_LIMIT);
+        let limit = sync_frequency.saturating_mul(2).max(MIN_STALL_TIME);
         Self { last: Rc::new(Cell::new(now)), limit, pulse: Arc::default() }
     }
 
@@ -91,7 +91,7 @@ fn respond(path: &str, stalled: Option<Duration>) -> Response {
 }
 
 /// Minimum time without a round that counts as a stall, whatever the sync frequency (`SyncLoopHealthCheck`).
-const LEAST_LIMIT: Duration = Duration::from_secs(300);
+const MIN_STALL_TIME: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {

@@ -44,9 +44,9 @@ struct WaitingConnection<'a> {
 /// Maximum number of waiting connections. Many clients that connect at once are legitimate.
 const MAX_WAITING_CONNECTIONS: usize = 128;
 /// One peer can never take all places, so that another one always finds one.
-const MOST_WAITING_OF_ONE: usize = 64;
+const MAX_WAITING_CONNECTIONS_OF_PEER: usize = 64;
 /// Enough for the API servers and monitors of a cluster. An attacker cannot add entries: it would have to authenticate.
-const MOST_KNOWN: usize = 32;
+const MAX_KNOWN_PEERS: usize = 32;
 /// Shortest time between two looks whether waiting connections have room.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -125,7 +125,7 @@ impl<'a> Connections<'a> {
 
     /// Closes the oldest waiting connection of a peer with too many, or of the one with the most.
     fn make_waiting_room(&mut self, peer: Peer, waits: usize) {
-        let gives_way = if waits >= MOST_WAITING_OF_ONE {
+        let gives_way = if waits >= MAX_WAITING_CONNECTIONS_OF_PEER {
             Some(peer)
         } else if self.waiting.len() >= MAX_WAITING_CONNECTIONS {
             self.waiting.iter().map(|waiting| waiting.peer).max_by_key(|peer| self.waiting_of(*peer))
@@ -147,7 +147,7 @@ impl<'a> Connections<'a> {
                 self.authenticated.push_back(open.peer);
             }
         }
-        let surplus = self.authenticated.len().saturating_sub(MOST_KNOWN);
+        let surplus = self.authenticated.len().saturating_sub(MAX_KNOWN_PEERS);
         self.authenticated.drain(..surplus);
         self.open.retain(|open| !open.task.is_finished());
     }
@@ -170,7 +170,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::control::server::connection_shares::JUST_COME;
+    use crate::control::server::connection_shares::NEW_CONNECTION_GRACE;
 
     const LIMITS: ConnectionLimits = ConnectionLimits { most: 128, most_strangers: 32, most_of_one: 112 };
 
@@ -226,7 +226,7 @@ mod tests {
                 connections.add(address(1), counted(&silent, Duration::from_secs(1000)));
             }
             connections.add(address(1), counted(&honest, Duration::ZERO));
-            connections.beside(rt::sleep(JUST_COME + ROOM_POLL_INTERVAL * 2)).await;
+            connections.beside(rt::sleep(NEW_CONNECTION_GRACE + ROOM_POLL_INTERVAL * 2)).await;
             honest.get()
         });
         assert_eq!(served, Ok(1));

@@ -1,16 +1,12 @@
 //! Requests that put, delete and change pods on this node, over the local socket or the kubelet API. Pure.
 //!
 //! ```text
-//! PUT    /pods/{namespace}/{name}    a manifest -> 201, 200; 409: another source has the pod; 422: invalid, with the reason
-//! GET    /pods/{namespace}/{name}    the manifest as it was put
-//! DELETE /pods/{namespace}/{name}    the pod ends
-//! POST   /pods/{namespace}/{name}/restart?container=NAME    only on the local socket, like the following:
-//! POST   /pods/{namespace}/{name}/rerun
-//! POST   /pods/{namespace}/{name}/stop
-//! POST   /pods/{namespace}/{name}/start
-//! POST   /pods/{namespace}/{name}/rollback?to=NUMBER
-//! POST   /pods/{namespace}/{name}/hold
-//! POST   /pods/{namespace}/{name}/confirm
+//! PUT    /pods/{namespace}/{name}    a manifest -> 201, 200; 409: another source has the pod; 422: invalid, with the
+//! reason GET    /pods/{namespace}/{name}    the manifest as it was put DELETE /pods/{namespace}/{name}    the pod ends
+//! POST   /pods/{namespace}/{name}/restart?container=NAME    only on the local socket, like the following: POST
+//! /pods/{namespace}/{name}/rerun POST   /pods/{namespace}/{name}/stop POST   /pods/{namespace}/{name}/start POST
+//! /pods/{namespace}/{name}/rollback?to=NUMBER POST   /pods/{namespace}/{name}/hold POST
+//! /pods/{namespace}/{name}/confirm
 //! ```
 
 use serde_json::json;
@@ -20,7 +16,7 @@ use crate::protocol::http1::Request;
 use crate::state::pods::{ApplyOutcome, PodAnswer, PodChange, PodChangeKind, StopAction, VersionAction};
 
 /// Longest manifest, about the same as for an API object.
-const MOST_MANIFEST: u64 = 1 << 20;
+const MAX_POSTED_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// Namespace, name and the rest of the path, if it is the path of a pod.
 fn parts(path: &str) -> Option<(&str, &str, &str)> {
@@ -35,7 +31,7 @@ pub(super) fn is_of_pod(path: &str) -> bool {
 
 /// The longest body of this request, if it is a manifest.
 pub(super) fn body_limit(request: &Request) -> Option<u64> {
-    (request.method == "PUT" && is_of_pod(&request.path)).then_some(MOST_MANIFEST)
+    (request.method == "PUT" && is_of_pod(&request.path)).then_some(MAX_POSTED_MANIFEST_BYTES)
 }
 
 /// Parses a request about a pod. The error is the response to an invalid one. `None` for any other path.
@@ -162,7 +158,7 @@ mod tests {
 
     #[test]
     fn only_put_requests_have_a_body() {
-        assert_eq!(body_limit(&request("PUT /pods/default/web")), Some(MOST_MANIFEST));
+        assert_eq!(body_limit(&request("PUT /pods/default/web")), Some(MAX_POSTED_MANIFEST_BYTES));
         for line in ["PUT /pods", "GET /pods/default/web", "POST /pods/default/web/restart", "PUT /x/default/web"] {
             assert_eq!(body_limit(&request(line)), None, "{line}");
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::stream_slots::UNREAD;
+use super::stream_slots::UNREAD_STREAM_TIMEOUT;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 
 /// A stream of any kind, so that the code of connections exists once and not once for each kind.
@@ -22,7 +22,7 @@ where
     asks.write_all(first).await?;
     let up = async {
         copy(from_client, asks).await?;
-        rt::sleep(LAST_WORDS).await;
+        rt::sleep(CLOSED_CLIENT_WAIT).await;
         Ok(())
     };
     let down = copy(answers, to_client);
@@ -38,7 +38,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
             return to.close().await;
         }
         let part = to.write_all(buffer.get(..read).unwrap_or_default());
-        rt::deadline(UNREAD, part).await.map_err(io::Error::other)??;
+        rt::deadline(UNREAD_STREAM_TIMEOUT, part).await.map_err(io::Error::other)??;
         // A side that always has more data must not block other tasks.
         rt::yield_now().await;
     }
@@ -46,7 +46,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
 
 const RELAY_BUFFER_BYTES: usize = 16 * 1024;
 /// For what is in flight when the client has closed.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const CLOSED_CLIENT_WAIT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// A stream whose reader takes nothing for this long ends.
-pub(super) const UNREAD: Duration = Duration::from_secs(3600);
+pub(super) const UNREAD_STREAM_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The streams that are open on one server.
 #[derive(Debug)]

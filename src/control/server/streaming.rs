@@ -42,7 +42,7 @@ pub(crate) struct Streaming {
 }
 
 /// Time limit for connecting to the runtime's streaming server, which is on this machine.
-const DIAL: Duration = Duration::from_secs(5);
+const STREAM_DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `None` for any other path.
 pub(super) fn stream(request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Option<Reply> {
@@ -91,7 +91,7 @@ impl Stream {
             let unusable =
                 || internal(format!("the runtime's streaming server has an address that cannot be used: {url}"));
             let url = Url::parse(&url).filter(|url| url.scheme == UriScheme::Http).ok_or_else(unusable)?;
-            let dialed = streaming.dialer.dial(&url.host, url.port(), DIAL).await;
+            let dialed = streaming.dialer.dial(&url.host, url.port(), STREAM_DIAL_TIMEOUT).await;
             let to =
                 dialed.map_err(|error| internal(format!("the runtime's streaming server: {}", ErrorChain(&error))))?;
             // No delay: every key press is sent at once.

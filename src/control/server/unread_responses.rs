@@ -10,7 +10,7 @@ use crate::platform::rt;
 /// Memory of all responses of a server that wait for their readers. The last one may exceed it.
 const MAX_UNREAD_BYTES: usize = 4 << 20;
 /// Smaller responses are bounded by the number of connections.
-pub(super) const SMALL: usize = 16 * 1024;
+pub(super) const SMALL_RESPONSE_BYTES: usize = 16 * 1024;
 /// A reader that takes longer makes room for other requests when there is none.
 const SLOW_READER_TIME: Duration = Duration::from_secs(10);
 const UNREAD_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -45,11 +45,11 @@ impl UnreadResponses {
 
     /// Counts a response of this size. `None` if others fill the memory.
     pub(super) fn claim(self: &Rc<Self>, bytes: usize) -> Option<UnreadResponse> {
-        if bytes > SMALL && !self.make_room() {
+        if bytes > SMALL_RESPONSE_BYTES && !self.make_room() {
             return None;
         }
         let unread = Rc::new(Unread { bytes: Cell::new(bytes), since: rt::now(), displaced: Signal::default() });
-        if bytes > SMALL {
+        if bytes > SMALL_RESPONSE_BYTES {
             self.open.borrow_mut().push(Rc::clone(&unread));
         }
         Some(UnreadResponse { slots: Rc::clone(self), unread })
@@ -95,10 +95,10 @@ mod tests {
     fn pages_wait_for_room_and_slow_readers_make_room() {
         let told = rt::simulate(1, |world| async move {
             let all = Rc::new(UnreadResponses::default());
-            let small: Vec<_> = (0..1000).map(|_| all.claim(SMALL).unwrap()).collect();
+            let small: Vec<_> = (0..1000).map(|_| all.claim(SMALL_RESPONSE_BYTES).unwrap()).collect();
             let first = all.claim(MAX_UNREAD_BYTES - 1).unwrap();
-            let second = all.claim(SMALL + 1).unwrap();
-            assert!(all.claim(SMALL + 1).is_none() && all.claim(1).is_some());
+            let second = all.claim(SMALL_RESPONSE_BYTES + 1).unwrap();
+            assert!(all.claim(SMALL_RESPONSE_BYTES + 1).is_none() && all.claim(1).is_some());
             let begun = world.passed();
             all.room().await;
             assert!(world.passed() - begun >= SLOW_READER_TIME);
@@ -106,7 +106,7 @@ mod tests {
             assert!(rt::deadline(Duration::from_secs(1), second.displaced()).await.is_err());
             drop((first, second, small));
             let large = all.claim(10 * MAX_UNREAD_BYTES).unwrap();
-            assert!(all.claim(SMALL + 1).is_none());
+            assert!(all.claim(SMALL_RESPONSE_BYTES + 1).is_none());
             drop(large);
             assert!(all.open.borrow().is_empty());
         });

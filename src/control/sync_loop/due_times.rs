@@ -34,10 +34,10 @@ pub(super) struct DueTimes {
 }
 
 /// How long a stalled part is ignored.
-const HOLD_OFF: Duration = Duration::from_secs(1);
+const STALLED_PART_HOLD_OFF: Duration = Duration::from_secs(1);
 
 /// Rounds in a row without a wait that count as a spin. A node that starts with a hundred pods needs a few hundred.
-pub(crate) const MOST_ROUNDS: u32 = 10_000;
+pub(crate) const MAX_ROUNDS_WITHOUT_WAIT: u32 = 10_000;
 
 impl DueTimes {
     /// When the next round is due without an event.
@@ -59,7 +59,7 @@ impl DueTimes {
             let is_stalled = has_passed(before) && has_passed(after);
             let was_asked = held.is_none_or(|until| until <= now);
             if is_stalled && was_asked {
-                *held = now.checked_add(HOLD_OFF);
+                *held = now.checked_add(STALLED_PART_HOLD_OFF);
                 stalled.push(*part);
             } else if !is_stalled {
                 *held = None;
@@ -86,10 +86,10 @@ impl DueTimes {
         parts.into_iter().find(|((_, time), held)| is_due(*time, *held)).map(|((part, _), _)| *part)
     }
 
-    /// Counts a round. True if the loop has not waited for [`MOST_ROUNDS`] rounds.
+    /// Counts a round. True if the loop has not waited for [`MAX_ROUNDS_WITHOUT_WAIT`] rounds.
     pub(super) fn spins(&mut self, waited: bool) -> bool {
         self.rounds_without_waiting = if waited { 0 } else { self.rounds_without_waiting.saturating_add(1) };
-        self.rounds_without_waiting >= MOST_ROUNDS
+        self.rounds_without_waiting >= MAX_ROUNDS_WITHOUT_WAIT
     }
 }
 
@@ -198,9 +198,9 @@ mod tests {
     #[test]
     fn ten_thousand_rounds_without_waiting_are_a_spin() {
         let mut times = DueTimes::default();
-        assert!((1..MOST_ROUNDS).all(|_| !times.spins(false)));
+        assert!((1..MAX_ROUNDS_WITHOUT_WAIT).all(|_| !times.spins(false)));
         assert!(!times.spins(true), "one wait in between");
-        assert!((1..MOST_ROUNDS).all(|_| !times.spins(false)));
+        assert!((1..MAX_ROUNDS_WITHOUT_WAIT).all(|_| !times.spins(false)));
         assert!(times.spins(false));
     }
 }

@@ -54,11 +54,11 @@ use crate::types::owned::Owned;
 pub(crate) use due_times::Part;
 pub(crate) use pod_stops::read_stopped_pods;
 
-use due_times::{Due, DueTimes, MOST_ROUNDS};
+use due_times::{Due, DueTimes, MAX_ROUNDS_WITHOUT_WAIT};
 use parts::{PartInputs, Parts};
 
 /// Capacity of the inbox. Senders wait when it is full: no event may be lost.
-pub(crate) const INBOX: usize = 256;
+pub(crate) const INBOX_EVENTS: usize = 256;
 
 /// Why the sync loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,8 +194,8 @@ impl SyncLoop {
         }
     }
 
-    /// Runs until all event senders are gone, or until the loop spins: [`MOST_ROUNDS`](due_times::MOST_ROUNDS) rounds
-    /// without a wait.
+    /// Runs until all event senders are gone, or until the loop spins:
+    /// [`MAX_ROUNDS_WITHOUT_WAIT`](due_times::MAX_ROUNDS_WITHOUT_WAIT) rounds without a wait.
     pub(crate) async fn run(mut self) -> LoopEnd {
         loop {
             let due = self.due();
@@ -216,7 +216,10 @@ impl SyncLoop {
             self.hold_off_stalled(&due, now);
             self.health.end_round();
             if self.due_times.spins(waited) {
-                return LoopEnd::Spins { rounds: MOST_ROUNDS, part: self.due_times.due_part(&self.due(), now) };
+                return LoopEnd::Spins {
+                    rounds: MAX_ROUNDS_WITHOUT_WAIT,
+                    part: self.due_times.due_part(&self.due(), now),
+                };
             }
             // Let the other tasks of this thread run even if a part is due.
             rt::yield_now().await;

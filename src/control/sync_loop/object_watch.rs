@@ -87,7 +87,7 @@ impl ObjectWatch {
         match stale_topics {
             0 => self.tidy_store(pods),
             1..=FEW_TOPICS => self.follow(pods),
-            _ => drop(self.due.get_or_insert(now + LARGE_PODS)),
+            _ => drop(self.due.get_or_insert(now + LARGE_POD_ANSWERS_DELAY)),
         }
         if matches!(*topic, Topic::CsiDriver(_)) {
             drivers.schedule_allocatable();
@@ -157,7 +157,7 @@ fn classes_of_static_pods(pods: &PodTable) -> SortedSet<String> {
 /// Pods with at most this many topics are looked at again with each answer that may add topics to them.
 const FEW_TOPICS: usize = 256;
 /// How long the answers for larger pods are collected before they are looked at.
-const LARGE_PODS: Duration = Duration::from_secs(1);
+const LARGE_POD_ANSWERS_DELAY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedSet;
 
 /// The exit code after SIGKILL: 128 + 9.
-const KILLED: i32 = 137;
+const SIGKILL_EXIT_CODE: i32 = 137;
 /// Maximum number of kills remembered until their containers are observed to have exited.
 const MAX_REMEMBERED_KILLS: usize = 64;
 /// Minimum pause between two reads of the kernel log, so that a noisy kernel does not keep waking the agent.
@@ -87,7 +87,7 @@ impl OomWatcher {
             let ContainerState::Exited(exit) = &mut container.state else { continue };
             let by_runtime = exit.reason == Reason::OOM_KILLED.as_str();
             let named = is_named(&container.id);
-            if !by_runtime && !named && exit.code != KILLED {
+            if !by_runtime && !named && exit.code != SIGKILL_EXIT_CODE {
                 continue;
             }
             // Also consumes the count of a kill that the runtime has reported itself.
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn sigkill_is_an_oom_kill_if_the_cgroup_counted_one() {
         for (counted, expected) in [(true, Reason::OOM_KILLED.as_str()), (false, "")] {
-            let mut pod = exited(KILLED);
+            let mut pod = exited(SIGKILL_EXIT_CODE);
             watcher().set_reasons(&mut pod, None, || counted);
             assert_eq!(reason(&pod), expected);
         }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn previously_observed_exit_keeps_its_reason() {
-        let (mut pod, before) = (exited(KILLED), exited(KILLED));
+        let (mut pod, before) = (exited(SIGKILL_EXIT_CODE), exited(SIGKILL_EXIT_CODE));
         watcher().set_reasons(&mut pod, Some(&before), || true);
         assert_eq!(reason(&pod), "");
     }

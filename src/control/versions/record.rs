@@ -11,8 +11,8 @@
 //!       +------ rolled back, held -----^         the version before runs
 //! ```
 //!
-//! A version is identified by its pod's uid, which is a hash of the manifest, and of the digests of images whose tags have
-//! moved.
+//! A version is identified by its pod's uid, which is a hash of the manifest, and of the digests of images whose tags
+//! have moved.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ use crate::types::api::{Pod, PodUid, PullPolicy, VolumeSource, decode, encode};
 /// Number of accepted versions kept, including the current one, unless the manifest sets it.
 const KEPT_VERSIONS: usize = 3;
 /// A version that is still on trial after this many starts in a row may be what crashes the machine.
-const MOST_STARTS: u64 = 3;
+const MAX_VERSION_TRIAL_STARTS: u64 = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Record {
@@ -178,8 +178,8 @@ impl Record {
             Some(trial) if trial.uid == uid => {
                 trial.is_met = true;
                 trial.starts += u64::from(!self.is_stopped);
-                trial.is_lost = trial.starts > MOST_STARTS && has_lock(pod);
-                if trial.starts > MOST_STARTS && !has_lock(pod) {
+                trial.is_lost = trial.starts > MAX_VERSION_TRIAL_STARTS && has_lock(pod);
+                if trial.starts > MAX_VERSION_TRIAL_STARTS && !has_lock(pod) {
                     self.go_back(HoldReason::Rejected);
                 }
             }
@@ -434,8 +434,8 @@ impl Record {
     }
 }
 
-/// Whether `next` needs the mains or waits for its turn, or needs an image that `present` may not have, and its manifest does not ask for the present
-/// version to be ended first.
+/// Whether `next` needs the mains or waits for its turn, or needs an image that `present` may not have, and its manifest
+/// does not ask for the present version to be ended first.
 fn pulls_first(present: &Pod, next: &Pod) -> bool {
     let has = |image: &str| images(present).any(|(other, _)| other == image);
     let needs = |(image, policy): (&str, Option<PullPolicy>)| policy == Some(PullPolicy::Always) || !has(image);

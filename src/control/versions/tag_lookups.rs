@@ -41,8 +41,8 @@ struct TagLookup {
 /// First lookups of all pods and nodes are spread over this time, or over the interval if that is shorter.
 const FIRST_LOOKUP_SPREAD: Duration = Duration::from_secs(600);
 /// Waits after a failure: an eighth of the interval, within these.
-const SHORTEST_LOOKUP_RETRY: Duration = Duration::from_secs(60);
-const LONGEST_LOOKUP_RETRY: Duration = Duration::from_secs(3600);
+const MIN_LOOKUP_RETRY: Duration = Duration::from_secs(60);
+const MAX_LOOKUP_RETRY: Duration = Duration::from_secs(3600);
 
 impl TagLookups {
     pub(crate) fn new(objects: View<Objects>, inbox: Sender<SyncEvent>) -> Self {
@@ -85,7 +85,7 @@ impl TagLookups {
         // An event of a cancelled lookup may still have been queued.
         let Some(lookup) = self.lookups.get_mut(&manifest.full_name()) else { return Vec::new() };
         lookup.task = None;
-        let interval = lookup_interval(manifest).unwrap_or(LONGEST_LOOKUP_RETRY);
+        let interval = lookup_interval(manifest).unwrap_or(MAX_LOOKUP_RETRY);
         match targets {
             Ok(targets) => {
                 lookup.due = Some(now + interval);
@@ -93,7 +93,7 @@ impl TagLookups {
                 versions.on_tags(manifest, &targets, pods)
             }
             Err(waiting) => {
-                let retry = (interval / 8).clamp(SHORTEST_LOOKUP_RETRY, LONGEST_LOOKUP_RETRY);
+                let retry = (interval / 8).clamp(MIN_LOOKUP_RETRY, MAX_LOOKUP_RETRY);
                 lookup.due = Some(waiting.until.unwrap_or(now + retry));
                 // Windows and budgets are no failure.
                 let is_news = waiting.reason != Reason::IMAGE_PULL_WAITING && !lookup.has_failed;

@@ -108,7 +108,7 @@ pub(super) enum Write {
 }
 
 /// Starts of a candidate without a verdict.
-pub(super) const MOST_TRIAL_STARTS: u64 = 3;
+pub(super) const MAX_CANDIDATE_STARTS: u64 = 3;
 /// How long the conditions of a trial have to hold, at most.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(60);
 /// The alarm comes this much, and a tenth of the limit, after the agent's own verdict: a start takes a while.
@@ -130,8 +130,8 @@ impl Record {
         let Some(trial) = &mut after.trial else {
             return StartPlan { run: after.current.clone(), writes, after, limit: None, line };
         };
-        if trial.starts >= MOST_TRIAL_STARTS {
-            let writes = after.reject(&format!("no verdict in {MOST_TRIAL_STARTS} starts"), now);
+        if trial.starts >= MAX_CANDIDATE_STARTS {
+            let writes = after.reject(&format!("no verdict in {MAX_CANDIDATE_STARTS} starts"), now);
             return StartPlan { run: after.current.clone(), writes, limit: None, line: after.last_line(), after };
         }
         if trial.starts == 0 {
@@ -139,7 +139,8 @@ impl Record {
         }
         trial.starts += 1;
         let limit = trial.within + trial.within / 10 + trial.settle_time() + ALARM_MARGIN;
-        let line = Some(format!("start {} of {MOST_TRIAL_STARTS} of {} on trial", trial.starts, trial.subject.name()));
+        let line =
+            Some(format!("start {} of {MAX_CANDIDATE_STARTS} of {} on trial", trial.starts, trial.subject.name()));
         let mut writes = vec![Write::Record];
         let run = match &trial.subject {
             Subject::Program(slot) => Some(slot.clone()),
@@ -223,7 +224,7 @@ impl Record {
     pub(crate) fn line(&self) -> Option<String> {
         match &self.trial {
             Some(trial) => {
-                Some(format!("{} is on trial, start {} of {MOST_TRIAL_STARTS}", trial.subject.name(), trial.starts))
+                Some(format!("{} is on trial, start {} of {MAX_CANDIDATE_STARTS}", trial.subject.name(), trial.starts))
             }
             None => self.last.as_ref().map(|last| format!("{} {}", last.time, last.line())),
         }

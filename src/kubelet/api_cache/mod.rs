@@ -101,7 +101,7 @@ const FIRST_API_CACHE_DELAY: Duration = Duration::from_secs(10);
 const MAX_API_CACHE_DELAY: Duration = Duration::from_secs(600);
 /// Of all responses together.
 const MAX_RECORDED_BYTES: usize = 8 << 20;
-const MAX_LOGGED: usize = 64;
+const MAX_RECENT_REQUESTS: usize = 64;
 
 impl ApiCache {
     /// Takes what is stored. `node_tokens`: tokens for the API server that the node has stored for its pods.
@@ -314,7 +314,7 @@ impl ApiCache {
     /// Logs once for each answer that the time without the server will not have it.
     fn not_remembered(&self, request_name: &str, why: &str) {
         let mut logged = self.inner.logged.borrow_mut();
-        if logged.len() < MAX_LOGGED && !logged.iter().any(|logged_request| logged_request == request_name) {
+        if logged.len() < MAX_RECENT_REQUESTS && !logged.iter().any(|logged_request| logged_request == request_name) {
             logged.push(request_name.to_owned());
             log!(warn, "answer of the API server is not remembered", request = request_name, error = why);
         }

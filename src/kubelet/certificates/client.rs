@@ -73,7 +73,7 @@ struct ClientCertificateManager {
 }
 
 /// Delay before the API server is requested again after a 401, if there are no other credentials to try.
-const STRANGER: Duration = Duration::from_secs(300);
+const UNAUTHORIZED_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 impl ClientCertificateManager {
     async fn round(&mut self) {
@@ -92,7 +92,7 @@ impl ClientCertificateManager {
                 rt::either(changed(&watch), self.wait(until, has_certificate)).await;
             }
             Step::Wait => {
-                rt::either(changed(&watch), rt::sleep(STRANGER)).await;
+                rt::either(changed(&watch), rt::sleep(UNAUTHORIZED_RETRY_DELAY)).await;
                 self.is_stranger = false;
             }
             Step::Ask(credentials) => {

@@ -21,8 +21,8 @@ use crate::types::time::Backoff;
 const KEY_ANNOTATION: &str = "coracle.dev/reenrolment-key";
 /// A node that is away for long needs what it got last.
 const REENROLMENT_REFRESH_INTERVAL: Duration = Duration::from_secs(24 * 3600);
-const FIRST_REENROLMENT_RETRY: Duration = Duration::from_secs(15);
-const LAST_REENROLMENT_RETRY: Duration = Duration::from_secs(4 * 3600);
+const MIN_REENROLMENT_RETRY: Duration = Duration::from_secs(15);
+const MAX_REENROLMENT_RETRY: Duration = Duration::from_secs(4 * 3600);
 
 pub(crate) struct Reenrolment {
     pub(crate) client: Client,
@@ -36,7 +36,7 @@ pub(crate) struct Reenrolment {
 impl Reenrolment {
     /// Never returns. Once a day, and after failures with a back-off.
     pub(crate) async fn run(self) {
-        let mut delays = Backoff::new(FIRST_REENROLMENT_RETRY, LAST_REENROLMENT_RETRY);
+        let mut delays = Backoff::new(MIN_REENROLMENT_RETRY, MAX_REENROLMENT_RETRY);
         let mut reported = String::new();
         loop {
             let delay = match self.prepare().await {

@@ -119,9 +119,9 @@ pub(crate) fn nearness(lifetime_left: Seconds) -> Option<&'static str> {
 /// 70 to 90 percent, evenly distributed.
 fn share(random: u16) -> u16 {
     // client-go's certificate manager rotates in this range, so that the nodes of a fleet do not renew together.
-    const LEAST: u32 = 65536 * 7 / 10;
-    const SPAN: u32 = 65536 * 2 / 10;
-    u16::try_from(LEAST + ((SPAN * u32::from(random)) >> 16)).unwrap_or(u16::MAX)
+    const ROTATION_EARLIEST_65536THS: u32 = 65536 * 7 / 10;
+    const ROTATION_SPAN_65536THS: u32 = 65536 * 2 / 10;
+    u16::try_from(ROTATION_EARLIEST_65536THS + ((ROTATION_SPAN_65536THS * u32::from(random)) >> 16)).unwrap_or(u16::MAX)
 }
 
 /// The credentials that a signing request is sent with.

@@ -1,7 +1,7 @@
 //! Values of the cgroups above the pods and of the reserved cgroups. Pure.
 
 use super::settings::{Amounts, Reserved, Settings, protected_bytes};
-use crate::platform::cgroups::{LEAST_SHARES, Limit, Values, cpu_shares, cpu_weight};
+use crate::platform::cgroups::{Limit, MIN_CPU_SHARES, Values, cpu_shares, cpu_weight};
 use crate::types::api::{CPU, Pod, QosClass, Quantity, pod_requests, qos_class};
 
 /// What the pods of the node ask for together, by class.
@@ -16,7 +16,7 @@ pub(crate) struct Demand {
 
 impl Demand {
     /// Of no pod.
-    pub(crate) const NONE: Self = Self { burstable_shares: LEAST_SHARES, burstable_memory: 0, guaranteed_memory: 0 };
+    pub(crate) const NONE: Self = Self { burstable_shares: MIN_CPU_SHARES, burstable_memory: 0, guaranteed_memory: 0 };
 
     pub(crate) fn of<'a>(pods: impl Iterator<Item = &'a Pod>, settings: &Settings) -> Self {
         let (mut milli_cpu, mut demand) = (0i64, Self::NONE);
@@ -59,7 +59,7 @@ pub(crate) fn kubepods(settings: &Settings, demand: Demand) -> Values {
 pub(crate) fn class(settings: &Settings, class: QosClass, demand: Demand) -> Values {
     let is_burstable = class == QosClass::Burstable;
     Values {
-        cpu_weight: Some(cpu_weight(if is_burstable { demand.burstable_shares } else { LEAST_SHARES })),
+        cpu_weight: Some(cpu_weight(if is_burstable { demand.burstable_shares } else { MIN_CPU_SHARES })),
         memory_low: is_burstable.then_some(demand.burstable_memory),
         huge_pages: settings.capacity.huge_pages.iter().map(|(size, _)| (*size, Limit::Max)).collect(),
         ..Values::default()

@@ -3,7 +3,7 @@
 //! `ResourceConfigForPod` in pkg/kubelet/cm/helpers_linux.go.
 
 use super::settings::{Settings, protected_bytes};
-use crate::platform::cgroups::{CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight};
+use crate::platform::cgroups::{CpuMax, Limit, MIN_CPU_SHARES, Values, cpu_quota, cpu_shares, cpu_weight};
 use crate::types::api::{
     CPU, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceList, huge_pages, pod_limits, pod_requests, qos_class,
 };
@@ -13,7 +13,7 @@ pub(crate) fn pod_values(pod: &Pod, settings: &Settings) -> Values {
     let (requests, limits) = (pod_requests(spec), pod_limits(spec));
     let class = qos_class(pod);
     let shares = match class {
-        QosClass::BestEffort => LEAST_SHARES,
+        QosClass::BestEffort => MIN_CPU_SHARES,
         QosClass::Burstable | QosClass::Guaranteed => {
             let named = requests.get(CPU).or(limits.get(CPU));
             cpu_shares(named.map_or(0, |cpu| cpu.milli_value()))
@@ -44,7 +44,7 @@ fn cpu_max(limit: Option<&Quantity>, period: Option<i64>) -> CpuMax {
     };
     CpuMax {
         quota: period.map_or(Limit::Max, quota),
-        period: period.and_then(|period| u64::try_from(period).ok()).unwrap_or(KERNELS_PERIOD),
+        period: period.and_then(|period| u64::try_from(period).ok()).unwrap_or(KERNEL_CPU_PERIOD_MICROS),
     }
 }
 
@@ -63,7 +63,7 @@ fn huge_page_limits(requests: &ResourceList, settings: &Settings) -> Vec<(u64, L
 }
 
 /// The kernel's default period in `cpu.max`, in microseconds.
-const KERNELS_PERIOD: u64 = 100_000;
+const KERNEL_CPU_PERIOD_MICROS: u64 = 100_000;
 
 #[cfg(test)]
 mod tests {

@@ -43,7 +43,7 @@ fn from_response(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
             VOLUME_USAGE_BYTES_UNIT => {
                 (disk.available, disk.capacity, disk.used, disk_usage.bytes) = (available, total, used, used)
             }
-            INODES => (disk.inodes_free, disk.inodes, disk_usage.inodes) = (available, total, used),
+            VOLUME_USAGE_INODES_UNIT => (disk.inodes_free, disk.inodes, disk_usage.inodes) = (available, total, used),
             _ => {}
         }
     }
@@ -52,7 +52,7 @@ fn from_response(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
 
 /// `VolumeUsage.Unit`
 const VOLUME_USAGE_BYTES_UNIT: i32 = 1;
-const INODES: i32 = 2;
+const VOLUME_USAGE_INODES_UNIT: i32 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn missing_and_negative_values_are_zero() {
         let bytes = VolumeUsage { available: 60, total: 100, used: 40, unit: VOLUME_USAGE_BYTES_UNIT };
-        let inodes = VolumeUsage { available: -1, total: 10, used: 3, unit: INODES };
+        let inodes = VolumeUsage { available: -1, total: 10, used: 3, unit: VOLUME_USAGE_INODES_UNIT };
         let unknown = VolumeUsage { available: 1, total: 1, used: 1, unit: 7 };
         let (disk, found) = from_response(&[bytes.clone(), inodes, unknown]);
         assert_eq!((disk.capacity, disk.available, disk.inodes, disk.inodes_free), (100, 60, 10, 0));

@@ -16,13 +16,14 @@ use crate::types::metrics::{self, Timed};
 use crate::types::sorted::SortOnce;
 
 /// Timeout of Allocate, which is then retried.
-const ALLOCATE: Duration = Duration::from_secs(60);
-/// Shorter than [`ALLOCATE`]: without an answer the agent chooses by itself, and the pod does not wait for advice.
-const PREFER: Duration = Duration::from_secs(10);
+const ALLOCATE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Shorter than [`ALLOCATE_TIMEOUT`]: without an answer the agent chooses by itself, and the pod does not wait for
+/// advice.
+const PREFERRED_ALLOCATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest response to Allocate for a container. It is kept in the checkpoint, which has room for all pods.
-const MOST_RESPONSE: usize = 64 * 1024;
+const MAX_ALLOCATE_RESPONSE_BYTES: usize = 64 * 1024;
 /// `KubeletPreStartContainerRPCTimeoutInSecs`.
-const PRE_START: Duration = Duration::from_secs(30);
+const PRE_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Devices {
     /// Allocates all devices of the pod's containers and writes the checkpoint. `runs`: containers that are already
@@ -62,7 +63,7 @@ impl Devices {
                 ContainerPreferredAllocationRequest { available_device_ids, must_include_device_ids, allocation_size };
             let request = PreferredAllocationRequest { container_requests: vec![request] };
             let preferred_allocation: Result<PreferredAllocationResponse, _> =
-                call(&client, method!("GetPreferredAllocation"), &request, PREFER).await;
+                call(&client, method!("GetPreferredAllocation"), &request, PREFERRED_ALLOCATION_TIMEOUT).await;
             let doing = "device plugin GetPreferredAllocation rpc failed with err";
             let preferred_allocation =
                 preferred_allocation.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
@@ -75,10 +76,10 @@ impl Devices {
         let request = AllocateRequest { container_requests: vec![request] };
         let begun = rt::now();
         let allocate_response: Result<AllocateResponse, _> =
-            call(&client, method!("Allocate"), &request, ALLOCATE).await;
+            call(&client, method!("Allocate"), &request, ALLOCATE_TIMEOUT).await;
         metrics::took(Timed::DeviceAllocations, &[&allocation.resource], rt::elapsed(begun));
         let response = allocate_response?.container_responses.into_iter().next().ok_or(DeviceError::NoContainers)?;
-        if encode(&response).len() > MOST_RESPONSE {
+        if encode(&response).len() > MAX_ALLOCATE_RESPONSE_BYTES {
             return Err(rpc::Error::Protocol("response to Allocate is too long").into());
         }
         Ok((allocation, response))
@@ -115,7 +116,8 @@ impl Devices {
             if required {
                 let client = self.client(&allocation.resource)?;
                 let request = PreStartContainerRequest { devices_ids: allocation.ids().cloned().collect() };
-                let done: Result<Empty, _> = call(&client, method!("PreStartContainer"), &request, PRE_START).await;
+                let done: Result<Empty, _> =
+                    call(&client, method!("PreStartContainer"), &request, PRE_START_TIMEOUT).await;
                 let doing = "device plugin PreStartContainer rpc failed with err";
                 done.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
             }

@@ -100,7 +100,7 @@ pub(super) struct ListedDevice<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InsufficientDevices(pub(crate) String);
 
-const WITHOUT_NODE: i64 = -1;
+const WITHOUT_NUMA_NODE: i64 = -1;
 /// How long a resource stays after its plugin has stopped (`endpointStopGracePeriod`).
 const ENDPOINT_STOP_GRACE: Duration = Duration::from_secs(5 * 60);
 
@@ -350,7 +350,7 @@ impl DeviceAllocations {
         let devices = self.resources.get(name).map(|resource| &resource.devices);
         for id in chosen {
             let nodes = devices.and_then(|devices| devices.get(&id)).map_or(&[][..], |device| &device.nodes);
-            for node in if nodes.is_empty() { &[WITHOUT_NODE] } else { nodes } {
+            for node in if nodes.is_empty() { &[WITHOUT_NUMA_NODE] } else { nodes } {
                 ids.entry(*node).or_default().push(id.clone());
             }
         }

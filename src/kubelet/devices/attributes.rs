@@ -4,11 +4,11 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::types::api::{DeviceAttribute, DeviceAttributes, LONGEST_ATTRIBUTE};
+use crate::types::api::{DeviceAttribute, DeviceAttributes, MAX_ATTRIBUTE_BYTES};
 
 /// Ancestors of a device that are read.
 const MAX_DEVICE_ANCESTORS: usize = 16;
-const LONGEST_FILE: u64 = 256;
+const MAX_ATTRIBUTE_FILE_BYTES: u64 = 256;
 
 /// Attributes and the files in which a device or an ancestor may have them, by preference.
 const ATTRIBUTE_FILES: [(&str, &[&str]); 7] = [
@@ -72,7 +72,7 @@ fn content(directory: &Path, file: &str) -> String {
         return String::new();
     }
     let mut bytes = Vec::new();
-    let read = fs::File::open(&path).and_then(|file| file.take(LONGEST_FILE).read_to_end(&mut bytes));
+    let read = fs::File::open(&path).and_then(|file| file.take(MAX_ATTRIBUTE_FILE_BYTES).read_to_end(&mut bytes));
     if read.is_err() {
         return String::new();
     }
@@ -85,7 +85,7 @@ fn cleaned(text: &str) -> String {
     let text = text.split('\0').next().unwrap_or_default().trim();
     let mut cleaned = String::new();
     for letter in text.chars().filter(|letter| !letter.is_control()) {
-        if cleaned.len() + letter.len_utf8() > LONGEST_ATTRIBUTE {
+        if cleaned.len() + letter.len_utf8() > MAX_ATTRIBUTE_BYTES {
             break;
         }
         cleaned.push(letter);
@@ -175,7 +175,7 @@ mod tests {
         sys.file("devices/model", "not of a device");
         let read = sys.read(81, 300);
         let read: Vec<(&str, &str)> = read.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        let serial = "9".repeat(LONGEST_ATTRIBUTE);
+        let serial = "9".repeat(MAX_ATTRIBUTE_BYTES);
         let expected = [
             ("bus", "usb"),
             ("compatible", "brcm,bcm2711-usb"),

@@ -5,7 +5,7 @@ use crate::types::api::fnv_32a;
 /// Upstream's limit.
 const MAX_DEVICE_NAME_BYTES: usize = 63;
 /// A dash and eight digits.
-const DIGITS: usize = 9;
+const DEVICE_NAME_SUFFIX_CHARS: usize = 9;
 
 /// The path as a DNS label: `/dev/video0` is `video0`. Paths that are no labels get a hash, which keeps them apart.
 pub(crate) fn device_name(path: &str) -> String {
@@ -22,7 +22,10 @@ pub(crate) fn device_name(path: &str) -> String {
     if label == tail && label.len() <= MAX_DEVICE_NAME_BYTES {
         return label.to_owned();
     }
-    let cut = label.get(..label.len().min(MAX_DEVICE_NAME_BYTES - DIGITS)).unwrap_or_default().trim_end_matches('-');
+    let cut = label
+        .get(..label.len().min(MAX_DEVICE_NAME_BYTES - DEVICE_NAME_SUFFIX_CHARS))
+        .unwrap_or_default()
+        .trim_end_matches('-');
     let dash = if cut.is_empty() { "" } else { "-" };
     format!("{cut}{dash}{:08x}", fnv_32a(path.as_bytes()))
 }

@@ -41,11 +41,11 @@ pub(super) use method;
 
 const DEVICE_PLUGIN_SOCKET: &str = "kubelet.sock";
 /// Timeout of GetDevicePluginOptions.
-const FIRST_WORD: Duration = Duration::from_secs(10);
-/// Timeouts of the first list of ListAndWatch, the first and the longest one. Then ListAndWatch is called again. Upstream
-/// waits without a limit: a plugin that hangs in this call has no devices until it registers again.
-const FIRST_LIST: Duration = Duration::from_secs(60);
-const FIRST_LIST_LONGEST: Duration = Duration::from_secs(180);
+const PLUGIN_OPTIONS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeouts of the first list of ListAndWatch, the first and the longest one. Then ListAndWatch is called again.
+/// Upstream waits without a limit: a plugin that hangs in this call has no devices until it registers again.
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(180);
 /// Limit of the number of resources.
 const MAX_PLUGIN_RESOURCES: usize = 256;
 /// Limits of a device list: its devices, and the NUMA nodes of each.
@@ -128,7 +128,7 @@ impl Devices {
         }
         let socket = socket.display().to_string();
         let client = Client::new(&socket);
-        let options = call(&client, method!("GetDevicePluginOptions"), &Empty {}, FIRST_WORD).await;
+        let options = call(&client, method!("GetDevicePluginOptions"), &Empty {}, PLUGIN_OPTIONS_TIMEOUT).await;
         let options: DevicePluginOptions =
             options.map_err(DeviceError::from).map_err(DeviceError::during("failed to get device plugin options"))?;
         let registration = self.allocations.borrow_mut().register(resource, options);
@@ -189,10 +189,11 @@ async fn list_and_watch(
     resource: &str,
     registration: Registration,
 ) -> Result<(), rpc::Error> {
-    let mut wait = Backoff::new(FIRST_LIST, FIRST_LIST_LONGEST);
+    let mut wait = Backoff::new(FIRST_LIST_TIMEOUT, MAX_FIRST_LIST_TIMEOUT);
     let (mut lists, mut next) = loop {
         let watch = client.server_streaming(method!("ListAndWatch"), encode(&Empty {}));
-        let mut lists = rt::deadline(FIRST_WORD, watch).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
+        let mut lists =
+            rt::deadline(PLUGIN_OPTIONS_TIMEOUT, watch).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
         match rt::deadline(wait.next_wait(), lists.next()).await {
             Ok(first) => break (lists, first?),
             Err(rt::Elapsed) => log!(warn, "device plugin sent no devices, asking again", resource = resource),

@@ -4,11 +4,11 @@ use serde_json::{Map, Value, json};
 
 use crate::kubelet::devices::{DeviceRecord, device_name};
 use crate::state::objects::DEVICE_FILES_DRIVER;
-use crate::types::api::{DeviceAttribute, LONGEST_ATTRIBUTE, MOST_ATTRIBUTES};
+use crate::types::api::{DeviceAttribute, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES};
 use crate::types::sorted::SortOnce;
 
 /// Upstream's limit of devices in a slice.
-const MOST_IN_SLICE: usize = 128;
+const MAX_SLICE_DEVICES: usize = 128;
 
 /// A ResourceSlice that the API server has.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,12 +47,12 @@ pub(super) fn published(files: &[DeviceRecord]) -> Vec<Value> {
 fn device(file: &DeviceRecord) -> (String, Value) {
     let mut attributes: Map<String, Value> = Map::new();
     for (name, text) in [("resource", &file.resource), ("path", &file.id)] {
-        if text.len() <= LONGEST_ATTRIBUTE {
+        if text.len() <= MAX_ATTRIBUTE_BYTES {
             attributes.insert(name.to_owned(), DeviceAttribute::String(text.clone()).to_json());
         }
     }
     for (name, attribute) in &file.attributes {
-        if attributes.len() < MOST_ATTRIBUTES {
+        if attributes.len() < MAX_ATTRIBUTES {
             attributes.insert(name.clone(), attribute.to_json());
         }
     }
@@ -88,7 +88,7 @@ pub(super) fn changes(node: &str, node_uid: &str, devices: &[Value], slices: &[K
     let former = slices.iter().filter(is_of_former).map(|slice| Change::Delete { name: slice.name.clone() });
     let mut changes: Vec<Change> = former.collect();
     let current_slices: Vec<&KnownSlice> = slices.iter().filter(|slice| !is_of_former(slice)).collect();
-    let chunks: Vec<&[Value]> = devices.chunks(MOST_IN_SLICE).collect();
+    let chunks: Vec<&[Value]> = devices.chunks(MAX_SLICE_DEVICES).collect();
     let name = |index: usize| format!("{node}-{DEVICE_FILES_DRIVER}-{index}");
     let of = |index: usize| current_slices.iter().find(|slice| slice.name == name(index));
     let spec = |generation: i64, devices: &[Value]| {

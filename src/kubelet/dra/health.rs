@@ -14,10 +14,10 @@ use crate::state::pods::{DeviceHealth, SyncEvent};
 use crate::types::sorted::SortedMap;
 
 /// Health of a device that its driver no longer reports is unknown after this, unless the driver names a time.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const DEVICE_HEALTH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before a health stream is opened again.
 const HEALTH_STREAM_RETRY_DELAY: Duration = Duration::from_secs(5);
-const LONGEST_MESSAGE: usize = 1024;
+const MAX_HEALTH_MESSAGE_BYTES: usize = 1024;
 /// Limit of devices kept for one driver.
 const MAX_DRIVER_DEVICES: usize = 4096;
 
@@ -59,7 +59,7 @@ impl HealthCache {
                     _ => DeviceHealth::Unknown,
                 },
                 message: shortened(report.message),
-                timeout: seconds.map_or(TIMEOUT, Duration::from_secs),
+                timeout: seconds.map_or(DEVICE_HEALTH_TIMEOUT, Duration::from_secs),
                 at: now,
             };
             let shown = |device_health: &ReportedHealth| (device_health.health, device_health.message.clone());
@@ -99,8 +99,9 @@ impl HealthCache {
 }
 
 fn shortened(mut message: String) -> String {
-    if message.len() > LONGEST_MESSAGE {
-        let end = (0..=LONGEST_MESSAGE - 3).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
+    if message.len() > MAX_HEALTH_MESSAGE_BYTES {
+        let end =
+            (0..=MAX_HEALTH_MESSAGE_BYTES - 3).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
         message.truncate(end);
         message.push_str("...");
     }
@@ -198,7 +199,7 @@ mod tests {
             assert!(cache.update("d", vec![report("a", 2, "too hot")], begun));
             assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unhealthy, "too hot"));
             assert!(!cache.update("d", vec![report("a", 2, "too hot")], begun), "nothing new");
-            let end = begun + TIMEOUT;
+            let end = begun + DEVICE_HEALTH_TIMEOUT;
             assert_eq!(cache.next_expiry("d"), Some(end));
             assert!(cache.expire("d", end) && !cache.expire("d", end));
             assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unknown, ""));

@@ -88,14 +88,14 @@ impl DraManager {
 }
 
 /// Longest description of a claim's devices by a driver. It is kept in the checkpoint. A claim has at most 32 devices.
-const MOST_OF_CLAIM: usize = 64 * 1024;
+const MAX_PREPARED_CLAIM_BYTES: usize = 64 * 1024;
 
 fn encoded_length(devices: &[super::v1::Device]) -> usize {
-    devices.iter().map(|device| encode(device).len().saturating_add(OF_DEVICE)).sum()
+    devices.iter().map(|device| encode(device).len().saturating_add(CHECKPOINT_DEVICE_BYTES)).sum()
 }
 
 /// What each device takes in the checkpoint besides its names.
-const OF_DEVICE: usize = 100;
+const CHECKPOINT_DEVICE_BYTES: usize = 100;
 
 struct WantedClaim {
     info: ClaimInfo,
@@ -133,8 +133,8 @@ fn read(
         if !result.error.is_empty() {
             return Err(DraError::Claim { method: PREPARE, claim: claim.name.clone(), message: result.error });
         }
-        if encoded_length(&result.devices) > MOST_OF_CLAIM {
-            let message = format!("its devices take more than {MOST_OF_CLAIM} bytes");
+        if encoded_length(&result.devices) > MAX_PREPARED_CLAIM_BYTES {
+            let message = format!("its devices take more than {MAX_PREPARED_CLAIM_BYTES} bytes");
             return Err(DraError::Claim { method: PREPARE, claim: claim.name.clone(), message });
         }
         let devices = result.devices.into_iter().map(PreparedDevice::from).collect();

@@ -37,8 +37,8 @@ pub(crate) struct JoinTask {
 const JOIN_RECORD: &str = "coracle/join-file";
 const MAX_JOIN_RECORD_BYTES: u64 = 256;
 const MAX_JOIN_FILE_BYTES: u64 = 64 << 10;
-const FIRST_JOIN_RETRY: Duration = Duration::from_secs(5);
-const LAST_JOIN_RETRY: Duration = Duration::from_secs(300);
+const MIN_JOIN_RETRY: Duration = Duration::from_secs(5);
+const MAX_JOIN_RETRY: Duration = Duration::from_secs(300);
 /// Where the kernel cannot watch the file.
 const JOIN_FILE_POLL_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -59,7 +59,7 @@ struct Discovered {
 impl JoinTask {
     /// Never returns. Failures are reported and retried.
     pub(crate) async fn run(self) {
-        let mut delays = Backoff::new(FIRST_JOIN_RETRY, LAST_JOIN_RETRY);
+        let mut delays = Backoff::new(MIN_JOIN_RETRY, MAX_JOIN_RETRY);
         let mut last = None;
         loop {
             let inspection = self.inspect().await;
@@ -173,7 +173,7 @@ impl JoinTask {
             Ok(false) => {}
             Err(error) => {
                 self.show(Some(format!("remove the used token: {error}")));
-                rt::sleep(LAST_JOIN_RETRY).await;
+                rt::sleep(MAX_JOIN_RETRY).await;
             }
         }
     }

@@ -31,7 +31,7 @@ const UNCHANGED_ARCHIVE_AGE: Duration = Duration::from_secs(2);
 const FIRST_IMPORT_RETRY_DELAY: Duration = Duration::from_secs(30);
 const MAX_IMPORT_RETRY_DELAY: Duration = Duration::from_secs(30 * 60);
 /// Attempts before an archive is given up until the file changes or the agent restarts.
-const MOST_TRIES: u32 = 6;
+const MAX_ARCHIVE_TRIES: u32 = 6;
 
 /// The archives by file name.
 #[derive(Debug, Default)]
@@ -199,7 +199,7 @@ impl ArchiveList {
             Err(Failure::Refused(why)) => State::Refused(why),
             Err(Failure::Failed(why)) => {
                 archive.tries += 1;
-                let again = (archive.tries < MOST_TRIES).then(|| now + archive.retry.next_wait());
+                let again = (archive.tries < MAX_ARCHIVE_TRIES).then(|| now + archive.retry.next_wait());
                 State::Failed(why, again)
             }
             Err(Failure::Lacks(why)) => State::Failed(why, Some(now + archive.retry.next_wait())),
@@ -321,7 +321,7 @@ mod tests {
         archive_list.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
         archive_list.begin();
         archive_list.ended("bad", Err(Failure::Refused("no".to_owned())), now);
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_ARCHIVE_TRIES {
             assert_eq!(archive_list.begin().as_deref(), Some("late"));
             archive_list.ended("late", Err(Failure::Failed("away".to_owned())), now);
             assert!(!archive_list.has_ready());
@@ -341,7 +341,7 @@ mod tests {
         let (mut list, mut now) = (ArchiveList::default(), Instant::now());
         let files = listing(&[("a.delta", 1), ("b.tar", 1)]);
         list.on_listing(&files, now);
-        for _ in 0..2 * MOST_TRIES {
+        for _ in 0..2 * MAX_ARCHIVE_TRIES {
             assert_eq!(list.begin().as_deref(), Some("a.delta"));
             list.ended("a.delta", Err(Failure::Lacks("needs b".to_owned())), now);
             now = list.next_due().unwrap_or(now);

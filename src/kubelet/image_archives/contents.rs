@@ -40,7 +40,7 @@ pub(super) const ARCHIVE_HEAD_BYTES: usize = ARCHIVE_BLOCK_BYTES;
 const ARCHIVE_BLOCK_BYTES: usize = 512;
 const TAR_MAGIC_OFFSET: usize = 257;
 /// Size limit of an index file.
-const MOST_INDEX: u64 = 4 << 20;
+const MAX_ARCHIVE_INDEX_BYTES: u64 = 4 << 20;
 const MAX_ARCHITECTURE_CHARS: usize = 20;
 
 /// Incremental tar reader.
@@ -123,7 +123,7 @@ impl Contents {
         };
         // Of several files with the same name the last one counts.
         match self.index {
-            Some(Index::Docker | Index::Oci) if size > MOST_INDEX => return Err(BadArchive::LargeIndex),
+            Some(Index::Docker | Index::Oci) if size > MAX_ARCHIVE_INDEX_BYTES => return Err(BadArchive::LargeIndex),
             Some(Index::Docker) => self.docker = None,
             Some(Index::Oci) => self.oci = None,
             Some(Index::Document) | None => self.document.clear(),
@@ -142,7 +142,7 @@ impl Contents {
     /// Notes the architecture of an image configuration, which has `rootfs` too, and what the signature policy needs.
     fn end_document(&mut self) {
         let bytes = std::mem::take(&mut self.document);
-        if !bytes.starts_with(b"{") || self.architectures.len() >= MOST_IMAGES {
+        if !bytes.starts_with(b"{") || self.architectures.len() >= MAX_ARCHIVE_IMAGES {
             return;
         }
         let Ok(document) = document(&bytes) else { return };
@@ -180,7 +180,7 @@ impl Contents {
                 (None, None) => Vec::new(),
             };
             images.extend(names.into_iter().map(|name| (name, top.clone())));
-            images.truncate(MOST_IMAGES + 1);
+            images.truncate(MAX_ARCHIVE_IMAGES + 1);
         }
         Ok(images)
     }
@@ -206,7 +206,7 @@ impl Contents {
         layout.tops.dedup();
         images.sort_once();
         images.dedup();
-        if images.is_empty() || images.len() > MOST_IMAGES {
+        if images.is_empty() || images.len() > MAX_ARCHIVE_IMAGES {
             return Err(BadArchive::Nameless);
         }
         // Tools import the layout of an archive that has both lists.
@@ -215,7 +215,7 @@ impl Contents {
             && images.iter().all(|image| layout_images.iter().any(|(name, _)| name == image));
         by_digest.sort_once_by(|(one, _), (other, _)| one.cmp(other));
         by_digest.dedup_by(|(one, _), (other, _)| one == other);
-        by_digest.truncate(MOST_IMAGES);
+        by_digest.truncate(MAX_ARCHIVE_IMAGES);
         let mut architectures = self.architectures;
         architectures.sort_once();
         architectures.dedup();
@@ -238,7 +238,7 @@ pub struct ArchiveImages {
     pub(crate) layout: LayoutDocuments,
 }
 
-const MOST_IMAGES: usize = 1000;
+const MAX_ARCHIVE_IMAGES: usize = 1000;
 
 /// Why an archive is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl fmt::Display for BadArchive {
         match self {
             Self::CutShort => f.write_str("it is cut short"),
             Self::Index { name, problem } => write!(f, "its {name}: {problem}"),
-            Self::LargeIndex => write!(f, "its index has more than {MOST_INDEX} bytes"),
+            Self::LargeIndex => write!(f, "its index has more than {MAX_ARCHIVE_INDEX_BYTES} bytes"),
             Self::Nameless => f.write_str(
                 "it names no image: expected RepoTags in its manifest.json, or in its index.json \
                  io.containerd.image.name or a whole name as org.opencontainers.image.ref.name",

@@ -6,8 +6,8 @@ use std::fmt;
 
 const DEFAULT_TAG: &str = "latest";
 /// The grammar's `NameTotalLengthMax`; the longest tag is in its regular expression.
-const LONGEST_PATH: usize = 255;
-const LONGEST_TAG: usize = 128;
+const MAX_IMAGE_PATH_CHARS: usize = 255;
+const MAX_TAG_CHARS: usize = 128;
 
 /// Why an image name is invalid.
 #[derive(Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ fn parse(image: &str) -> Result<Parts<'_>, InvalidName<'_>> {
     if !well_formed {
         return Err(InvalidName::Format);
     }
-    if path.len() > LONGEST_PATH {
+    if path.len() > MAX_IMAGE_PATH_CHARS {
         return Err(InvalidName::TooLong);
     }
     digest.map_or(Ok(()), check_digest).map_err(InvalidName::Digest)?;
@@ -216,7 +216,7 @@ fn is_path_component(component: &str) -> bool {
 fn is_tag(tag: &str) -> bool {
     let is_word = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
     let begins_well = tag.bytes().next().is_some_and(is_word);
-    begins_well && tag.len() <= LONGEST_TAG && tag.bytes().all(|c| is_word(c) || c == b'.' || c == b'-')
+    begins_well && tag.len() <= MAX_TAG_CHARS && tag.bytes().all(|c| is_word(c) || c == b'.' || c == b'-')
 }
 
 /// `algorithm:hex`; the algorithm may be unknown.
@@ -254,7 +254,7 @@ impl fmt::Display for InvalidName<'_> {
             Self::Hexadecimal { image } => {
                 write!(f, "invalid repository name ({image}), cannot specify 64-byte hexadecimal strings")
             }
-            Self::TooLong => write!(f, "repository name must not be more than {LONGEST_PATH} characters"),
+            Self::TooLong => write!(f, "repository name must not be more than {MAX_IMAGE_PATH_CHARS} characters"),
             Self::Uppercase { path } => {
                 write!(f, "invalid reference format: repository name ({path}) must be lowercase")
             }

@@ -79,7 +79,7 @@ pub(crate) const MAX_IMAGE_MANIFEST_BYTES: u64 = 4 << 20;
 const MAX_MANIFEST_LAYERS: usize = 512;
 
 /// Values of a document. Each takes up to 160 bytes in memory, and two bytes as text.
-const MOST_VALUES: usize = 100_000;
+const MAX_DOCUMENT_VALUES: usize = 100_000;
 
 /// Parses a manifest of a registry, for the fuzz targets.
 pub fn check_manifest(bytes: &[u8]) {
@@ -110,7 +110,7 @@ impl fmt::Display for ManifestError {
             Self::Invalid(what) => f.write_str(what),
             Self::Json(error) => write!(f, "no manifest: {error}"),
             Self::Missing(name) => write!(f, "a manifest without {name}"),
-            Self::TooManyValues => write!(f, "a manifest with more than {MOST_VALUES} values"),
+            Self::TooManyValues => write!(f, "a manifest with more than {MAX_DOCUMENT_VALUES} values"),
             Self::UnsupportedDigest(head) => write!(f, "unsupported digest {head:?}"),
         }
     }
@@ -139,7 +139,7 @@ impl Document {
 pub(crate) fn document(bytes: &[u8]) -> Result<Value, ManifestError> {
     // Each value has one of these before it or is the first of its document.
     let values = bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
-    if values > MOST_VALUES {
+    if values > MAX_DOCUMENT_VALUES {
         return Err(ManifestError::TooManyValues);
     }
     serde_json::from_slice(bytes).map_err(ManifestError::Json)

@@ -92,7 +92,7 @@ const ARCHIVE_LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the number of files in the directory.
 const MAX_ARCHIVES: usize = 256;
 /// Room for the names of images, of which each archive may have 4 MiB.
-const MOST_RECORD: u64 = 16 << 20;
+const MAX_ARCHIVE_RECORD_BYTES: u64 = 16 << 20;
 /// Number and interval of checks until the runtime lists an imported image.
 const IMPORTED_IMAGE_CHECKS: (usize, Duration) = (40, Duration::from_millis(250));
 /// First and longest delay after the runtime did not answer or the directory could not be listed.
@@ -106,7 +106,7 @@ impl ImageArchives {
         let (archives, woken) = Self::nothing();
         archives.archive_list.borrow_mut().keeps_layouts = keeps_layouts;
         let path = record.to_owned();
-        match rt::blocking(move || durable::read(&path, MOST_RECORD)).await {
+        match rt::blocking(move || durable::read(&path, MAX_ARCHIVE_RECORD_BYTES)).await {
             Ok(StoredFile::Whole(record)) => archives.archive_list.borrow_mut().load(&record),
             Ok(StoredFile::Nothing) => {}
             // Everything can be imported again.
@@ -367,7 +367,7 @@ impl Importer {
     async fn keep_record(&self) {
         let (text, path) = (self.archives.archive_list.borrow().record(), self.record.clone());
         let write = move || match path.exists() || text.len() > EMPTY_LEDGER_BYTES {
-            true => durable::write_changed_within(&path, &text, MOST_RECORD).map(drop),
+            true => durable::write_changed_within(&path, &text, MAX_ARCHIVE_RECORD_BYTES).map(drop),
             // Nothing was ever imported.
             false => Ok(()),
         };

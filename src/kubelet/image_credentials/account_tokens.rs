@@ -29,7 +29,7 @@ struct Inner {
 type TokenOwner = (PodUid, String, String);
 
 /// More tokens than a node pulls with at once; the one that ends first gives way.
-const MOST_TOKENS: usize = 256;
+const MAX_ACCOUNT_TOKENS: usize = 256;
 /// The API's default.
 const ACCOUNT_TOKEN_SECONDS: u64 = 3600;
 
@@ -58,7 +58,7 @@ impl AccountTokens {
         let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?.to_owned();
         let life = response.pointer("/spec/expirationSeconds").and_then(Value::as_u64).unwrap_or(ACCOUNT_TOKEN_SECONDS);
         let mut tokens = self.0.tokens.borrow_mut();
-        if tokens.len() >= MOST_TOKENS {
+        if tokens.len() >= MAX_ACCOUNT_TOKENS {
             let first = tokens.iter().min_by_key(|(_, (_, until))| *until).map(|(key, _)| key.clone());
             if let Some(first) = first {
                 tokens.remove(&first);

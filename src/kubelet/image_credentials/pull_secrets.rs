@@ -50,10 +50,10 @@ pub(crate) struct RepositorySecrets {
 }
 
 /// Credentials that are tried for one image, the most specific ones.
-const MOST_CREDENTIALS: usize = 100;
+const MAX_IMAGE_CREDENTIALS: usize = 100;
 /// Repositories whose credentials are kept, as many as may have this size together.
-const MOST_KEPT_REPOSITORIES: usize = 16;
-const MOST_KEPT_CREDENTIAL_BYTES: usize = 32 << 20;
+const MAX_KEPT_CREDENTIAL_REPOSITORIES: usize = 16;
+const MAX_KEPT_CREDENTIAL_BYTES: usize = 32 << 20;
 
 impl PullSecrets {
     /// A Secret that is named several times counts once.
@@ -87,8 +87,8 @@ impl PullSecrets {
         let secrets = Rc::new(secrets);
         let mut parsed = self.parsed.borrow_mut();
         // Each may have all that was parsed.
-        let most = MOST_KEPT_CREDENTIAL_BYTES / self.unparsed.bytes().max(1);
-        parsed.truncate(most.clamp(1, MOST_KEPT_REPOSITORIES) - 1);
+        let most = MAX_KEPT_CREDENTIAL_BYTES / self.unparsed.bytes().max(1);
+        parsed.truncate(most.clamp(1, MAX_KEPT_CREDENTIAL_REPOSITORIES) - 1);
         parsed.insert(0, (repository.to_owned(), Rc::clone(&secrets)));
         secrets
     }
@@ -111,9 +111,9 @@ impl UnparsedSecrets {
             let mut take = |registry: String, login: Login| match Keyring::may_find(&registry, repository) {
                 Some(true) => {
                     matching_logins.push((registry, login));
-                    if matching_logins.len() > MOST_CREDENTIALS {
+                    if matching_logins.len() > MAX_IMAGE_CREDENTIALS {
                         file_keyring.add(last_of_each(mem::take(&mut matching_logins)), &owner);
-                        file_keyring.truncate(MOST_CREDENTIALS);
+                        file_keyring.truncate(MAX_IMAGE_CREDENTIALS);
                     }
                 }
                 Some(false) => {}
@@ -123,7 +123,7 @@ impl UnparsedSecrets {
                 Ok(()) => {
                     file_keyring.add(last_of_each(matching_logins), &owner);
                     repository_secrets.keyring.merge(file_keyring);
-                    repository_secrets.keyring.truncate(MOST_CREDENTIALS);
+                    repository_secrets.keyring.truncate(MAX_IMAGE_CREDENTIALS);
                     let problem = invalid.map(|registry| format!("{key}: {registry:?} is no registry"));
                     repository_secrets.failed.extend(problem.map(|problem| (name, Some(problem))));
                 }

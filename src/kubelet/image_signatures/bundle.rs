@@ -14,7 +14,7 @@ const MAX_SIGNATURE_BUNDLE_BYTES: u64 = 256 << 10;
 /// Referrers of this type. Attestations are such bundles, too.
 const MAX_BUNDLES: usize = 32;
 /// Signatures of an envelope, and subjects of a statement.
-const MAX_ENTRIES: usize = 64;
+const MAX_BUNDLE_ENTRIES: usize = 64;
 const STATEMENT_TYPE: &str = "application/vnd.in-toto+json";
 const SIGN_PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 
@@ -69,7 +69,7 @@ pub(super) fn verify(bundle: &[u8], keys: &[PublicKey], top: (&Digest, &[u8])) -
         let payload = payload.ok_or("its payload is not base64")?.0;
         let content = [format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len()).as_bytes(), &payload].concat();
         let signatures = envelope.get("signatures").and_then(Value::as_array).into_iter().flatten();
-        if !signatures.take(MAX_ENTRIES).any(|entry| signed(&content, entry.get("sig"))) {
+        if !signatures.take(MAX_BUNDLE_ENTRIES).any(|entry| signed(&content, entry.get("sig"))) {
             return Err(foreign());
         }
         let claim = (kind == STATEMENT_TYPE).then(|| statement(&payload, top.0)).flatten();
@@ -89,7 +89,7 @@ fn statement(payload: &[u8], wanted: &Digest) -> Option<Claim> {
     if !is_statement || text("predicateType")? != SIGN_PREDICATE {
         return None;
     }
-    let subjects = statement.get("subject")?.as_array()?.iter().take(MAX_ENTRIES);
+    let subjects = statement.get("subject")?.as_array()?.iter().take(MAX_BUNDLE_ENTRIES);
     let hex = |subject: &&Value| Some(subject.pointer("/digest/sha256")?.as_str()?.to_owned());
     let subject = subjects.clone().find(|subject| hex(subject).as_deref() == Some(wanted.hex()));
     let subject = subject.or_else(|| subjects.clone().next())?;

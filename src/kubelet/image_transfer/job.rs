@@ -63,7 +63,7 @@ pub(super) struct Job {
 
 /// Failures in a row without a new byte after which a fetch gives up. The next fetch continues with the bytes on the
 /// disk.
-const MOST_FAILURES: u32 = 5;
+const MAX_FETCH_FAILURES: u32 = 5;
 const FETCH_BUFFER_BYTES: u64 = 64 << 10;
 /// Accepts blobs of every type.
 const ACCEPT_ANY_BLOB: &str = "*/*";
@@ -229,7 +229,7 @@ impl Job {
 
     /// Waits before the next attempt, unless the failure is final or there were too many.
     fn wait_after(&self, failure: FetchError, failures: u32, waits: &mut Backoff) -> Result<(), FetchError> {
-        if !failure.is_retryable() || failures >= MOST_FAILURES {
+        if !failure.is_retryable() || failures >= MAX_FETCH_FAILURES {
             return Err(failure);
         }
         let wait = waits.next_wait().max(failure.retry_after().unwrap_or_default());

@@ -44,8 +44,8 @@ pub(super) struct JobInputs {
 /// First and longest wait after a failure inside a fetch.
 const FETCH_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Interval of checks of the budget during a fetch.
-const CHECK: Duration = Duration::from_secs(1);
-const MOST_FILE: u64 = 4 << 20;
+const BUDGET_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_FETCHED_FILE_BYTES: u64 = 4 << 20;
 
 /// What a thread does with its job: the descriptors that it has fetched.
 pub(super) type JobWork = Box<dyn FnOnce(&mut Job) -> Result<Vec<Descriptor>, FetchError> + Send>;
@@ -107,7 +107,7 @@ async fn stopped<T>(Passage { budget, is_urgent, .. }: Passage<'_>) -> Result<T,
         return std::future::pending().await;
     }
     loop {
-        rt::sleep(CHECK).await;
+        rt::sleep(BUDGET_CHECK_INTERVAL).await;
         if budget.stop().is_some() && !is_urgent {
             return Err(FetchError::Held);
         }
@@ -134,7 +134,7 @@ fn servers(
     let directory =
         places.iter().map(|host_name| hosts.join(host_name)).find(|folder| folder.join(HOSTS_FILE).exists());
     let directory = directory.unwrap_or_default();
-    let text = file::read_all(&directory.join(HOSTS_FILE), MOST_FILE).ok();
+    let text = file::read_all(&directory.join(HOSTS_FILE), MAX_FETCHED_FILE_BYTES).ok();
     let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let mirrors_in_order = mirrors(registry, text.as_deref(), &directory);
     let of = |mirror: Mirror| {
@@ -162,7 +162,7 @@ fn authorities(mirror: &Mirror) -> Result<Vec<CertificateDer<'static>>, FetchErr
     let mut certificates = Vec::new();
     for path in &mirror.authorities {
         let file_name = || path.display().to_string();
-        let text = file::read_all(path, MOST_FILE).map_err(|error| unusable(file_name(), error))?;
+        let text = file::read_all(path, MAX_FETCHED_FILE_BYTES).map_err(|error| unusable(file_name(), error))?;
         certificates.extend(pem::certificates(&text).map_err(|error| unusable(file_name(), error.0))?);
     }
     with_system(&certificates).map_err(|error| unusable("of the system".to_owned(), error))

@@ -101,7 +101,7 @@ impl Turn {
         let (alive, ended) = async_channel::bounded(1);
         let last = self.thread.borrow().clone();
         let _: Result<(), _> =
-            rt::deadline(THREAD_END, last.recv()).await.map_err(|rt::Elapsed| FetchError::ThreadBusy)?;
+            rt::deadline(THREAD_END_TIMEOUT, last.recv()).await.map_err(|rt::Elapsed| FetchError::ThreadBusy)?;
         self.thread.replace(ended);
         Ok(alive)
     }
@@ -138,11 +138,11 @@ pub(crate) enum Kept {
 }
 
 /// Parts that no pull has used for this long, in seconds, are removed.
-const UNUSED: i64 = 7 * 24 * 3600;
+const MAX_UNUSED_SECONDS: i64 = 7 * 24 * 3600;
 /// Number and interval of checks until the runtime lists an imported image.
 const FETCHED_IMAGE_CHECKS: (usize, Duration) = (40, Duration::from_millis(250));
 /// How long a cancelled thread may take to end.
-const THREAD_END: Duration = Duration::from_secs(60);
+const THREAD_END_TIMEOUT: Duration = Duration::from_secs(60);
 const FETCHED_IMAGE_LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl std::fmt::Debug for Fetcher {
@@ -261,10 +261,11 @@ impl Fetcher {
         busy.keys().cloned().collect()
     }
 
-    /// Removes parts that no pull has used for [`UNUSED`] seconds.
+    /// Removes parts that no pull has used for [`MAX_UNUSED_SECONDS`] seconds.
     pub(crate) async fn sweep(&self) {
         let (directory, busy, now) = (self.directory.clone(), self.busy(), clock::timestamp().as_second());
-        let sweep = move || space::make_private(&directory).and(space::sweep(&directory, &busy, now, UNUSED));
+        let sweep =
+            move || space::make_private(&directory).and(space::sweep(&directory, &busy, now, MAX_UNUSED_SECONDS));
         if let Err(error) = rt::remove(sweep).await {
             log!(info, "failed to remove unused image parts", directory = self.directory.display(), error = error);
         }

@@ -37,7 +37,7 @@ impl std::fmt::Debug for Hash {
 
 /// The part is synced after this many bytes, or after [`SYNC_BYTES`] and a while. A power cut costs a fast link at most
 /// four megabytes, and a slow one 64 KiB or ten seconds; flash is not worn by a sync for each packet.
-const MOST_UNSYNCED: u64 = 4 << 20;
+const MAX_UNSYNCED_BYTES: u64 = 4 << 20;
 const SYNC_BYTES: u64 = 64 << 10;
 const SYNC_TIME: Duration = Duration::from_secs(10);
 
@@ -88,7 +88,7 @@ impl PartFile {
         self.hash.0.update(bytes);
         self.length += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let unsynced = self.length - self.synced;
-        if unsynced >= MOST_UNSYNCED || unsynced >= SYNC_BYTES && rt::elapsed(self.last_sync) >= SYNC_TIME {
+        if unsynced >= MAX_UNSYNCED_BYTES || unsynced >= SYNC_BYTES && rt::elapsed(self.last_sync) >= SYNC_TIME {
             self.file.sync_data()?;
             self.synced = self.length;
             self.last_sync = rt::now();
@@ -152,21 +152,21 @@ mod tests {
     fn kill_loses_nothing_and_power_cut_loses_unsynced_bytes() {
         let folder = TestFolder::new("part-cut");
         let whole = folder.0.join("blob");
-        let bytes: Vec<u8> = (0..MOST_UNSYNCED + 1000).map(|number| u8::try_from(number % 256).unwrap()).collect();
-        let (first, rest) = bytes.split_at(usize::try_from(MOST_UNSYNCED).unwrap());
+        let bytes: Vec<u8> = (0..MAX_UNSYNCED_BYTES + 1000).map(|number| u8::try_from(number % 256).unwrap()).collect();
+        let (first, rest) = bytes.split_at(usize::try_from(MAX_UNSYNCED_BYTES).unwrap());
         let mut part = PartFile::open(&whole, "boot-1").unwrap();
         part.append(first).unwrap();
         part.append(&rest[..500]).unwrap();
         drop(part);
         let part = PartFile::open(&whole, "boot-1").unwrap();
-        assert_eq!(part.length(), MOST_UNSYNCED + 500);
+        assert_eq!(part.length(), MAX_UNSYNCED_BYTES + 500);
         drop(part);
         // After a power cut, bytes written after the last sync may have any value.
-        fs::write(whole.with_extension("mark"), format!("boot-1 {MOST_UNSYNCED}\n")).unwrap();
+        fs::write(whole.with_extension("mark"), format!("boot-1 {MAX_UNSYNCED_BYTES}\n")).unwrap();
         let mut file = OpenOptions::new().append(true).open(whole.with_extension("part")).unwrap();
         file.write_all(&[0; 100]).unwrap();
         let mut part = PartFile::open(&whole, "boot-2").unwrap();
-        assert_eq!(part.length(), MOST_UNSYNCED);
+        assert_eq!(part.length(), MAX_UNSYNCED_BYTES);
         assert!(!part.is_whole(&blob(&bytes)));
         part.append(rest).unwrap();
         assert!(part.is_whole(&blob(&bytes)));

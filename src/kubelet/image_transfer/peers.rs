@@ -12,7 +12,7 @@ use super::error::FetchError;
 use super::part_file::PartFile;
 use super::pause::pause;
 use crate::kubelet::image_archives::manifest::{Descriptor, Digest};
-use crate::kubelet::image_transfer::shared_images::{FETCHES, SharedImages, UnderWay};
+use crate::kubelet::image_transfer::shared_images::{FETCHES_CLAIM, SharedImages, UnderWay};
 use crate::platform::net::Deadline;
 use crate::platform::registry::{ContentRequest, ContentResponse, Registry, RegistryError};
 use crate::platform::rt;
@@ -83,9 +83,9 @@ enum Outcome {
 
 /// A peer is on the same network: one that takes longer is overloaded or gone, and the registry is faster.
 const PEER_RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
-const MOST_LOST: Duration = Duration::from_secs(15);
+const MAX_LOST_TIME: Duration = Duration::from_secs(15);
 /// A failure that takes less time costs nothing: a node that has just started refuses connections for a moment.
-const QUICK_FAILURE: Duration = Duration::from_secs(1);
+const QUICK_FAILURE_TIME: Duration = Duration::from_secs(1);
 /// How long a peer that fails, and one that has sent wrong bytes, is avoided.
 const PEER_AVOIDANCE: Duration = Duration::from_secs(60);
 /// Wrong bytes mean a damaged disk or a hostile node; each try costs the whole blob.
@@ -96,7 +96,7 @@ const PEER_SPEED_GRACE: Duration = Duration::from_secs(5);
 /// Bytes that other nodes bring within [`PeerWaits::bytes`].
 const MIN_PEER_BYTES: u64 = 160 << 10;
 /// Bytes of one request. A round with fewer bytes has caught up with the peers.
-const MOST_PART: u64 = 16 << 20;
+const MAX_PEER_PART_BYTES: u64 = 16 << 20;
 const PEER_BUFFER_BYTES: usize = 64 << 10;
 
 impl PeerWaits {
@@ -106,7 +106,7 @@ impl PeerWaits {
         let for_each = |wait: u64| Duration::from_millis(wait).saturating_mul(peers);
         let [round, claim] =
             [50, 100].map(|wait| for_each(wait).clamp(Duration::from_millis(200), PEER_RESPONSE_TIMEOUT));
-        Self { response: PEER_RESPONSE_TIMEOUT, round, claim, bytes: Duration::from_secs(20), lost: MOST_LOST }
+        Self { response: PEER_RESPONSE_TIMEOUT, round, claim, bytes: Duration::from_secs(20), lost: MAX_LOST_TIME }
     }
 }
 
@@ -149,7 +149,7 @@ impl Peers {
                 _ if came > 0 => {
                     (last_byte, patience, claim) = (rt::now(), up_to(self.waits.claim), None);
                     under_way.copies();
-                    if came >= MOST_PART {
+                    if came >= MAX_PEER_PART_BYTES {
                         continue;
                     }
                 }
@@ -161,7 +161,7 @@ impl Peers {
                     under_way.copies();
                 }
                 (None, None) if rt::elapsed(last_byte) >= patience => {
-                    let own_claim = rt::random().clamp(FETCHES + 1, u32::MAX - 1);
+                    let own_claim = rt::random().clamp(FETCHES_CLAIM + 1, u32::MAX - 1);
                     claim = Some(own_claim);
                     under_way.claims(own_claim);
                     continue;
@@ -170,7 +170,7 @@ impl Peers {
             }
             pause(copying.cancelled, self.waits.round)?;
         }
-        under_way.claims(FETCHES);
+        under_way.claims(FETCHES_CLAIM);
         self.leads = true;
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Peers {
         match outcome {
             Outcome::Fine | Outcome::Claim(_) | Outcome::Failed(RegistryError::Cancelled) => {}
             Outcome::Failed(RegistryError::Status { status: 404 | 429 | 503, .. }) => {}
-            Outcome::Failed(RegistryError::Connection { .. }) if took < QUICK_FAILURE && !peer.has_sent => {}
+            Outcome::Failed(RegistryError::Connection { .. }) if took < QUICK_FAILURE_TIME && !peer.has_sent => {}
             Outcome::Failed(error) => {
                 self.lost += took.min(PEER_RESPONSE_TIMEOUT + PEER_SPEED_GRACE);
                 self.avoided.add(&peer.server, PEER_AVOIDANCE, &error);
@@ -261,11 +261,11 @@ impl Peer {
             path: &path,
             accept: ACCEPT_ANY_PEER_BLOB,
             from: copying.part.length(),
-            most: Some(MOST_PART),
+            most: Some(MAX_PEER_PART_BYTES),
         };
         let answered = self.server.get_once(ask);
         match answered.map_err(FetchError::from).and_then(|response| self.read(response, copying)) {
-            Err(FetchError::Registry(RegistryError::Status { status: 429, .. })) => Ok(Outcome::Claim(FETCHES)),
+            Err(FetchError::Registry(RegistryError::Status { status: 429, .. })) => Ok(Outcome::Claim(FETCHES_CLAIM)),
             Err(FetchError::Registry(RegistryError::Status { status: 503, message, .. })) => {
                 let claim = message.strip_prefix("fetching ").and_then(|claim| claim.parse().ok());
                 Ok(claim.map_or(Outcome::Fine, Outcome::Claim))

@@ -43,24 +43,24 @@ struct FetchUnderWay {
     /// Of this process.
     id: u32,
     digest: Digest,
-    /// [`FETCHES`], a number of its own, or [`COPIES`].
+    /// [`FETCHES_CLAIM`], a number of its own, or [`COPIES_CLAIM`].
     claim: u32,
 }
 
 /// The claim of a node that asks the registry.
-pub(super) const FETCHES: u32 = 0;
+pub(super) const FETCHES_CLAIM: u32 = 0;
 /// No claim.
-const COPIES: u32 = u32::MAX;
+const COPIES_CLAIM: u32 = u32::MAX;
 
 /// Kept content is removed after this many seconds, or when it is more than this.
-const KEPT_FOR: i64 = 24 * 3600;
+const KEPT_CONTENT_SECONDS: i64 = 24 * 3600;
 /// What is kept for others is a favour, and must not push the node towards disk pressure.
-const MOST_KEPT: u64 = 1 << 30;
+const MAX_KEPT_CONTENT_BYTES: u64 = 1 << 30;
 /// Nothing is kept on a disk with less space than this.
 const MIN_SHARING_DISK_BYTES: u64 = 256 << 20;
 /// Number of answers at the same time, and of those to one client.
-const MOST_ANSWERS: usize = 8;
-const MAX_SHARED_OF_IMAGE: usize = 2;
+const MAX_SHARING_ANSWERS: usize = 8;
+const MAX_SHARING_ANSWERS_OF_CLIENT: usize = 2;
 
 /// The answer to a request for a blob.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl SharedImages {
             });
         }
         match self.claim(&digest) {
-            Some(COPIES) | None => SharedAnswer::Absent,
+            Some(COPIES_CLAIM) | None => SharedAnswer::Absent,
             Some(claim) => SharedAnswer::Claimed(claim),
         }
     }
@@ -146,7 +146,7 @@ impl SharedImages {
         let mut clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|turn| turn.strong_count() > 0);
         let of_client = clients.iter().filter(|turn| turn.upgrade().is_some_and(|turn| *turn == *client)).count();
-        if clients.len() >= MOST_ANSWERS || of_client >= MAX_SHARED_OF_IMAGE {
+        if clients.len() >= MAX_SHARING_ANSWERS || of_client >= MAX_SHARING_ANSWERS_OF_CLIENT {
             return None;
         }
         let client_share: Arc<str> = Arc::from(client);
@@ -162,7 +162,7 @@ impl SharedImages {
     pub(super) fn begin(&self, digest: &Digest) -> UnderWay {
         let mut under_way = self.under_way();
         let id = under_way.iter().map(|fetch| fetch.id.saturating_add(1)).max().unwrap_or_default();
-        under_way.push(FetchUnderWay { id, digest: digest.clone(), claim: COPIES });
+        under_way.push(FetchUnderWay { id, digest: digest.clone(), claim: COPIES_CLAIM });
         UnderWay { shared: self.clone(), id }
     }
 
@@ -188,8 +188,11 @@ impl SharedImages {
         files.sort_once();
         let mut kept: u64 = files.iter().map(|(_, length, _)| length).sum();
         for (modified, length, path) in files {
-            let is_old = now.saturating_sub(modified) > KEPT_FOR;
-            if is_old || kept > MOST_KEPT || room(&self.0.share_directory)?.available < MIN_SHARING_DISK_BYTES {
+            let is_old = now.saturating_sub(modified) > KEPT_CONTENT_SECONDS;
+            if is_old
+                || kept > MAX_KEPT_CONTENT_BYTES
+                || room(&self.0.share_directory)?.available < MIN_SHARING_DISK_BYTES
+            {
                 fs::remove_file(path)?;
                 kept = kept.saturating_sub(length);
             }
@@ -218,7 +221,7 @@ pub(super) struct UnderWay {
 impl UnderWay {
     /// This node copies the blob from others.
     pub(super) fn copies(&self) {
-        self.claims(COPIES);
+        self.claims(COPIES_CLAIM);
     }
 
     pub(super) fn claims(&self, claim: u32) {
@@ -318,9 +321,9 @@ mod tests {
         assert_eq!(claim(), Some(7));
         first.copies();
         assert_eq!(claim(), Some(9));
-        second.claims(FETCHES);
+        second.claims(FETCHES_CLAIM);
         drop(first);
-        assert_eq!(claim(), Some(FETCHES));
+        assert_eq!(claim(), Some(FETCHES_CLAIM));
         drop(second);
         assert_eq!(claim(), None);
     }
@@ -349,9 +352,9 @@ mod tests {
         assert!(folder.blobs().join(part.hex()).with_extension("part").exists());
         assert_eq!(folder.find(&whole, 0), Some((5, true)));
         let now = clock::timestamp().as_second();
-        folder.1.prune(now + KEPT_FOR - 60).unwrap();
+        folder.1.prune(now + KEPT_CONTENT_SECONDS - 60).unwrap();
         assert_eq!(folder.find(&whole, 0), Some((5, true)));
-        folder.1.prune(now + KEPT_FOR + 60).unwrap();
+        folder.1.prune(now + KEPT_CONTENT_SECONDS + 60).unwrap();
         assert_eq!(folder.find(&whole, 0), None);
         folder.write(b"whole", "");
         folder.1.keep(&folder.blobs()).unwrap();

@@ -89,11 +89,11 @@ struct FetchedImage {
 /// Space that must stay free on the disk of the parts in any case.
 const FETCH_SPARE_BYTES: u64 = 32 << 20;
 /// The images that one pod has begun to fetch may take one part in so many of the file system.
-const SHARE_OF_POD: u64 = 2;
+const POD_SHARE_DIVISOR: u64 = 2;
 /// What an image may have on the disk before its size is known: an index and a manifest.
 const MAX_DOCUMENTS_BYTES: u64 = 2 * MAX_IMAGE_MANIFEST_BYTES;
 const POD_FILE: &str = "pod";
-const LONGEST_UID: usize = 256;
+const MAX_UID_BYTES: usize = 256;
 
 impl Space {
     /// Makes the image's directory, for the pod. Refuses an image if the disk has no room for its manifests.
@@ -106,7 +106,7 @@ impl Space {
     /// Refuses an image of `total` bytes, of which `present` are on the disk, if the disk has no room for it, or if it
     /// is too large for one pod. Idle parts of other images of the pod make room for it, the oldest first.
     pub(super) fn claim(&self, total: u64, present: u64) -> Result<(), FetchError> {
-        let most = room(&self.directory)?.capacity / SHARE_OF_POD;
+        let most = room(&self.directory)?.capacity / POD_SHARE_DIVISOR;
         let others: Vec<FetchedImage> =
             list(&self.directory)?.into_iter().filter(|other| other.pod == self.pod && other.key != self.key).collect();
         let removed = surplus(&others, &self.busy, most.saturating_sub(total));
@@ -214,7 +214,7 @@ fn list(directory: &Path) -> io::Result<Vec<FetchedImage>> {
             bytes = bytes.saturating_add(if metadata.is_file() { metadata.len() } else { 0 });
             used = used.max(metadata.mtime());
         }
-        let pod = read_head(&path.join(POD_FILE), LONGEST_UID).unwrap_or_default();
+        let pod = read_head(&path.join(POD_FILE), MAX_UID_BYTES).unwrap_or_default();
         images.push(FetchedImage { path, key, pod: String::from_utf8_lossy(&pod).into_owned(), bytes, used });
     }
     images.sort_once_by(|a, b| (a.used, &a.key).cmp(&(b.used, &b.key)));
@@ -325,7 +325,7 @@ mod tests {
         folder.add("mine", "u", 1000, 100);
         folder.add("others", "v", 1000, 100);
         let DiskSpace { capacity, .. } = room(&folder.0).unwrap();
-        let most = capacity / SHARE_OF_POD;
+        let most = capacity / POD_SHARE_DIVISOR;
         folder.space("u").begin().unwrap();
         assert_eq!(fs::read_to_string(folder.0.join("own/pod")).unwrap(), "u");
         folder.space("u").claim(1000, 0).unwrap();
@@ -353,7 +353,7 @@ mod tests {
     fn concurrent_fetches_share_the_free_space() {
         let folder = Folder::new("concurrent");
         let DiskSpace { capacity, available } = room(&folder.0).unwrap();
-        let (most, claims) = ((available * 6 / 10).min(capacity / SHARE_OF_POD), Claims::default());
+        let (most, claims) = ((available * 6 / 10).min(capacity / POD_SHARE_DIVISOR), Claims::default());
         let fetch = || {
             let progress = Arc::default();
             let space = Space { claimed: claims.claimed(&progress), ..folder.space("u") };

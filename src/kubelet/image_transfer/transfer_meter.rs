@@ -43,8 +43,8 @@ const MAX_TRANSFER_RECORD_BYTES: u64 = 256;
 /// A limited fetch sleeps at most this long at once.
 const MAX_TRANSFER_SLEEP: Duration = Duration::from_millis(200);
 /// Reads a second of a fetch with a limited rate.
-const READS: u64 = 4;
-const LEAST_READ: u64 = 512;
+const READS_PER_SECOND: u64 = 4;
+const MIN_READ_BYTES: u64 = 512;
 
 impl Meter {
     /// Continues the day of the record at `path`.
@@ -113,7 +113,7 @@ impl Meter {
     /// Takes up to `limit` bytes before they are read; 0 if none are left.
     pub(super) fn take(&self, limit: u64, is_urgent: bool) -> io::Result<u64> {
         let mut taken = match self.per_second.filter(|_| !is_urgent) {
-            Some(rate) => limit.min((rate / READS).max(LEAST_READ)),
+            Some(rate) => limit.min((rate / READS_PER_SECOND).max(MIN_READ_BYTES)),
             None => limit,
         };
         if !is_urgent {

@@ -20,11 +20,11 @@ struct EarlyPull {
 }
 
 /// A later start asks the registry again.
-const VALID: Duration = Duration::from_secs(600);
+const EARLY_PULL_TTL: Duration = Duration::from_secs(600);
 
 impl EarlyPulls {
     pub(super) fn add(&mut self, pod: &PodUid, wanted: WantedImage<'_>, now: Instant) {
-        self.0.retain(|pull| now.saturating_duration_since(pull.pulled) < VALID && !pull.is_of(pod, wanted));
+        self.0.retain(|pull| now.saturating_duration_since(pull.pulled) < EARLY_PULL_TTL && !pull.is_of(pod, wanted));
         if wanted.policy == Some(PullPolicy::Always) {
             let (container, image) = (wanted.container.map(str::to_owned), wanted.image.to_owned());
             self.0.push(EarlyPull { pod: pod.clone(), container, image, pulled: now });
@@ -34,7 +34,7 @@ impl EarlyPulls {
     /// True once after the image was pulled for this container.
     pub(super) fn take(&mut self, pod: &PodUid, wanted: WantedImage<'_>, now: Instant) -> bool {
         let Some(at) = self.0.iter().position(|pull| pull.is_of(pod, wanted)) else { return false };
-        now.saturating_duration_since(self.0.swap_remove(at).pulled) < VALID
+        now.saturating_duration_since(self.0.swap_remove(at).pulled) < EARLY_PULL_TTL
     }
 }
 
@@ -65,9 +65,9 @@ mod tests {
         assert!(pulls.take(&uid, always, now));
         assert!(!pulls.take(&uid, always, now));
         pulls.add(&uid, always, now);
-        assert!(!pulls.take(&uid, always, now + VALID));
+        assert!(!pulls.take(&uid, always, now + EARLY_PULL_TTL));
         pulls.add(&uid, always, now);
-        pulls.add(&other, always, now + VALID);
+        pulls.add(&other, always, now + EARLY_PULL_TTL);
         assert_eq!(pulls.0.len(), 1, "the old one was dropped");
     }
 }

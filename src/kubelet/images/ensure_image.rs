@@ -35,12 +35,12 @@ pub(super) struct PullInputs<'a> {
 }
 
 /// Secrets up to this size are parsed at once, larger ones on another thread.
-const SMALL_SECRETS: usize = 64 << 10;
+const SMALL_SECRETS_BYTES: usize = 64 << 10;
 
 /// A held pull is checked again after the next window or day has begun, and at least this often.
-const LONGEST_HOLD: Duration = Duration::from_secs(5 * 60);
+const MAX_PULL_HOLD: Duration = Duration::from_secs(5 * 60);
 /// A window that begins at this moment must not make the worker spin.
-const SHORTEST_HOLD: Duration = Duration::from_secs(1);
+const MIN_PULL_HOLD: Duration = Duration::from_secs(1);
 
 impl<'a> PullInputs<'a> {
     pub(super) async fn new(
@@ -66,7 +66,7 @@ impl<'a> PullInputs<'a> {
             Some(parsed) => parsed,
             None => {
                 let unparsed = secrets.unparsed.clone();
-                let parsed = if unparsed.bytes() <= SMALL_SECRETS {
+                let parsed = if unparsed.bytes() <= SMALL_SECRETS_BYTES {
                     unparsed.for_repository(&repository)
                 } else {
                     let repository = repository.clone();
@@ -158,7 +158,7 @@ impl<S: Service> Images<S> {
     pub(super) fn wait_of_hold(&self, inputs: &PullInputs<'_>, hold: &Hold) -> Waiting {
         let message = format!("Pull of image {:?} waits: {}", inputs.image(), hold.why);
         self.record_pull_event(inputs, EventKind::Normal, Reason::IMAGE_PULL_WAITING, message.clone());
-        let until = Some(rt::now() + hold.wait.clamp(SHORTEST_HOLD, LONGEST_HOLD));
+        let until = Some(rt::now() + hold.wait.clamp(MIN_PULL_HOLD, MAX_PULL_HOLD));
         Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, message) }
     }
 

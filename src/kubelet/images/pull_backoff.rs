@@ -10,7 +10,7 @@ use crate::types::time::Backoff;
 const FIRST_PULL_BACKOFF: Duration = Duration::from_secs(10);
 const MAX_PULL_BACKOFF: Duration = Duration::from_secs(300);
 /// Failures older than this are forgotten.
-const FORGOTTEN: Duration = Duration::from_secs(2 * MAX_PULL_BACKOFF.as_secs());
+const PULL_FAILURE_TTL: Duration = Duration::from_secs(2 * MAX_PULL_BACKOFF.as_secs());
 
 /// The recent failures by pod and image.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl PullBackoff {
     /// Drops old failures. A success does not reset the back-off, so that a flapping registry is asked less and less
     /// often.
     pub(super) fn forget_old(&mut self, now: Instant) {
-        self.failures.retain(|_, failure| now.saturating_duration_since(failure.failed) <= FORGOTTEN);
+        self.failures.retain(|_, failure| now.saturating_duration_since(failure.failed) <= PULL_FAILURE_TTL);
     }
 }
 

@@ -15,9 +15,9 @@ use crate::state::pods::{TagTarget, Waiting};
 use crate::types::api::{Pod, Reason};
 
 /// A lookup that windows or budgets hold is tried again at least this often, because the clock may be set.
-const LONGEST_LOOKUP_HOLD: Duration = Duration::from_secs(3600);
+const MAX_LOOKUP_HOLD: Duration = Duration::from_secs(3600);
 /// A window that begins at this moment must not make the node spin.
-const SHORTEST_LOOKUP_HOLD: Duration = Duration::from_secs(1);
+const MIN_LOOKUP_HOLD: Duration = Duration::from_secs(1);
 
 impl<S: Service> Images<S> {
     /// The target of the image's tag, with the credentials of the pod and the node, within the windows and budgets of
@@ -49,7 +49,7 @@ impl<S: Service> Images<S> {
 }
 
 fn held(image: &str, hold: &Hold) -> Waiting {
-    let until = Some(rt::now() + hold.wait.clamp(SHORTEST_LOOKUP_HOLD, LONGEST_LOOKUP_HOLD));
+    let until = Some(rt::now() + hold.wait.clamp(MIN_LOOKUP_HOLD, MAX_LOOKUP_HOLD));
     let message = format!("Lookup of image {image:?} waits: {}", hold.why);
     Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, message) }
 }

@@ -42,7 +42,7 @@ impl CredentialCheck<'_> {
 }
 
 /// Limit of secrets added because they match (kubelet: `writeRecordWhileMatchingLimit`).
-const MOST_SECRETS: usize = 100;
+const MAX_MATCHING_SECRETS: usize = 100;
 
 /// `is_named`: the runtime has the image under a name in this repository. `secrets`: the credentials for it in the
 /// pod's pull secrets.
@@ -114,7 +114,7 @@ impl ServiceAccount {
 }
 
 fn kept(count: usize) -> bool {
-    count < MOST_SECRETS
+    count < MAX_MATCHING_SECRETS
 }
 
 fn secret_count(record: &Value, repository: &str) -> usize {

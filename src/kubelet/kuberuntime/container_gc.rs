@@ -5,7 +5,7 @@ use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, Observe
 use crate::types::sorted::SortedSet;
 
 /// Dead instances kept per container, for its last state and previous log (kubelet: `maxPerPodContainerCount`).
-const KEPT_DEAD: usize = 1;
+const KEPT_DEAD_INSTANCES: usize = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Garbage {
@@ -20,7 +20,7 @@ pub(crate) enum Garbage {
 }
 
 pub(super) fn garbage(pod: &ObservedPod) -> Vec<Garbage> {
-    let containers = dead_beyond(pod, KEPT_DEAD).into_iter().chain(never_started(pod)).map(Garbage::of);
+    let containers = dead_beyond(pod, KEPT_DEAD_INSTANCES).into_iter().chain(never_started(pod)).map(Garbage::of);
     let sandboxes = old_sandboxes(pod).into_iter().map(|sandbox| Garbage::Sandbox { id: sandbox.id.clone() });
     containers.chain(sandboxes).collect()
 }

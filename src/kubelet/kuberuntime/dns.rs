@@ -59,7 +59,7 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
 /// `CheckLimitsForResolvConf`).
 fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
     let path = node.resolv_conf.as_ref()?.display();
-    let most = MOST_SEARCHES - if node.cluster_domain.is_empty() { 0 } else { CLUSTER_SEARCHES };
+    let most = MAX_SEARCH_DOMAINS - if node.cluster_domain.is_empty() { 0 } else { CLUSTER_SEARCH_DOMAINS };
     if host.searches.len() > most {
         return Some(format!("Resolv.conf file '{path}' contains search line consisting of more than {most} domains!"));
     }
@@ -69,9 +69,9 @@ fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
         ));
     }
     let length = host.searches.join(" ").len();
-    (length > MOST_SEARCH_CHARS).then(|| {
+    (length > MAX_SEARCH_CHARS).then(|| {
         format!(
-            "Resolv.conf file '{path}' contains search line which length is more than allowed {MOST_SEARCH_CHARS} chars!"
+            "Resolv.conf file '{path}' contains search line which length is more than allowed {MAX_SEARCH_CHARS} chars!"
         )
     })
 }
@@ -165,15 +165,15 @@ fn set_options(options: &mut Vec<String>, more: impl IntoIterator<Item = String>
 
 /// Drops entries beyond the resolver's limits, with a warning.
 fn keep_limits(config: &mut DnsConfig, warnings: &mut Vec<DnsWarning>) {
-    if config.servers.len() > MOST_SERVERS {
-        config.servers.truncate(MOST_SERVERS);
+    if config.servers.len() > MAX_RESOLVER_SERVERS {
+        config.servers.truncate(MAX_RESOLVER_SERVERS);
         warnings.push(left_out("Nameserver", "nameservers", "nameserver", &config.servers));
     }
     let wanted_count = config.searches.len();
-    config.searches.truncate(MOST_SEARCHES);
+    config.searches.truncate(MAX_SEARCH_DOMAINS);
     // Some resolvers abort on a longer name.
     config.searches.retain(|search| search.len() <= MAX_DNS_NAME_BYTES);
-    let mut room = MOST_SEARCH_CHARS + 1;
+    let mut room = MAX_SEARCH_CHARS + 1;
     let fitting = config.searches.iter().take_while(|search| {
         let rest = room.checked_sub(search.len() + 1);
         room = rest.unwrap_or(0);
@@ -221,13 +221,13 @@ fn without_last_dot(search: &str) -> String {
 /// Cluster names have up to four dots.
 const CLUSTER_OPTION: &str = "ndots:5";
 /// The resolver's `MAXNS`.
-const MOST_SERVERS: usize = 3;
+const MAX_RESOLVER_SERVERS: usize = 3;
 /// `MaxDNSSearchPaths` of the API: more than the six of old resolvers, which ignore the rest.
-const MOST_SEARCHES: usize = 32;
+const MAX_SEARCH_DOMAINS: usize = 32;
 /// Search paths added for the cluster.
-const CLUSTER_SEARCHES: usize = 3;
+const CLUSTER_SEARCH_DOMAINS: usize = 3;
 /// `MaxDNSSearchListChars`.
-const MOST_SEARCH_CHARS: usize = 2048;
+const MAX_SEARCH_CHARS: usize = 2048;
 const MAX_DNS_NAME_BYTES: usize = 253;
 
 #[cfg(test)]

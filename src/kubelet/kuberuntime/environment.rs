@@ -10,8 +10,8 @@ use crate::kubelet::node::NodeSettings;
 use crate::kubelet::volumes::{FileValue, MountProblem, PATH_MAX};
 use crate::state::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
 use crate::types::api::{
-    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, MAX_ENVIRONMENT_BYTES, Texts,
-    expand_bytes, expand_command, metadata_field, resource_field, text_of,
+    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, MAX_ARGUMENT_BYTES, MAX_ENVIRONMENT_BYTES,
+    Texts, expand_bytes, expand_command, metadata_field, resource_field, text_of,
 };
 use crate::types::error::ErrorChain;
 use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
@@ -80,7 +80,7 @@ impl Environment {
                     }
                     EnvVarSource::SecretKey(key) => inputs.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
                 },
-                _ => Some(expand_bytes(variable.value, LONGEST_STRING, &mut |name| {
+                _ => Some(expand_bytes(variable.value, MAX_ARGUMENT_BYTES, &mut |name| {
                     let service = || by_name.get(name).map(|value| value.as_bytes());
                     environment.get(name).or_else(service)
                 })),
@@ -142,7 +142,7 @@ impl Environment {
             return Err(ConfigError::TooManyVariables { most: MAX_VARIABLES });
         }
         self.bytes += name.len() + value.len();
-        if name.len() + value.len() + 1 >= LONGEST_STRING || self.bytes > MAX_ENVIRONMENT_BYTES {
+        if name.len() + value.len() + 1 >= MAX_ARGUMENT_BYTES || self.bytes > MAX_ENVIRONMENT_BYTES {
             return Err(ConfigError::VariableTooLong { name: name.to_owned() });
         }
         let index = self.variables.len();

@@ -96,7 +96,8 @@ pub(crate) async fn make_own_files(
         let path = path.clone();
         let write = move || write_if_other(&path, &text).map_err(FileError::new("write", &path));
         rt::blocking_for(uid.as_str(), write).await?;
-        // On a slow disk the names may have changed meanwhile, and the files of running pods been written before this one.
+        // On a slow disk the names may have changed meanwhile, and the files of running pods been written before this
+        // one.
         if host_names.read().version() == version {
             return Ok(mounts);
         }
@@ -144,7 +145,7 @@ fn host_hosts_file() -> String {
 
 fn read_text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(File::open(path)?, LARGEST_HOST_FILE), &mut bytes)?;
+    io::Read::read_to_end(&mut io::Read::take(File::open(path)?, MAX_HOST_FILE_BYTES), &mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -196,7 +197,7 @@ fn mount(host_path: &Path, container_path: &str, node: &NodeSettings) -> Mount {
 }
 
 const ETC_HOSTS: &str = "/etc/hosts";
-const LARGEST_HOST_FILE: u64 = 1 << 20;
+const MAX_HOST_FILE_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

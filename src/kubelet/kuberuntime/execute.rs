@@ -332,7 +332,7 @@ impl PodRuntime {
         let secrets = start.index.pull_secrets(&views.objects.read());
         let ensured = self.images.pulls.ensure(pod, wanted, &sandbox.config, secrets, cancel.cancelled());
         let late = async {
-            rt::sleep(LATE).await;
+            rt::sleep(LONG_PULL_TIME).await;
             self.send_observation(&pod.metadata.uid, &views.observed).await;
             std::future::pending().await
         };
@@ -425,7 +425,7 @@ fn target<'a>(container: &Container, observed: &'a ObservedPod) -> Result<Option
 }
 
 /// After this time in a pull, the pod is observed, so that its status shows the sandbox.
-const LATE: Duration = Duration::from_secs(1);
+const LONG_PULL_TIME: Duration = Duration::from_secs(1);
 
 /// The context of a container start.
 #[derive(Clone, Copy)]

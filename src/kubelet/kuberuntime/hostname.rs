@@ -32,21 +32,21 @@ pub(crate) fn kernel_hostname(pod: &Pod, cluster_domain: &str) -> Result<String,
         return Ok(name);
     }
     let fqdn = [name.as_str(), ".", &domain].concat();
-    if fqdn.len() > KERNEL_NAME_LIMIT { Err(ConfigError::HostnameTooLong { fqdn }) } else { Ok(fqdn) }
+    if fqdn.len() > MAX_KERNEL_NAME_CHARS { Err(ConfigError::HostnameTooLong { fqdn }) } else { Ok(fqdn) }
 }
 
 /// Truncates to a DNS label: pod names may be longer.
 fn shortened(name: &str) -> String {
-    match name.get(..LABEL_LIMIT) {
+    match name.get(..MAX_LABEL_CHARS) {
         Some(start) => start.trim_end_matches(['-', '.']).to_owned(),
         None => name.to_owned(),
     }
 }
 
 /// Of a DNS label (RFC 1123): upstream cuts longer pod names in `truncatePodHostnameIfNeeded`.
-const LABEL_LIMIT: usize = 63;
+const MAX_LABEL_CHARS: usize = 63;
 /// The kernel's `__NEW_UTS_LEN`.
-const KERNEL_NAME_LIMIT: usize = 64;
+const MAX_KERNEL_NAME_CHARS: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ use crate::types::sorted::SortedSet;
 /// The minimum time left for a container after its hook (kubelet: `minimumGracePeriodInSeconds`).
 const MIN_GRACE_AFTER_HOOK: Duration = Duration::from_secs(2);
 /// The API's default grace period, if nothing else is known.
-const DEFAULT: Duration = Duration::from_secs(30);
+const DEFAULT_GRACE_PERIOD: Duration = Duration::from_secs(30);
 
 /// A container to stop.
 pub(super) struct ContainerKill<'a> {
@@ -57,7 +57,7 @@ impl PodRuntime {
         let specs = pod.map(|pod| pod.spec.containers_by_name()).unwrap_or_default();
         let running = observed.containers.iter().filter(|container| observed.may_run(container));
         let kills = running.map(|container| {
-            let grace = grace.or(container.grace).unwrap_or(DEFAULT);
+            let grace = grace.or(container.grace).unwrap_or(DEFAULT_GRACE_PERIOD);
             let message = format!("Stopping container {}", container.name);
             self.kill_of(specs.get(container.name.as_str()).copied(), observed, container, grace, message)
         });

@@ -8,9 +8,9 @@ pub(super) fn oom_score_adj(index: &PodIndex<'_>, container: &Container, is_init
     let pod = index.pod;
     let node_critical = pod.is_critical() && pod.spec.priority_class_name == "system-node-critical";
     match index.class() {
-        _ if node_critical => GUARANTEED,
-        QosClass::Guaranteed => GUARANTEED,
-        QosClass::BestEffort => BEST_EFFORT,
+        _ if node_critical => GUARANTEED_SCORE_ADJ,
+        QosClass::Guaranteed => GUARANTEED_SCORE_ADJ,
+        QosClass::BestEffort => BEST_EFFORT_SCORE_ADJ,
         QosClass::Burstable => {
             let MemoryRequests { least, share } = index.memory();
             let mut score = score(memory_request(container).saturating_add(share), memory_capacity);
@@ -18,7 +18,7 @@ pub(super) fn oom_score_adj(index: &PodIndex<'_>, container: &Container, is_init
                 // A sidecar must not be killed before the main containers.
                 score = score.min(self::score(least.saturating_add(share), memory_capacity));
             }
-            score.clamp(BEST_EFFORT + GUARANTEED, BEST_EFFORT - 1)
+            score.clamp(BEST_EFFORT_SCORE_ADJ + GUARANTEED_SCORE_ADJ, BEST_EFFORT_SCORE_ADJ - 1)
         }
     }
 }
@@ -30,8 +30,8 @@ fn score(memory_request: i64, memory_capacity: u64) -> i64 {
 }
 
 // pkg/kubelet/qos/policy.go: almost never killed, but before the kubelet itself (-999).
-const GUARANTEED: i64 = -997;
-const BEST_EFFORT: i64 = 1000;
+const GUARANTEED_SCORE_ADJ: i64 = -997;
+const BEST_EFFORT_SCORE_ADJ: i64 = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ use crate::types::owned::View;
 use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
 
 /// Timeout for the statuses of all pods in a relist.
-const RELIST: Duration = Duration::from_secs(5);
+const RELIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl PodRuntime {
     /// The runtime's status.
@@ -103,7 +103,7 @@ impl PodRuntime {
             (listed, rt::spawn(complete))
         });
         let observations: Vec<_> = observations.collect();
-        let until = rt::now() + RELIST;
+        let until = rt::now() + RELIST_TIMEOUT;
         let (mut pods, mut unseen) = (Vec::new(), Vec::new());
         for (listed, look) in observations {
             match rt::deadline(until.saturating_duration_since(rt::now()), look).await {

@@ -58,13 +58,13 @@ fn memory_qos(
         let most = if limit > 0 { limit } else { allocatable };
         let above = u128::from(most.saturating_sub(request)) * u128::from(thousandths) / 1000;
         let high = request.saturating_add(u64::try_from(above).unwrap_or(u64::MAX));
-        high - high % THROTTLING_STEP
+        high - high % THROTTLING_STEP_BYTES
     });
     [protection, high.filter(|high| *high > request).map(|high| (MEMORY_HIGH, high))]
 }
 
 /// `memory.high` is rounded down to pages.
-const THROTTLING_STEP: u64 = 4096;
+const THROTTLING_STEP_BYTES: u64 = 4096;
 
 /// Swap limit of a container. Only burstable, non-critical containers that have a memory request below their limit
 /// may swap (`ConfigureContainerSwapResources` in pkg/kubelet/kuberuntime).

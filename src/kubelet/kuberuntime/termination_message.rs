@@ -12,10 +12,10 @@ use crate::types::api::TerminationMessagePolicy;
 /// Maximum size of a termination log; its end is used.
 const LOG_BYTES: u64 = 4096;
 /// Limits of the output used instead.
-const OUTPUT_LINES: usize = 80;
+const MAX_OUTPUT_LINES: usize = 80;
 const OUTPUT_BYTES: usize = 2048;
 /// Size of the log's end that is searched: enough for 80 lines with CRI prefixes.
-const OUTPUT_WINDOW: u64 = 64 << 10;
+const OUTPUT_WINDOW_BYTES: u64 = 64 << 10;
 
 /// The termination message of an exited container; empty if there is none.
 pub(super) async fn termination_message(status: &v1::ContainerStatus) -> String {
@@ -52,7 +52,7 @@ fn of_log(path: &Path) -> String {
 }
 
 fn of_output(path: &Path) -> String {
-    match file::read_tail(path, OUTPUT_WINDOW) {
+    match file::read_tail(path, OUTPUT_WINDOW_BYTES) {
         Ok((bytes, cut)) => end_of_output(&bytes, cut),
         Err(error) => unreadable("termination message from logs", path, &error),
     }
@@ -69,7 +69,7 @@ fn end_of_output(bytes: &[u8], cut: bool) -> String {
     if lines.last().is_some_and(|last| !is_whole(last)) {
         lines.pop();
     }
-    let skipped = lines.len().saturating_sub(OUTPUT_LINES);
+    let skipped = lines.len().saturating_sub(MAX_OUTPUT_LINES);
     let mut output = Vec::new();
     for (index, line) in lines.iter().enumerate().skip(skipped) {
         if cut && index == 0 {

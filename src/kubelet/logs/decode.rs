@@ -39,7 +39,7 @@ enum State {
 }
 
 /// Longer than any valid head.
-pub(super) const LONGEST_HEAD: usize = 128;
+pub(super) const MAX_LOG_HEAD_BYTES: usize = 128;
 
 impl Decoder {
     pub(super) fn new(since: Option<Timestamp>, timestamps: bool, limit: Option<u64>) -> Self {
@@ -88,7 +88,7 @@ impl Decoder {
         if !begins || !is_plain {
             return None;
         }
-        match Head::of(line.get(..LONGEST_HEAD).unwrap_or(line)) {
+        match Head::of(line.get(..MAX_LOG_HEAD_BYTES).unwrap_or(line)) {
             DecodedLine::Head { head: Head { partial: false, .. }, length } => {
                 self.goes_on = false;
                 Some(length)
@@ -104,7 +104,7 @@ impl Decoder {
             State::Text { .. } => self.give(part, text),
             State::Head(head) => {
                 let buffered = head.len();
-                let first = part.get(..LONGEST_HEAD.saturating_sub(buffered)).unwrap_or(part);
+                let first = part.get(..MAX_LOG_HEAD_BYTES.saturating_sub(buffered)).unwrap_or(part);
                 // Most heads arrive in one piece and are not buffered.
                 head.extend_from_slice(if buffered > 0 { first } else { &[] });
                 let kept = std::mem::take(head);
@@ -175,7 +175,7 @@ impl<'a> Head<'a> {
     pub(super) fn of(line: &'a [u8]) -> DecodedLine<'a> {
         let mut rest = line;
         let (Some(time), Some(stream), Some(tag)) = (word(&mut rest), word(&mut rest), word(&mut rest)) else {
-            return if line.len() < LONGEST_HEAD { DecodedLine::Part } else { DecodedLine::Malformed };
+            return if line.len() < MAX_LOG_HEAD_BYTES { DecodedLine::Part } else { DecodedLine::Malformed };
         };
         // The tag may be followed by others, separated by colons.
         let partial = match tag.split(|byte| *byte == b':').next() {

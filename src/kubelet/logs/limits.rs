@@ -16,7 +16,7 @@ pub(crate) struct LogLimits {
 }
 
 /// Fastest growth for which the limit holds, in bytes a second.
-const FASTEST: u64 = 64_000_000;
+const MAX_BYTES_PER_SECOND: u64 = 64_000_000;
 const MIN_LOG_LIMIT_INTERVAL: Duration = Duration::from_millis(20);
 
 impl LogLimits {
@@ -45,10 +45,11 @@ impl LogLimits {
         self.file_bytes.min(self.total().checked_sub(full).map_or(0, |room| room.saturating_add(1)))
     }
 
-    /// The delay until the next check: until then a log growing at `FASTEST` exceeds its limit by at most a twentieth.
+    /// The delay until the next check: until then a log growing at `MAX_BYTES_PER_SECOND` exceeds its limit by at most a
+    /// twentieth.
     pub(super) fn next_look(&self, size: u64, threshold: u64) -> Duration {
         let room = threshold.saturating_sub(size).saturating_add(self.total() / 20);
-        let micros = room / (FASTEST / 1_000_000);
+        let micros = room / (MAX_BYTES_PER_SECOND / 1_000_000);
         Duration::from_micros(micros).clamp(MIN_LOG_LIMIT_INTERVAL, self.interval.max(MIN_LOG_LIMIT_INTERVAL))
     }
 }

@@ -114,7 +114,7 @@ const LOG_ROTATION_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Delay for a log that the runtime does not write.
 const UNWRITTEN_LOG_DELAY: Duration = Duration::from_secs(60);
 /// Capacity of the workers' results; workers wait when it is full.
-const DONE: usize = 16;
+const PENDING_LOG_RESULTS: usize = 16;
 
 impl RotationTask {
     fn new(cri: RuntimeService, limits: LogLimits) -> Self {
@@ -129,7 +129,7 @@ impl RotationTask {
             logs: SortedMap::new(),
             watched: SortedMap::new(),
             workers: Rc::new(rt::Semaphore::new(workers)),
-            done: async_channel::bounded(DONE),
+            done: async_channel::bounded(PENDING_LOG_RESULTS),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::decode::{DecodedLine, Head, LONGEST_HEAD};
+use super::decode::{DecodedLine, Head, MAX_LOG_HEAD_BYTES};
 use super::files::{LogFile, Opened};
 
 /// Block size in bytes.
@@ -21,7 +21,7 @@ pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize,
         while end > 0 {
             let begin = end.saturating_sub(LOG_BLOCK_BYTES);
             // A head may start in this block and end in the next.
-            let most = end.saturating_sub(begin).saturating_add(u64::try_from(LONGEST_HEAD).unwrap_or(0));
+            let most = end.saturating_sub(begin).saturating_add(u64::try_from(MAX_LOG_HEAD_BYTES).unwrap_or(0));
             let block = read(&file, begin, most.min(log.size.saturating_sub(begin)))?;
             for at in line_starts(&block, begin, end) {
                 let offset = at.saturating_sub(begin);

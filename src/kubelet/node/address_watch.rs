@@ -11,7 +11,7 @@ use crate::platform::rt;
 use crate::state::pods::{HostIps, SyncEvent};
 
 /// Delay after a change, because several usually come together: an address, its route, those of the other family.
-const SETTLING: Duration = Duration::from_millis(500);
+const ADDRESS_SETTLE_DELAY: Duration = Duration::from_millis(500);
 
 pub(crate) struct AddressWatch {
     pub(crate) host_ips: HostIps,
@@ -29,7 +29,7 @@ impl AddressWatch {
                 return;
             }
             events.next().await;
-            rt::sleep(SETTLING).await;
+            rt::sleep(ADDRESS_SETTLE_DELAY).await;
             events.discard();
         }
     }

@@ -9,7 +9,7 @@ use crate::state::pods::NodeEvent;
 use crate::types::api::{EventKind, Reason, Time};
 use crate::types::board::{BoardReadings, FileSystemState, ThermalZone};
 use crate::types::sorted::SortedMap;
-use crate::types::time::BEFORE_EVERY_RELEASE;
+use crate::types::time::EARLIEST_CLOCK_SECONDS;
 
 /// A condition type. Names as node-problem-detector's where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -210,7 +210,7 @@ fn battery(readings: &BoardReadings) -> Option<String> {
 }
 
 fn clock(readings: &BoardReadings, board_times: &BoardMoment) -> Option<String> {
-    let is_past = board_times.now.unix_seconds() < board_times.built.unwrap_or(BEFORE_EVERY_RELEASE);
+    let is_past = board_times.now.unix_seconds() < board_times.built.unwrap_or(EARLIEST_CLOCK_SECONDS);
     (is_past && !readings.has_rtc).then(|| {
         "the clock was never set: it is before this program was built; run a time service, until then certificates are \
          invalid"

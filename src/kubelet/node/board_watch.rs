@@ -27,7 +27,7 @@ pub(crate) struct BoardWatch {
 
 const BOARD_READ_INTERVAL: Duration = Duration::from_secs(60);
 /// Shortest time between two readings.
-const BOARD_READ_REST: Duration = Duration::from_secs(10);
+const MIN_BOARD_READ_INTERVAL: Duration = Duration::from_secs(10);
 
 impl BoardWatch {
     pub(crate) async fn run(self) {
@@ -45,7 +45,7 @@ impl BoardWatch {
             }
             is_alarmed = self.wait(seen, has_sensors, alarms.as_ref()).await;
             // Most waits are longer: no timer is needed then.
-            let pause = BOARD_READ_REST.saturating_sub(rt::elapsed(time.instant));
+            let pause = MIN_BOARD_READ_INTERVAL.saturating_sub(rt::elapsed(time.instant));
             if !pause.is_zero() {
                 rt::sleep(pause).await;
             }

@@ -12,7 +12,7 @@ use crate::platform::host::program::{self, ProgramError};
 use crate::platform::rt;
 
 /// Time between two looks at the canary.
-const INTERVAL: Duration = Duration::from_secs(60);
+const CANARY_INTERVAL: Duration = Duration::from_secs(60);
 /// A flush takes one table after the other.
 const FLUSH_STEP: Duration = Duration::from_millis(100);
 const FLUSH_STEPS: u32 = 50;
@@ -44,9 +44,9 @@ const MARTIANS: &[&str] = &[
 ];
 
 /// Exit status of iptables: the rule or chain does not exist, or exists already.
-const NO: i32 = 1;
+const NO_EXIT_STATUS: i32 = 1;
 /// The kernel or the lock is short of a resource; the answer is unknown.
-const RESOURCE_PROBLEM: i32 = 4;
+const RESOURCE_PROBLEM_EXIT_STATUS: i32 = 4;
 
 /// Makes the chains of both address families, and makes them again after a flush. Returns at once without iptables.
 pub(crate) async fn keep_iptables_chains() {
@@ -66,7 +66,7 @@ pub(crate) async fn keep_iptables_chains() {
         for family in &mut kept {
             family.check().await;
         }
-        rt::sleep(INTERVAL).await;
+        rt::sleep(CANARY_INTERVAL).await;
     }
 }
 
@@ -152,14 +152,14 @@ impl Family {
     /// `None`: unknown.
     async fn has_chain(&self, table: &str) -> Option<bool> {
         match self.run(&["-S", CANARY, "-t", table]).await {
-            Ok((Some(RESOURCE_PROBLEM), _)) | Err(_) => None,
+            Ok((Some(RESOURCE_PROBLEM_EXIT_STATUS), _)) | Err(_) => None,
             Ok((status, _)) => Some(status == Some(0)),
         }
     }
 
     async fn ensure_chain(&self, table: &str, chain: &'static str) -> Result<(), ChainError> {
         match self.run(&["-N", chain, "-t", table]).await.map_err(ChainError::Program)? {
-            (Some(0 | NO), _) => Ok(()),
+            (Some(0 | NO_EXIT_STATUS), _) => Ok(()),
             (status, message) => Err(ChainError::Refused(chain, status, message)),
         }
     }
@@ -169,7 +169,7 @@ impl Family {
         let with = |operation| [&[operation, chain, "-t", "filter"][..], rule].concat();
         match self.run(&with("-C")).await.map_err(ChainError::Program)? {
             (Some(0), _) => return Ok(()),
-            (Some(NO), _) => {}
+            (Some(NO_EXIT_STATUS), _) => {}
             (status, message) => return Err(ChainError::Refused(chain, status, message)),
         }
         match self.run(&with(parent)).await.map_err(ChainError::Program)? {

@@ -15,7 +15,7 @@ use crate::types::time::{Backoff, jitter};
 use crate::types::timestamp::Timestamp;
 
 /// A fraction of the interval: spreads nodes that started together.
-const JITTER: f64 = 0.04;
+const LEASE_JITTER_SHARE: f64 = 0.04;
 const FIRST_LEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(client: Client, node: String, duration: Duration, inputs: Rc<StatusInputs>) {
@@ -67,7 +67,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, inputs
         };
         // After a pause in the traffic the lease is renewed first.
         let opened = client.gate().opened_since(openings, Rank::Lease);
-        rt::either(rt::sleep(jitter(wait, JITTER, rt::random())), opened).await;
+        rt::either(rt::sleep(jitter(wait, LEASE_JITTER_SHARE, rt::random())), opened).await;
     }
 }
 

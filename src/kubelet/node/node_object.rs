@@ -103,12 +103,12 @@ const FIRST_NODE_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// `registerWithAPIServer`.
 const MAX_NODE_RETRY_DELAY: Duration = Duration::from_secs(7);
 /// Of a refused request: it is refused again until a role or a webhook changes.
-const REFUSED_MOST: Duration = Duration::from_secs(5 * 60);
+const MAX_REFUSED_BACKOFF: Duration = Duration::from_secs(5 * 60);
 /// Burst and then interval of change reports; the interval is upstream's `nodeStatusUpdateFrequency`.
 const NODE_REPORT_BURST: u32 = 5;
-const SPACING: Duration = Duration::from_secs(10);
+const NODE_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the first registration waits for the runtime's state, which saves a patch right after it.
-const RUNTIME_FIRST: Duration = Duration::from_secs(5);
+const FIRST_RUNTIME_WAIT: Duration = Duration::from_secs(5);
 
 impl NodeObjectState {
     pub(crate) fn new(profile: NodeProfile, registers: bool, report_period: Duration, now: Instant) -> Self {
@@ -118,9 +118,9 @@ impl NodeObjectState {
             object_state: ObjectState::Unknown,
             server: Node::default(),
             times: ReportTimes::new(report_period),
-            changes: TokenBucket::each(SPACING, NODE_REPORT_BURST, now),
+            changes: TokenBucket::each(NODE_REPORT_INTERVAL, NODE_REPORT_BURST, now),
             backoff: Backoff::new(FIRST_NODE_RETRY_DELAY, MAX_NODE_RETRY_DELAY),
-            refusals: Backoff::new(SPACING, REFUSED_MOST),
+            refusals: Backoff::new(NODE_REPORT_INTERVAL, MAX_REFUSED_BACKOFF),
             not_before: None,
             under_way: None,
             reported: None,
@@ -238,7 +238,7 @@ impl NodeObjectState {
     }
 
     fn create(&mut self, observation: &NodeObservation<'_>) -> NodeStep {
-        let runtime_first = self.begun + RUNTIME_FIRST;
+        let runtime_first = self.begun + FIRST_RUNTIME_WAIT;
         if observation.runtime.last_reported().is_none() && observation.instant < runtime_first {
             return NodeStep::Wait(Some(runtime_first));
         }

@@ -102,13 +102,13 @@ pub(crate) enum WriteUrgency {
 /// Changes often come in groups, which are written together.
 const STORE_WRITE_DELAY: Duration = Duration::from_secs(1);
 /// For changes that nobody waits for: more of them share one write to flash.
-const LATER: Duration = Duration::from_secs(10);
+const SHARED_WRITE_DELAY: Duration = Duration::from_secs(10);
 /// How long to wait for the cluster before stored pods are started. Running pods are not affected; others start only
 /// once, with their current spec, if a handshake and two responses fit in this time. Ends early once the cluster is
 /// known to be unreachable.
-const CLUSTER_FIRST: Duration = Duration::from_secs(3);
+const FIRST_CLUSTER_WAIT: Duration = Duration::from_secs(3);
 /// Time to write pending changes at shutdown.
-const FLUSH: Duration = Duration::from_secs(5);
+const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest delay after a failed write.
 const FIRST_STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
 const MAX_STORE_RETRY_DELAY: Duration = Duration::from_secs(60);
@@ -200,7 +200,7 @@ impl OfflineStore {
 
     /// How long to wait for the cluster before the stored pods are used.
     pub(crate) fn patience(&self) -> Duration {
-        if self.inner.counts.get() { Duration::ZERO } else { CLUSTER_FIRST }
+        if self.inner.counts.get() { Duration::ZERO } else { FIRST_CLUSTER_WAIT }
     }
 
     /// Whether a server with these CAs belongs to the stored cluster and may change the store.
@@ -320,7 +320,7 @@ impl OfflineStore {
         self.inner.pending.borrow_mut().insert(name, content);
         let wait = match urgency {
             WriteUrgency::Soon => STORE_WRITE_DELAY,
-            WriteUrgency::Later => LATER,
+            WriteUrgency::Later => SHARED_WRITE_DELAY,
         };
         let due = rt::now() + wait;
         self.inner.due.set(Some(self.inner.due.get().map_or(due, |before| before.min(due))));
@@ -367,7 +367,7 @@ impl OfflineStore {
                 }
             }
         };
-        let _ = rt::deadline(FLUSH, all_written).await;
+        let _ = rt::deadline(SHUTDOWN_FLUSH_TIMEOUT, all_written).await;
     }
 
     /// False on failure.

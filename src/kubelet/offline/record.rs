@@ -40,7 +40,7 @@ pub enum BadRecord {
 }
 
 const RECORD_HEAD: &[u8] = b"{\"crc\":\"";
-const SUM: usize = 8;
+const CHECKSUM_BYTES: usize = 8;
 const RECORD_CONTENT_KEY: &[u8] = b"\",\"record\":";
 const RECORD_FORMAT: &[u8] = b"{\"v\":1,\"name\":\"";
 const CONTENT: &[u8] = b"\",\"content\":";
@@ -79,7 +79,7 @@ impl<'a> Record<'a> {
 /// The record's bytes, if the checksum matches.
 fn checked(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(RECORD_HEAD)?;
-    let (checksum, rest) = rest.split_at_checked(SUM)?;
+    let (checksum, rest) = rest.split_at_checked(CHECKSUM_BYTES)?;
     let body = rest.strip_prefix(RECORD_CONTENT_KEY)?.strip_suffix(b"}")?;
     (sum(body).as_bytes() == checksum).then_some(body)
 }

@@ -14,7 +14,7 @@ pub(super) struct Shares {
 /// Limit of all current records, in bytes.
 pub(super) const MAX_STORE_BYTES: u64 = 8 << 20;
 /// Limit of a namespace's records, so that one tenant leaves room to the others.
-const MOST_OF_NAMESPACE: u64 = MAX_STORE_BYTES / 2;
+const MAX_NAMESPACE_BYTES: u64 = MAX_STORE_BYTES / 2;
 
 impl Shares {
     /// `records`: names and lengths.
@@ -32,7 +32,7 @@ impl Shares {
         let namespace = names::namespace(name);
         let used = self.namespaces.entry(namespace.to_owned()).or_default();
         let (new_total, new_of_namespace) = (self.total.saturating_sub(old) + new, used.saturating_sub(old) + new);
-        let fits = new_total <= MAX_STORE_BYTES && (namespace.is_empty() || new_of_namespace <= MOST_OF_NAMESPACE);
+        let fits = new_total <= MAX_STORE_BYTES && (namespace.is_empty() || new_of_namespace <= MAX_NAMESPACE_BYTES);
         if new > old && !fits {
             return false;
         }

@@ -63,7 +63,7 @@ struct ProbeWorker {
 }
 
 /// A container that had run for this long when the agent started was adopted (as in the upstream kubelet).
-const SLACK: Duration = Duration::from_secs(10);
+const ADOPTED_CONTAINER_SLACK: Duration = Duration::from_secs(10);
 
 static NO_PROBES: SortedMap<String, ContainerProbeState> = SortedMap::new();
 
@@ -176,7 +176,7 @@ impl PodProbes {
         let is_young = self.since.saturating_duration_since(began) < period;
         let spread = if is_young { period.mul_f64(self.fraction(index, kind)) } else { Duration::ZERO };
         match kind {
-            ProbeKind::Readiness if is_young && age(running) > SLACK => now + delay_left.max(spread),
+            ProbeKind::Readiness if is_young && age(running) > ADOPTED_CONTAINER_SLACK => now + delay_left.max(spread),
             ProbeKind::Readiness => now + delay_left,
             ProbeKind::Startup | ProbeKind::Liveness => {
                 timing::first_tick(self.since + spread, period, now + delay_left)
@@ -210,7 +210,7 @@ fn outcome_at_start(pod: &Pod, running: &ObservedContainer, agent: Duration) -> 
     let age = age(running);
     ProbeOutcome {
         age,
-        adopted: age > agent + SLACK,
+        adopted: age > agent + ADOPTED_CONTAINER_SLACK,
         was_started: status.is_some_and(|status| status.started == Some(true)),
         was_ready: status.is_some_and(|status| status.ready),
     }

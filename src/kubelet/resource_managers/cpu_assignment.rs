@@ -34,7 +34,7 @@ fn take(topology: &Topology, free: &CpuSet, wanted: usize, by_cache: bool) -> Op
         }
     }
     let mut threads = Vec::new();
-    for core in taking.sorted(LEVELS - 1) {
+    for core in taking.sorted(CPU_LEVELS - 1) {
         threads.extend(taking.free_in(Level::Core, core).iter());
     }
     threads.truncate(taking.missing());
@@ -49,11 +49,11 @@ struct CpuAccumulator<'a> {
     wanted: usize,
 }
 
-const LEVELS: usize = 3;
+const CPU_LEVELS: usize = 3;
 
 impl Topology {
     /// Largest first: if there are more NUMA nodes than packages, packages contain nodes, otherwise the reverse.
-    fn levels(&self) -> [Level; LEVELS] {
+    fn levels(&self) -> [Level; CPU_LEVELS] {
         if self.has_packages_in_nodes() {
             [Level::Node, Level::Package, Level::Core]
         } else {

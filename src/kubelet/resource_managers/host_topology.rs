@@ -94,7 +94,7 @@ fn memory_of(total: u64, huge_pages: &Path) -> Vec<(String, u64)> {
 fn last_cache(caches: &Path) -> Option<CpuSet> {
     let mut last: Option<(u32, CpuSet)> = None;
     // The kernel numbers the caches of a CPU from 0.
-    for index in 0..MOST_CACHES {
+    for index in 0..MAX_CPU_CACHES {
         let cache = caches.join(format!("index{index}"));
         let Ok(level) = fs::read_to_string(cache.join("level")) else { break };
         let level = level.trim().parse().unwrap_or(0);
@@ -105,7 +105,7 @@ fn last_cache(caches: &Path) -> Option<CpuSet> {
     last.map(|(_, shared)| shared)
 }
 
-const MOST_CACHES: u32 = 16;
+const MAX_CPU_CACHES: u32 = 16;
 
 fn list(path: &Path) -> Option<CpuSet> {
     CpuSet::parse(fs::read_to_string(path).ok()?.trim())

@@ -12,7 +12,7 @@ use crate::platform::host::file;
 pub(super) const CPU_STATE: &str = "cpu_manager_state";
 pub(super) const MEMORY_STATE: &str = "memory_manager_state";
 /// Size limit in bytes, more than any machine needs.
-const STATE_LIMIT: u64 = 16 << 20;
+const MAX_STATE_FILE_BYTES: u64 = 16 << 20;
 
 /// The content of a state file from an earlier run.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) fn read_states(root_dir: &Path) -> States {
 }
 
 fn read_state<T>(path: &Path, parse: fn(&[u8]) -> Option<T>) -> State<T> {
-    let text = match file::read_all(path, STATE_LIMIT) {
+    let text = match file::read_all(path, MAX_STATE_FILE_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Nothing,
         Err(error) => {
@@ -57,9 +57,9 @@ fn read_state<T>(path: &Path, parse: fn(&[u8]) -> Option<T>) -> State<T> {
 
 /// Writes the file if its content differs.
 pub(crate) fn write_state(path: &Path, text: &str) -> io::Result<()> {
-    match file::read_all(path, STATE_LIMIT) {
+    match file::read_all(path, MAX_STATE_FILE_BYTES) {
         Ok(before) if before == text.as_bytes() => Ok(()),
-        _ => file::replace_within(path, text.as_bytes(), STATE_LIMIT),
+        _ => file::replace_within(path, text.as_bytes(), MAX_STATE_FILE_BYTES),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::platform::host::procfs::{Interface, MemInfo, ProcessCgroups, Procfs};
 use crate::platform::rt;
 
 /// Time limit for walking the log directories and counting the open files of all pods.
-const WALKING: Duration = Duration::from_secs(2);
+const LOG_WALK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The statistics to collect, and their sources.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(super) fn pass(snapshot: &mut Snapshot, inputs: &CollectInputs) {
         procfs: Procfs::host(),
         reader: UsageReader::new(Path::new(HIERARCHY)),
         at: snapshot.at,
-        end: rt::now() + WALKING,
+        end: rt::now() + LOG_WALK_TIMEOUT,
         inputs,
         swap_free: None,
     };

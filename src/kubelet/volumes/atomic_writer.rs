@@ -92,7 +92,7 @@ fn remove(old: &Path) {
 fn next_name(volume: &Path, current: Option<&OsStr>) -> String {
     let number = current.and_then(|name| name.to_str()?.strip_prefix("..")?.parse::<u64>().ok());
     let first = number.map_or(1, |number| number.wrapping_add(1));
-    let mut names = (0..TRIED_NAMES).map(|more| format!("..{}", first.wrapping_add(more)));
+    let mut names = (0..MAX_TRIED_NAMES).map(|more| format!("..{}", first.wrapping_add(more)));
     let is_free = |name: &String| fs::symlink_metadata(volume.join(name)).is_err();
     names.find(is_free).unwrap_or_else(|| format!("..{first}"))
 }
@@ -205,7 +205,7 @@ fn link_to(name: &OsStr) -> PathBuf {
 const DATA: &str = "..data";
 const NEW_DATA: &str = "..data_tmp";
 /// How many names are tried for new files.
-const TRIED_NAMES: u64 = 1000;
+const MAX_TRIED_NAMES: u64 = 1000;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::{EnvFileError, MOST_ENV_FILES, MOST_ENV_VALUES};
+use super::error::{EnvFileError, MAX_ENV_FILES_BYTES, MAX_ENV_VALUES_BYTES};
 use super::{env_file, sub_path};
 use crate::types::api::FileKeySelector;
 use crate::types::sorted::{SortOnce, SortedMap};
@@ -21,7 +21,7 @@ pub(super) type FileVariable = (Option<PathBuf>, FileKeySelector);
 
 /// The values of `variables`. Each file is read and parsed once.
 pub(super) fn file_values(variables: Vec<FileVariable>) -> Vec<FileValue> {
-    let (mut files_left, mut values_left) = (MOST_ENV_FILES, MOST_ENV_VALUES);
+    let (mut files_left, mut values_left) = (MAX_ENV_FILES_BYTES, MAX_ENV_VALUES_BYTES);
     let mut by_file: Vec<(usize, FileVariable)> = variables.into_iter().enumerate().collect();
     by_file.sort_once_by(|(_, (one, key)), (_, (other, other_key))| (one, &key.path).cmp(&(other, &other_key.path)));
     let mut values = Vec::with_capacity(by_file.len());
@@ -58,9 +58,9 @@ fn read_file((root, key): &FileVariable, left: &mut usize) -> (String, Result<St
     let text = if *left == 0 {
         Err(EnvFileError::FilesTooLarge)
     } else {
-        let text = sub_path::read(root, Path::new(&key.path), LARGEST_ENV_FILE);
+        let text = sub_path::read(root, Path::new(&key.path), MAX_ENV_FILE_BYTES);
         // A file that is no text is read, too.
-        *left = left.saturating_sub(text.as_ref().map_or(LARGEST_ENV_FILE, String::len));
+        *left = left.saturating_sub(text.as_ref().map_or(MAX_ENV_FILE_BYTES, String::len));
         text.map_err(|error| EnvFileError::Read(Arc::new(error)))
     };
     (root.join(&key.path).display().to_string(), text)
@@ -76,4 +76,4 @@ pub fn check_env_file(text: &str, key: &str) {
 }
 
 /// Size limit of an environment file, which a container may write.
-const LARGEST_ENV_FILE: usize = 1 << 20;
+const MAX_ENV_FILE_BYTES: usize = 1 << 20;

@@ -13,11 +13,11 @@ use crate::types::sorted::SortedSet;
 /// The length of a path that the kernel refuses.
 pub(crate) const PATH_MAX: usize = 4096;
 /// Bytes of all subpaths of a container that have variables.
-pub(super) const MOST_EXPANDED_PATHS: usize = 1 << 20;
+pub(super) const MAX_EXPANDED_PATHS_BYTES: usize = 1 << 20;
 /// Size limit of all environment files of one container, of which the last one may exceed it.
-pub(super) const MOST_ENV_FILES: usize = 16 << 20;
+pub(super) const MAX_ENV_FILES_BYTES: usize = 16 << 20;
 /// Size limit of all values from files of one container. Linux passes at most 2 MiB with the usual stack limit.
-pub(super) const MOST_ENV_VALUES: usize = 2 << 20;
+pub(super) const MAX_ENV_VALUES_BYTES: usize = 2 << 20;
 
 #[derive(Debug)]
 pub(crate) enum Error {
@@ -258,7 +258,7 @@ impl fmt::Display for MountProblem {
                 f,
                 "a subPathExpr exceeds {} bytes with the values of its variables, or all of the container do {}",
                 PATH_MAX - 1,
-                MOST_EXPANDED_PATHS
+                MAX_EXPANDED_PATHS_BYTES
             ),
             Self::RecursiveReadOnly { volume } => write!(
                 f,
@@ -346,11 +346,11 @@ pub(crate) enum EnvFileError {
 impl fmt::Display for EnvFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FilesTooLarge => write!(f, "the environment files have more than {MOST_ENV_FILES} bytes"),
+            Self::FilesTooLarge => write!(f, "the environment files have more than {MAX_ENV_FILES_BYTES} bytes"),
             Self::Line(number, problem) => write!(f, "line {number}: {problem}"),
             Self::NoVolume { volume } => write!(f, "cannot find the volume {volume:?} referenced by FileKeyRef"),
             Self::Read(error) => error.fmt(f),
-            Self::ValuesTooLarge => write!(f, "the values from files have more than {MOST_ENV_VALUES} bytes"),
+            Self::ValuesTooLarge => write!(f, "the values from files have more than {MAX_ENV_VALUES_BYTES} bytes"),
         }
     }
 }

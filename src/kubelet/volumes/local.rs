@@ -226,10 +226,10 @@ fn make_mountable(local: &Local) -> Result<(), Problem> {
             let mut mend = Command::new("fsck");
             mend.arg("-a").arg(disk);
             match run(mend, "fsck") {
-                Ok((Some(UNMENDED), message)) => {
+                Ok((Some(UNCORRECTED_STATUS), message)) => {
                     Err(failed("fsck", format!("found errors it could not correct: {message}")))
                 }
-                Ok((Some(MENDED), message)) => {
+                Ok((Some(CORRECTED_STATUS), message)) => {
                     log!(warn, "corrected file system errors", disk = disk.display(), message = message);
                     Ok(())
                 }
@@ -237,10 +237,10 @@ fn make_mountable(local: &Local) -> Result<(), Problem> {
                 _ => Ok(()),
             }
         }
-        (Some(NOTHING_FOUND), _) if local.read_only => {
+        (Some(NOTHING_FOUND_STATUS), _) if local.read_only => {
             Err(failed("mkfs", format!("{} is unformatted and to be mounted read-only", disk.display())))
         }
-        (Some(NOTHING_FOUND), _) => {
+        (Some(NOTHING_FOUND_STATUS), _) => {
             let program = format!("mkfs.{}", local.fs_type);
             let mut format = Command::new(&program);
             format.args(format_options(&local.fs_type)).arg(disk);
@@ -261,10 +261,10 @@ fn format_options(fs_type: &str) -> &'static [&'static str] {
 }
 
 /// blkid: neither a file system nor a partition table.
-const NOTHING_FOUND: i32 = 2;
+const NOTHING_FOUND_STATUS: i32 = 2;
 /// fsck: errors corrected, errors left uncorrected.
-const MENDED: i32 = 1;
-const UNMENDED: i32 = 4;
+const CORRECTED_STATUS: i32 = 1;
+const UNCORRECTED_STATUS: i32 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::error::{Error, MOST_EXPANDED_PATHS, MountProblem};
+use super::error::{Error, MAX_EXPANDED_PATHS_BYTES, MountProblem};
 use crate::platform::cri::v1::{self, ImageSpec, Mount};
 use crate::types::api::{self, Container, RecursiveReadOnlyMode, VolumeMount};
 use crate::types::sorted::SortedMap;
@@ -51,7 +51,7 @@ pub(super) fn container_mounts(
 ) -> Result<(Vec<Mount>, Vec<Part>), Error> {
     let mut parts = Vec::new();
     let mut mounts = Vec::with_capacity(container.volume_mounts.len());
-    let mut room = MOST_EXPANDED_PATHS;
+    let mut room = MAX_EXPANDED_PATHS_BYTES;
     for (index, mount) in container.volume_mounts.iter().enumerate() {
         let prepared_volume = inputs.prepared.get(&mount.name);
         let prepared_volume = prepared_volume

@@ -35,9 +35,9 @@ pub(super) async fn set_up(pod: &str, nfs: &Nfs, program: &Path) -> Result<(), P
     })?;
     let mut helper = Helper { child: Some(child) };
     let Some(child) = &mut helper.child else { return Ok(()) };
-    match rt::deadline(DEADLINE, pidfd::exited(child.id())).await {
+    match rt::deadline(NFS_MOUNT_DEADLINE, pidfd::exited(child.id())).await {
         Ok(ended) => ended.map_err(|error| failed(error.to_string()))?,
-        Err(_) => return Err(failed(format!("no answer within {} s", DEADLINE.as_secs()))),
+        Err(_) => return Err(failed(format!("no answer within {} s", NFS_MOUNT_DEADLINE.as_secs()))),
     }
     let status = child.wait().map_err(|error| failed(error.to_string()))?;
     let words = last_words(child);
@@ -90,7 +90,7 @@ fn last_words(child: &mut Child) -> String {
 
 pub(super) const PROGRAM: &str = "/sbin/mount.nfs";
 /// mount.nfs itself retries for two minutes.
-const DEADLINE: Duration = Duration::from_secs(125);
+const NFS_MOUNT_DEADLINE: Duration = Duration::from_secs(125);
 const MAX_NFS_TEXT_BYTES: usize = 1024;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat,
 pub(super) fn set_ownership(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
     let top = openat(CWD, volume, OWNERSHIP_OPEN_FLAGS, Mode::empty())?;
     let top_stat = fstat(&top)?;
-    if on_mismatch && top_stat.st_gid == group && top_stat.st_mode & DIRECTORY == DIRECTORY {
+    if on_mismatch && top_stat.st_gid == group && top_stat.st_mode & VOLUME_DIRECTORY_MODE == VOLUME_DIRECTORY_MODE {
         return Ok(());
     }
     let mut giving = OwnershipChange { group, failed: 0, why: None };
@@ -91,7 +91,8 @@ impl OwnershipChange {
 }
 
 fn give_one(file: BorrowedFd<'_>, group: u32, mode: u32) -> io::Result<()> {
-    let more = if FileType::from_raw_mode(mode) == FileType::Directory { DIRECTORY } else { VOLUME_FILE_MODE };
+    let more =
+        if FileType::from_raw_mode(mode) == FileType::Directory { VOLUME_DIRECTORY_MODE } else { VOLUME_FILE_MODE };
     // A file opened with O_PATH can only be changed through this name.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::os::unix::fs::chown(&path, None, Some(group))?;
@@ -103,7 +104,7 @@ const OWNERSHIP_OPEN_FLAGS: OFlags =
 /// Added to what a file has (upstream's `rwMask`, `execMask` and setgid): a mode that the image chose stays, and new
 /// files of a directory get the group.
 const VOLUME_FILE_MODE: u32 = 0o660;
-const DIRECTORY: u32 = 0o2770;
+const VOLUME_DIRECTORY_MODE: u32 = 0o2770;
 /// A tenant chooses the tree: each level holds a file descriptor.
 const MAX_OWNERSHIP_DEPTH: usize = 256;
 

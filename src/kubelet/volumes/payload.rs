@@ -240,7 +240,7 @@ impl<'a> Files<'a, '_> {
     fn add_own(&mut self, path: &str, content: Vec<u8>, default_mode: Option<i32>) -> Result<(), FilesProblem> {
         let user = *self.shared.user.get_or_init(|| single_user(self.pod));
         let has_group = self.pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
-        let mode = if user.is_some() || has_group { Some(OWN_MODE) } else { None };
+        let mode = if user.is_some() || has_group { Some(PRIVATE_FILE_MODE) } else { None };
         self.add(path, Arc::new(content), mode, default_mode)?;
         if let Some(file) = path_in_volume(path).and_then(|file_path| self.payload.get_mut(&file_path)) {
             file.user = user;
@@ -273,7 +273,7 @@ impl<'a> Files<'a, '_> {
         default: Option<i32>,
     ) -> Result<(), FilesProblem> {
         let file_path = path_in_volume(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
-        let mode = mode.or(default).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE);
+        let mode = mode.or(default).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_FILE_MODE);
         // A file that replaces another one counts as well, or thousands of sources could repeat thousands of keys.
         let size = content.len() + BYTES_OF_A_FILE;
         let old = self.payload.insert(file_path, PayloadFile { content, mode: mode & 0o777, user: None });
@@ -311,8 +311,8 @@ fn single_user(pod: &Pod) -> Option<u32> {
 }
 
 /// The API's default for files of volumes; any user of a container can read them.
-const DEFAULT_MODE: u32 = 0o644;
-const OWN_MODE: i32 = 0o600;
+const DEFAULT_FILE_MODE: u32 = 0o644;
+const PRIVATE_FILE_MODE: i32 = 0o600;
 
 #[cfg(test)]
 mod tests;

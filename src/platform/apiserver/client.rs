@@ -52,9 +52,9 @@ pub(crate) struct Stream {
 /// Upper bound on a response: some thousand pods.
 pub(super) const MAX_API_RESPONSE_BYTES: usize = 32 << 20;
 /// Minimum interval between reconnects with reloaded credentials after a 401.
-const RENEW: Duration = Duration::from_secs(10);
+const CREDENTIAL_RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// Streams of tenants that no watch takes: for tokens, claims, objects without a watch, and reviews.
-const SHORT_REQUESTS: usize = 75;
+const MAX_TENANT_SHORT_REQUESTS: usize = 75;
 
 impl Client {
     /// Connects on the first request, and only while the gate admits requests.
@@ -214,7 +214,7 @@ impl Client {
         if error.is_unauthorized() {
             self.inner.unauthorized.notify();
         }
-        if error.is_unauthorized() && rt::elapsed(link.made) >= RENEW {
+        if error.is_unauthorized() && rt::elapsed(link.made) >= CREDENTIAL_RENEW_INTERVAL {
             self.transport().exec.forget();
             link.end(ApiError::Lost("client is no longer authorized".into()));
         }
@@ -229,7 +229,7 @@ impl Client {
 
     /// The number of watches that tenants' requests may hold, with some streams left for short requests.
     pub(crate) fn max_watches(&self) -> usize {
-        self.inner.connections.max_tenant_streams().saturating_sub(SHORT_REQUESTS)
+        self.inner.connections.max_tenant_streams().saturating_sub(MAX_TENANT_SHORT_REQUESTS)
     }
 
     /// Resets the back-off.

@@ -25,15 +25,15 @@ pub(super) struct Connections {
 const FIRST_API_RECONNECT_DELAY: Duration = Duration::from_millis(500);
 const MAX_API_RECONNECT_DELAY: Duration = Duration::from_secs(20);
 /// The longest delay in about the first two minutes, so that the client soon notices a server that is back.
-const BACKOFF_EARLY: Duration = Duration::from_secs(1);
-/// With jitter, attempts of [`BACKOFF_EARLY`] take about two minutes.
+const MAX_EARLY_BACKOFF: Duration = Duration::from_secs(1);
+/// With jitter, attempts of [`MAX_EARLY_BACKOFF`] take about two minutes.
 const EARLY_ATTEMPTS: u32 = 90;
 /// Jitter, so that a fleet does not reconnect all at once.
 const API_RECONNECT_JITTER: f64 = 0.5;
 /// Enough for a thousand watches on a server that accepts 100 requests on a connection.
 const MAX_FURTHER_API_CONNECTIONS: usize = 10;
 /// Streams of a connection that are used at most, however many the server accepts.
-const MAX_STREAMS: usize = 250;
+const MAX_STREAMS_OF_CONNECTION: usize = 250;
 /// Streams of a connection to kube-apiserver, until the server's limit is known.
 const USUAL_STREAMS: usize = 100;
 
@@ -89,7 +89,7 @@ impl Connections {
     /// The number of tenants' requests that can be under way at a time.
     pub(super) fn max_tenant_streams(&self) -> usize {
         let first = self.first.connected_link();
-        let usable = first.map_or(USUAL_STREAMS, |link| link.max_exchanges().min(MAX_STREAMS));
+        let usable = first.map_or(USUAL_STREAMS, |link| link.max_exchanges().min(MAX_STREAMS_OF_CONNECTION));
         max_of_tenants(usable, ConnectionRole::First)
             + MAX_FURTHER_API_CONNECTIONS * max_of_tenants(usable, ConnectionRole::Further)
     }
@@ -137,7 +137,7 @@ fn connector(transport: &Transport) -> Rc<Connector<Exchange>> {
     let backoff = Backoff::new(FIRST_API_RECONNECT_DELAY, MAX_API_RECONNECT_DELAY);
     // Where bytes are counted, they are not spent on frequent attempts.
     let backoff = match transport.gate.budget() {
-        None => backoff.with_early_limit(BACKOFF_EARLY, EARLY_ATTEMPTS),
+        None => backoff.with_early_limit(MAX_EARLY_BACKOFF, EARLY_ATTEMPTS),
         Some(_) => backoff,
     };
     Rc::new(Connector::new(backoff, API_RECONNECT_JITTER))
@@ -145,7 +145,7 @@ fn connector(transport: &Transport) -> Rc<Connector<Exchange>> {
 
 fn has_room_for_tenants(link: &Link, role: ConnectionRole) -> bool {
     let used = link.count(|exchange| exchange.requester == Requester::Tenant);
-    used < max_of_tenants(link.max_exchanges().min(MAX_STREAMS), role)
+    used < max_of_tenants(link.max_exchanges().min(MAX_STREAMS_OF_CONNECTION), role)
 }
 
 /// How many of a connection's streams tenants may use.

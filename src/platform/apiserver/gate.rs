@@ -48,7 +48,7 @@ pub(crate) struct Gate {
     budget_left: Cell<u64>,
     /// When the budget's day ends, by the boot clock.
     day_ends: Cell<Duration>,
-    counts: [Counts; RANKS],
+    counts: [Counts; GATE_RANKS],
     /// Notified when the set of admitted ranks changes.
     pub(crate) changed: Signal,
     /// Notified when a caller arrives at the gate, and when a request has ended.
@@ -66,12 +66,12 @@ struct Counts {
     failed: Cell<u32>,
 }
 
-const RANKS: usize = 5;
+const GATE_RANKS: usize = 5;
 /// Bytes of a TLS handshake with both certificates and a ticket.
-const CONNECTION: u64 = 8 << 10;
+const TLS_HANDSHAKE_BYTES: u64 = 8 << 10;
 
 impl Rank {
-    pub(crate) const ALL: [Self; RANKS] = [Self::Lease, Self::Node, Self::Intent, Self::Status, Self::Event];
+    pub(crate) const ALL: [Self; GATE_RANKS] = [Self::Lease, Self::Node, Self::Intent, Self::Status, Self::Event];
 
     /// The percentage of the daily budget that this rank and all others may use before its requests are refused; the
     /// rest is reserved. Leases may use all of it, then node and pod statuses, then pods, and events the least.
@@ -87,7 +87,7 @@ impl Rank {
     /// The part of the budget that is reserved from this rank. Requests are charged after they are sent, so no request
     /// starts with less left than a connection may cost.
     fn kept(self, budget: u64) -> u64 {
-        (budget / 100 * (100 - self.share())).max(CONNECTION)
+        (budget / 100 * (100 - self.share())).max(TLS_HANDSHAKE_BYTES)
     }
 
     /// The name in the status output.
@@ -226,7 +226,7 @@ impl Gate {
     }
 
     /// Successful and failed requests so far, by rank.
-    pub(crate) fn tally(&self) -> [(u32, u32); RANKS] {
+    pub(crate) fn tally(&self) -> [(u32, u32); GATE_RANKS] {
         self.counts.each_ref().map(|counts| (counts.succeeded.get(), counts.failed.get()))
     }
 

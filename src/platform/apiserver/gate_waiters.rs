@@ -66,7 +66,9 @@ pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
         let (moved, bytes) = (gate.moved.changes(), traffic.bytes());
         let is_quiet = gate.is_quiet();
         let still =
-            rt::deadline(if is_quiet { IDLE_RANK_TIME } else { STALLS }, gate.moved.beyond(moved)).await.is_err();
+            rt::deadline(if is_quiet { IDLE_RANK_TIME } else { STALLED_TRANSFER_TIMEOUT }, gate.moved.beyond(moved))
+                .await
+                .is_err();
         if still && (is_quiet || traffic.bytes() == bytes) {
             return;
         }
@@ -77,4 +79,4 @@ pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
 /// what it needs.
 const IDLE_RANK_TIME: Duration = Duration::from_millis(250);
 /// A transfer without a byte for this long counts as finished.
-const STALLS: Duration = Duration::from_secs(30);
+const STALLED_TRANSFER_TIMEOUT: Duration = Duration::from_secs(30);

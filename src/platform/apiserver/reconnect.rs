@@ -16,12 +16,12 @@ use super::traffic::Traffic;
 use crate::platform::rt;
 
 /// A shorter loss of the connection, such as a restart of the server, is not an absence.
-const NOTICED: Duration = Duration::from_secs(5);
+const NOTICED_ABSENCE_TIME: Duration = Duration::from_secs(5);
 /// Up to this absence the server knows everything within ten seconds of its return.
-const SHORT_ABSENCE: Duration = Duration::from_secs(120);
+const MAX_SHORT_ABSENCE: Duration = Duration::from_secs(120);
 /// The longest delays after a short absence. Connecting and the requests take the rest of the ten seconds.
-const SHORT_NODE: Duration = Duration::from_secs(1);
-const SHORT_REST: Duration = Duration::from_secs(2);
+const MAX_SHORT_NODE_DELAY: Duration = Duration::from_secs(1);
+const MAX_SHORT_OTHERS_DELAY: Duration = Duration::from_secs(2);
 /// A server that takes longer to answer counts as overloaded.
 const OVERLOADED_RESPONSE_TIME: Duration = Duration::from_secs(5);
 /// A node renews its lease every ten seconds. After the server's return it sends three requests for its Node object and
@@ -32,8 +32,10 @@ const MAX_RECONNECT_SPREAD: Duration = Duration::from_secs(150);
 
 /// The longest delays after an absence: of node status, and then of the rest; `None` if it was too short.
 pub(super) fn spread(away: Duration) -> Option<[Duration; 2]> {
-    let grown = away.saturating_sub(SHORT_ABSENCE).saturating_mul(2);
-    (away >= NOTICED).then(|| [(grown + SHORT_NODE).min(NODE_SPREAD), (grown + SHORT_REST).min(MAX_RECONNECT_SPREAD)])
+    let grown = away.saturating_sub(MAX_SHORT_ABSENCE).saturating_mul(2);
+    (away >= NOTICED_ABSENCE_TIME).then(|| {
+        [(grown + MAX_SHORT_NODE_DELAY).min(NODE_SPREAD), (grown + MAX_SHORT_OTHERS_DELAY).min(MAX_RECONNECT_SPREAD)]
+    })
 }
 
 /// How often the server has shown that it is overloaded.

@@ -89,18 +89,18 @@ const LIST_PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 const FIRST_REFLECTOR_DELAY: Duration = Duration::from_millis(800);
 const MAX_REFLECTOR_DELAY: Duration = Duration::from_secs(30);
 /// Requested duration of a watch in seconds, plus a random part; client-go: 300.
-const WATCH: u64 = 1800;
+const WATCH_SECONDS: u64 = 1800;
 /// How long a watch may exceed its requested duration.
 const WATCH_GRACE: Duration = Duration::from_secs(60);
 /// Most objects of one list; a node has some hundred pods.
-const MOST_OBJECTS: usize = 100_000;
+const MAX_LIST_OBJECTS: usize = 100_000;
 /// Most pages of one list; a selector may leave pages empty.
-const MOST_PAGES: u32 = 10_000;
+const MAX_LIST_PAGES: u32 = 10_000;
 /// Earlier events arrive at once. The bookmark that ends them and has the next resource version is sent two seconds
 /// before the requested end (`bookmarkFrequency` in k8s.io/apiserver's cacher).
-const ONCE_WITH_BOOKMARK: u64 = 3;
+const BOOKMARK_WATCH_SECONDS: u64 = 3;
 /// The shortest watch that a server accepts, when no bookmark is needed.
-const ONCE: u64 = 1;
+const MIN_WATCH_SECONDS: u64 = 1;
 /// Timeout of the response's head.
 const WATCH_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -120,9 +120,9 @@ impl Reflection {
     /// With `once`, asks only for what exists and has changed so far.
     pub(super) fn next_request(&self, once: bool, random: u32) -> ReflectorRequest {
         let seconds = match (once, self.collection.bookmarks) {
-            (false, _) => WATCH + u64::from(random) % WATCH,
-            (true, true) => ONCE_WITH_BOOKMARK,
-            (true, false) => ONCE,
+            (false, _) => WATCH_SECONDS + u64::from(random) % WATCH_SECONDS,
+            (true, true) => BOOKMARK_WATCH_SECONDS,
+            (true, false) => MIN_WATCH_SECONDS,
         };
         let limit = Duration::from_secs(seconds) + WATCH_GRACE;
         match &self.next {
@@ -181,8 +181,8 @@ impl Reflection {
         let text = |key: &str| metadata.get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
         self.pages = if self.initial.is_none() { 1 } else { self.pages.saturating_add(1) };
         let initial_objects = self.initial.get_or_insert_default();
-        if initial_objects.len().saturating_add(items.len()) > MOST_OBJECTS || self.pages > MOST_PAGES {
-            return Err(ApiError::Malformed(format!("expected a list of at most {MOST_OBJECTS} objects").into()));
+        if initial_objects.len().saturating_add(items.len()) > MAX_LIST_OBJECTS || self.pages > MAX_LIST_PAGES {
+            return Err(ApiError::Malformed(format!("expected a list of at most {MAX_LIST_OBJECTS} objects").into()));
         }
         initial_objects.extend(items);
         let mark = text("continue");

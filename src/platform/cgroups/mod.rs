@@ -25,7 +25,7 @@ pub(crate) use stat_files::{CpuStat, DeviceIo, MemoryStat, oom_kills};
 pub(crate) use tree::Tree;
 pub(crate) use usage::{Depth, Usage, UsageReader};
 pub(crate) use values::{
-    CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight, is_weight_of, page_size_name,
+    CpuMax, Limit, MIN_CPU_SHARES, Values, cpu_quota, cpu_shares, cpu_weight, is_weight_of, page_size_name,
 };
 
 /// The usual mount point.

@@ -18,7 +18,7 @@ pub(super) const SYSTEMD_SOCKET: &str = "/run/systemd/private";
 const SYSTEMD_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For one job, including other jobs that systemd runs before it.
-const LONGEST_JOB: Duration = Duration::from_secs(30);
+const SYSTEMD_JOB_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to systemd.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Systemd {
     }
 
     fn wait_for(&mut self, job: &str, unit: &str) -> io::Result<()> {
-        let end = rt::now() + LONGEST_JOB;
+        let end = rt::now() + SYSTEMD_JOB_TIMEOUT;
         loop {
             let signal = self.connection.signal_before(end)?;
             if let ("JobRemoved", [Value::U32(_), Value::Text(ended), Value::Text(_), Value::Text(result)]) =

@@ -26,7 +26,7 @@ pub(crate) struct Tree {
 /// The controllers that pods need. Those that the machine lacks are skipped.
 const POD_CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "memory", "hugetlb", "pids"];
 /// How long killed processes may take to exit.
-const DYING: Duration = Duration::from_secs(5);
+const KILLED_EXIT_WAIT: Duration = Duration::from_secs(5);
 /// How often to empty a group that fills again.
 const MAX_KILL_ROUNDS: usize = 3;
 
@@ -229,7 +229,7 @@ fn processes(group: &Path, into: &mut Vec<i32>) {
 fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
     let file = group.join("cgroup.events");
     let failed = |error| CgroupError::new("wait for the processes of", group, error);
-    let until = rt::now() + DYING;
+    let until = rt::now() + KILLED_EXIT_WAIT;
     loop {
         let open = match fs::File::open(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -117,12 +117,12 @@ impl std::fmt::Display for Limit {
 
 /// CPU shares of cgroup v1, which the kubelet still computes with: 1024 per CPU, within the kernel's bounds.
 pub(crate) fn cpu_shares(milli: i64) -> i64 {
-    (milli.saturating_mul(1024) / 1000).clamp(LEAST_SHARES, 262_144)
+    (milli.saturating_mul(1024) / 1000).clamp(MIN_CPU_SHARES, 262_144)
 }
 
 /// Converts shares to `cpu.weight` linearly between the bounds (`getCPUWeight` in pkg/kubelet/cm).
 pub(crate) fn cpu_weight(shares: i64) -> u64 {
-    let above = shares.clamp(LEAST_SHARES, 262_144) - LEAST_SHARES;
+    let above = shares.clamp(MIN_CPU_SHARES, 262_144) - MIN_CPU_SHARES;
     u64::try_from(1 + above * 9999 / 262_142).unwrap_or(1)
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn page_size_name(bytes: u64) -> String {
 }
 
 /// The kernel's minimum.
-pub(crate) const LEAST_SHARES: i64 = 2;
+pub(crate) const MIN_CPU_SHARES: i64 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -99,7 +99,7 @@ pub(crate) struct SyncWindows {
 /// Optional, unless given by a flag.
 pub(super) const PLACE: &str = "/etc/coracle/coracle.yaml";
 /// `leaseDurationSeconds` is an int32.
-const LONGEST_LEASE: u64 = i32::MAX as u64;
+const MAX_LEASE_SECONDS: u64 = i32::MAX as u64;
 
 /// Reads the file. Without `given` it is the default file, which may be missing.
 pub(super) fn read(config_path: Option<&Path>) -> Result<CoracleFile, Error> {
@@ -163,7 +163,7 @@ fn settings(document: &Value) -> Result<SyncSettings, Problem> {
         }
     }
     let lease_duration = fields.duration("sync.lease.duration");
-    if lease_duration.is_some_and(|duration| duration.subsec_nanos() > 0 || duration.as_secs() > LONGEST_LEASE) {
+    if lease_duration.is_some_and(|duration| duration.subsec_nanos() > 0 || duration.as_secs() > MAX_LEASE_SECONDS) {
         return Err(problem("sync.lease.duration", "expected whole seconds such as 40s or 2h"));
     }
     let mode = match mode {

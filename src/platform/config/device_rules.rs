@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::Problem;
-use crate::types::api::{DeviceAttribute, DeviceAttributes, MOST_ATTRIBUTES, is_attribute_name, is_extended_resource};
+use crate::types::api::{DeviceAttribute, DeviceAttributes, MAX_ATTRIBUTES, is_attribute_name, is_extended_resource};
 
 /// Device files that form a resource. Each is allocated to one container at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) struct DeviceRule {
 }
 
 /// Attributes of a rule: sysfs gives others.
-const MOST_OF_RULE: usize = MOST_ATTRIBUTES / 2;
+const MAX_RULE_ATTRIBUTES: usize = MAX_ATTRIBUTES / 2;
 
 /// The device rules of a checked document.
 pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem> {
@@ -66,8 +66,8 @@ pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem>
             let read = read.map_err(|form| problem(&format!(".attributes[{name}]"), format!("expected {form}")))?;
             attributes.insert(name.clone(), read);
         }
-        if attributes.len() > MOST_OF_RULE {
-            return Err(problem(".attributes", format!("more than {MOST_OF_RULE} attributes")));
+        if attributes.len() > MAX_RULE_ATTRIBUTES {
+            return Err(problem(".attributes", format!("more than {MAX_RULE_ATTRIBUTES} attributes")));
         }
         rules.push(DeviceRule { resource, paths, permissions, attributes });
     }

@@ -25,7 +25,7 @@ pub(super) fn read(
     }
     if let Some(dir) = config_dir {
         let mut drop_ins = Vec::new();
-        find_drop_ins(dir, MOST_LEVELS, &mut drop_ins)?;
+        find_drop_ins(dir, MAX_CONFIG_DIRECTORY_DEPTH, &mut drop_ins)?;
         for path in drop_ins {
             merge(&mut fields, read_one(&path, warnings)?);
         }
@@ -148,4 +148,4 @@ pub(super) fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) 
 
 const MAX_CONFIG_FILE_BYTES: u64 = 1 << 20;
 /// Most levels of directories below `--config-dir`.
-const MOST_LEVELS: u32 = 16;
+const MAX_CONFIG_DIRECTORY_DEPTH: u32 = 16;

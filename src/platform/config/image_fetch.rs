@@ -48,7 +48,7 @@ impl Default for FetchSettings {
     }
 }
 
-const LEAST_RATE: u64 = 1 << 10;
+const MIN_FETCH_BYTES_PER_SECOND: u64 = 1 << 10;
 const MAX_CONFIGURED_PEERS: usize = 64;
 const KUBELET_PORT: u16 = 10250;
 
@@ -74,7 +74,7 @@ pub(super) fn read(document: &Value) -> Result<FetchSettings, Problem> {
         return Err(problem("images.bytesPerDay", "expected at least 64Ki"));
     }
     settings.bytes_per_second = fields.bytes("images.bytesPerSecond");
-    if settings.bytes_per_second.is_some_and(|bytes| bytes < LEAST_RATE) {
+    if settings.bytes_per_second.is_some_and(|bytes| bytes < MIN_FETCH_BYTES_PER_SECOND) {
         return Err(problem("images.bytesPerSecond", "expected at least 1Ki"));
     }
     settings.shares = fields.bool("images.share").unwrap_or_default();

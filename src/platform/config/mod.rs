@@ -217,7 +217,7 @@ pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Ve
         if is_new {
             mistakes.push(line);
         }
-        if !is_left_out || !is_new || mistakes.len() >= MOST_MISTAKES {
+        if !is_left_out || !is_new || mistakes.len() >= MAX_CONFIG_MISTAKES {
             return (mistakes, warnings);
         }
     }
@@ -230,7 +230,7 @@ pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Ve
     (mistakes, warnings)
 }
 
-const MOST_MISTAKES: usize = 50;
+const MAX_CONFIG_MISTAKES: usize = 50;
 
 fn credential_providers(flags: &FlagValues) -> Result<Vec<CredentialProvider>, Error> {
     match (&flags.credential_provider_config, &flags.credential_provider_bin_dir) {

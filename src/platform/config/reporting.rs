@@ -53,9 +53,9 @@ impl Reporting {
     /// interval is configured.
     pub(super) fn fit(&mut self, sync: &SyncSettings, is_given: bool) {
         if let SyncMode::Poll { every } = sync.mode {
-            self.lease_duration = every.saturating_mul(RENEWALS).max(self.lease_duration);
+            self.lease_duration = every.saturating_mul(RENEWALS_PER_LEASE).max(self.lease_duration);
             if !is_given {
-                self.status_period = every.saturating_mul(POLLS).max(self.status_period);
+                self.status_period = every.saturating_mul(POLLS_PER_STATUS).max(self.status_period);
             }
         }
         self.lease_duration = sync.lease_duration.unwrap_or(self.lease_duration);
@@ -63,9 +63,9 @@ impl Reporting {
 }
 
 /// Renewals per lease duration.
-const RENEWALS: u32 = 4;
+const RENEWALS_PER_LEASE: u32 = 4;
 /// Polls per node status without changes. Between them, the lease shows that the node is alive.
-const POLLS: u32 = 4;
+const POLLS_PER_STATUS: u32 = 4;
 
 pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<Reporting, Problem> {
     let mut reporting = Reporting {

@@ -89,8 +89,8 @@ const fn refused(name: &'static str, kind: Kind) -> Field {
 }
 
 /// Go's longest duration: upstream refuses what is longer.
-const FOREVER: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
-const DURATION: Kind = Kind::Duration(Duration::ZERO, FOREVER);
+const MAX_GO_DURATION: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
+const DURATION: Kind = Kind::Duration(Duration::ZERO, MAX_GO_DURATION);
 const COUNT: Kind = Kind::Int(0, i32::MAX as i64);
 const INT32: Kind = Kind::Int(i32::MIN as i64, i32::MAX as i64);
 const PORT: Kind = Kind::Int(0, 65535);
@@ -252,7 +252,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("containerLogMaxSize", Kind::OptionalQuantity),
     used("containerLogMaxFiles", Kind::Int(2, i32::MAX as i64)),
     used("containerLogMaxWorkers", Kind::Int(1, i32::MAX as i64)),
-    used("containerLogMonitorInterval", Kind::Duration(Duration::from_secs(3), FOREVER)),
+    used("containerLogMonitorInterval", Kind::Duration(Duration::from_secs(3), MAX_GO_DURATION)),
     later("configMapAndSecretChangeDetectionStrategy", Kind::Word(&["Watch", "Cache", "Get"])),
     used("systemReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
     used("kubeReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),

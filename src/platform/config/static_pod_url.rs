@@ -30,7 +30,7 @@ pub(crate) struct PodUrl {
 const URL: &str = "staticPodURL";
 const STATIC_POD_URL_HEADER_FIELD: &str = "staticPodURLHeader";
 /// Upstream's default of `httpCheckFrequency`.
-const EVERY: Duration = Duration::from_secs(20);
+const DEFAULT_URL_CHECK_INTERVAL: Duration = Duration::from_secs(20);
 
 pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<Option<PodUrl>, Problem> {
     let Some(url) = fields.text(URL) else {
@@ -72,7 +72,7 @@ pub(super) fn read(fields: &Fields<'_>, flags: &FlagValues) -> Result<Option<Pod
             "expected the name and the value of a header".to_owned(),
         ));
     }
-    let mut every = EVERY;
+    let mut every = DEFAULT_URL_CHECK_INTERVAL;
     fields.replace("httpCheckFrequency", Fields::period, &mut every);
     Ok(Some(PodUrl {
         url: url.to_owned(),

@@ -21,9 +21,9 @@ pub struct RuntimeService {
 }
 
 /// Most commands that run at the same time, and those of one pod.
-const EXECS: usize = 96;
+const MAX_EXECS: usize = 96;
 /// The slow probes and hooks of one pod leave room for those of others.
-const EXECS_OF_ONE: usize = 4;
+const MAX_EXECS_OF_POD: usize = 4;
 
 /// Bytes kept of each output of a command. Upstream keeps as much of a probe's output.
 const MAX_EXEC_OUTPUT_BYTES: usize = 10 * 1024;
@@ -39,7 +39,7 @@ macro_rules! path {
 impl RuntimeService {
     /// `timeout` is the kubelet's `runtimeRequestTimeout`.
     pub fn new(client: rpc::Client, timeout: Duration) -> Self {
-        Self { client, timeout, execs: Turns::new(EXECS, EXECS_OF_ONE) }
+        Self { client, timeout, execs: Turns::new(MAX_EXECS, MAX_EXECS_OF_POD) }
     }
 
     /// A handle whose calls are made for the pod with this uid. All others are the node's own: they have a share of the
@@ -291,7 +291,8 @@ impl RuntimeService {
 
 /// Commands in containers, and the addresses to stream them from.
 impl RuntimeService {
-    /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`. The output is cut to [`MAX_EXEC_OUTPUT_BYTES`] bytes.
+    /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`. The output is cut to
+    /// [`MAX_EXEC_OUTPUT_BYTES`] bytes.
     ///
     /// The wait for other commands of `owner`, such as a pod's uid, does not count.
     pub async fn exec_sync(

@@ -15,7 +15,7 @@ const MAX_BOARD_ENTRIES: usize = 128;
 const MAX_BOARD_FILE_BYTES: usize = 128;
 const MAX_TRIP_POINTS: u32 = 12;
 /// Firmware of some boards has trip points that are always exceeded.
-const LEAST_TRIP_MILLIDEGREES: i64 = 50_000;
+const MIN_TRIP_MILLIDEGREES: i64 = 50_000;
 
 impl BoardReadings {
     /// Reads the files below `root`. `data`: the data directory. Some sensors answer slowly: blocking.
@@ -71,7 +71,7 @@ fn thermal_zone(zone: &Path) -> Option<ThermalZone> {
         let slows = matches!(&*kind, "passive" | "hot" | "critical");
         number(&zone.join(format!("trip_point_{index}_temp"))).filter(|_| slows)
     };
-    let trips = (0..MAX_TRIP_POINTS).filter_map(trip).filter(|trip| *trip >= LEAST_TRIP_MILLIDEGREES);
+    let trips = (0..MAX_TRIP_POINTS).filter_map(trip).filter(|trip| *trip >= MIN_TRIP_MILLIDEGREES);
     let name = text(&zone.join("type")).unwrap_or_else(|| name_of(zone));
     Some(ThermalZone { name, millidegrees, limit_millidegrees: trips.min() })
 }

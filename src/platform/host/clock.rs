@@ -14,7 +14,7 @@ use super::file::read_head;
 #[cfg(test)]
 use crate::platform::rt;
 use crate::types::api::Time;
-use crate::types::time::BEFORE_EVERY_RELEASE;
+use crate::types::time::EARLIEST_CLOCK_SECONDS;
 use crate::types::timestamp::Timestamp;
 
 /// The current time in whole seconds.
@@ -51,7 +51,7 @@ pub(crate) fn built() -> Option<i64> {
 
 /// Whether a clock that shows this time was set: a board without a battery boots in 1970.
 pub(crate) fn is_set(time: Time) -> bool {
-    time.unix_seconds() >= built().unwrap_or(BEFORE_EVERY_RELEASE)
+    time.unix_seconds() >= built().unwrap_or(EARLIEST_CLOCK_SECONDS)
 }
 
 /// The latest time that an earlier run of this process or this one has seen, in Unix seconds. The clock may have been

@@ -28,12 +28,12 @@ const MAX_COUNTED_ENTRIES: u64 = 500_000;
 /// The unit of `st_blocks`, whatever the block size of the file system (stat(2)).
 const STAT_BLOCK_BYTES: u64 = 512;
 /// Open descriptors of the path that a walk is at.
-const OPEN_LEVELS: usize = 32;
+const MAX_OPEN_LEVELS: usize = 32;
 /// Bytes of names of directories that were read and not yet entered, on all levels.
 const MAX_PENDING_NAME_BYTES: usize = 1 << 20;
 /// Number of inodes with several names that are counted once. For further ones, each name counts as its share of the
 /// file.
-const MOST_LINKED: usize = 1 << 16;
+const MAX_LINKED_INODES: usize = 1 << 16;
 /// Entries between two reads of the clock.
 const ENTRIES_PER_CLOCK_READ: u64 = 256;
 
@@ -168,9 +168,9 @@ impl Walk {
             self.usage.inodes += 1;
         } else if !self.is_full {
             self.linked.push((inode, bytes));
-            if self.linked.len() == MOST_LINKED {
+            if self.linked.len() == MAX_LINKED_INODES {
                 self.each_once();
-                self.is_full = self.linked.len() > MOST_LINKED / 2;
+                self.is_full = self.linked.len() > MAX_LINKED_INODES / 2;
             }
         } else if self.linked.binary_search_by_key(&inode, |(linked_inode, _)| *linked_inode).is_err() {
             self.usage.bytes = self.usage.bytes.saturating_add(bytes / links);
@@ -215,9 +215,9 @@ impl Level {
     }
 }
 
-/// Closes the directory that is [`OPEN_LEVELS`] above the last one.
+/// Closes the directory that is [`MAX_OPEN_LEVELS`] above the last one.
 fn close_one(path: &mut [Level]) {
-    let above = path.len().checked_sub(OPEN_LEVELS + 1);
+    let above = path.len().checked_sub(MAX_OPEN_LEVELS + 1);
     let Some(level) = above.and_then(|index| path.get_mut(index)) else { return };
     let Some(position) = level.opened.as_ref().and_then(|opened| tell(opened).ok()) else { return };
     level.position = position;
@@ -351,7 +351,7 @@ mod tests {
             most = most.max(path.iter().filter(|level| level.opened.is_some()).count());
             deepest = deepest.max(path.len());
         }
-        assert_eq!((most, deepest), (OPEN_LEVELS, 101));
+        assert_eq!((most, deepest), (MAX_OPEN_LEVELS, 101));
     }
 
     #[test]
@@ -382,11 +382,11 @@ mod tests {
         let mut file = statat(CWD, "/dev/null", AtFlags::empty()).unwrap();
         let mut walk = Walk::new(0, &file, rt::now());
         (file.st_nlink, file.st_blocks) = (2, 8);
-        for number in 0..3 * wide(MOST_LINKED) {
+        for number in 0..3 * wide(MAX_LINKED_INODES) {
             file.st_ino = number % 98_304;
             walk.count(&file);
         }
-        assert!(walk.linked.len() <= MOST_LINKED);
+        assert!(walk.linked.len() <= MAX_LINKED_INODES);
         let sum = walk.sum();
         let exact = 98_304 * 8 * STAT_BLOCK_BYTES;
         assert!((exact * 9 / 10..=exact * 11 / 10).contains(&sum.bytes), "{sum:?}");

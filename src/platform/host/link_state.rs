@@ -18,11 +18,11 @@ pub(crate) fn is_up(name: &str) -> bool {
     };
     let flags = read("flags");
     let flags = flags.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or_default();
-    flags & UP != 0 && matches!(&*read("operstate"), "up" | "unknown")
+    flags & INTERFACE_UP_FLAG != 0 && matches!(&*read("operstate"), "up" | "unknown")
 }
 
 /// `IFF_UP`.
-const UP: u32 = 1;
+const INTERFACE_UP_FLAG: u32 = 1;
 
 /// Events from the kernel: something has changed.
 pub(crate) struct LinkEvents {
@@ -31,10 +31,10 @@ pub(crate) struct LinkEvents {
 }
 
 /// `RTMGRP_LINK`.
-const LINKS: u32 = 1;
+const LINK_GROUPS: u32 = 1;
 /// `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE`: the address of the default
 /// route changes with each of them.
-const ADDRESSES: u32 = 0x10 | 0x40 | 0x100 | 0x400;
+const ADDRESS_GROUPS: u32 = 0x10 | 0x40 | 0x100 | 0x400;
 /// Polling interval without netlink.
 const LINK_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -42,13 +42,14 @@ impl LinkEvents {
     /// Changes of interfaces.
     pub(crate) fn of_links() -> Self {
         let socket =
-            listen(LINKS).inspect_err(|error| log!(debug, "failed to watch network interfaces", error = error));
+            listen(LINK_GROUPS).inspect_err(|error| log!(debug, "failed to watch network interfaces", error = error));
         Self { socket: socket.ok() }
     }
 
     /// Changes of addresses and routes; `None` if netlink is not available.
     pub(crate) fn of_addresses() -> Option<Self> {
-        let socket = listen(ADDRESSES).inspect_err(|error| log!(debug, "failed to watch addresses", error = error));
+        let socket =
+            listen(ADDRESS_GROUPS).inspect_err(|error| log!(debug, "failed to watch addresses", error = error));
         Some(Self { socket: Some(socket.ok()?) })
     }
 

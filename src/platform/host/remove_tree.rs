@@ -55,7 +55,7 @@ impl Removal<'_> {
     fn empty(&mut self, directory: BorrowedFd<'_>, depth: usize) {
         // A directory that changes while it is read may hide entries, and deep directories are moved up, so repeat until
         // a pass removes nothing.
-        for _ in 0..PASSES {
+        for _ in 0..MAX_REMOVAL_PASSES {
             let before = self.progress;
             if depth == 0 {
                 self.failure = None;
@@ -139,7 +139,7 @@ const REMOVAL_OPEN_FLAGS: OFlags =
 /// Each level holds a file descriptor. What is deeper is moved up and removed in another pass.
 const MAX_REMOVAL_DEPTH: usize = 32;
 /// Bound on the passes. Each one may move directories up; a tree of n levels takes n / 32.
-const PASSES: usize = 1 << 16;
+const MAX_REMOVAL_PASSES: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {

@@ -29,7 +29,7 @@ pub(crate) struct Dialer {
 }
 
 /// A server and its proxy are looked up one after the other.
-const LOOKUPS: usize = 1;
+const MAX_LOOKUPS: usize = 1;
 
 impl Dialer {
     pub(crate) fn new() -> Self {
@@ -38,7 +38,7 @@ impl Dialer {
 
     /// For one server, such as the API server, whose lookups do not queue behind those of pods and other servers.
     pub(crate) fn of_server(proxies: ProxySettings) -> Self {
-        let lookups = Arc::new(Semaphore::new(LOOKUPS));
+        let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
         Self { lookups, pod: None, tls: Tls::default(), proxies: Arc::new(proxies), counts_lookups: false }
     }
 
@@ -50,7 +50,7 @@ impl Dialer {
     /// For the names of one pod, whose lookups queue behind each other only. Its clients try again after their
     /// timeouts: a client of its own for each of them keeps the number of lookups that wait small.
     pub(crate) fn of_pod(&self, uid: &str) -> Self {
-        Self { lookups: Arc::new(Semaphore::new(LOOKUPS)), pod: Some(uid.into()), ..self.clone() }
+        Self { lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)), pod: Some(uid.into()), ..self.clone() }
     }
 
     /// The proxy of the environment for `url`, if any.
@@ -156,7 +156,7 @@ mod tests {
         let free = rt::simulate(1, |world| async move {
             world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
             let dialer = Dialer::new().of_pod("a");
-            for _ in 0..LOOKUPS {
+            for _ in 0..MAX_LOOKUPS {
                 assert!(dialer.dial("name", 80, Duration::from_millis(10)).await.is_err());
             }
             let while_they_run = dialer.lookups.try_acquire().is_some();

@@ -7,7 +7,7 @@ use crate::platform::net::error::BodyError;
 use crate::platform::net::redirect::{MAX_HTTP_REDIRECTS, redirect};
 use crate::platform::net::stream::Stream;
 use crate::platform::net::stream_error::StreamError;
-use crate::platform::net::tls::HANDSHAKE;
+use crate::platform::net::tls::HANDSHAKE_TIMEOUT;
 use crate::platform::net::{Dialer, GetError, Headers, TlsError, Url};
 use crate::platform::rt::{self, TcpStream};
 use crate::protocol::http1::Response;
@@ -21,7 +21,7 @@ pub(crate) struct GetResponse {
 }
 
 /// Limit of a body (kubelet: `maxRespBodyLength`).
-const BODY: usize = 10 * 1024;
+const MAX_GET_BODY_BYTES: usize = 10 * 1024;
 const GET_READ_BYTES: usize = 4096;
 
 impl Dialer {
@@ -65,7 +65,7 @@ impl Dialer {
         if let Err(error) = stream.write_all(&request).await {
             return Err(broken(stream.tcp(), error));
         }
-        let mut response = Response::new(BODY);
+        let mut response = Response::new(MAX_GET_BODY_BYTES);
         let mut buffer = vec![0; GET_READ_BYTES].into_boxed_slice();
         while !response.has_head() {
             match stream.read(&mut buffer).await {
@@ -84,7 +84,7 @@ impl Dialer {
     async fn shake_hands(&self, tcp: TcpStream, host: &str) -> Result<Stream, GetError> {
         // A second handle of the socket, for its address in errors.
         let socket = tcp.clone();
-        match rt::deadline(HANDSHAKE, self.tls.connect(tcp, host)).await {
+        match rt::deadline(HANDSHAKE_TIMEOUT, self.tls.connect(tcp, host)).await {
             Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
             Ok(Err(error)) => Err(broken(&socket, error)),
             Err(rt::Elapsed) => Err(GetError::Tls(TlsError::HandshakeTimeout)),

@@ -37,7 +37,8 @@ pub(super) struct Target<'a> {
 pub(super) enum Limit {
     /// All of them end at this moment.
     Until(Instant),
-    /// Each of them ends when the peer is silent for [`SILENCE`] or at the deadline, and reads end when the flag is set.
+    /// Each of them ends when the peer is silent for [`PEER_SILENCE_TIMEOUT`] or at the deadline, and reads end when the
+    /// flag is set.
     Cancelled(Arc<AtomicBool>, Option<Arc<Deadline>>),
 }
 
@@ -67,7 +68,7 @@ fn end_of(longest: Duration, deadline: Option<&Deadline>) -> Instant {
 }
 
 /// A peer that sends nothing for this long is given up.
-const SILENCE: Duration = Duration::from_secs(60);
+const PEER_SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a waiting read checks for a cancellation.
 const CANCELLATION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -147,7 +148,7 @@ fn dial(host: &str, addresses: &[SocketAddr], end: Instant) -> Result<TcpStream,
         let Some(left) = time_left(end) else { return Err(DialError::Timeout { address: Some(address) }) };
         // An address that does not answer leaves time for the others, as in Go.
         let others = u32::try_from(addresses.len().saturating_sub(at)).unwrap_or(u32::MAX);
-        let share = (left / others.max(1)).max(LEAST_SHARE).min(left);
+        let share = (left / others.max(1)).max(MIN_CONNECT_TIME).min(left);
         match TcpStream::connect_timeout(&address, share) {
             Ok(tcp) => return Ok(tcp),
             Err(error) if error.kind() == ErrorKind::TimedOut => {
@@ -160,7 +161,7 @@ fn dial(host: &str, addresses: &[SocketAddr], end: Instant) -> Result<TcpStream,
 }
 
 /// Shortest time to connect to one of several addresses.
-const LEAST_SHARE: Duration = Duration::from_secs(2);
+const MIN_CONNECT_TIME: Duration = Duration::from_secs(2);
 
 fn open_tunnel(stream: &mut Box<dyn Duplex>, proxy: &Proxy, url: &Url) -> Result<(), GetError> {
     let failed = |error: io::Error| GetError::Proxy(ProxyError::io(proxy, &error));
@@ -246,7 +247,7 @@ impl Read for LimitedStream {
         let (end, step, cancelled) = match &self.limit {
             Limit::Until(end) => (*end, Duration::MAX, None),
             Limit::Cancelled(flag, deadline) => {
-                (end_of(SILENCE, deadline.as_deref()), CANCELLATION_CHECK_INTERVAL, Some(Arc::clone(flag)))
+                (end_of(PEER_SILENCE_TIMEOUT, deadline.as_deref()), CANCELLATION_CHECK_INTERVAL, Some(Arc::clone(flag)))
             }
         };
         loop {
@@ -266,7 +267,7 @@ impl Write for LimitedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = match &self.limit {
             Limit::Until(end) => time_left(*end),
-            Limit::Cancelled(_, deadline) => time_left(end_of(SILENCE, deadline.as_deref())),
+            Limit::Cancelled(_, deadline) => time_left(end_of(PEER_SILENCE_TIMEOUT, deadline.as_deref())),
         };
         self.tcp.set_write_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;
         let timed_out = |error: io::Error| match error.kind() {

@@ -32,7 +32,7 @@ pub(crate) use get::GetResponse;
 pub(crate) use http_connection::Deadline;
 pub(crate) use proxies::ProxySettings;
 pub(crate) use proxy::Proxy;
-pub(crate) use proxy_tls::{MOST_AUTHORITIES, SYSTEM_AUTHORITIES, with_system};
+pub(crate) use proxy_tls::{MAX_AUTHORITIES_BYTES, SYSTEM_AUTHORITIES, with_system};
 pub(crate) use request::{Headers, KUBERNETES, Purpose};
 pub(crate) use server_stream::ServerStream;
 pub(crate) use stream_error::TlsError;

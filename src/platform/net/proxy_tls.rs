@@ -15,7 +15,7 @@ use crate::protocol::pem;
 
 /// The usual path of the system's CA bundle.
 pub(crate) const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-pub(crate) const MOST_AUTHORITIES: u64 = 4 << 20;
+pub(crate) const MAX_AUTHORITIES_BYTES: u64 = 4 << 20;
 
 /// The TLS configuration for a proxy whose certificate is from one of `trusted` or a CA of the system. Blocks.
 pub(super) fn config(trusted: &[CertificateDer<'static>]) -> io::Result<Arc<ClientConfig>> {
@@ -25,7 +25,7 @@ pub(super) fn config(trusted: &[CertificateDer<'static>]) -> io::Result<Arc<Clie
 
 /// These CAs and those of the system. Reads the system's bundle each time, because it may be replaced. Blocks.
 pub(crate) fn with_system(trusted: &[CertificateDer<'static>]) -> io::Result<Vec<CertificateDer<'static>>> {
-    let system = match file::read_all(Path::new(SYSTEM_AUTHORITIES), MOST_AUTHORITIES) {
+    let system = match file::read_all(Path::new(SYSTEM_AUTHORITIES), MAX_AUTHORITIES_BYTES) {
         Ok(text) => pem::certificates(&text).unwrap_or_default(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),

@@ -33,9 +33,9 @@ pub(super) struct TlsStream {
 }
 
 /// The longest handshake (kubelet: `SetTransportDefaults`).
-pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Type, version and length.
-const RECORD_HEADER: usize = 5;
+const RECORD_HEADER_BYTES: usize = 5;
 const TLS_READ_BYTES: usize = 4096;
 
 impl Tls {
@@ -118,7 +118,7 @@ impl TlsStream {
     async fn shake_hands(&mut self) -> Result<(), StreamError> {
         self.flush().await?;
         // Enough to recognize the peer's protocol before any of it is processed.
-        let mut least = RECORD_HEADER;
+        let mut least = RECORD_HEADER_BYTES;
         while self.tls.is_handshaking() {
             if self.receive(least).await? == 0 {
                 return Err(StreamError::Io { call: "read", cause: io::ErrorKind::UnexpectedEof.into() });

@@ -54,14 +54,14 @@ pub(crate) struct PluginHandler {
 type RegisterHandler = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>>>>>;
 
 /// Depth of nested directories that are searched.
-const DEPTH: usize = 4;
+const MAX_PLUGIN_DIRECTORY_DEPTH: usize = 4;
 /// Most sockets, of any type.
 const MAX_PLUGIN_SOCKETS: usize = 256;
 /// Most directories that are watched and searched, and most entries of all of them.
-const MOST_DIRECTORIES: usize = 256;
+const MAX_PLUGIN_DIRECTORIES: usize = 256;
 const MAX_PLUGIN_ENTRIES: usize = 10_000;
 /// Longest answer to GetInfo, which stays in memory.
-const MOST_INFO: usize = 16 * 1024;
+const MAX_PLUGIN_INFO_BYTES: usize = 16 * 1024;
 /// Timeout of each call to a plugin.
 const PLUGIN_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_REGISTRATION_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -104,8 +104,8 @@ pub(crate) async fn run(directory: PathBuf, handlers: Vec<PluginHandler>) {
     }
 }
 
-/// Waits for a change since the scan at `looked`, but at least for [`MIN_SCAN_INTERVAL`], so that a directory that changes all the
-/// time is not scanned all the time.
+/// Waits for a change since the scan at `looked`, but at least for [`MIN_SCAN_INTERVAL`], so that a directory that
+/// changes all the time is not scanned all the time.
 async fn next_look(looked: Instant, changed: impl Future<Output = io::Result<()>>, directory: &Path) {
     if let Err(error) = changed.await {
         log!(error, "failed to watch plugin directory", directory = directory.display(), error = error);
@@ -117,7 +117,7 @@ async fn next_look(looked: Instant, changed: impl Future<Output = io::Result<()>
 fn watch(directory: &Path) -> io::Result<FileWatch> {
     directories::make(directory, 0o755)?;
     let watch = FileWatch::of_directory(directory)?;
-    Walk::default().each_inside(directory, DEPTH, &mut |path, kind| {
+    Walk::default().each_inside(directory, MAX_PLUGIN_DIRECTORY_DEPTH, &mut |path, kind| {
         if kind.is_dir() {
             // A directory that is gone already was reported by its parent.
             let _ = watch.add_directory(path);
@@ -130,13 +130,13 @@ fn watch(directory: &Path) -> io::Result<FileWatch> {
 fn sockets(directory: &Path) -> SortedMap<PathBuf, (u64, i64, i64)> {
     let mut sockets_by_path = SortedMap::new();
     let mut walk = Walk::default();
-    walk.each_inside(directory, DEPTH, &mut |path, kind| {
+    walk.each_inside(directory, MAX_PLUGIN_DIRECTORY_DEPTH, &mut |path, kind| {
         let made = fs::symlink_metadata(path).ok().filter(|_| kind.is_socket());
         if let Some(made) = made.filter(|_| sockets_by_path.len() < MAX_PLUGIN_SOCKETS) {
             sockets_by_path.insert(path.to_owned(), (made.ino(), made.ctime(), made.ctime_nsec()));
         }
     });
-    if walk.entries > MAX_PLUGIN_ENTRIES || walk.directories > MOST_DIRECTORIES {
+    if walk.entries > MAX_PLUGIN_ENTRIES || walk.directories > MAX_PLUGIN_DIRECTORIES {
         log!(warn, "plugin directory too large, only a part is searched", directory = directory.display());
     }
     sockets_by_path
@@ -163,7 +163,7 @@ impl Walk {
             }
             if kind.is_dir() {
                 self.directories += 1;
-                if self.directories > MOST_DIRECTORIES {
+                if self.directories > MAX_PLUGIN_DIRECTORIES {
                     continue;
                 }
             }
@@ -246,7 +246,7 @@ async fn call<M: Message + Default>(
     request: &dyn Message,
 ) -> Result<M, CallError> {
     let response = client.unary(path, encode(request), PLUGIN_CALL_TIMEOUT).await.map_err(CallError::Rpc)?;
-    if response.len() > MOST_INFO {
+    if response.len() > MAX_PLUGIN_INFO_BYTES {
         return Err(CallError::Rpc(rpc::Error::Protocol("answer is too long")));
     }
     decode(&response).map_err(CallError::Answer)
@@ -280,12 +280,12 @@ mod tests {
             }
         }
         let (mut directories, mut entries) = (0, 0);
-        Walk::default().each_inside(&top, DEPTH, &mut |_, kind| {
+        Walk::default().each_inside(&top, MAX_PLUGIN_DIRECTORY_DEPTH, &mut |_, kind| {
             directories += usize::from(kind.is_dir());
             entries += 1;
         });
         fs::remove_dir_all(&top).unwrap();
-        assert!(directories <= MOST_DIRECTORIES && entries <= MAX_PLUGIN_ENTRIES, "{directories} {entries}");
+        assert!(directories <= MAX_PLUGIN_DIRECTORIES && entries <= MAX_PLUGIN_ENTRIES, "{directories} {entries}");
         assert!(entries > 5000, "{entries}");
     }
 

@@ -68,7 +68,7 @@ pub(crate) struct ContentResponse {
 
 const MAX_REGISTRY_REDIRECTS: usize = 5;
 /// Limit of an error's text and of a token.
-const MOST_TEXT: u64 = 64 << 10;
+const MAX_REGISTRY_TEXT_BYTES: u64 = 64 << 10;
 /// Characters of an error's message that are kept.
 const MAX_REGISTRY_MESSAGE_CHARS: usize = 200;
 const MAX_REGISTRY_RETRY_DELAY: Duration = Duration::from_secs(300);
@@ -194,7 +194,7 @@ impl Registry {
                 }
                 let ask = ContentRequest { path: "", accept: "*/*", from: 0, most: None };
                 let response = self.read_response(&realm, ask, self.send(&realm, request.body(()))?)?;
-                let text = response.text(MOST_TEXT)?;
+                let text = response.text(MAX_REGISTRY_TEXT_BYTES)?;
                 let token: Value = serde_json::from_slice(&text).unwrap_or_default();
                 let token = ["token", "access_token"].iter().find_map(|name| token.get(name)?.as_str());
                 let token = token.filter(|token| !token.is_empty());
@@ -230,7 +230,7 @@ impl Registry {
                 let retry_after = header(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
                 let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(MAX_REGISTRY_RETRY_DELAY));
                 let message = content_response(0, None)
-                    .text(MOST_TEXT)
+                    .text(MAX_REGISTRY_TEXT_BYTES)
                     .ok()
                     .and_then(|text| error_message(&text))
                     .unwrap_or_default();

@@ -35,7 +35,7 @@ const MAX_CALLS_OF_TENANT: usize = 128;
 impl Client {
     /// `endpoint` is `unix:///path` or a path. Connects on the first call. Responses have gRPC's usual limit.
     pub fn new(endpoint: &str) -> Self {
-        Self::with_limit(endpoint, grpc::USUAL_LIMIT)
+        Self::with_limit(endpoint, grpc::USUAL_MESSAGE_BYTES)
     }
 
     /// As [`Client::new`], with responses of up to `limit` bytes.

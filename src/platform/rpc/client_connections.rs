@@ -44,7 +44,7 @@ const RPC_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// With 100 calls on each, enough for all that tenants may have at a time.
 const MAX_FURTHER_RPC_CONNECTIONS: usize = 6;
 /// A further connection without calls at two such moments in a row is closed: one of them may fall between two calls.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Connections {
     /// `endpoint` is `unix:///path` or a path.
@@ -178,7 +178,7 @@ async fn end_when_idle(attempt: &Attempt<Call>) {
     let link = attempt.connected().await;
     let mut was_idle = false;
     loop {
-        rt::sleep(IDLE).await;
+        rt::sleep(IDLE_CHECK_INTERVAL).await;
         let is_idle = link.count(|_| true) == 0;
         if is_idle && was_idle {
             link.end(Error::NeverSent);

@@ -43,7 +43,7 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
     let mut turns: u32 = 0;
     loop {
         turns = turns.wrapping_add(1);
-        if turns % TURNS == 0 {
+        if turns % ITERATIONS_PER_YIELD == 0 {
             // A peer that keeps sending must not starve the other tasks, however small its pieces are.
             rt::yield_now().await;
         }
@@ -101,7 +101,7 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
 
 /// Reads what a peer that closed its reading side has already sent, perhaps the responses to all requests.
 async fn read_rest(reader: &mut Reader, input: &mut [u8], end: &dyn End) {
-    for _ in 0..LAST_READS {
+    for _ in 0..MAX_LAST_READS {
         let silent = std::future::ready(Ok(0));
         let Ok(len @ 1..) = rt::either(reader.read(input), silent).await else { return };
         if end.receive(input.get(..len).unwrap_or_default(), rt::now()).is_err() {
@@ -114,17 +114,17 @@ async fn read_rest(reader: &mut Reader, input: &mut [u8], end: &dyn End) {
 async fn farewell(writer: &mut Writer, mut out: Vec<u8>, end: &dyn End) {
     end.transmit(&mut out);
     // It does not matter whether the peer receives it.
-    let _ = rt::deadline(FAREWELL, writer.write_all(&out)).await;
+    let _ = rt::deadline(FAREWELL_TIMEOUT, writer.write_all(&out)).await;
 }
 
 const RPC_READ_BYTES: usize = 8 * 1024;
 /// Iterations between two yields.
-const TURNS: u32 = 16;
+const ITERATIONS_PER_YIELD: u32 = 16;
 /// The last frames tell the peer why the connection ends; a peer that does not read must not keep it.
-const FAREWELL: Duration = Duration::from_millis(100);
+const FAREWELL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// More than a socket buffers.
-const LAST_READS: usize = 64;
+const MAX_LAST_READS: usize = 64;
 
 #[cfg(test)]
 mod tests {

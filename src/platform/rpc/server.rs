@@ -32,7 +32,7 @@ impl Server {
         path: &Path,
         prepare: impl Fn() -> io::Result<()> + Clone + Send + 'static,
     ) -> Self {
-        let mut backoff = Backoff::new(FIRST_ACCEPT_RETRY_DELAY, LAST_RETRY);
+        let mut backoff = Backoff::new(FIRST_ACCEPT_RETRY_DELAY, MAX_ACCEPT_RETRY);
         loop {
             match rt::blocking(prepare.clone()).await.and_then(|()| Self::bind(path)) {
                 Ok(server) => return server,
@@ -71,7 +71,7 @@ pub(super) async fn serve_accepted(
             Err(error) => {
                 // The process may be out of file descriptors for a while.
                 log!(error, "failed to accept connection", error = error);
-                rt::sleep(ACCEPT_RETRY).await;
+                rt::sleep(MIN_ACCEPT_RETRY).await;
                 continue;
             }
         };
@@ -97,6 +97,6 @@ struct OpenConnection {
     task: Task<()>,
 }
 
-const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+const MIN_ACCEPT_RETRY: Duration = Duration::from_secs(1);
 const FIRST_ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
-const LAST_RETRY: Duration = Duration::from_secs(60);
+const MAX_ACCEPT_RETRY: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// Futures that are polled before other tasks have their turn.
-const AT_ONCE: usize = 64;
+const FUTURES_PER_TURN: usize = 64;
 
 /// Runs the futures concurrently and returns their outputs in order.
 pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
@@ -26,7 +26,7 @@ pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<
     let mut unfinished = running.len();
     poll_fn(|context| {
         woken.lock().task = Some(context.waker().clone());
-        for _ in 0..AT_ONCE {
+        for _ in 0..FUTURES_PER_TURN {
             let Some(slot) = woken.lock().woken_futures.pop_front() else { break };
             let (Some((future, waker)), Some(outputs)) = (running.get_mut(slot), outputs.get_mut(slot)) else {
                 continue;

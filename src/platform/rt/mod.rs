@@ -136,11 +136,11 @@ pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Resu
 }
 
 fn start_thread(name: &str, work: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).stack_size(THREAD_STACK).spawn(work).map(drop)
+    std::thread::Builder::new().name(name.to_owned()).stack_size(THREAD_STACK_BYTES).spawn(work).map(drop)
 }
 
 /// Enough for file work and YAML; the default of 2 MiB would use up a small board's address space.
-const THREAD_STACK: usize = 256 * 1024;
+const THREAD_STACK_BYTES: usize = 256 * 1024;
 
 /// The monotonic clock, which stops while the machine is suspended.
 pub fn now() -> Instant {

@@ -85,14 +85,14 @@ impl Stuck {
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Spins { at } => write!(f, "tasks spin at {at:?}: {STEPS} steps without time passing"),
+            Self::Spins { at } => write!(f, "tasks spin at {at:?}: {MAX_STEPS_AT_ONE_TIME} steps without time passing"),
             Self::Waits { at } => write!(f, "deadlock at {at:?}: every task waits and no timer is set"),
         }
     }
 }
 
 /// Steps of all tasks between two times; starting a node with a hundred pods takes some ten thousand.
-const STEPS: u32 = 300_000;
+const MAX_STEPS_AT_ONE_TIME: u32 = 300_000;
 
 /// 2026-01-01T00:00:00Z.
 const WALL_CLOCK: Duration = Duration::from_secs(1_767_225_600);
@@ -121,7 +121,7 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
     loop {
         while EXECUTOR.with(|executor| executor.try_tick()) {
             steps += 1;
-            if steps > STEPS {
+            if steps > MAX_STEPS_AT_ONE_TIME {
                 return Err(Stuck::Spins { at: world.passed() });
             }
             if !world.longest_turn.get().is_zero() {

@@ -16,8 +16,8 @@ use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
 
 /// As OpenTelemetry's batch processor.
-const DELAY: Duration = Duration::from_secs(5);
-const BATCH: usize = 512;
+const EXPORT_DELAY: Duration = Duration::from_secs(5);
+const MAX_EXPORTED_SPANS: usize = 512;
 /// For one batch.
 const SPAN_EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The collector's answer is empty, or tells how many spans it rejected.
@@ -56,7 +56,7 @@ impl Exporter {
             if self.tracer.waiting.borrow().is_empty() {
                 self.tracer.filled.beyond(seen).await;
             }
-            rt::sleep(DELAY).await;
+            rt::sleep(EXPORT_DELAY).await;
             loop {
                 let batch = self.next_batch();
                 if batch.is_empty() {
@@ -77,7 +77,7 @@ impl Exporter {
 
     fn next_batch(&self) -> Vec<Span> {
         let mut waiting: std::cell::RefMut<'_, VecDeque<Span>> = self.tracer.waiting.borrow_mut();
-        let count = waiting.len().min(BATCH);
+        let count = waiting.len().min(MAX_EXPORTED_SPANS);
         waiting.drain(..count).collect()
     }
 

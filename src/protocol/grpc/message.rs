@@ -3,10 +3,10 @@
 use std::fmt;
 
 /// The limit of a response that most gRPC clients have.
-pub const USUAL_LIMIT: u32 = 4 * 1024 * 1024;
+pub const USUAL_MESSAGE_BYTES: u32 = 4 * 1024 * 1024;
 
 /// The kubelet's limit of CRI responses.
-pub const MESSAGE_LIMIT: u32 = 16 * 1024 * 1024;
+pub const MAX_MESSAGE_BYTES: u32 = 16 * 1024 * 1024;
 
 /// Takes one whole message off the front of `buf`. Returns its payload and the number of bytes to drop.
 ///

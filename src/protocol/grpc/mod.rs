@@ -5,7 +5,7 @@ mod percent;
 mod status;
 mod timeout;
 
-pub use message::{FramingError, MESSAGE_LIMIT, USUAL_LIMIT, frame_message, take_message};
+pub use message::{FramingError, MAX_MESSAGE_BYTES, USUAL_MESSAGE_BYTES, frame_message, take_message};
 pub use status::{Code, Status};
 pub use timeout::{read_timeout, write_timeout};
 

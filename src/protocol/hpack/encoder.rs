@@ -18,8 +18,8 @@ impl Encoder {
     /// Caps the dynamic table at `limit`, even if the peer allows more.
     pub fn new(limit: usize) -> Self {
         // Both sides start with the default SETTINGS_HEADER_TABLE_SIZE.
-        let mut encoder = Self { table: DynamicTable::new(DEFAULT_TABLE), smallest: None, limit };
-        encoder.peer_allows(DEFAULT_TABLE);
+        let mut encoder = Self { table: DynamicTable::new(DEFAULT_TABLE_BYTES), smallest: None, limit };
+        encoder.peer_allows(DEFAULT_TABLE_BYTES);
         encoder
     }
 
@@ -91,7 +91,7 @@ impl IndexingPolicy {
     }
 }
 
-const DEFAULT_TABLE: usize = 4096;
+const DEFAULT_TABLE_BYTES: usize = 4096;
 
 const INDEXED: u8 = 0x80;
 const LITERAL_INDEXED: u8 = 0x40;

@@ -36,7 +36,7 @@ impl Field {
 
     /// The size that the field counts in a table and in a header list (RFC 7541 section 4.1).
     pub fn size(&self) -> usize {
-        self.name.len() + self.value.len() + FIELD_OVERHEAD
+        self.name.len() + self.value.len() + FIELD_OVERHEAD_BYTES
     }
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Field {
     }
 }
 
-const FIELD_OVERHEAD: usize = 32;
+const FIELD_OVERHEAD_BYTES: usize = 32;
 
 /// Why a header block cannot be decoded. The tables are out of step after it, so the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,5 +3,5 @@
 mod request;
 mod response;
 
-pub use request::{MOST_HEAD, PROTOCOLS, Refusal, Request, TOKEN_PROTOCOL, push_escaped, unescape};
+pub use request::{MAX_REQUEST_HEAD_BYTES, PROTOCOLS, Refusal, Request, TOKEN_PROTOCOL, push_escaped, unescape};
 pub use response::{Malformed, Response};

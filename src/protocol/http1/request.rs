@@ -29,15 +29,15 @@ pub struct Request {
 pub enum Refusal {
     /// Not HTTP/1, or ambiguous.
     Malformed,
-    /// More than [`MOST_HEAD`] bytes, or too many headers.
+    /// More than [`MAX_REQUEST_HEAD_BYTES`] bytes, or too many headers.
     TooLong,
     /// A body without a Content-Length.
     Encoded,
 }
 
 /// A bearer token may take several kilobytes.
-pub const MOST_HEAD: usize = 16 * 1024;
-const MOST_HEADERS: usize = 100;
+pub const MAX_REQUEST_HEAD_BYTES: usize = 16 * 1024;
+const MAX_REQUEST_HEADERS: usize = 100;
 /// Lists the subprotocols that a WebSocket client supports.
 pub const PROTOCOLS: &str = "sec-websocket-protocol";
 /// Browsers cannot set headers on a WebSocket: the subprotocol with this prefix holds the token in base64url.
@@ -61,13 +61,13 @@ impl Request {
             // Reject what cannot be a request at once: its end may never arrive.
             let is_text = rest.first().is_none_or(u8::is_ascii_uppercase);
             // Three of the four bytes of the end may have arrived.
-            return match rest.len() >= MOST_HEAD + 3 {
+            return match rest.len() >= MAX_REQUEST_HEAD_BYTES + 3 {
                 true => Err(Refusal::TooLong),
                 false if is_text || rest == b"\r" => Ok(None),
                 false => Err(Refusal::Malformed),
             };
         };
-        if end >= MOST_HEAD {
+        if end >= MAX_REQUEST_HEAD_BYTES {
             return Err(Refusal::TooLong);
         }
         let head = rest.get(..end).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Request {
         }
         let (mut request, is_1_1) = Self::of_line(lines.next().unwrap_or_default()).ok_or(Refusal::Malformed)?;
         for (number, line) in lines.enumerate() {
-            if number >= MOST_HEADERS {
+            if number >= MAX_REQUEST_HEADERS {
                 return Err(Refusal::TooLong);
             }
             request.headers.push(header(line).ok_or(Refusal::Malformed)?);
@@ -341,11 +341,11 @@ mod tests {
 
     #[test]
     fn endless_request_is_refused_at_the_limit() {
-        assert_eq!(Request::take(&vec![b'X'; MOST_HEAD + 2]), Ok(None));
-        assert_eq!(Request::take(&vec![b'X'; MOST_HEAD + 3]), Err(Refusal::TooLong));
-        let headers = "A: b\r\n".repeat(MOST_HEADERS);
+        assert_eq!(Request::take(&vec![b'X'; MAX_REQUEST_HEAD_BYTES + 2]), Ok(None));
+        assert_eq!(Request::take(&vec![b'X'; MAX_REQUEST_HEAD_BYTES + 3]), Err(Refusal::TooLong));
+        let headers = "A: b\r\n".repeat(MAX_REQUEST_HEADERS);
         check(&format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n"), Refusal::TooLong);
-        let long = "x".repeat(MOST_HEAD);
+        let long = "x".repeat(MAX_REQUEST_HEAD_BYTES);
         check(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}\r\n\r\n"), Refusal::TooLong);
     }
 

@@ -83,10 +83,10 @@ const MAX_TRAILERS_BYTES: usize = 64 * 1024;
 /// What is kept of a header, or of a status line.
 const MAX_HEADER_BYTES: usize = 8 * 1024;
 /// Limit of a chunk size line with its extensions.
-const LINE: usize = 1024;
+const MAX_CHUNK_LINE_BYTES: usize = 1024;
 /// Limit of what is no content between the chunks (net/http: `chunkedReader.excess`). Each chunk has room for 16 bytes
 /// and twice its length.
-const EXCESS: u64 = 16 * 1024;
+const MAX_CHUNK_EXCESS_BYTES: u64 = 16 * 1024;
 const CHUNK_LINE_BYTES: u64 = 16;
 
 impl Response {
@@ -196,9 +196,9 @@ impl Response {
         let rest = self.unread.get(self.searched..).unwrap_or_default();
         let Some(end) = rest.iter().position(|byte| *byte == b'\n').map(|end| self.searched + end) else {
             self.searched = self.unread.len();
-            return if self.unread.len() > LINE { Err(Malformed::TooLong) } else { Ok(None) };
+            return if self.unread.len() > MAX_CHUNK_LINE_BYTES { Err(Malformed::TooLong) } else { Ok(None) };
         };
-        if end > LINE {
+        if end > MAX_CHUNK_LINE_BYTES {
             return Err(Malformed::TooLong);
         }
         self.searched = 0;
@@ -330,7 +330,7 @@ impl Response {
         let line = u64::try_from(line).unwrap_or(u64::MAX).saturating_add(2);
         let room = size.saturating_mul(2).saturating_add(CHUNK_LINE_BYTES);
         self.excess = self.excess.saturating_add(line).saturating_sub(room);
-        if self.excess > EXCESS { Err(Malformed::TooLong) } else { Ok(()) }
+        if self.excess > MAX_CHUNK_EXCESS_BYTES { Err(Malformed::TooLong) } else { Ok(()) }
     }
 }
 

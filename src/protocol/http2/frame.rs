@@ -56,7 +56,7 @@ pub(super) fn take_frame(buf: &[u8]) -> Result<Option<(Frame<'_>, &[u8])>, Error
     let Some((head, rest)) = buf.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
     let [a, b, c, kind, flags, s, t, u, v] = *head;
     let len = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
-    if len > limits::FRAME {
+    if len > limits::MAX_HTTP2_FRAME_BYTES {
         return Err(error::frame_size("frame longer than allowed"));
     }
     let (kind, flags, stream) = (Kind(kind), Flags(flags), StreamId::read([s, t, u, v]));

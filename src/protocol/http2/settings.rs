@@ -32,7 +32,7 @@ pub(super) fn read_settings(payload: &[u8], by_server: bool) -> Result<Vec<Setti
                 return Err(error::protocol("bad SETTINGS_ENABLE_PUSH"));
             }
             MAX_CONCURRENT_STREAMS => Setting::MaxConcurrentStreams(value),
-            INITIAL_WINDOW_SIZE if value > SendWindow::MAX_SIZE => {
+            INITIAL_WINDOW_SIZE if value > SendWindow::MAX_WINDOW_BYTES => {
                 return Err(error::flow_control("bad SETTINGS_INITIAL_WINDOW_SIZE"));
             }
             INITIAL_WINDOW_SIZE => Setting::InitialWindowSize(value),
@@ -48,9 +48,9 @@ pub(super) fn read_settings(payload: &[u8], by_server: bool) -> Result<Vec<Setti
 
 /// Writes this side's settings.
 pub(super) fn write_settings(by_server: bool, out: &mut Vec<u8>) {
-    let role = if by_server { (MAX_CONCURRENT_STREAMS, limits::STREAMS) } else { (ENABLE_PUSH, 0) };
+    let role = if by_server { (MAX_CONCURRENT_STREAMS, limits::MAX_OPEN_STREAMS) } else { (ENABLE_PUSH, 0) };
     let mut payload = Vec::new();
-    for (name, value) in [role, (MAX_HEADER_LIST_SIZE, limits::HEADER_LIST)] {
+    for (name, value) in [role, (MAX_HEADER_LIST_SIZE, limits::MAX_HEADER_LIST_BYTES)] {
         payload.extend(name.to_be_bytes());
         payload.extend(value.to_be_bytes());
     }

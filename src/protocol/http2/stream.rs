@@ -144,7 +144,7 @@ impl Stream {
     /// Counts an informational response. False if those of the stream are over the limit.
     pub(super) fn takes_informational(&mut self, size: usize) -> bool {
         self.informational = self.informational.saturating_add(size);
-        self.informational <= limits::INFORMATIONAL
+        self.informational <= limits::MAX_INFORMATIONAL_BYTES
     }
 
     /// Handles `len` bytes of content; `end` marks the last (RFC 9113 section 8.1.1).

@@ -11,7 +11,7 @@ pub(super) struct SendWindow(i64);
 pub(super) struct Overflow;
 
 impl SendWindow {
-    pub(super) const MAX_SIZE: u32 = 0x7fff_ffff;
+    pub(super) const MAX_WINDOW_BYTES: u32 = 0x7fff_ffff;
 
     pub(super) fn new(size: u32) -> Self {
         Self(i64::from(size))
@@ -27,7 +27,7 @@ impl SendWindow {
 
     pub(super) fn widen(&mut self, by: i64) -> Result<(), Overflow> {
         let wider = self.0.saturating_add(by);
-        if wider > i64::from(Self::MAX_SIZE) {
+        if wider > i64::from(Self::MAX_WINDOW_BYTES) {
             return Err(Overflow);
         }
         self.0 = wider;
@@ -44,7 +44,7 @@ pub(super) struct ReceiveWindow {
 
 impl ReceiveWindow {
     pub(super) fn new() -> Self {
-        Self { open: limits::WINDOW, consumed: 0 }
+        Self { open: limits::RECEIVE_WINDOW_BYTES, consumed: 0 }
     }
 
     pub(super) fn take(&mut self, len: u32) -> Result<(), Overflow> {
@@ -55,9 +55,9 @@ impl ReceiveWindow {
     /// Returns consumed bytes to the window. Returns the increment for a WINDOW_UPDATE once it is worth a frame.
     pub(super) fn consume(&mut self, len: u32) -> Option<u32> {
         // Never more than was received, whatever the caller says.
-        let missing = limits::WINDOW - self.open;
+        let missing = limits::RECEIVE_WINDOW_BYTES - self.open;
         self.consumed = self.consumed.saturating_add(len).min(missing);
-        if self.consumed < limits::WINDOW / 2 {
+        if self.consumed < limits::RECEIVE_WINDOW_BYTES / 2 {
             return None;
         }
         let increment = std::mem::take(&mut self.consumed);

@@ -17,7 +17,7 @@ pub fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, DecodeError> {
 
 /// Decodes into `message`, which must be new. After an error it holds the fields decoded so far.
 pub fn decode_into(message: &mut dyn Message, bytes: &[u8]) -> Result<(), DecodeError> {
-    Decoder { memory: MEMORY_LIMIT }.message(message, bytes, DEPTH_LIMIT)
+    Decoder { memory: MAX_DECODED_BYTES }.message(message, bytes, MAX_MESSAGE_DEPTH)
 }
 
 /// Passes each field of a message to `take`: its number, the content of a string, bytes or a message (else nothing), and
@@ -28,7 +28,7 @@ pub fn each_field<'a>(mut bytes: &'a [u8], take: &mut dyn FnMut(u32, &'a [u8], &
         let key = take_key(&mut rest)?;
         let content = match key.wire_type {
             wire_type::LENGTH => take_content(&mut rest)?,
-            _ => skip(key, &mut rest, DEPTH_LIMIT).map(|()| &[][..])?,
+            _ => skip(key, &mut rest, MAX_MESSAGE_DEPTH).map(|()| &[][..])?,
         };
         let whole = all.get(..all.len() - rest.len()).unwrap_or_default();
         take(key.field, content, whole);
@@ -78,10 +78,10 @@ impl fmt::Display for DecodeError {
 impl Error for DecodeError {}
 
 /// Nesting of messages and groups. CRI needs eight.
-const DEPTH_LIMIT: u32 = 32;
+const MAX_MESSAGE_DEPTH: u32 = 32;
 
 /// Memory of one decoded message. An empty message in a list takes two bytes on the wire and hundreds in memory.
-const MEMORY_LIMIT: usize = 64 << 20;
+const MAX_DECODED_BYTES: usize = 64 << 20;
 
 struct Decoder {
     /// The bytes still available.

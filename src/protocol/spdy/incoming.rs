@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CONTROL, FLAG_FIN, SPDY_VERSION, StreamId, kind};
+use super::{CONTROL_BIT, FLAG_FIN, SPDY_VERSION, StreamId, kind};
 
 /// A received event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,13 +100,13 @@ impl Incoming {
         let [x, y, z] = length;
         let length = usize::try_from(u32::from_be_bytes([0, x, y, z])).unwrap_or(usize::MAX);
         let (first, kind, fin) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]), flags & FLAG_FIN != 0);
-        if first & CONTROL == 0 {
+        if first & CONTROL_BIT == 0 {
             let stream = u32::from_be_bytes([a, b, c, d]);
             self.within = PartialFrame::Data { stream, bytes_left: length, fin };
             return Ok(Some((Event::Other, head.len())));
         }
-        if first & !CONTROL != SPDY_VERSION {
-            return Err(Malformed::Version(first & !CONTROL));
+        if first & !CONTROL_BIT != SPDY_VERSION {
+            return Err(Malformed::Version(first & !CONTROL_BIT));
         }
         let needed = match kind {
             kind::SYN_REPLY | kind::PING | kind::GOAWAY => 4,

@@ -26,4 +26,4 @@ mod kind {
 /// The sender ends its side of the stream.
 const FLAG_FIN: u8 = 1;
 const SPDY_VERSION: u16 = 3;
-const CONTROL: u16 = 0x8000;
+const CONTROL_BIT: u16 = 0x8000;

@@ -1,6 +1,6 @@
 //! Writes frames. Pure.
 
-use super::{CONTROL, FLAG_FIN, SPDY_VERSION, StreamId, kind};
+use super::{CONTROL_BIT, FLAG_FIN, SPDY_VERSION, StreamId, kind};
 
 /// The sending side of a connection: numbers its streams, and keeps its headers in one deflate stream.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Outgoing {
         if !std::mem::replace(&mut self.headers_begun, true) {
             out.extend_from_slice(&ZLIB_HEAD);
         }
-        for part in block.chunks(MOST_STORED).chain([&[][..]]) {
+        for part in block.chunks(MAX_STORED_BYTES).chain([&[][..]]) {
             let length = u16::try_from(part.len()).unwrap_or_default();
             // A stored block, not the last. Its length starts at the next byte boundary.
             out.push(0);
@@ -65,7 +65,7 @@ pub fn ping(id: u32, out: &mut Vec<u8>) {
 }
 
 fn control(kind: u16, body: &[u8], out: &mut Vec<u8>) {
-    let [[a, b], [c, d]] = [(CONTROL | SPDY_VERSION).to_be_bytes(), kind.to_be_bytes()];
+    let [[a, b], [c, d]] = [(CONTROL_BIT | SPDY_VERSION).to_be_bytes(), kind.to_be_bytes()];
     frame([a, b, c, d], 0, body, out);
 }
 
@@ -83,7 +83,7 @@ fn count(length: usize) -> [u8; 4] {
 
 /// RFC 1950: deflate with a preset dictionary, identified by its Adler-32.
 const ZLIB_HEAD: [u8; 6] = [0x78, 0xbb, 0xe3, 0xc6, 0xa7, 0xc2];
-const MOST_STORED: usize = 0xffff;
+const MAX_STORED_BYTES: usize = 0xffff;
 
 #[cfg(test)]
 mod tests {

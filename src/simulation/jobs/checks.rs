@@ -1,5 +1,5 @@
-//! What must hold of Jobs when the faults are over: each has finished, each CronJob has started its last time, and nothing
-//! else runs.
+//! What must hold of Jobs when the faults are over: each has finished, each CronJob has started its last time, and
+//! nothing else runs.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::simulation::life::Node;
 use crate::types::api::ConcurrencyPolicy;
 
 /// Within this time of its own a Job starts, and its first pod.
-const STARTS: Duration = Duration::from_secs(30);
+const JOB_START_TIME: Duration = Duration::from_secs(30);
 /// The longest time in which a Job of a CronJob waits for another pod, and runs it.
-const RUNS: Duration = Duration::from_secs(200);
+const MAX_JOB_WAIT: Duration = Duration::from_secs(200);
 
 impl Node {
     pub(in crate::simulation) fn jobs_converged(&self) -> Result<(), String> {
@@ -65,11 +65,11 @@ impl Node {
         let mut active = runs.iter().filter(|(name, record)| of_it(name) && record["condition"] == "");
         let now = self.world.passed();
         let idle = now.saturating_sub(document.last_start.max(jobs.disturbed));
-        if let Some((name, _)) = active.next().filter(|_| idle > RUNS) {
+        if let Some((name, _)) = active.next().filter(|_| idle > MAX_JOB_WAIT) {
             return Err(format!("{name} is active, and nothing has started for {idle:?}"));
         }
         let wall = |passed: Duration| (self.world.wall_clock() + passed).saturating_sub(now).as_secs().cast_signed();
-        let (since, before) = (wall(document.changed.max(jobs.disturbed)), wall(now.saturating_sub(STARTS)));
+        let (since, before) = (wall(document.changed.max(jobs.disturbed)), wall(now.saturating_sub(JOB_START_TIME)));
         let period = 60 * cron.minutes;
         let due = before - before.rem_euclid(period);
         let does_count = due > since && !jobs.is_clock_new() && !jobs.may_be_over(due, period);
@@ -77,7 +77,7 @@ impl Node {
             return Ok(());
         }
         if cron.policy == ConcurrencyPolicy::Forbid {
-            let longest = RUNS + Duration::from_secs(period.unsigned_abs());
+            let longest = MAX_JOB_WAIT + Duration::from_secs(period.unsigned_abs());
             return if idle <= longest { Ok(()) } else { Err(format!("nothing has started for {idle:?}")) };
         }
         let name = format!("{}-{}", document.name, due / 60);

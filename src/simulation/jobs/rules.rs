@@ -23,7 +23,7 @@ use crate::simulation::record::Rule;
 /// In [`crate::simulation::machine::Machine::disk`].
 const RECORDS: &str = "/tmp/coracle-simulation/pods/coracle/jobs";
 /// The deadline of a call that starts a container, whose caller has learned meanwhile that the Job has finished.
-const LATE_CALL: Duration = Duration::from_secs(130);
+const CALL_DEADLINE: Duration = Duration::from_secs(130);
 
 /// An exit of a container that will happen.
 struct Exit {
@@ -145,8 +145,8 @@ impl JobRules {
         self.disturb(now);
     }
 
-    /// Whether a scheduled time may be over since the clock was set back. `period`: seconds from one time to the next. Of
-    /// those that a step forward misses, the latest is over too.
+    /// Whether a scheduled time may be over since the clock was set back. `period`: seconds from one time to the next.
+    /// Of those that a step forward misses, the latest is over too.
     pub(super) fn may_be_over(&self, time: i64, period: i64) -> bool {
         let seconds = |wall: Duration| wall.as_secs().cast_signed();
         self.shown.iter().any(|(from, to)| (seconds(*from) - period..=seconds(*to)).contains(&time))
@@ -208,7 +208,7 @@ impl JobRules {
         if known.has_succeeded || (!traits.on_failure && known.starts > 1) {
             return Some((Rule::JobOnce, "a pod that has run starts again".to_owned()));
         }
-        if of_job.finished.is_some_and(|finished| now.saturating_sub(finished) > LATE_CALL) {
+        if of_job.finished.is_some_and(|finished| now.saturating_sub(finished) > CALL_DEADLINE) {
             return Some((Rule::JobOver, format!("it has finished at {:?}", of_job.finished)));
         }
         if pod.index.as_ref().is_some_and(|index| of_job.indexes.contains(index)) {

@@ -130,8 +130,8 @@ const MAX_RING_EVENTS_OF_OBJECT: usize = 50;
 /// Limit of the texts in bytes.
 const MAX_RING_TEXT_BYTES: usize = 256 << 10;
 /// client-go's `defaultAggregateMaxEvents` and `defaultAggregateIntervalInSeconds`.
-const SIMILAR: usize = 10;
-const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
+const MAX_SIMILAR_EVENTS: usize = 10;
+const SIMILAR_EVENTS_INTERVAL: Duration = Duration::from_secs(600);
 const COMBINED: &str = "(combined from similar events): ";
 
 impl EventRing {
@@ -250,9 +250,9 @@ impl EventRing {
     /// Whether this event is combined with the similar ones before it, which have reached the limit.
     fn is_one_of_many(&self, new: &NewEvent, monotonic: Instant) -> bool {
         let is_recent =
-            |record: &&EventRecord| monotonic.saturating_duration_since(record.last_moment) <= SIMILAR_WITHIN;
+            |record: &&EventRecord| monotonic.saturating_duration_since(record.last_moment) <= SIMILAR_EVENTS_INTERVAL;
         let similar = self.events.iter().filter(|record| !record.combined && record.content.is_similar(new));
-        similar.filter(is_recent).count() + 1 >= SIMILAR
+        similar.filter(is_recent).count() + 1 >= MAX_SIMILAR_EVENTS
     }
 
     fn make_room(&mut self, coming: &EventRecord) {

@@ -16,7 +16,7 @@ pub(super) use self::input::{each_element_text, each_entry_text};
 #[derive(Clone, Debug)]
 pub struct Decoded<T> {
     pub value: T,
-    /// Paths such as `spec.containers[0].imge`; at most [`UNKNOWN_LIMIT`] of them.
+    /// Paths such as `spec.containers[0].imge`; at most [`MAX_UNKNOWN_FIELDS`] of them.
     pub unknown: Vec<String>,
 }
 
@@ -35,8 +35,8 @@ pub trait Decode: Sized {
         if input.is_null() { Ok(None) } else { Self::decode(input, context).map(Some) }
     }
 
-    /// Whether a field with this value counts as absent. As with the API's defaults, that is so for an empty string where
-    /// one of some words is expected.
+    /// Whether a field with this value counts as absent. As with the API's defaults, that is so for an empty string
+    /// where one of some words is expected.
     fn is_absent(_input: &Input<'_>) -> bool {
         false
     }
@@ -60,7 +60,7 @@ pub(super) fn decode_input<T: Decode>(input: Input<'_>) -> Result<Decoded<T>, De
 }
 
 /// The cap on the list of unknown fields.
-pub const UNKNOWN_LIMIT: usize = 64;
+pub const MAX_UNKNOWN_FIELDS: usize = 64;
 
 /// A value that does not fit its type: its path, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ impl<'a> Entry<'a> {
 
     pub(super) fn unknown(&self) {
         let mut unknown = self.context.unknown.borrow_mut();
-        if unknown.len() < UNKNOWN_LIMIT {
+        if unknown.len() < MAX_UNKNOWN_FIELDS {
             unknown.push(self.context.path.to_string());
         }
     }

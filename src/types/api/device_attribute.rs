@@ -10,11 +10,11 @@ use crate::types::sorted::SortedMap;
 
 /// Upstream's limits of an attribute's name and value, and of the number of attributes.
 const MAX_ATTRIBUTE_NAME_BYTES: usize = 32;
-pub const LONGEST_ATTRIBUTE: usize = 64;
-pub const MOST_ATTRIBUTES: usize = 32;
+pub const MAX_ATTRIBUTE_BYTES: usize = 64;
+pub const MAX_ATTRIBUTES: usize = 32;
 /// Limits of an annotation.
-const LONGEST_SELECTORS: usize = 16 << 10;
-const MOST_ALTERNATIVES: usize = 64;
+const MAX_SELECTORS_BYTES: usize = 16 << 10;
+const MAX_ALTERNATIVES: usize = 64;
 
 /// A `DeviceAttribute` of `resource.k8s.io/v1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl DeviceAttribute {
         let read = match value {
             Value::Bool(value) => Some(Self::Bool(*value)),
             Value::Number(number) => number.as_i64().map(Self::Int),
-            Value::String(text) => (1..=LONGEST_ATTRIBUTE).contains(&text.len()).then(|| Self::String(text.clone())),
+            Value::String(text) => (1..=MAX_ATTRIBUTE_BYTES).contains(&text.len()).then(|| Self::String(text.clone())),
             Value::Object(fields) if fields.len() == 1 => {
                 let version = fields.get("version").and_then(Value::as_str).filter(|text| is_semantic_version(text));
                 version.map(|text| Self::Version(text.to_owned()))
@@ -83,7 +83,7 @@ fn is_semantic_version(text: &str) -> bool {
     let is_word =
         |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let is_all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    text.len() <= LONGEST_ATTRIBUTE
+    text.len() <= MAX_ATTRIBUTE_BYTES
         && core.split('.').count() == 3
         && core.split('.').all(is_number)
         && pre.is_none_or(|pre| pre.split('.').all(|part| is_word(part) && (!is_all_digits(part) || is_number(part))))
@@ -117,8 +117,8 @@ const COMPARISONS: [(&str, &[Ordering]); 4] = [
 impl DeviceSelectors {
     /// Parses the value of the annotation: YAML or JSON. The error says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > LONGEST_SELECTORS {
-            return Err(format!("longer than {LONGEST_SELECTORS} bytes"));
+        if text.len() > MAX_SELECTORS_BYTES {
+            return Err(format!("longer than {MAX_SELECTORS_BYTES} bytes"));
         }
         let documents = yaml::parse(text.as_bytes()).map_err(|error| error.to_string())?;
         let mut documents = documents.into_iter();
@@ -164,8 +164,8 @@ impl DeviceSelectors {
 impl Condition {
     fn read(value: &Value) -> Result<Self, String> {
         if let Some(alternatives) = value.as_array() {
-            if !(1..=MOST_ALTERNATIVES).contains(&alternatives.len()) {
-                return Err(format!("expected one to {MOST_ALTERNATIVES} values"));
+            if !(1..=MAX_ALTERNATIVES).contains(&alternatives.len()) {
+                return Err(format!("expected one to {MAX_ALTERNATIVES} values"));
             }
             let texts = alternatives.iter().map(|value| scalar(value).filter(|text| !is_comparison(text)));
             let texts: Option<Vec<String>> = texts.collect();
@@ -206,7 +206,7 @@ fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::Bool(value) => Some(value.to_string()),
         Value::Number(number) => Some(number.to_string()),
-        Value::String(text) if (1..=LONGEST_ATTRIBUTE).contains(&text.len()) => Some(text.clone()),
+        Value::String(text) if (1..=MAX_ATTRIBUTE_BYTES).contains(&text.len()) => Some(text.clone()),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use super::Texts;
 
 /// The longest argument or variable that exec(2) accepts (`MAX_ARG_STRLEN`), with its terminating NUL. Variables that
 /// refer to each other twice would double in size at each step.
-pub const LONGEST_STRING: usize = 128 << 10;
+pub const MAX_ARGUMENT_BYTES: usize = 128 << 10;
 
 /// The kernel's limit for arguments and environment together: three quarters of the default stack limit.
 pub const MAX_ENVIRONMENT_BYTES: usize = 6 << 20;
@@ -28,9 +28,9 @@ pub fn expand_command<'a>(
     value: &dyn Fn(&str) -> Option<&'a [u8]>,
 ) -> Result<Vec<String>, CommandTooLong> {
     let expand = |word: &str| {
-        let expanded = expand_bytes(word, LONGEST_STRING, &mut |name| value(name));
+        let expanded = expand_bytes(word, MAX_ARGUMENT_BYTES, &mut |name| value(name));
         *bytes += expanded.len();
-        if expanded.len() >= LONGEST_STRING || *bytes > MAX_ENVIRONMENT_BYTES {
+        if expanded.len() >= MAX_ARGUMENT_BYTES || *bytes > MAX_ENVIRONMENT_BYTES {
             return Err(CommandTooLong);
         }
         Ok(text_of(expanded))
@@ -89,7 +89,7 @@ mod tests {
             "REF" => Some(&b"$(A)"[..]),
             _ => None,
         };
-        assert_eq!(expand_bytes(text, LONGEST_STRING, &mut { value }), expected.as_bytes());
+        assert_eq!(expand_bytes(text, MAX_ARGUMENT_BYTES, &mut { value }), expected.as_bytes());
     }
 
     #[test]

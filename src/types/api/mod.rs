@@ -63,15 +63,15 @@ pub use container::*;
 pub use container_hash::{container_hash, container_hash_text, fnv_32a};
 pub use container_status::*;
 pub use declared_features::{DECLARED_FEATURES, required_features};
-pub use decode::{Decode, DecodeContext, DecodeError, Decoded, Input, UNKNOWN_LIMIT, decode, decode_bytes};
+pub use decode::{Decode, DecodeContext, DecodeError, Decoded, Input, MAX_UNKNOWN_FIELDS, decode, decode_bytes};
 pub(crate) use decode::{Entry, Object, read_object};
 pub use device_attribute::{
-    DeviceAttribute, DeviceAttributes, DeviceSelectors, LONGEST_ATTRIBUTE, MOST_ATTRIBUTES, is_attribute_name,
+    DeviceAttribute, DeviceAttributes, DeviceSelectors, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, is_attribute_name,
 };
 pub use encode::{Encode, Json, encode, encode_text};
 pub use env_vars::{EnvVarRef, EnvVars};
 pub use event::*;
-pub use expansion::{CommandTooLong, LONGEST_STRING, MAX_ENVIRONMENT_BYTES, expand_bytes, expand_command, text_of};
+pub use expansion::{CommandTooLong, MAX_ARGUMENT_BYTES, MAX_ENVIRONMENT_BYTES, expand_bytes, expand_command, text_of};
 pub use int_or_string::IntOrString;
 pub use job::*;
 pub use kubeconfig::*;

@@ -30,16 +30,16 @@ pub enum Format {
     DecimalSi,
 }
 
-const NANOS: i128 = 1_000_000_000;
+const NANOS_PER_UNIT: i128 = 1_000_000_000;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 /// The cap of 2^63-1 whole units.
-const MAX_QUANTITY_NANOS: i128 = (i64::MAX as i128) * NANOS;
+const MAX_QUANTITY_NANOS: i128 = (i64::MAX as i128) * NANOS_PER_UNIT;
 
 impl Quantity {
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
 
     pub fn new(amount: i64, format: Format) -> Self {
-        Self { nanos: i128::from(amount) * NANOS, format }
+        Self { nanos: i128::from(amount) * NANOS_PER_UNIT, format }
     }
 
     pub fn from_milli(milli: i64, format: Format) -> Self {
@@ -48,7 +48,7 @@ impl Quantity {
 
     /// The amount in whole units, rounded away from zero.
     pub fn value(self) -> i64 {
-        divide_up(self.nanos, NANOS)
+        divide_up(self.nanos, NANOS_PER_UNIT)
     }
 
     /// The amount in thousandths, rounded away from zero and clamped to `i64`.
@@ -153,7 +153,7 @@ impl FromStr for Quantity {
             Scale::Two(shift) => scaled(whole, fraction, 0, shift),
         };
         // The binary suffixes cannot express an amount below one.
-        if format == Format::BinarySi && nanos > 0 && nanos < NANOS {
+        if format == Format::BinarySi && nanos > 0 && nanos < NANOS_PER_UNIT {
             format = Format::DecimalSi;
         }
         Ok(Self { nanos: if negative { -nanos } else { nanos }, format })
@@ -217,7 +217,7 @@ fn scaled(integer: &str, fraction: &str, exponent: i32, shift: u32) -> i128 {
         left = (left * 10).min(CAP);
         digit_position -= 1;
     }
-    let left = (left << shift).min(CAP) * NANOS.unsigned_abs();
+    let left = (left << shift).min(CAP) * NANOS_PER_UNIT.unsigned_abs();
     let right = (right << shift).div_ceil(10_u128.pow(20 - 9)) + u128::from(more);
     i128::try_from(left + right).unwrap_or(MAX_QUANTITY_NANOS).min(MAX_QUANTITY_NANOS)
 }
@@ -228,9 +228,10 @@ impl fmt::Display for Quantity {
         if self.is_zero() {
             return f.write_str("0");
         }
-        let whole = self.nanos % NANOS == 0;
-        if self.format == Format::BinarySi && whole && self.nanos.abs() >= 1024 * NANOS {
-            let (number, suffix) = reduced(self.nanos / NANOS, 1024, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]);
+        let whole = self.nanos % NANOS_PER_UNIT == 0;
+        if self.format == Format::BinarySi && whole && self.nanos.abs() >= 1024 * NANOS_PER_UNIT {
+            let (number, suffix) =
+                reduced(self.nanos / NANOS_PER_UNIT, 1024, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]);
             return write!(f, "{number}{suffix}");
         }
         let suffixes = match self.format {

@@ -18,7 +18,7 @@ pub fn decode_leniently<T: Decode>(value: &Value) -> (Option<Decoded<T>>, Vec<De
                 if !is_known {
                     errors.push(error);
                 }
-                if !is_left_out || errors.len() >= MOST_DECODE_ERRORS {
+                if !is_left_out || errors.len() >= MAX_DECODE_ERRORS {
                     return (None, errors);
                 }
             }
@@ -26,7 +26,7 @@ pub fn decode_leniently<T: Decode>(value: &Value) -> (Option<Decoded<T>>, Vec<De
     }
 }
 
-const MOST_DECODE_ERRORS: usize = 20;
+const MAX_DECODE_ERRORS: usize = 20;
 
 /// Removes the value at the path; an element of a list becomes null. False if there is none.
 pub fn leave_out(value: &mut Value, path: &str) -> bool {

@@ -286,7 +286,7 @@ fn update_without_a_free_slot_is_not_due() {
     let back = now + MAX_STATUS_RETRY_DELAY;
     assert!(reports.due().is_some_and(|due| due <= back));
     let jobs = reports.next(back);
-    assert_eq!(jobs.len(), AFTER_FAILURE);
+    assert_eq!(jobs.len(), MAX_REQUESTS_AFTER_FAILURE);
     assert_eq!(reports.due(), None, "the loop would go round until a request ends, and keep it from ending");
     let first = jobs.first().unwrap();
     reports.done(&first.pod, &ReportOutcome::Accepted { version: 6 }, back, |wait| wait);

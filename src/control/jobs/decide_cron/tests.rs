@@ -158,7 +158,7 @@ fn outages_do_not_make_the_record_grow() {
     for day in 1..=28 {
         node.look(&format!("{day:02}T08:30"));
         node.look(&format!("{day:02}T09:00"));
-        assert!(node.ranges() <= MAX_RANGES, "{:?}", node.record);
+        assert!(node.ranges() <= MAX_TIME_RANGES, "{:?}", node.record);
     }
     check(node.look("28T08:40"), None, Some("10:00"));
     let mut node = Node::new("0 * * * *");
@@ -166,7 +166,7 @@ fn outages_do_not_make_the_record_grow() {
     for year in 2030..2060 {
         node.look(&format!("{year}-01-01T00:30:00Z"));
         node.look("10:20");
-        assert!(node.ranges() <= MAX_RANGES, "{:?}", node.record);
+        assert!(node.ranges() <= MAX_TIME_RANGES, "{:?}", node.record);
     }
     check(node.look("11:00"), Some("11:00"), Some("12:00"));
 }
@@ -198,7 +198,7 @@ fn clock_set_back_repeats_no_time_between_forbidden_ones() {
         node.look(&format!("10:{}", minute + 1));
         node.end(&start, RunState::Succeeded);
     }
-    assert!(node.ranges() <= MAX_RANGES, "{:?}", node.record);
+    assert!(node.ranges() <= MAX_TIME_RANGES, "{:?}", node.record);
     for now in ["10:11", "10:30", "10:53"] {
         assert_eq!(node.look(now).0, None, "{now}");
     }
@@ -274,7 +274,7 @@ fn no_time_starts_twice_in_random_lives() {
         for _ in 0..200 {
             match below(20) {
                 // No more outages than ranges are kept.
-                0 if outages < MAX_RANGES => {
+                0 if outages < MAX_TIME_RANGES => {
                     outages += 1;
                     now += below(5 * 86_400);
                 }
@@ -294,7 +294,7 @@ fn no_time_starts_twice_in_random_lives() {
                 node.record = before;
                 started.retain(|time| decision.start != Some(*time));
             }
-            assert!(node.ranges() <= MAX_RANGES, "{seed}");
+            assert!(node.ranges() <= MAX_TIME_RANGES, "{seed}");
             assert!(decision.next.is_some_and(|next| next > now), "{seed}: due at once");
         }
         assert!(started.len() > 5, "{seed}: {}", started.len());

@@ -38,14 +38,14 @@ pub(crate) struct LocalPodRequest {
 }
 
 /// Capacity of the queue of changes. Requests wait when it is full.
-const QUEUE: usize = 4;
+const PENDING_LOCAL_CHANGES: usize = 4;
 /// Wait before the directory is read again after a failure.
 const LOCAL_PODS_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 impl LocalPods {
     /// The handle, and the receiver for [`run`].
     pub(crate) fn new() -> (Self, Receiver<LocalPodRequest>) {
-        let (requests, receiver) = async_channel::bounded(QUEUE);
+        let (requests, receiver) = async_channel::bounded(PENDING_LOCAL_CHANGES);
         (Self { requests }, receiver)
     }
 

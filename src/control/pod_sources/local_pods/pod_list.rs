@@ -61,7 +61,7 @@ impl fmt::Display for RefusedManifest {
         match self {
             Self::Invalid(problems) => f.write_str(problems),
             Self::LongName => {
-                write!(f, "metadata.name: expected at most {LONGEST_KEY} bytes together with the namespace")
+                write!(f, "metadata.name: expected at most {MAX_POD_KEY_BYTES} bytes together with the namespace")
             }
             Self::OtherPod { field, expected, found } => {
                 write!(f, "{field}: expected {expected} as in the path, found {found}")
@@ -136,7 +136,7 @@ impl PodList {
     ) -> Result<AcceptedManifest, RefusedManifest> {
         let manifest = self.read(namespace, name, text, &config_seen.to_string(), now)?;
         let key = key(namespace, name);
-        if key.len() > LONGEST_KEY {
+        if key.len() > MAX_POD_KEY_BYTES {
             return Err(RefusedManifest::LongName);
         }
         let before = self.pods.get(&key);
@@ -233,4 +233,4 @@ fn origin(namespace: &str, name: &str) -> Arc<str> {
 }
 
 /// Longest file name, less the suffixes for files being written or set aside.
-const LONGEST_KEY: usize = 255 - 8;
+const MAX_POD_KEY_BYTES: usize = 255 - 8;

@@ -152,13 +152,13 @@ pub(super) enum Content {
 /// How long a file without an event that it is complete must stay unchanged.
 const UNCHANGED_MANIFEST_AGE: Duration = Duration::from_millis(100);
 /// An empty file is usually about to be filled, or is vim's test of whether it can write.
-const EMPTY_SETTLED: Duration = Duration::from_secs(1);
+const EMPTY_FILE_WAIT: Duration = Duration::from_secs(1);
 /// How often a file that a writer keeps open is checked again; its close is an event.
 const WRITER_PATIENCE: Duration = Duration::from_secs(20);
 /// A file missing for less than this was replaced: some editors rename the old one away first.
 const MIN_FILE_ABSENCE: Duration = Duration::from_millis(50);
 /// How long a replaced directory may take to be filled, file by file.
-const REPLACED: Duration = Duration::from_secs(10);
+const REPLACED_DIRECTORY_WAIT: Duration = Duration::from_secs(10);
 /// Further problems of the same file are not reported.
 const MAX_PROBLEMS: usize = 20;
 
@@ -282,7 +282,7 @@ impl Files {
         let patience = if is_half_written || is_writing {
             WRITER_PATIENCE
         } else if new_and_empty {
-            EMPTY_SETTLED
+            EMPTY_FILE_WAIT
         } else {
             UNCHANGED_MANIFEST_AGE
         };
@@ -305,7 +305,7 @@ impl Files {
 
     /// Removes files that have been missing from the listings for long enough.
     fn remove_missing(&mut self, listing: &Listing, now: Instant, plan: &mut ListingPlan) {
-        let replaced = self.replaced.map(|moment| moment + REPLACED);
+        let replaced = self.replaced.map(|moment| moment + REPLACED_DIRECTORY_WAIT);
         self.files.retain(|name, file| {
             if listing.files.contains_key(name) {
                 return true;

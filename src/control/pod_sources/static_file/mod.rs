@@ -8,7 +8,8 @@
 //! empty, or if it is empty during boot, when it may not be mounted yet.
 //!
 //! ```text
-//!   inotify or the interval -> list (blocking) -> Files::compare -> read (blocking) -> Files::take -> SyncEvent::Sources
+//!   inotify or the interval -> list (blocking) -> Files::compare -> read (blocking) -> Files::take ->
+//!   SyncEvent::Sources
 //! ```
 
 mod directory;
@@ -54,7 +55,7 @@ pub(crate) async fn run(
 
 /// When the machine is expected to have mounted its file systems.
 pub(crate) fn boot_over() -> Instant {
-    rt::now() + BOOT.saturating_sub(clock::uptime())
+    rt::now() + BOOT_MOUNT_WAIT.saturating_sub(clock::uptime())
 }
 
 struct StaticFileSource {
@@ -232,7 +233,7 @@ fn log_problems(old: &[SourceProblem], new: &[SourceProblem]) {
 const MANIFEST_LISTING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long after power-on a machine may take to mount its file systems: checking a card takes a while.
-const BOOT: Duration = Duration::from_secs(180);
+const BOOT_MOUNT_WAIT: Duration = Duration::from_secs(180);
 
 #[cfg(test)]
 mod tests;

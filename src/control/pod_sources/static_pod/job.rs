@@ -222,11 +222,11 @@ fn suffix(mut hash: u128) -> String {
         hash /= count;
         letter.map_or('x', |letter| char::from(*letter))
     });
-    letters.take(GENERATED_NAME_LENGTH).collect()
+    letters.take(GENERATED_NAME_CHARS).collect()
 }
 
 const GENERATED_NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const GENERATED_NAME_LENGTH: usize = 5;
+const GENERATED_NAME_CHARS: usize = 5;
 
 /// Whether the pod is the template of a CronJob.
 pub(super) fn is_cron_job(pod: &Pod) -> bool {
@@ -246,7 +246,7 @@ pub(crate) fn is_pod_name_of(template: &Pod, pod_name: &str) -> bool {
         Some((number, generated)) if number.parse::<u32>().is_ok() => generated,
         _ => rest,
     });
-    generated.len() == GENERATED_NAME_LENGTH && generated.bytes().all(|byte| GENERATED_NAME_LETTERS.contains(&byte))
+    generated.len() == GENERATED_NAME_CHARS && generated.bytes().all(|byte| GENERATED_NAME_LETTERS.contains(&byte))
 }
 
 #[cfg(test)]

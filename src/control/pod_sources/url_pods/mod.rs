@@ -30,7 +30,7 @@ use crate::kubelet::node::StatusInputs;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
 use crate::platform::net::{
-    AnyCertificate, Dialer, FetchRequest, FetchResponse as Response, FetchTls, Headers, MOST_AUTHORITIES, Purpose,
+    AnyCertificate, Dialer, FetchRequest, FetchResponse as Response, FetchTls, Headers, MAX_AUTHORITIES_BYTES, Purpose,
     SYSTEM_AUTHORITIES, Url, tls_config, trusting,
 };
 use crate::platform::rt;
@@ -90,10 +90,10 @@ pub(crate) const URL_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest manifest, the same as for an API object.
 const MAX_URL_MANIFEST_BYTES: usize = 1 << 20;
 /// Longest signature with its audience.
-const MOST_OF_SIGNATURE: usize = 4 << 10;
+const MAX_POD_SIGNATURE_BYTES: usize = 4 << 10;
 /// Longest header of the stored file.
-const KEPT_HEAD: u64 = 16 << 10;
-const MOST_OF_SERIAL: u64 = 1 << 10;
+const MAX_STORED_HEADER_BYTES: u64 = 16 << 10;
+const MAX_SERIAL_BYTES: u64 = 1 << 10;
 /// Longest wait between polls of an unreachable server.
 const MAX_URL_POLL_DELAY: Duration = Duration::from_secs(300);
 
@@ -130,7 +130,7 @@ impl UrlSource {
     async fn load(&mut self) {
         self.load_serial().await;
         let path = self.source.kept.clone();
-        let limit = KEPT_HEAD + u64::try_from(MAX_URL_MANIFEST_BYTES).unwrap_or(u64::MAX);
+        let limit = MAX_STORED_HEADER_BYTES + u64::try_from(MAX_URL_MANIFEST_BYTES).unwrap_or(u64::MAX);
         let kept = match rt::blocking(move || durable::read(&path, limit)).await {
             Ok(StoredFile::Nothing) => return,
             Ok(StoredFile::Whole(kept)) => kept,
@@ -146,7 +146,7 @@ impl UrlSource {
 
     async fn load_serial(&mut self) {
         let path = self.source.serial.clone();
-        match rt::blocking(move || durable::read(&path, MOST_OF_SERIAL)).await {
+        match rt::blocking(move || durable::read(&path, MAX_SERIAL_BYTES)).await {
             Ok(StoredFile::Nothing) => {}
             Ok(StoredFile::Whole(stored)) => self.url_state.remember(&stored),
             Ok(StoredFile::Damaged) => self.serial_not_read("it is damaged"),
@@ -264,13 +264,13 @@ impl UrlSource {
             None => None,
             Some(_) => {
                 let url = with_suffix(url);
-                let answer = self.get(&url, self.headers(false), tls, MOST_OF_SIGNATURE).await;
+                let answer = self.get(&url, self.headers(false), tls, MAX_POD_SIGNATURE_BYTES).await;
                 let failed = |error| FetchError::Signature {
                     url: without_credentials(&url.to_string()),
                     source: Box::new(error),
                 };
                 let answer = answer.map_err(failed)?;
-                Some(whole(&answer, MOST_OF_SIGNATURE).map_err(failed)?.to_vec())
+                Some(whole(&answer, MAX_POD_SIGNATURE_BYTES).map_err(failed)?.to_vec())
             }
         };
         let validators = Validators { etag: answer.etag, last_modified: answer.last_modified };
@@ -302,7 +302,7 @@ impl UrlSource {
         }
         let path = self.source.authorities.clone().unwrap_or_else(|| PathBuf::from(SYSTEM_AUTHORITIES));
         let file = path.clone();
-        let read = rt::blocking(move || file::read_all(&file, MOST_AUTHORITIES)).await;
+        let read = rt::blocking(move || file::read_all(&file, MAX_AUTHORITIES_BYTES)).await;
         let text = read.map_err(|source| FetchError::ReadAuthorities { path: path.clone(), source })?;
         let unusable = |source| FetchError::Authorities { path: path.clone(), source };
         let trusted = pem::certificates(&text).map_err(|_| unusable("expected certificates in PEM".into()))?;

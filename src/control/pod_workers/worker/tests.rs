@@ -134,7 +134,7 @@ fn short_lived_sandboxes_are_recreated_with_growing_waits() {
         now = time;
     }
     assert_eq!(waits, [1, 2, 4, 8]);
-    now += REMAKE_QUIET * 2;
+    now += SANDBOX_SETTLED_TIME * 2;
     worker.begun(&Work::Sync(plan()), now);
     worker.succeeded(Kind::Sync, false, now);
     assert_eq!(worker.next(now, plan), Next::Wait(now + Duration::from_secs(1)), "the last one had proved itself");

@@ -25,7 +25,7 @@ pub(super) struct HeldWatch {
     earliest_end: Instant,
 }
 
-const SHORTEST_HELD_WATCH: Duration = Duration::from_secs(2);
+const MIN_HELD_WATCH_TIME: Duration = Duration::from_secs(2);
 /// Changes of pods within this time are sent together.
 const OWN_CHANGES_DELAY: Duration = Duration::from_millis(200);
 
@@ -46,7 +46,7 @@ impl HeldWatch {
             version: read.corrected_version,
             events: Vec::new(),
             end: limit.and_then(|limit| now.checked_add(limit)),
-            earliest_end: now + SHORTEST_HELD_WATCH,
+            earliest_end: now + MIN_HELD_WATCH_TIME,
         };
         watch.catch_up(endpoint).await?;
         Ok(watch)

@@ -45,7 +45,7 @@ pub(super) enum ReviewFailure {
 
 /// Maximum number of concurrent reviews, and of those of tokens from one address or of accesses of one user.
 const MAX_REVIEWS: usize = 6;
-const MAX_REVIEWS_OF_ONE: usize = 2;
+const MAX_REVIEWS_OF_CLIENT: usize = 2;
 /// Time limit of a review, for which a client is waiting.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 /// A rejected token may become valid soon, because it has just been created.
@@ -59,7 +59,7 @@ impl DelegatedAuth {
             regulars: RegularTokens::new(),
             tokens: RefCell::new(AuthCache::new(MAX_CACHED_REVIEWS)),
             accesses: RefCell::new(AuthCache::new(MAX_CACHED_REVIEWS)),
-            asking: Turns::new(MAX_REVIEWS, MAX_REVIEWS_OF_ONE),
+            asking: Turns::new(MAX_REVIEWS, MAX_REVIEWS_OF_CLIENT),
         }
     }
 

@@ -18,9 +18,9 @@ pub(super) struct NodeLogQuery {
 }
 
 /// The bounds of upstream's node log query (`maxTailLines`, `maxServiceLength`, `maxServices`): its client expects them.
-const MOST_LINES: i64 = 100_000;
-const LONGEST_SERVICE: usize = 256;
-const MOST_SERVICES: usize = 4;
+const MAX_TAIL_LINES: i64 = 100_000;
+const MAX_SERVICE_NAME_BYTES: usize = 256;
+const MAX_LOG_SERVICES: usize = 4;
 
 /// `None` if the request has no query: it is for a file.
 pub(super) fn parse(request: &Request) -> Result<Option<NodeLogQuery>, Response> {
@@ -63,8 +63,8 @@ pub(super) fn parse(request: &Request) -> Result<Option<NodeLogQuery>, Response>
         return Ok(None);
     }
     faults.extend(services.iter().filter_map(|service| unsafe_service(service)));
-    if services.len() > MOST_SERVICES {
-        faults.push(format!("query: Too many: {}: must have at most {MOST_SERVICES} items", services.len()));
+    if services.len() > MAX_LOG_SERVICES {
+        faults.push(format!("query: Too many: {}: must have at most {MAX_LOG_SERVICES} items", services.len()));
     }
     let shown = || format!("{files:?}");
     match (files.as_slice(), services.is_empty()) {
@@ -83,8 +83,8 @@ pub(super) fn parse(request: &Request) -> Result<Option<NodeLogQuery>, Response>
     if let Some(boot) = boot.filter(|boot| *boot > 0) {
         faults.push(invalid("boot", &boot.to_string(), "must be less than 1"));
     }
-    if let Some(tail) = tail.filter(|tail| !(0..=MOST_LINES).contains(tail)) {
-        let why = format!("must be between 0 and {MOST_LINES}, inclusive");
+    if let Some(tail) = tail.filter(|tail| !(0..=MAX_TAIL_LINES).contains(tail)) {
+        let why = format!("must be between 0 and {MAX_TAIL_LINES}, inclusive");
         faults.push(invalid("tailLines", &tail.to_string(), &why));
     }
     if !faults.is_empty() {
@@ -109,7 +109,7 @@ pub(super) fn journal_arguments(query: &NodeLogQuery) -> Vec<String> {
 /// The fault of a name that could be more than a unit for journalctl, or leave /var/log.
 fn unsafe_service(service: &str) -> Option<String> {
     let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-    let why = if service.len() > LONGEST_SERVICE {
+    let why = if service.len() > MAX_SERVICE_NAME_BYTES {
         "length must be less than 256"
     } else if !service.bytes().all(is_safe) || service == ".." {
         "input contains unsupported characters"

@@ -21,7 +21,7 @@ pub(in crate::control::server) struct RegularTokens {
 /// Maximum number of tokens, and of cached results of each kind.
 pub(super) const MAX_CACHED_REVIEWS: usize = 256;
 /// How long a valid token is exempt from the limit.
-const REGULAR: Duration = Duration::from_secs(3600);
+const REGULAR_TOKEN_TIME: Duration = Duration::from_secs(3600);
 const REVIEW_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 impl RegularTokens {
@@ -48,7 +48,7 @@ impl RegularTokens {
 
     /// The API server has confirmed the token.
     pub(in crate::control::server) fn add(&self, token: Key) {
-        self.regulars.borrow_mut().put(token, (), REGULAR, rt::now());
+        self.regulars.borrow_mut().put(token, (), REGULAR_TOKEN_TIME, rt::now());
     }
 
     /// Whether the API server may be sent this many bytes for an unknown token of this peer.

@@ -27,7 +27,7 @@ pub(super) struct Checkpoints {
 }
 
 /// The time limit of a stream. A client that disconnects ends the command.
-const LONGEST_RUN: Duration = Duration::from_secs(4 * 3600);
+const MAX_RUN_TIME: Duration = Duration::from_secs(4 * 3600);
 
 /// `None` for any other path.
 pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -> Option<Reply> {
@@ -51,7 +51,7 @@ pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -
     };
     let cri = cri.clone();
     Some(Reply::Slow(Box::pin(async move {
-        match cri.exec_sync(&format!("run {id}"), &id, &command, LONGEST_RUN).await {
+        match cri.exec_sync(&format!("run {id}"), &id, &command, MAX_RUN_TIME).await {
             Ok(mut output) if output.exit_code == 0 => {
                 output.stdout.append(&mut output.stderr);
                 Response::json(output.stdout)
@@ -132,7 +132,7 @@ fn container_of(
         let why = "CheckpointContainer requires the timeout value to be > 0";
         internal(format!("checkpointing of {namespace}/{pod}/{container} failed ({why})"))
     })?;
-    Ok(Duration::from_secs(seconds.min(LONGEST_RUN.as_secs())))
+    Ok(Duration::from_secs(seconds.min(MAX_RUN_TIME.as_secs())))
 }
 
 /// Only root may read checkpoints, which contain the memory of containers. Blocking.

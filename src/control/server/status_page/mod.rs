@@ -71,7 +71,7 @@ const PAGE_HEADERS: &str = concat!(
 );
 
 /// Maximum number of connections without a request; all others belong to watchers.
-const MOST_STRANGERS: usize = 8;
+const MAX_SILENT_CONNECTIONS: usize = 8;
 /// Send buffer in the kernel. It is small, so that slow watchers are noticed.
 const WAITING_BYTES: usize = 64 * 1024;
 /// A client that does not acknowledge data for this long is taken for dead.
@@ -103,7 +103,7 @@ impl StatusPage {
     const fn door(&self) -> Listener {
         let limits = ConnectionLimits {
             most: MAX_LOCAL_CONNECTIONS,
-            most_strangers: MOST_STRANGERS,
+            most_strangers: MAX_SILENT_CONNECTIONS,
             most_of_one: MAX_LOCAL_CONNECTIONS,
         };
         Listener { name: "the page", address: self.address, limits }

@@ -28,15 +28,15 @@ pub(super) const MAX_WATCHERS: usize = 8;
 /// Number of blocks kept. A watcher that falls further behind is dropped.
 pub(super) const MAX_KEPT_BLOCKS: usize = 16;
 /// Maximum number of events sent.
-const EVENTS: usize = 100;
-/// Period of the observations of the sync loop's state. They take at most a twentieth ([`SHARE`]) of the time, even on
-/// small boards.
+const MAX_SENT_EVENTS: usize = 100;
+/// Period of the observations of the sync loop's state. They take at most a twentieth ([`OBSERVATION_SHARE_DIVISOR`]) of
+/// the time, even on small boards.
 const PAGE_OBSERVATION_INTERVAL: Duration = Duration::from_secs(2);
-const SHARE: u32 = 20;
-/// Period of the measurements. The first of every [`WHOLE_ONE_OF`] is a complete one, with disks and pressures; the
-/// others have only CPU and memory.
+const OBSERVATION_SHARE_DIVISOR: u32 = 20;
+/// Period of the measurements. The first of every [`ROUNDS_PER_COMPLETE_ONE`] is a complete one, with disks and
+/// pressures; the others have only CPU and memory.
 const FIGURES_PERIOD: Duration = Duration::from_secs(4);
-const WHOLE_ONE_OF: u32 = 4;
+const ROUNDS_PER_COMPLETE_ONE: u32 = 4;
 /// A watcher that reads nothing for this long is taken for dead.
 const DEAD_WATCHER_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -142,7 +142,8 @@ impl Watchers {
                 self.broadcast(block);
             }
             turn = turn.wrapping_add(1);
-            rt::sleep(PAGE_OBSERVATION_INTERVAL.max(rt::elapsed(begun).saturating_mul(SHARE))).await;
+            rt::sleep(PAGE_OBSERVATION_INTERVAL.max(rt::elapsed(begun).saturating_mul(OBSERVATION_SHARE_DIVISOR)))
+                .await;
         }
     }
 
@@ -150,7 +151,7 @@ impl Watchers {
     async fn measure(self: Rc<Self>) {
         let mut turn = 0u32;
         loop {
-            let only_cpu_and_memory = turn % WHOLE_ONE_OF != 0;
+            let only_cpu_and_memory = turn % ROUNDS_PER_COMPLETE_ONE != 0;
             let figures = self.api.page(Page::Summary { only_cpu_and_memory }).await;
             let mut block = Block::default();
             block.push("figures", &figures);
@@ -202,9 +203,9 @@ impl Lists {
             self.pods.item(uid, &json(&entry), block);
         });
         self.pods.end_round(block);
-        let mut newest = VecDeque::with_capacity(EVENTS);
+        let mut newest = VecDeque::with_capacity(MAX_SENT_EVENTS);
         api.events(&mut |event| {
-            if newest.len() == EVENTS {
+            if newest.len() == MAX_SENT_EVENTS {
                 newest.pop_front();
             }
             newest.push_back(shown_event(event));

@@ -104,7 +104,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    const INTERVAL: Duration = Duration::from_secs(60);
+    const BEAT_INTERVAL: Duration = Duration::from_secs(60);
 
     /// The checks of a loop that completed a round before each `true`, with their times.
     fn looks(moves: &[bool]) -> Vec<(Duration, BeatCheck)> {
@@ -116,7 +116,7 @@ mod tests {
             let (next, look) = beats.check(rounds, now);
             looks.push((now - start, look));
             beats = next;
-            now += look.next(INTERVAL / 2);
+            now += look.next(BEAT_INTERVAL / 2);
         }
         looks
     }
@@ -155,7 +155,7 @@ mod tests {
                     }
                     BeatCheck::Stalled { .. } => {
                         told += 1;
-                        assert!(at - petted < INTERVAL * 2 / 3, "{sequence:?}");
+                        assert!(at - petted < BEAT_INTERVAL * 2 / 3, "{sequence:?}");
                     }
                     BeatCheck::Late | BeatCheck::StillStalled => {}
                 }
@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn suspended_process_has_not_stalled() {
-        let late = [(Duration::ZERO, true), (INTERVAL * 10, false), (INTERVAL * 10 + INTERVAL / 8, true)];
+        let late =
+            [(Duration::ZERO, true), (BEAT_INTERVAL * 10, false), (BEAT_INTERVAL * 10 + BEAT_INTERVAL / 8, true)];
         let start = Instant::now();
         let (mut beats, mut rounds) = (BeatState::Idle, 0);
         for (at, moves) in late {

@@ -39,7 +39,7 @@ impl Device {
 
     /// The device's timeout, or a safe guess if it is unknown. A device that is not open is retried at half of this.
     pub(super) fn timeout(&self) -> Duration {
-        self.open.as_ref().map_or(ABSENT, |open| open.timeout)
+        self.open.as_ref().map_or(ABSENT_DEVICE_TIMEOUT, |open| open.timeout)
     }
 
     /// Pets the device, and opens it first if it is not open: it may appear late, or disappear. Pods run without it.
@@ -143,7 +143,7 @@ fn name(device: &Path) -> Option<String> {
 /// Assumed timeout: boards have ten seconds or more.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of no device: it is looked for at half of this, because it may appear late.
-const ABSENT: Duration = Duration::from_secs(60);
+const ABSENT_DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Any byte except the one that stops the watchdog.
 const PET: &[u8] = b".";
 const MAGIC_CLOSE: &[u8] = b"V";

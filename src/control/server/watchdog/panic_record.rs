@@ -90,7 +90,7 @@ impl PanicRecord {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             thread: thread.name().unwrap_or("unnamed").to_owned(),
             location: panic.location().map(ToString::to_string).unwrap_or_default(),
-            message: message(panic.payload()).chars().take(MOST_CHARACTERS).collect(),
+            message: message(panic.payload()).chars().take(MAX_PANIC_CHARS).collect(),
             next_start: None,
         }
     }
@@ -130,7 +130,7 @@ fn message(payload: &dyn Any) -> &str {
 }
 
 /// Longest message: a record stays small whatever panics.
-const MOST_CHARACTERS: usize = 2000;
+const MAX_PANIC_CHARS: usize = 2000;
 /// Holds such a message when every character is escaped.
 const MAX_PANIC_RECORD_BYTES: usize = 32 << 10;
 /// Time limit for the write.
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(output.status.code(), Some(7), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("panicked at src/"), "{output:?}");
         let found = rt::block_on(async { load_last_panic(&folder.0) }).unwrap();
-        assert_eq!((found.thread.as_str(), found.message.chars().count()), ("worker-0", MOST_CHARACTERS));
+        assert_eq!((found.thread.as_str(), found.message.chars().count()), ("worker-0", MAX_PANIC_CHARS));
         assert!(found.message.starts_with("number 0: \u{1}"), "{found:?}");
         assert!(found.location.starts_with("src/control/server/watchdog/panic_record.rs:"), "{found:?}");
         assert!(!found.time.is_empty() && found.next_start.is_some(), "{found:?}");

@@ -8,13 +8,13 @@ use std::io;
 use crate::protocol::spdy::{self, StreamId};
 use crate::protocol::websocket;
 
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const STATUS: u8 = 3;
-const RESIZE: u8 = 4;
+const STDIN_CHANNEL: u8 = 0;
+const STDOUT_CHANNEL: u8 = 1;
+const STDERR_CHANNEL: u8 = 2;
+const STATUS_CHANNEL: u8 = 3;
+const RESIZE_CHANNEL: u8 = 4;
 /// Its message names a channel that ends.
-const ENDS: u8 = 255;
+const CLOSE_CHANNEL: u8 = 255;
 
 /// The streams of a command that the client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,8 @@ struct RuntimeStreams {
     has_status: bool,
 }
 
-/// Opens the streams of a command. Returns both directions, and the first bytes for the runtime and for the client, whom an
-/// empty message tells that the command has begun.
+/// Opens the streams of a command. Returns both directions, and the first bytes for the runtime and for the client, whom
+/// an empty message tells that the command has begun.
 pub(super) fn open(streams: Streams) -> (FromClient, FromRuntime, Vec<u8>, Vec<u8>) {
     let (mut to_runtime, mut to_client) = (Vec::new(), Vec::new());
     let mut outgoing = spdy::Outgoing::default();
@@ -83,7 +83,11 @@ pub(super) fn open(streams: Streams) -> (FromClient, FromRuntime, Vec<u8>, Vec<u
         |kind: &str, is_wanted: bool| is_wanted.then(|| outgoing.open(&[("streamtype", kind)], &mut to_runtime));
     let error = open("error", true);
     let stdin = open("stdin", streams.stdin);
-    let outputs = [(error, STATUS), (open("stdout", streams.stdout), STDOUT), (open("stderr", streams.stderr), STDERR)];
+    let outputs = [
+        (error, STATUS_CHANNEL),
+        (open("stdout", streams.stdout), STDOUT_CHANNEL),
+        (open("stderr", streams.stderr), STDERR_CHANNEL),
+    ];
     let resize = open("resize", streams.tty);
     let open: Vec<_> = outputs.into_iter().filter_map(|(stream, channel)| Some((stream?, channel))).collect();
     let lowest = open.iter().map(|(_, channel)| *channel).min();
@@ -136,10 +140,10 @@ impl ClientChannels {
         };
         self.current = Some(channel);
         let stream = match channel {
-            STDIN => self.stdin,
-            RESIZE => self.resize,
-            ENDS => {
-                if data.contains(&STDIN) {
+            STDIN_CHANNEL => self.stdin,
+            RESIZE_CHANNEL => self.resize,
+            CLOSE_CHANNEL => {
+                if data.contains(&STDIN_CHANNEL) {
                     self.stdin.take().into_iter().for_each(|stdin| spdy::end(stdin, out));
                 }
                 None
@@ -188,7 +192,7 @@ impl RuntimeStreams {
             match event {
                 spdy::Event::Data { stream, bytes } => {
                     if let Some((_, channel)) = self.open.iter().find(|(open, _)| *open == stream) {
-                        self.has_status |= *channel == STATUS;
+                        self.has_status |= *channel == STATUS_CHANNEL;
                         websocket::binary(&[*channel], bytes, out);
                     }
                 }
@@ -230,15 +234,15 @@ mod tests {
     fn input_reaches_its_stream_and_its_end_is_passed_on_once() {
         let (mut client, _, opened, first) = open(ALL);
         // The lowest channel that the client reads.
-        assert_eq!((opened.is_empty(), &*first), (false, &[0x82, 1, STDOUT][..]));
-        let mut bytes = [&[STDIN][..], b"a"].map(|part| message(2, part)).concat();
-        bytes.truncate(message(2, &[STDIN]).len());
+        assert_eq!((opened.is_empty(), &*first), (false, &[0x82, 1, STDOUT_CHANNEL][..]));
+        let mut bytes = [&[STDIN_CHANNEL][..], b"a"].map(|part| message(2, part)).concat();
+        bytes.truncate(message(2, &[STDIN_CHANNEL]).len());
         assert_eq!(sent(&mut client, &mut bytes).0, b"", "an empty message");
         let mut messages = [
             message(2, b"\0hello"),
-            message(2, &[ENDS, STDIN]),
+            message(2, &[CLOSE_CHANNEL, STDIN_CHANNEL]),
             message(2, b"\0late"),
-            message(2, &[ENDS, STDIN]),
+            message(2, &[CLOSE_CHANNEL, STDIN_CHANNEL]),
             message(2, b"\x01not writable"),
             message(2, b"\x04{}"),
         ]
@@ -256,7 +260,7 @@ mod tests {
         spdy::data(7, b"{}", &mut expected);
         assert_eq!(sent(&mut client, &mut message(2, b"\x04{}")).0, expected);
         let streams: Vec<_> = runtime.streams.take().unwrap().open;
-        assert_eq!(streams, [(STATUS_STREAM, STATUS), (STDOUT_STREAM, STDOUT)]);
+        assert_eq!(streams, [(STATUS_STREAM, STATUS_CHANNEL), (STDOUT_STREAM, STDOUT_CHANNEL)]);
     }
 
     #[test]
@@ -282,8 +286,8 @@ mod tests {
         }
         let (mut out, mut reply, mut expected, mut ping) = (vec![], vec![], vec![], vec![]);
         assert!(!runtime.take(&mut bytes, &mut out, &mut reply).unwrap().is_over);
-        websocket::binary(&[STDERR], b"careful", &mut expected);
-        websocket::binary(&[STATUS], b"{}", &mut expected);
+        websocket::binary(&[STDERR_CHANNEL], b"careful", &mut expected);
+        websocket::binary(&[STATUS_CHANNEL], b"{}", &mut expected);
         spdy::ping(2, &mut ping);
         assert_eq!((&out, &reply), (&expected, &ping));
         let mut end = Vec::new();

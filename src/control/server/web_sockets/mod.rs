@@ -10,7 +10,7 @@ use std::io;
 use std::time::Duration;
 
 use super::relay::ByteStream;
-use super::stream_slots::UNREAD;
+use super::stream_slots::UNREAD_STREAM_TIMEOUT;
 use crate::platform::net::Url;
 use crate::platform::rpc::Signal;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
@@ -207,7 +207,7 @@ impl Passage<'_> {
         self.out.append(&mut self.from_receiver.newest.borrow_mut());
         let is_last = self.from_receiver.is_last.get();
         if !self.out.is_empty() {
-            rt::deadline(UNREAD, self.to.write_all(&self.out)).await.map_err(io::Error::other)??;
+            rt::deadline(UNREAD_STREAM_TIMEOUT, self.to.write_all(&self.out)).await.map_err(io::Error::other)??;
             self.out.clear();
         }
         Ok(is_last)

@@ -19,7 +19,7 @@ use crate::types::error::ErrorChain;
 /// Size limit of certificate and key files.
 const MAX_SERVING_FILE_BYTES: u64 = 1 << 20;
 /// Two files are replaced one after the other; in between they do not match.
-const BOTH: Duration = Duration::from_millis(200);
+const CERTIFICATE_PAIR_WAIT: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(files: [PathBuf; 2], cell: &ServingCertificateCell, events: &CertificateEvents) {
     let mut last: Option<Pair> = None;
@@ -47,7 +47,7 @@ pub(super) async fn run(files: [PathBuf; 2], cell: &ServingCertificateCell, even
             }
         };
         rt::either(changed(&watch), ended).await;
-        rt::sleep(BOTH).await;
+        rt::sleep(CERTIFICATE_PAIR_WAIT).await;
     }
 }
 

@@ -16,7 +16,7 @@ pub(in crate::kubelet::image_archives) struct DeltaFile {
 }
 
 /// Size limit of the description.
-const MOST_DESCRIPTION: u64 = 8 << 20;
+const MAX_DELTA_DESCRIPTION_BYTES: u64 = 8 << 20;
 
 impl DeltaFile {
     /// `None` if the file is no delta. Blocks.
@@ -36,7 +36,10 @@ impl DeltaFile {
         let end = file_length.checked_sub(8).ok_or_else(damaged)?;
         file.read_exact_at(&mut length, end).map_err(unusable)?;
         let length = u64::from_be_bytes(length);
-        let at = end.checked_sub(length).filter(|at| *at >= begin && length <= MOST_DESCRIPTION).ok_or_else(damaged)?;
+        let at = end
+            .checked_sub(length)
+            .filter(|at| *at >= begin && length <= MAX_DELTA_DESCRIPTION_BYTES)
+            .ok_or_else(damaged)?;
         let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
         file.read_exact_at(&mut bytes, at).map_err(unusable)?;
         let description = Description::parse(&bytes, begin, at).ok_or_else(damaged)?;

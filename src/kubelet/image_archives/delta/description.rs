@@ -59,7 +59,7 @@ pub(super) struct Section {
 }
 
 /// Longest layer, uncompressed.
-const MOST_LENGTH: u64 = 1 << 40;
+const MAX_LAYER_BYTES: u64 = 1 << 40;
 const MAX_DELTA_NAMES: usize = 1000;
 const MAX_DELTA_LAYERS: usize = 512;
 
@@ -106,7 +106,7 @@ impl Description {
         let parsed =
             Self { names: names(&document)?, config: text("config")?, manifest: text("manifest"), old, layers };
         let is_image = digest(&document, "image")? == parsed.config_digest() && !parsed.names.is_empty();
-        (at == end && total <= MOST_LENGTH && is_image && parsed.is_consistent()).then_some(parsed)
+        (at == end && total <= MAX_LAYER_BYTES && is_image && parsed.is_consistent()).then_some(parsed)
     }
 
     pub(super) fn config_digest(&self) -> Digest {
@@ -174,7 +174,7 @@ fn digest(value: &Value, name: &str) -> Option<Digest> {
 }
 
 fn length(layer: &Value) -> Option<u64> {
-    layer.get("length")?.as_u64().filter(|length| *length <= MOST_LENGTH)
+    layer.get("length")?.as_u64().filter(|length| *length <= MAX_LAYER_BYTES)
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> Option<&'a [Value]> {

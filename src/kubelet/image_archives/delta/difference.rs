@@ -18,24 +18,24 @@ pub(super) struct Matcher<'a> {
 }
 
 /// Length of a piece.
-const PIECE: usize = 16;
+const PIECE_BYTES: usize = 16;
 /// Most pieces in the index, of four bytes each.
-const MOST_PIECES: usize = 1 << 25;
+const MAX_INDEXED_PIECES: usize = 1 << 25;
 /// The shortest and longest match. A longer one is continued by another match at its end.
 const MIN_MATCH_BYTES: usize = 24;
 const MAX_MATCH_BYTES: usize = 4096;
 /// A match elsewhere is preferred to the continuation of the last one if it is longer by this number of bytes.
-const BETTER: usize = 8;
+const BETTER_MATCH_BYTES: usize = 8;
 /// Equal bytes in a row that are worth a step of their own.
-const COPY: usize = 256;
+const MIN_COPY_BYTES: usize = 256;
 
 impl<'a> Matcher<'a> {
     pub(super) fn new(old: &'a [u8]) -> Self {
-        let stride = (old.len() / MOST_PIECES + 1).max(4);
+        let stride = (old.len() / MAX_INDEXED_PIECES + 1).max(4);
         let slots = (old.len() / stride * 2).next_power_of_two().max(2);
         let shift = 64 - slots.trailing_zeros();
         let mut matcher = Self { old, index: vec![0; slots], stride, shift };
-        for (number, at) in (1..).zip((0..old.len().saturating_sub(PIECE)).step_by(stride)) {
+        for (number, at) in (1..).zip((0..old.len().saturating_sub(PIECE_BYTES)).step_by(stride)) {
             let slot = matcher.slot(old, at);
             // The first of equal pieces stays: runs of one byte would fill the index otherwise.
             if let Some(slot) = slot.and_then(|slot| matcher.index.get_mut(slot)).filter(|slot| **slot == 0) {
@@ -46,7 +46,7 @@ impl<'a> Matcher<'a> {
     }
 
     fn slot(&self, bytes: &[u8], at: usize) -> Option<usize> {
-        let piece: [u8; PIECE] = bytes.get(at..at + PIECE)?.try_into().ok()?;
+        let piece: [u8; PIECE_BYTES] = bytes.get(at..at + PIECE_BYTES)?.try_into().ok()?;
         let piece = u128::from_le_bytes(piece);
         let low = u64::try_from(piece & u128::from(u64::MAX)).unwrap_or_default();
         let high = u64::try_from(piece >> 64).unwrap_or_default();
@@ -85,7 +85,7 @@ impl<'a> Matcher<'a> {
                     score += usize::from(goes_on(counted) == Some(true));
                     counted += 1;
                 }
-                if length > 0 && length == score || length > score + BETTER {
+                if length > 0 && length == score || length > score + BETTER_MATCH_BYTES {
                     break;
                 }
                 if counted > at {
@@ -167,7 +167,7 @@ fn add(steps: &mut Steps, old: Option<&[u8]>, new: Option<&[u8]>, from: usize) {
     while at < new.len() {
         let rest = old.get(at..).unwrap_or_default().iter().zip(new.get(at..).unwrap_or_default());
         let run = rest.take_while(|(old, new)| old == new).count();
-        if run >= COPY {
+        if run >= MIN_COPY_BYTES {
             added(steps, done, at);
             steps.read(Kind::Copy, position(at), length(at, at + run));
             done = at + run;

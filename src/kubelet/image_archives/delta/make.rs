@@ -25,7 +25,7 @@ pub(crate) struct DeltaSummary {
 }
 
 /// A whole layer keeps its digest, so that a patch has to be this many hundredths smaller.
-const WORTH: u64 = 90;
+const WORTHWHILE_PERCENT: u64 = 90;
 
 /// Writes what the image in `new` has and that in `old` lacks to `target`. Blocks.
 pub(crate) fn make_delta(old: &Path, new: &Path, target: &Path) -> Result<DeltaSummary, DeltaError> {
@@ -124,7 +124,7 @@ impl Maker<'_> {
         }
         self.summary.layer_bytes += layer.size();
         let patched: u64 = sections.iter().map(|section| section.length).sum();
-        let is_worth = patched <= layer.size() / 100 * WORTH;
+        let is_worth = patched <= layer.size() / 100 * WORTHWHILE_PERCENT;
         match <[Section; 3]>::try_from(sections) {
             Ok(sections) if is_worth || layer.blob.is_none() => {
                 self.summary.patched += 1;

@@ -50,7 +50,7 @@ struct Extent {
 /// Most files in an archive.
 const MAX_ARCHIVE_FILES: usize = 100_000;
 /// Depth of indexes in indexes.
-const MOST_DEPTH: usize = 3;
+const MAX_INDEX_DEPTH: usize = 3;
 
 impl SavedImage {
     pub(super) fn open(path: &Path) -> Result<Self, DeltaError> {
@@ -126,7 +126,7 @@ impl Archive {
         manifests: &mut Vec<(Vec<u8>, Descriptor, Vec<Descriptor>)>,
     ) -> Result<(), DeltaError> {
         match Document::parse(document)? {
-            Document::Index(_) if depth >= MOST_DEPTH => {}
+            Document::Index(_) if depth >= MAX_INDEX_DEPTH => {}
             Document::Index(index) => {
                 for one in index {
                     if let Some(extent) = self.files.get(&blob_path(&one.manifest)) {

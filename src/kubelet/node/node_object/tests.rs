@@ -279,8 +279,8 @@ fn registration_waits_briefly_for_the_runtime() {
     let mut case = Case::new();
     case.runtime = RuntimeHealth::default();
     case.own.on_list(None);
-    assert_eq!(case.assert_waits(), Some(RUNTIME_FIRST));
-    case.pass(RUNTIME_FIRST);
+    assert_eq!(case.assert_waits(), Some(FIRST_RUNTIME_WAIT));
+    case.pass(FIRST_RUNTIME_WAIT);
     let NodeStep::Create(node) = case.next() else { panic!("no registration without a runtime") };
     assert_eq!(ready(&node)["status"], "False");
 }

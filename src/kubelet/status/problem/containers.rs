@@ -92,11 +92,11 @@ fn crashed_before(status: &ContainerStatus, started: Option<Time>, now: Time) ->
 
 /// The container was stopped, as `coracle restart` does, and did not crash.
 fn is_stopped(ended: &ContainerStateTerminated) -> bool {
-    [SIGKILLED, SIGTERMED].contains(&ended.exit_code) && ended.reason != Reason::OOM_KILLED
+    [SIGKILL_STATUS, SIGTERM_STATUS].contains(&ended.exit_code) && ended.reason != Reason::OOM_KILLED
 }
 
-const SIGKILLED: i32 = 137;
-const SIGTERMED: i32 = 143;
+const SIGKILL_STATUS: i32 = 137;
+const SIGTERM_STATUS: i32 = 143;
 const FIRST_BACK_OFF_SECONDS: i64 = 10;
 const MAX_BACK_OFF_SECONDS: i64 = 300;
 

@@ -207,7 +207,7 @@ fn list_without_a_version_starts_over_after_a_delay() {
 
 #[test]
 fn oversized_lists_start_over_after_a_delay() {
-    for (items, most) in [(50_000, 2), (0, MOST_PAGES)] {
+    for (items, most) in [(50_000, 2), (0, MAX_LIST_PAGES)] {
         let mut reflection = Reflection::new(pods());
         reflection.failed(&refused(400), Duration::ZERO);
         let page = json!({"metadata": {"continue": "x"}, "items": vec![Value::Null; items]});

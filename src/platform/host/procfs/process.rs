@@ -38,15 +38,18 @@ impl ProcessStat {
             let ticks: u64 = fields.split_whitespace().nth(field - FIRST_STAT_FIELD)?.parse().ok()?;
             ticks.checked_mul(MILLISECONDS_PER_TICK).map(Duration::from_millis)
         };
-        Some(Self { cpu_time: time(UTIME)?.checked_add(time(STIME)?)?, started_after_boot: time(STARTTIME)? })
+        Some(Self {
+            cpu_time: time(UTIME_FIELD)?.checked_add(time(STIME_FIELD)?)?,
+            started_after_boot: time(STARTTIME_FIELD)?,
+        })
     }
 }
 
 /// The number of the first field after the name, and of others: proc_pid_stat(5).
 const FIRST_STAT_FIELD: usize = 3;
-const UTIME: usize = 14;
-const STIME: usize = 15;
-const STARTTIME: usize = 22;
+const UTIME_FIELD: usize = 14;
+const STIME_FIELD: usize = 15;
+const STARTTIME_FIELD: usize = 22;
 
 impl ProcessStatus {
     pub(super) fn parse(status: &[u8]) -> Option<Self> {

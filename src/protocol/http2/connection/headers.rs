@@ -55,7 +55,7 @@ impl Connection {
         };
         block.bytes.extend_from_slice(arrival.frame.payload);
         block.continuations += 1;
-        if block.bytes.len() > limits::HEADER_BLOCK || block.continuations > limits::CONTINUATIONS {
+        if block.bytes.len() > limits::MAX_HEADER_BLOCK_BYTES || block.continuations > limits::MAX_CONTINUATION_FRAMES {
             return Err(error::too_much("header block too long").into());
         }
         if arrival.frame.flags.has(Flags::END_HEADERS) {
@@ -100,7 +100,7 @@ impl Connection {
     }
 
     fn on_request(&mut self, id: StreamId, end: bool, list: Vec<Field>, events: &mut Vec<Event>) -> Result<(), Fault> {
-        let most = usize::try_from(limits::STREAMS).unwrap_or(usize::MAX);
+        let most = usize::try_from(limits::MAX_OPEN_STREAMS).unwrap_or(usize::MAX);
         if self.refuses_new || self.streams.len() >= most {
             // As Go's server: a client that knows the limit is to keep to it (RFC 9113 section 5.1.2).
             let is_fault = self.is_acked && !self.refuses_new;

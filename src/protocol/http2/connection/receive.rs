@@ -123,7 +123,7 @@ impl Connection {
     /// Counts answers to the peer's frames, to detect a peer that does not read them.
     pub(super) fn count_reply(&mut self) -> Result<(), Error> {
         self.answers += 1;
-        if self.answers > limits::UNREAD_ANSWERS {
+        if self.answers > limits::MAX_UNREAD_ANSWERS {
             return Err(error::too_much("peer does not read the answers to its frames"));
         }
         Ok(())

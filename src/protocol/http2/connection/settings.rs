@@ -20,7 +20,11 @@ pub(super) struct PeerSettings {
 
 impl Default for PeerSettings {
     fn default() -> Self {
-        Self { initial_window: limits::WINDOW, max_frame: limits::FRAME, max_streams: u32::MAX }
+        Self {
+            initial_window: limits::RECEIVE_WINDOW_BYTES,
+            max_frame: limits::MAX_HTTP2_FRAME_BYTES,
+            max_streams: u32::MAX,
+        }
     }
 }
 
@@ -59,7 +63,8 @@ impl Connection {
                 }
             }
             Setting::MaxFrameSize(size) => {
-                self.peer.max_frame = usize::try_from(size).map_or(limits::FRAME, |size| size.min(limits::FRAME));
+                self.peer.max_frame = usize::try_from(size)
+                    .map_or(limits::MAX_HTTP2_FRAME_BYTES, |size| size.min(limits::MAX_HTTP2_FRAME_BYTES));
             }
         }
         Ok(())

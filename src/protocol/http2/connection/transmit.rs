@@ -25,7 +25,7 @@ impl Connection {
         self.send_waiting(start, out);
         // Each pass sends one frame per stream; the loop ends when no stream has anything to send.
         let mut silent = 0;
-        while silent < self.streams.len() && out.len() - start < limits::TRANSMIT {
+        while silent < self.streams.len() && out.len() - start < limits::TRANSMIT_BYTES {
             let before = out.len();
             self.next_sender = if self.next_sender < self.streams.len() { self.next_sender } else { 0 };
             self.send_one(self.next_sender, out);
@@ -47,7 +47,7 @@ impl Connection {
         let waiting = self.streams.iter_mut().filter(|stream| stream.state == State::Waiting);
         for stream in waiting.take(most.saturating_sub(open)) {
             let len = out.len() - start;
-            if len >= limits::TRANSMIT {
+            if len >= limits::TRANSMIT_BYTES {
                 return;
             }
             stream.sent_from = Some(self.transmitted + count(len));

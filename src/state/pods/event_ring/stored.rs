@@ -121,7 +121,7 @@ mod tests {
     use super::super::{SendOutcome, UnsentChange};
     use super::*;
 
-    const LARGE: usize = 1 << 20;
+    const LARGE_RING_BYTES: usize = 1 << 20;
 
     fn restarted(clock: &Clock, which: StoredEvents, limit: usize) -> Clock {
         let text = clock.ring.to_json(which, limit);
@@ -138,7 +138,7 @@ mod tests {
         for second in [100, 160] {
             clock.note(second, new_event("web", "unsent"));
         }
-        let mut restarted = restarted(&clock, StoredEvents::Unsent, LARGE);
+        let mut restarted = restarted(&clock, StoredEvents::Unsent, LARGE_RING_BYTES);
         assert_eq!(restarted.lines(), [("unsent".to_owned(), 2, 100, 160)]);
         assert_eq!(tell_all(&mut restarted.ring), ["+unsent 2"]);
     }
@@ -150,7 +150,7 @@ mod tests {
         let posted = clock.ring.unsent("n").unwrap();
         clock.ring.sent(&posted, SendOutcome::Accepted);
         clock.note(2, new_event("web", "a"));
-        let mut restarted = restarted(&clock, StoredEvents::All, LARGE);
+        let mut restarted = restarted(&clock, StoredEvents::All, LARGE_RING_BYTES);
         restarted.note(3, new_event("web", "a"));
         let patch = restarted.ring.unsent("n").unwrap();
         assert_eq!((patch.name, patch.count), (posted.name, 3));
@@ -166,7 +166,7 @@ mod tests {
             clock.note(second, new_event(&format!("pod-{second}"), "unsent"));
         }
         let one = clock.ring.events[1].to_json().to_string().len() + 2;
-        for (limit, expected) in [(0, 0), (2 * one + 2, 2), (5 * one + 2, 5), (LARGE, 6)] {
+        for (limit, expected) in [(0, 0), (2 * one + 2, 2), (5 * one + 2, 5), (LARGE_RING_BYTES, 6)] {
             let text = clock.ring.to_json(StoredEvents::All, limit);
             assert!(text.len() <= limit.max(2), "{} {limit}", text.len());
             let lines = restarted(&clock, StoredEvents::All, limit).lines();
@@ -190,7 +190,7 @@ mod tests {
     fn node_without_a_cluster_sends_nothing_restored() {
         let mut clock = Clock::queueing();
         clock.note(1, new_event("web", "unsent"));
-        let text = clock.ring.to_json(StoredEvents::All, LARGE);
+        let text = clock.ring.to_json(StoredEvents::All, LARGE_RING_BYTES);
         let mut ring = EventRing::default();
         ring.restore(text.as_bytes(), clock.begin).unwrap();
         assert_eq!((ring.unsent("n"), ring.events("n").count()), (None, 1));
@@ -200,7 +200,7 @@ mod tests {
     fn clock_that_is_set_corrects_the_times_of_this_process_only() {
         let mut before = Clock::queueing();
         before.note(7, new_event("web", "restored"));
-        let mut clock = restarted(&before, StoredEvents::All, LARGE);
+        let mut clock = restarted(&before, StoredEvents::All, LARGE_RING_BYTES);
         clock.note(10, new_event("web", "own"));
         let name = clock.ring.events("n").last().unwrap().metadata.name;
         clock.ring.on_clock_set(1000);

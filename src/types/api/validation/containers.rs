@@ -10,8 +10,8 @@ use crate::types::api::decode::Path;
 use crate::types::sorted::SortedSet;
 
 /// The API server's bounds on restart rules, and on exit codes per rule.
-const RESTART_RULES: usize = 20;
-const EXIT_CODES: usize = 255;
+const MAX_RESTART_RULES: usize = 20;
+const MAX_EXIT_CODES: usize = 255;
 
 pub(super) fn check<'a>(scope: &Scope<'a>, path: &Path<'_>, faults: &mut Faults) {
     let spec = scope.spec;
@@ -76,17 +76,17 @@ fn check_restart_policy(container: &Container, path: &Path<'_>, faults: &mut Fau
         faults.required_as(&path.key("restartPolicy"), "restartPolicyRules are the exceptions to it");
     }
     let path = path.key("restartPolicyRules");
-    if rules.len() > RESTART_RULES {
-        faults.other(&path, format_args!("{} rules: must be at most {RESTART_RULES}", rules.len()));
+    if rules.len() > MAX_RESTART_RULES {
+        faults.other(&path, format_args!("{} rules: must be at most {MAX_RESTART_RULES}", rules.len()));
     }
     for (index, rule) in rules.iter().enumerate() {
         let path = path.index(index);
         let path = path.key("exitCodes");
         match &rule.exit_codes {
             None => faults.required(&path),
-            Some(codes) if codes.values.len() > EXIT_CODES => {
+            Some(codes) if codes.values.len() > MAX_EXIT_CODES => {
                 let count = codes.values.len();
-                faults.other(&path.key("values"), format_args!("{count} exit codes: must be at most {EXIT_CODES}"));
+                faults.other(&path.key("values"), format_args!("{count} exit codes: must be at most {MAX_EXIT_CODES}"));
             }
             Some(_) => {}
         }

@@ -8,11 +8,11 @@ use crate::types::api::decode::Path;
 use crate::types::api::{DnsPolicy, PodDnsConfig, PodSpec};
 
 /// Limits of the C library's resolver.
-const NAMESERVERS: usize = 3;
-const SEARCH_PATHS: usize = 32;
-const SEARCH_CHARACTERS: usize = 2048;
+const MAX_NAMESERVERS: usize = 3;
+const MAX_SEARCH_PATHS: usize = 32;
+const MAX_SEARCH_PATH_CHARS: usize = 2048;
 /// The kernel's limit (`HOST_NAME_MAX`).
-const HOST_NAME: usize = 64;
+const MAX_HOST_NAME_BYTES: usize = 64;
 
 pub(super) fn check(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     check_host_name(spec, path, faults);
@@ -41,8 +41,8 @@ fn check_host_name(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     faults.optional_name(&path.key("subdomain"), &spec.subdomain, &DNS_LABEL);
     let Some(name) = &spec.hostname_override else { return };
     let path = path.key("hostnameOverride");
-    if name.len() > HOST_NAME {
-        faults.invalid(&path, name, format_args!("must be at most {HOST_NAME} characters"));
+    if name.len() > MAX_HOST_NAME_BYTES {
+        faults.invalid(&path, name, format_args!("must be at most {MAX_HOST_NAME_BYTES} characters"));
     } else {
         faults.name(&path, name, &DNS_SUBDOMAIN);
     }
@@ -56,21 +56,21 @@ fn check_host_name(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
 
 fn check_config(config: &PodDnsConfig, path: &Path<'_>, faults: &mut Faults) {
     let count = config.nameservers.len();
-    if count > NAMESERVERS {
-        faults.other(&path.key("nameservers"), format_args!("{count} nameservers: must be at most {NAMESERVERS}"));
+    if count > MAX_NAMESERVERS {
+        faults.other(&path.key("nameservers"), format_args!("{count} nameservers: must be at most {MAX_NAMESERVERS}"));
     }
     for (index, server) in config.nameservers.iter().enumerate() {
         check_ip(server, &path.key("nameservers").index(index), faults);
     }
     let searches = path.key("searches");
     let count = config.searches.len();
-    if count > SEARCH_PATHS {
-        faults.other(&searches, format_args!("{count} search paths: must be at most {SEARCH_PATHS}"));
+    if count > MAX_SEARCH_PATHS {
+        faults.other(&searches, format_args!("{count} search paths: must be at most {MAX_SEARCH_PATHS}"));
     }
     // With a space between search paths.
     let length = config.searches.iter().map(String::len).sum::<usize>() + count.saturating_sub(1);
-    if length > SEARCH_CHARACTERS {
-        faults.other(&searches, format_args!("{length} characters: must be at most {SEARCH_CHARACTERS} in all"));
+    if length > MAX_SEARCH_PATH_CHARS {
+        faults.other(&searches, format_args!("{length} characters: must be at most {MAX_SEARCH_PATH_CHARS} in all"));
     }
     for (index, search) in config.searches.iter().enumerate().filter(|(_, search)| *search != ".") {
         let domain = search.strip_suffix('.').unwrap_or(search);

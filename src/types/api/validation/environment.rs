@@ -11,7 +11,7 @@ use crate::types::api::{
 };
 
 /// The longest key of an env file.
-const FILE_KEY: usize = 128;
+const MAX_FILE_KEY_CHARS: usize = 128;
 
 pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let list = path.key("env");
@@ -60,8 +60,8 @@ fn check_file_key(key: &FileKeySelector, scope: &Scope<'_>, path: &Path<'_>, fau
     }
     file_paths::in_volume(&key.path, &path.key("path"), faults);
     faults.required_name(&path.key("key"), &key.key, &VARIABLE_NAME);
-    if key.key.len() > FILE_KEY {
-        faults.invalid(&path.key("key"), &key.key, format_args!("must be at most {FILE_KEY} characters"));
+    if key.key.len() > MAX_FILE_KEY_CHARS {
+        faults.invalid(&path.key("key"), &key.key, format_args!("must be at most {MAX_FILE_KEY_CHARS} characters"));
     }
 }
 

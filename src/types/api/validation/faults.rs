@@ -18,7 +18,7 @@ impl fmt::Display for FieldError {
 }
 
 /// Bounds the memory that a hostile pod can make validation use.
-pub const FAULT_LIMIT: usize = 64;
+pub const MAX_FAULTS: usize = 64;
 
 /// How many bytes of a path or a value a message shows.
 const MAX_SHOWN_FAULT_BYTES: usize = 256;
@@ -67,7 +67,7 @@ impl Faults {
     }
 
     fn add(&mut self, path: &Path<'_>, problem: fmt::Arguments<'_>) {
-        if self.0.len() < FAULT_LIMIT {
+        if self.0.len() < MAX_FAULTS {
             let mut path = path.to_string();
             make_showable(&mut path);
             self.0.push(FieldError { path, problem: problem.to_string() });

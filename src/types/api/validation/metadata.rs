@@ -11,7 +11,7 @@ use crate::types::api::decode::Path;
 use crate::types::api::{DeviceSelectors, Map, ObjectMeta, OwnerReference, SecurityProfile};
 
 /// Upper bound on all annotations of an object, keys and values, in bytes.
-const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 
 pub(super) fn check(meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
     faults.optional_name(&path.key("generateName"), &meta.generate_name, &NAME_PREFIX);
@@ -70,8 +70,8 @@ fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Fa
         }
         size = size.saturating_add(key.len()).saturating_add(value.len());
     }
-    if size > ANNOTATIONS_LIMIT {
-        faults.other(path, format_args!("{size} bytes: must be at most {ANNOTATIONS_LIMIT} in all"));
+    if size > MAX_ANNOTATIONS_BYTES {
+        faults.other(path, format_args!("{size} bytes: must be at most {MAX_ANNOTATIONS_BYTES} in all"));
     }
 }
 

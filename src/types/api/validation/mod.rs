@@ -29,7 +29,7 @@ mod static_pod;
 mod volume_claims;
 mod volumes;
 
-pub use faults::{FAULT_LIMIT, FieldError};
+pub use faults::{FieldError, MAX_FAULTS};
 pub use resources::is_extended_resource;
 pub use static_pod::{log_directory_fault, static_pod_api_references};
 
@@ -37,7 +37,7 @@ use self::faults::Faults;
 use super::decode::Path;
 use super::{AgentDocument, ConfigMap, Pod, Secret, Service, VolumeClaim};
 
-/// Validates a pod that has its name, its namespace and its defaults. Returns at most [`FAULT_LIMIT`] errors.
+/// Validates a pod that has its name, its namespace and its defaults. Returns at most [`MAX_FAULTS`] errors.
 pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     let mut faults = Faults::default();
     metadata::check(&pod.metadata, &Path::Root.key("metadata"), &mut faults);

@@ -11,7 +11,7 @@ use crate::types::api::{
 use crate::types::sorted::SortedSet;
 
 /// The kernel's longest path (`PATH_MAX`), without its terminating NUL.
-const PROFILE: usize = 4095;
+const MAX_PROFILE_BYTES: usize = 4095;
 
 pub(super) fn check_pod(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     if spec.share_process_namespace == Some(true) && spec.host_pid {
@@ -135,8 +135,8 @@ fn check_app_armor(profile: Option<&SecurityProfile>, path: &Path<'_>, faults: &
         (SecurityProfileType::Localhost, Some(name)) if name.trim() != name => {
             faults.invalid(&path, name, "must not begin or end with white space");
         }
-        (SecurityProfileType::Localhost, Some(name)) if name.len() > PROFILE => {
-            faults.invalid(&path, name, format_args!("must be at most {PROFILE} characters"));
+        (SecurityProfileType::Localhost, Some(name)) if name.len() > MAX_PROFILE_BYTES => {
+            faults.invalid(&path, name, format_args!("must be at most {MAX_PROFILE_BYTES} characters"));
         }
         (SecurityProfileType::Localhost, Some(_)) | (_, None) => {}
         (_, Some(_)) => faults.forbidden(&path, NOT_LOCALHOST),

@@ -88,11 +88,11 @@ fn check_nfs(source: &NfsVolumeSource, path: &Path<'_>, faults: &mut Faults) {
 }
 
 fn check_csi(source: &CsiVolumeSource, path: &Path<'_>, faults: &mut Faults) {
-    const NAME: usize = 63;
+    const MAX_VOLUME_NAME_CHARS: usize = 63;
     let driver = source.driver.as_str();
     let path_of_driver = path.key("driver");
-    if driver.len() > NAME {
-        faults.invalid(&path_of_driver, driver, format_args!("must be at most {NAME} characters"));
+    if driver.len() > MAX_VOLUME_NAME_CHARS {
+        faults.invalid(&path_of_driver, driver, format_args!("must be at most {MAX_VOLUME_NAME_CHARS} characters"));
     } else if driver.is_empty() {
         faults.required(&path_of_driver);
     } else if !super::names::is_dns_subdomain(&driver.to_ascii_lowercase()) {

@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde_json::{Map, Number, Value};
 
 use super::{
-    Budget, Document, DuplicateKey, MAX_DUPLICATES, MAX_YAML_DEPTH, ParseError, Position, WEIGHT_OF_OBJECT, end_of,
+    Budget, Document, DuplicateKey, MAX_DUPLICATES, MAX_YAML_DEPTH, OBJECT_WEIGHT_BYTES, ParseError, Position, end_of,
     weight_of_key, weight_of_scalar,
 };
 use crate::types::api::decode::Path;
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let depth = self.deeper()?;
-        self.spend(WEIGHT_OF_OBJECT)?;
+        self.spend(OBJECT_WEIGHT_BYTES)?;
         let mut entries = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             self.spend(weight_of_key(&key))?;

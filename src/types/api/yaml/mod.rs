@@ -50,8 +50,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
     parse_until(text, usize::MAX)
 }
 
-/// The first document of `text`, as a reader of one configuration takes it: what follows need not be YAML. `None`: there is
-/// none.
+/// The first document of `text`, as a reader of one configuration takes it: what follows need not be YAML. `None`: there
+/// is none.
 pub fn parse_first(text: &[u8]) -> Result<Option<Document>, ParseError> {
     Ok(parse_until(text, 1)?.into_iter().next())
 }
@@ -85,7 +85,7 @@ const CORE_TAG_PREFIX: &str = "tag:yaml.org,2002:";
 /// Nesting of lists and objects.
 const MAX_YAML_DEPTH: usize = 100;
 /// Approximate memory of all values of one text, including what aliases repeat.
-const MAX_WEIGHT: usize = 32 << 20;
+const MAX_WEIGHT_BYTES: usize = 32 << 20;
 /// Upper bound on the list of duplicates.
 const MAX_DUPLICATES: usize = 16;
 
@@ -153,7 +153,7 @@ struct Budget {
 impl Budget {
     fn spend(&mut self, weight: usize) -> Result<(), &'static str> {
         self.spent = self.spent.saturating_add(weight);
-        if self.spent > MAX_WEIGHT { Err("the text holds too many values") } else { Ok(()) }
+        if self.spent > MAX_WEIGHT_BYTES { Err("the text holds too many values") } else { Ok(()) }
     }
 }
 
@@ -168,7 +168,7 @@ fn weight_of_key(key: &str) -> usize {
 }
 
 /// An object with entries has at least one BTree node, with room for eleven.
-const WEIGHT_OF_OBJECT: usize = 11 * (size_of::<String>() + size_of::<Value>());
+const OBJECT_WEIGHT_BYTES: usize = 11 * (size_of::<String>() + size_of::<Value>());
 
 #[cfg(test)]
 mod tests;

@@ -98,8 +98,8 @@ fn integer(text: &str) -> Option<Number> {
 /// A float as Go writes it into JSON: `1.0` and `1e3` become integers.
 pub(super) fn float_number(number: f64) -> Option<Number> {
     // Beyond 2^53 floats are not exact integers; they stay floats.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if number.fract() == 0.0 && number.abs() <= EXACT {
+    const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() <= MAX_EXACT_FLOAT {
         #[expect(clippy::cast_possible_truncation, reason = "a whole number within 2^53")]
         return Some(Number::from(number as i64));
     }

@@ -10,7 +10,7 @@ use super::parser::{Event, Parser, ScalarEvent};
 use super::scalar::{self, Scalar};
 use super::syntax_error::TOO_DEEP;
 use super::{
-    Budget, CORE_TAG_PREFIX, Document, DuplicateKey, MAX_DUPLICATES, MAX_YAML_DEPTH, ParseError, WEIGHT_OF_OBJECT,
+    Budget, CORE_TAG_PREFIX, Document, DuplicateKey, MAX_DUPLICATES, MAX_YAML_DEPTH, OBJECT_WEIGHT_BYTES, ParseError,
     weight_of_key, weight_of_scalar,
 };
 use crate::types::api::bytes::Bytes;
@@ -84,7 +84,8 @@ enum Key {
 /// The anchors of a document.
 #[derive(Default)]
 struct Anchors {
-    /// Indices of `values`. A tree, since a text can hold a hundred thousand anchors, and this one is in the binary anyway.
+    /// Indices of `values`. A tree, since a text can hold a hundred thousand anchors, and this one is in the binary
+    /// anyway.
     names: Map<String, Value>,
     /// `None` while the value is being read.
     values: Vec<Option<Anchored>>,
@@ -229,7 +230,7 @@ impl<'a> Tree<'a> {
         let spent = self.budget.spent;
         self.budget.spend(match content {
             Content::List(_) => size_of::<Value>(),
-            Content::Object(_) => WEIGHT_OF_OBJECT,
+            Content::Object(_) => OBJECT_WEIGHT_BYTES,
         })?;
         let anchor = anchor.map(|name| self.declare(name)).transpose()?;
         self.open.push(Open { content, anchor, spent, height: 0 });
@@ -297,7 +298,7 @@ impl<'a> Tree<'a> {
             return Err(format!("the alias *{name} refers to no earlier anchor of its document"));
         };
         // Checked before the copy is made.
-        if self.budget.spent.saturating_add(anchored.weight) > super::MAX_WEIGHT {
+        if self.budget.spent.saturating_add(anchored.weight) > super::MAX_WEIGHT_BYTES {
             return Err("the aliases make the text too large".to_owned());
         }
         Ok(anchored.clone())

@@ -5,13 +5,13 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use super::*;
-use crate::types::api::validation::FAULT_LIMIT;
+use crate::types::api::validation::MAX_FAULTS;
 
 #[test]
 fn number_of_errors_is_bounded() {
     let containers = vec![json!({}); 1000];
     let faults = validate_pod(&pod(json!({"spec": {"containers": containers}})));
-    assert_eq!(faults.len(), FAULT_LIMIT);
+    assert_eq!(faults.len(), MAX_FAULTS);
     assert_eq!(faults[0].to_string(), "spec.containers[0].name: required");
 }
 

@@ -88,7 +88,7 @@ struct SimpleKey {
 }
 
 /// The colon of a key without `?` is at most this many characters behind the start of the key.
-const MAX_SIMPLE_KEY: usize = 1024;
+const MAX_SIMPLE_KEY_CHARS: usize = 1024;
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Self {
@@ -226,7 +226,7 @@ impl<'a> Scanner<'a> {
         let now = self.cursor.mark();
         let Some(slot) = self.simple_keys.get_mut(level) else { return Ok(None) };
         let Some(key) = *slot else { return Ok(None) };
-        if key.mark.line == now.line && now.index <= key.mark.index + MAX_SIMPLE_KEY {
+        if key.mark.line == now.line && now.index <= key.mark.index + MAX_SIMPLE_KEY_CHARS {
             return Ok(Some(key));
         }
         *slot = None;
