@@ -33,9 +33,7 @@ pub(super) fn shown(entry: PodEntry) -> PodEntry {
             spec.insert(containers.to_owned(), Value::Array(list));
         }
     }
-    for statuses in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
-        hide_messages(status.get_mut(statuses));
-    }
+    status = shown_status(status);
     let mut shown = pick(pod, &["apiVersion", "kind"]);
     for (name, part) in [("metadata", metadata), ("spec", shown_spec), ("status", status)] {
         if let Value::Object(shown) = &mut shown {
@@ -46,6 +44,13 @@ pub(super) fn shown(entry: PodEntry) -> PodEntry {
 }
 
 const METADATA: [&str; 5] = ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"];
+/// Reason and message of a pod are Coracle's: an eviction, a rejection. So are those of its conditions but for those of
+/// readiness gates, which anyone may write.
+const STATUS: [&str; 7] = ["message", "phase", "podIP", "podIPs", "qosClass", "reason", "startTime"];
+const CONDITION: [&str; 4] = ["lastTransitionTime", "reason", "status", "type"];
+const CONTAINER_STATUS: [&str; 9] =
+    ["image", "imageID", "lastState", "name", "ready", "resources", "restartCount", "started", "state"];
+const CONTAINER_STATE: [&str; 6] = ["exitCode", "finishedAt", "message", "reason", "signal", "startedAt"];
 const SPEC: [&str; 4] = ["hostNetwork", "nodeName", "priorityClassName", "restartPolicy"];
 const SHOWN_CONTAINER_FIELDS: [&str; 4] = ["image", "name", "resources", "restartPolicy"];
 
@@ -70,16 +75,40 @@ const WITH_MESSAGE: [Reason; 11] = [
     Reason::REGISTRY_UNAVAILABLE,
 ];
 
-/// Removes messages that containers, hooks or the runtime may have written.
-fn hide_messages(statuses: Option<&mut Value>) {
-    for status in statuses.and_then(Value::as_array_mut).into_iter().flatten() {
-        for name in ["state", "lastState"] {
-            let state = status.get_mut(name).and_then(Value::as_object_mut);
-            for state_fields in state.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
-                let reason = state_fields.get("reason").and_then(Value::as_str).unwrap_or_default();
-                if !WITH_MESSAGE.iter().any(|reason_with_message| reason_with_message.as_str() == reason) {
-                    state_fields.remove("message");
+fn shown_status(mut status: Value) -> Value {
+    let lists = [
+        ("conditions", &CONDITION[..]),
+        ("containerStatuses", &CONTAINER_STATUS),
+        ("ephemeralContainerStatuses", &CONTAINER_STATUS),
+        ("initContainerStatuses", &CONTAINER_STATUS),
+    ];
+    let lists = lists.map(|(name, fields)| (name, status.get_mut(name).map(Value::take), fields));
+    let mut shown = pick(status, &STATUS);
+    for (name, list, fields) in lists {
+        let (Some(Value::Array(list)), Value::Object(shown)) = (list, &mut shown) else { continue };
+        let list = list.into_iter().map(|item| {
+            let mut item = pick(item, fields);
+            for name in ["state", "lastState"] {
+                if let Some(state) = item.get_mut(name) {
+                    reduce_state(state);
                 }
+            }
+            item
+        });
+        shown.insert(name.to_owned(), list.collect());
+    }
+    shown
+}
+
+/// Leaves the chosen fields of a container's state, without a message that the container, its hook or the runtime may have
+/// written.
+fn reduce_state(state: &mut Value) {
+    for fields in state.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        *fields = pick(fields.take(), &CONTAINER_STATE);
+        let reason = fields.get("reason").and_then(Value::as_str).unwrap_or_default();
+        if !WITH_MESSAGE.iter().any(|reason_with_message| reason_with_message.as_str() == reason) {
+            if let Some(fields) = fields.as_object_mut() {
+                fields.remove("message");
             }
         }
     }
@@ -115,7 +144,14 @@ mod tests {
                 "nodeName": "n", "containers": [container], "initContainers": [container], "volumes": ["SECRET"],
                 "imagePullSecrets": [{ "name": "SECRET" }],
             },
-            "status": { "phase": "Running" },
+            "status": {
+                "phase": "Running", "hostIP": "SECRET", "resourceClaimStatuses": ["SECRET"], "newField": "SECRET",
+                "conditions": [{ "type": "example.com/gate", "status": "True", "message": "SECRET" }],
+                "containerStatuses": [{
+                    "name": "main", "ready": true, "containerID": "SECRET", "volumeMounts": ["SECRET"], "user": "SECRET",
+                    "state": { "running": { "startedAt": "T", "newField": "SECRET" } },
+                }],
+            },
         });
         let shown = of(pod);
         assert!(!shown.to_string().contains("SECRET"), "{shown:#}");
@@ -123,7 +159,11 @@ mod tests {
         assert_eq!(shown["spec"]["containers"], json!([container]));
         assert_eq!(shown["spec"]["initContainers"], json!([container]));
         assert_eq!(shown["metadata"], json!({ "name": "web", "namespace": "default", "uid": "u" }));
-        assert_eq!(shown["status"], json!({ "phase": "Running" }));
+        let status = json!({
+            "phase": "Running", "conditions": [{ "type": "example.com/gate", "status": "True" }],
+            "containerStatuses": [{ "name": "main", "ready": true, "state": { "running": { "startedAt": "T" } } }],
+        });
+        assert_eq!(shown["status"], status);
         assert_eq!(shown["kind"], "Pod");
     }
 
