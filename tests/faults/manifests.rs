@@ -1,7 +1,12 @@
 //! Successive pods of one name never overlap.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use coracle::platform::cri::v1::{RemovePodSandboxRequest, RunPodSandboxRequest};
 use coracle::protocol::grpc::Code;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::node::{Manifest, Node, Seen, page};
 
@@ -50,6 +55,53 @@ fn changed_manifest_starts_after_the_old_pod_is_gone() {
     check_one_after_the_other(&node);
     let command = node.fake.containers()[0].config.command.clone();
     assert_eq!(command.last().map(String::as_str), Some("newer"));
+    node.remove_all_manifests();
+    node.wait_until_nothing_is_left();
+}
+
+/// A file that cannot be removed while this lives, as on a damaged card or with `chattr +i`: something is mounted on it.
+struct Unremovable(PathBuf);
+
+impl Unremovable {
+    fn in_folder(folder: &Path) -> Self {
+        let file = folder.join("kept");
+        fs::write(&file, "").unwrap();
+        mount(Some(&file), &file, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        Self(file)
+    }
+}
+
+impl Drop for Unremovable {
+    fn drop(&mut self) {
+        umount2(&self.0, MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+#[test]
+fn next_version_starts_beside_log_files_that_cannot_be_removed() {
+    let mut node = Node::new();
+    node.apply(&web("old"));
+    node.start_agent();
+    node.wait_until_ready("web");
+    let old = node.seen("web");
+    let uid = started(&node).remove(0);
+    let logs = node.folder().join(format!("logs/default_web-node-a_{uid}"));
+    let kept = Unremovable::in_folder(&logs);
+    node.apply(&web("new"));
+    node.fake.wait_for("the new version to run", |world| {
+        let web = Seen::of(world, "web");
+        web.is_exactly(&[("main", 0)]) && web != old
+    });
+    node.wait_until_ready("web");
+    check_one_after_the_other(&node);
+    let problems = node.status()["problems"].to_string();
+    assert!(problems.contains(logs.to_str().unwrap()), "{problems}");
+    assert!(kept.0.exists());
+    drop(kept);
+    // The agent tries again after a minute, and at its start.
+    node.kill_agent();
+    node.start_agent();
+    node.wait_until("the agent to be ready", |pods| pods.has("web", |pod| pod.is_ready()));
     node.remove_all_manifests();
     node.wait_until_nothing_is_left();
 }
