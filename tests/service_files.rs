@@ -59,6 +59,17 @@ fn files_are_for_root_and_unused_capabilities_are_dropped() {
 }
 
 /// The command line uses only variables that kubeadm's files or this one set.
+/// As the units have it. OpenRC's `supervise-daemon` takes it from the variable.
+#[test]
+fn init_scripts_set_umask_of_services() {
+    for (script, line) in [
+        (include_str!("../init/busybox/coracle-respawn"), "umask 077"),
+        (include_str!("../init/openrc/coracle"), "umask=077"),
+    ] {
+        assert!(script.lines().any(|found| found == line), "{line}");
+    }
+}
+
 #[test]
 fn drop_in_passes_on_kubeadms_four_variables() {
     let command = settings(KUBEADM).into_iter().rfind(|line| line.starts_with("ExecStart=")).unwrap_or_default();
