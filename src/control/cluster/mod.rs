@@ -11,6 +11,7 @@ mod next_step;
 mod object_watcher;
 mod pod_certificate_status;
 mod pod_certificates;
+mod service_list;
 mod status_manager;
 mod status_queue;
 mod sync_scheduler;

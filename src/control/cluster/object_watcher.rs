@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender, bounded};
 use serde_json::Value;
 
+use crate::control::cluster::service_list::ServiceList;
 use crate::control::cluster::topic_content::{by_name, collection, name_of, object_event, remember, stored_by_name};
 use crate::control::cluster::topic_requests::TopicRequests;
 use crate::control::cluster::trust_bundles::bundles;
@@ -141,6 +142,7 @@ async fn watch_bundles(context: &WatchContext, key: &BundleKey, topic: &Topic, m
 /// Sends changes until no further change is possible.
 async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
     let mut objects_by_name: SortedMap<String, ObjectText> = SortedMap::new();
+    let mut services = ServiceList::default();
     loop {
         let change = async { changes.recv().await };
         let change = match stored {
@@ -159,6 +161,11 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
                 }
                 None => ObjectEvent::Failed(topic.clone(), why),
             },
+            Ok(change) if matches!(topic, Topic::Services(_)) => {
+                stored = None;
+                services.on_change(change).await;
+                services.event(topic, &context.store)
+            }
             Ok(change) => {
                 stored = None;
                 match change {

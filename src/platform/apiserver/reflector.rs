@@ -86,7 +86,10 @@ async fn list(
     listener: &Sender<Change>,
 ) -> Result<WatchOutcome, ApiError> {
     let response = client.send(request).await?;
-    let Some(change) = reflection.listed(&response.object()?)? else { return Ok(WatchOutcome::More) };
+    let object = response.object()?;
+    // Each of the two reads a page of up to 32 MiB.
+    rt::yield_now().await;
+    let Some(change) = reflection.listed(&object)? else { return Ok(WatchOutcome::More) };
     client.note_watched(reflection.version());
     let _ = listener.send(change).await;
     Ok(WatchOutcome::All)
