@@ -303,6 +303,15 @@ pub(crate) const PAIRS: &[Shape] = &[
                 "volumeMounts": [{"name": format!("v{n}"), "mountPath": "/v"}]})),
         }))
     }),
+    ("containers and the sources of their volume", |count| {
+        let source = |n: usize| json!({"configMap": {"name": format!("m{}", n % 8), "optional": true}});
+        with_spec(json!({
+            "volumes": [{"name": "v", "projected": {"sources": list(count, source)}}],
+            "containers": list(count, |n| json!({"name": if n == 0 { "a".to_owned() } else { format!("c{n}") }, "image": "b",
+                "envFrom": [{"configMapRef": {"name": format!("m{}", n % 8), "optional": true}}],
+                "volumeMounts": [{"name": "v", "mountPath": "/v"}]})),
+        }))
+    }),
     ("restart rules and exit codes", |count| {
         with_spec(json!({"containers": [{"restartPolicy": "Never", "restartPolicyRules": list(count, |n| {
             json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [n]}})
