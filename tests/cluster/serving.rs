@@ -173,6 +173,8 @@ fn certificate_for_names_alone_is_requested_behind_its_gate() {
         provide("InternalDNS", "board.example");
         if gate {
             served.place.shows(|shown| shown.dns_names == ["board.example"] && shown.ip_addresses.is_empty());
+        } else {
+            served.joined.node.wait_until_at_rest();
         }
         provide("InternalIP", "192.0.2.20");
         served.place.shows(|shown| shown.ip_addresses == ["192.0.2.20".parse::<std::net::IpAddr>().unwrap()]);
