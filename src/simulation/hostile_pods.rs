@@ -202,7 +202,7 @@ const ANY_MEMORY: usize = 128 << 20;
 const MEMORY_OF_A_BYTE: usize = 256;
 
 fn containers(pod: &Value) -> usize {
-    pod.to_string().matches("\"image\":").count()
+    pod.to_string().matches("\"image\":\"").count()
 }
 
 /// Entries of pods of this shape.

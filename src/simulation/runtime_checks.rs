@@ -234,8 +234,10 @@ impl ContainerRuntime {
         let missing = self.look(|runtime| {
             let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
             let survivors = survivors.iter().filter_map(|one| one.container.as_ref());
-            let mut mounts =
-                running.chain(survivors).flat_map(|one| one.config.mounts.iter().map(move |mount| (one, mount)));
+            // The runtime itself keeps the images of volumes.
+            let mut mounts = running.chain(survivors).flat_map(|one| {
+                one.config.mounts.iter().filter(|mount| mount.image.is_none()).map(move |mount| (one, mount))
+            });
             let (container, mount) = mounts.find(|(_, mount)| !std::path::Path::new(&mount.host_path).exists())?;
             Some(format!("{} is gone, but container {} that mounts it runs", mount.host_path, short(&container.id)))
         });

@@ -317,4 +317,11 @@ pub(crate) const PAIRS: &[Shape] = &[
             json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [n]}})
         })}]}))
     }),
+    ("image volumes and mounts", |count| {
+        let image = json!({"reference": "busybox", "pullPolicy": "IfNotPresent"});
+        with_spec(json!({
+            "volumes": list(count, |n| json!({"name": format!("v{n}"), "image": image})),
+            "containers": [{"volumeMounts": list(count, |n| json!({"name": format!("v{n}"), "mountPath": format!("/m/{n}")}))}],
+        }))
+    }),
 ];
