@@ -76,14 +76,14 @@ impl AgentControl {
         })
     }
 
-    /// `asked`: the key of what the cluster or the manifests asked for.
+    /// `requested_key`: the key of what the cluster or the manifests asked for.
     pub(super) async fn arm(
         &self,
         area: Place,
         digest: String,
         version: Option<String>,
         within: Duration,
-        asked: Option<String>,
+        requested_key: Option<String>,
     ) -> Result<String, String> {
         let (updates, before, file) = (self.updates(), self.before(within), self.config_file.clone());
         let wanted = if version.is_some() { Wanted::Program } else { Wanted::Config };
@@ -99,8 +99,8 @@ impl AgentControl {
             // removes.
             let written = updates.change(|record| {
                 let armed = record.arm(subject, within, before);
-                if let Some(key) = asked {
-                    *record.asked(wanted) = key;
+                if let Some(key) = requested_key {
+                    *record.requested_key(wanted) = key;
                 }
                 armed
             });

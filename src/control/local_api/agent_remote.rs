@@ -185,7 +185,9 @@ impl RemoteUpgrades {
             Obstacle::Present(_) if key == name => {
                 rt::blocking(move || updates.change(|record| record.note_present(wanted, &key, &name, &now))).await
             }
-            Obstacle::Present(_) => rt::blocking(move || updates.change(|record| *record.asked(wanted) = key)).await,
+            Obstacle::Present(_) => {
+                rt::blocking(move || updates.change(|record| *record.requested_key(wanted) = key)).await
+            }
             Obstacle::Final(line) => {
                 rt::blocking(move || updates.change(|record| record.refuse(wanted, &key, &name, &line, &now))).await
             }
@@ -296,7 +298,7 @@ impl TrialReport {
     /// `None` without a trial, and while there is one.
     fn of(record: &Record) -> Option<Self> {
         let last = record.last.as_ref().filter(|_| record.trial.is_none())?;
-        let tried = [record.asked.clone(), record.asked_config.clone()];
+        let tried = [record.requested_key.clone(), record.requested_config_key.clone()];
         Some(Self { is_accepted: last.is_accepted, line: last.line(), time: last.time.clone(), tried })
     }
 }

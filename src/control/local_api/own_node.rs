@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(shown("early"), None);
         let names: Vec<&str> = own.pods.iter().map(|pod| pod.name.as_str()).collect();
         assert!(!names.contains(&"ns/new") && !names.contains(&"ns/old"), "{names:?}");
-        inputs.runtime(
+        inputs.set_runtime(
             RuntimeState { name: "r".to_owned(), ready: true, network_ready: true, ..RuntimeState::default() },
             rt::now(),
         );

@@ -101,10 +101,10 @@ impl Progress {
         Some(DuePhase { phase, grace })
     }
 
-    /// True once, when the machine may shut down. `tells`: some statuses are not yet reported.
-    pub(crate) fn is_over(&mut self, tells: bool, now: Instant) -> bool {
+    /// True once, when the machine may shut down. It waits for statuses that are not reported yet.
+    pub(crate) fn is_over(&mut self, has_unreported_statuses: bool, now: Instant) -> bool {
         let Stage::Telling { until } = self.stage else { return false };
-        let is_over = !tells || now >= until;
+        let is_over = !has_unreported_statuses || now >= until;
         if is_over {
             self.stage = Stage::Over;
         }

@@ -21,7 +21,7 @@ pub(crate) struct CpuAssignment {
     managers: ResourceManagers,
     inbox: Sender<SyncEvent>,
     /// Containers may run on CPUs other than those assigned to them.
-    due: bool,
+    has_misplaced_containers: bool,
     task: Option<rt::Task<()>>,
     /// The last failure, so that a repeated failure is logged once.
     fault: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct CpuAssignment {
 
 impl CpuAssignment {
     pub(crate) fn new(managers: ResourceManagers, inbox: Sender<SyncEvent>) -> Self {
-        Self { managers, inbox, due: false, task: None, fault: None }
+        Self { managers, inbox, has_misplaced_containers: false, task: None, fault: None }
     }
 
     pub(crate) fn managers(&self) -> &ResourceManagers {
@@ -38,12 +38,12 @@ impl CpuAssignment {
 
     /// Checks at the next round whether containers run on their CPUs.
     pub(crate) fn recheck(&mut self) {
-        self.due = true;
+        self.has_misplaced_containers = true;
     }
 
     /// Allocates the planned CPUs and memory to an admitted pod.
     pub(crate) fn allocate(&mut self, pod: &PodUid, allocation: PodAllocation) {
-        self.due |= self.managers.allocate(pod, allocation);
+        self.has_misplaced_containers |= self.managers.allocate(pod, allocation);
     }
 }
 
@@ -66,10 +66,10 @@ impl CpuAssignment {
     pub(crate) fn round(&mut self, pods: &PodTable) {
         self.release(pods);
         let is_news = self.managers.is_unwritten() && self.fault.is_none();
-        if self.task.is_some() || !is_news && !self.due {
+        if self.task.is_some() || !is_news && !self.has_misplaced_containers {
             return;
         }
-        self.due = false;
+        self.has_misplaced_containers = false;
         let misplaced = pods.runtime().cpus.misplaced(&self.managers.placements().read(), &pods.observed());
         // The state file keeps its assignments as long as containers are still pinned.
         let is_free = self.managers.is_static() || misplaced.is_empty();
@@ -100,7 +100,7 @@ impl CpuAssignment {
     /// Releases the CPUs of terminated pods, and of unknown pods once all sources are ready.
     fn release(&mut self, pods: &PodTable) {
         let all_ready = pods.all_sources_ready();
-        self.due |= self
+        self.has_misplaced_containers |= self
             .managers
             .release_others(|uid: &PodUid| keeps_cpus(pods.worker(uid).map(|worker| worker.state), all_ready));
     }

@@ -29,11 +29,11 @@ pub(super) struct NodeReports {
 impl NodeReports {
     pub(super) fn node_status(&self, change: NodeStatusChange) {
         match change {
-            NodeStatusChange::Devices(amounts) => self.status.devices(amounts),
+            NodeStatusChange::Devices(amounts) => self.status.set_devices(amounts),
             NodeStatusChange::HeldPods(pods) => self.status.report(HELD_ANNOTATION, &pods),
-            NodeStatusChange::Pressures(conditions) => self.status.pressures(conditions),
-            NodeStatusChange::ShutsDown(shuts_down) => self.status.shuts_down(shuts_down),
-            NodeStatusChange::VolumesInUse(names) => self.status.volumes_in_use(names),
+            NodeStatusChange::Pressures(conditions) => self.status.set_pressures(conditions),
+            NodeStatusChange::ShutsDown(shuts_down) => self.status.set_shuts_down(shuts_down),
+            NodeStatusChange::VolumesInUse(names) => self.status.set_volumes_in_use(names),
         }
     }
 }
@@ -78,7 +78,7 @@ impl PodTable {
     }
 
     pub(crate) fn record_runtime(&mut self, state: RuntimeState, now: Instant) {
-        self.reports.status.runtime(state.clone(), now);
+        self.reports.status.set_runtime(state.clone(), now);
         self.errors.push(NodeError { subject: ErrorSubject::Runtime, message: state.message.clone() });
         self.records.write().runtime = state;
     }

@@ -95,9 +95,9 @@ pub(crate) fn may_be_held(pod: &Pod) -> bool {
     is_on_hold(pod) || has_lock(pod)
 }
 
-/// How long decisions wait for the pod, `most` at most.
-pub(super) fn lock_limit(pod: &Pod, most: Duration) -> Duration {
-    pod.annotation(UPDATE_LOCK_LIMIT).and_then(ready_within).unwrap_or(DEFAULT_LOCK_LIMIT).min(most)
+/// How long decisions wait for the pod, `max_lock_limit` at most.
+pub(super) fn lock_limit(pod: &Pod, max_lock_limit: Duration) -> Duration {
+    pod.annotation(UPDATE_LOCK_LIMIT).and_then(ready_within).unwrap_or(DEFAULT_LOCK_LIMIT).min(max_lock_limit)
 }
 
 impl HeldPod {

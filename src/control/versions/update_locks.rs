@@ -50,7 +50,7 @@ pub(crate) type HeldCheck = Pin<Box<dyn Future<Output = bool>>>;
 pub(crate) struct UpdateLocks {
     held: Owned<HeldPods>,
     /// The longest limit that a pod may set.
-    most: Duration,
+    max_lock_limit: Duration,
     /// Locks that the node has taken, and when.
     taken: SortedMap<PodUid, (File, Instant)>,
     objects: View<Objects>,
@@ -69,13 +69,13 @@ pub(crate) struct UpdateLocks {
 impl UpdateLocks {
     pub(crate) fn new(
         (file, stored): (PathBuf, HeldSince),
-        most: Duration,
+        max_lock_limit: Duration,
         objects: View<Objects>,
         inbox: Sender<SyncEvent>,
     ) -> Self {
         Self {
             held: Owned::default(),
-            most,
+            max_lock_limit,
             taken: SortedMap::new(),
             objects,
             inbox,
@@ -147,7 +147,7 @@ impl UpdateLocks {
         let answer = {
             let mut held = self.held.write();
             let held = held.pods.entry(uid.clone()).or_insert_with(|| HeldPod::new(pod, decision, since, now));
-            (held.decision, held.limit) = (decision, lock_limit(pod, self.most));
+            (held.decision, held.limit) = (decision, lock_limit(pod, self.max_lock_limit));
             held.ask(is_on_hold, has_lock, uptime, now)
         };
         if answer == Answer::Try {

@@ -28,9 +28,9 @@ pub(crate) struct Record {
     pub(crate) installed: String,
     pub(crate) trial: Option<Trial>,
     /// The key of the last program that the cluster or the manifests asked for.
-    pub(crate) asked: String,
+    pub(crate) requested_key: String,
     /// The key of the last such configuration.
-    pub(crate) asked_config: String,
+    pub(crate) requested_config_key: String,
     /// The last trial.
     pub(crate) last: Option<TrialEnd>,
 }
@@ -165,23 +165,23 @@ impl Record {
     }
 
     /// The key of what was asked for last.
-    pub(crate) fn asked(&mut self, wanted: Wanted) -> &mut String {
+    pub(crate) fn requested_key(&mut self, wanted: Wanted) -> &mut String {
         match wanted {
-            Wanted::Config => &mut self.asked_config,
-            Wanted::Program => &mut self.asked,
+            Wanted::Config => &mut self.requested_config_key,
+            Wanted::Program => &mut self.requested_key,
         }
     }
 
     /// What the cluster or the manifests ask for gives no trial.
     pub(crate) fn refuse(&mut self, wanted: Wanted, key: &str, shown: &str, reason: &str, now: &str) {
-        key.clone_into(self.asked(wanted));
+        key.clone_into(self.requested_key(wanted));
         let (subject, reason) = (shown.to_owned(), reason.to_owned());
         self.last = Some(TrialEnd { subject, is_accepted: false, reason, time: now.to_owned(), is_announced: false });
     }
 
     /// What the cluster asks for runs already. The report says so; there is no news for an event.
     pub(crate) fn note_present(&mut self, wanted: Wanted, key: &str, shown: &str, now: &str) {
-        key.clone_into(self.asked(wanted));
+        key.clone_into(self.requested_key(wanted));
         let (subject, time) = (shown.to_owned(), now.to_owned());
         self.last = Some(TrialEnd { subject, is_accepted: true, reason: String::new(), time, is_announced: true });
     }
@@ -261,7 +261,7 @@ impl Record {
         let last = self.last.as_ref().map(TrialEnd::to_json);
         json!({
             "format": 1, "current": self.current.as_ref().map(slot), "previous": self.previous.as_ref().map(slot),
-            "installed": self.installed, "asked": self.asked, "askedConfig": self.asked_config, "trial": trial,
+            "installed": self.installed, "asked": self.requested_key, "askedConfig": self.requested_config_key, "trial": trial,
             "last": last,
         })
     }
@@ -284,8 +284,8 @@ impl Record {
             current: slot("current")?,
             previous: slot("previous")?,
             installed: text(value, "installed")?,
-            asked: asked("asked"),
-            asked_config: asked("askedConfig"),
+            requested_key: asked("asked"),
+            requested_config_key: asked("askedConfig"),
             trial,
             last,
         })

@@ -75,7 +75,7 @@ impl Wish {
 
     /// Whether this has not been tried, and nothing else is on trial.
     pub(crate) fn is_open(&self, record: &Record) -> bool {
-        record.trial.is_none() && record.asked != self.key
+        record.trial.is_none() && record.requested_key != self.key
     }
 
     /// Whether the program with this version and digest is the wanted one. The digest of the installed program is known
@@ -138,7 +138,7 @@ impl ConfigWish {
     }
 
     pub(crate) fn is_open(&self, record: &Record) -> bool {
-        record.trial.is_none() && record.asked_config != self.key()
+        record.trial.is_none() && record.requested_config_key != self.key()
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         }
         let wish = Wish::of_document(&spec()).unwrap().unwrap();
         assert!(wish.is_open(&Record::default()));
-        assert!(!wish.is_open(&Record { asked: wish.key.clone(), ..Record::default() }));
+        assert!(!wish.is_open(&Record { requested_key: wish.key.clone(), ..Record::default() }));
     }
 
     #[test]
@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(wish.within(), Duration::from_secs(7));
         let other = ConfigWish::of_document(&AgentSpec { config: "kind: y".to_owned(), ..spec }).unwrap();
         assert!(wish.is_open(&Record::default()) && wish.key() != other.key());
-        assert!(!wish.is_open(&Record { asked_config: wish.key(), ..Record::default() }));
-        assert!(wish.is_open(&Record { asked: wish.key(), ..Record::default() }), "a program is another wish");
+        assert!(!wish.is_open(&Record { requested_config_key: wish.key(), ..Record::default() }));
+        assert!(wish.is_open(&Record { requested_key: wish.key(), ..Record::default() }), "a program is another wish");
         assert_eq!(ConfigWish::of_document(&AgentSpec::default()), None);
     }
 }

@@ -177,17 +177,17 @@ impl Csi {
             };
             if !self.is_done(&staged, is_there) {
                 let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &staged);
-                until(made, ends).await.map_err(|error| error.in_phase(Phase::MountDevice))?;
+                unless_pod_terminates(made, ends).await.map_err(|error| error.in_phase(Phase::MountDevice))?;
             }
         }
         let request = self.publish_request(volume, &driver);
         let made = self.make(&driver, method!("NodePublishVolume"), request, &target);
-        until(made, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
+        unless_pod_terminates(made, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
         let grown = async {
             self.expand_before_use(volume).await;
             Ok(())
         };
-        until(grown, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
+        unless_pod_terminates(grown, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
         Ok(FsGroupPending(!owned(&driver)))
     }
 
@@ -339,12 +339,15 @@ impl Csi {
     }
 }
 
-async fn until(made: impl Future<Output = Result<(), CsiError>>, ends: &mut PodTerminating) -> Result<(), CsiError> {
+async fn unless_pod_terminates(
+    call: impl Future<Output = Result<(), CsiError>>,
+    termination: &mut PodTerminating,
+) -> Result<(), CsiError> {
     let ended = async {
-        ends.await;
+        termination.await;
         Err(CsiError::PodEnds)
     };
-    rt::either(ended, made).await
+    rt::either(ended, call).await
 }
 
 pub(super) fn capability(volume: &CsiVolume, driver: &Driver) -> VolumeCapability {

@@ -73,29 +73,29 @@ pub(crate) struct StatusInputs {
     /// Notified on every change of the node status.
     pub(super) changed: Signal,
     /// Notified when a pod, or readiness or addresses of the node, may have changed.
-    own_changed: Signal,
+    pods_or_addresses_changed: Signal,
 }
 
 impl StatusInputs {
-    pub(crate) fn runtime(&self, state: RuntimeState, now: Instant) {
+    pub(crate) fn set_runtime(&self, state: RuntimeState, now: Instant) {
         self.runtime.borrow_mut().note(state, now);
         self.changed.notify();
-        self.own_changed.notify();
+        self.pods_or_addresses_changed.notify();
     }
 
     /// A pod's status may have changed, or a pod is gone.
     pub(crate) fn pods_changed(&self) {
-        self.own_changed.notify();
+        self.pods_or_addresses_changed.notify();
     }
 
-    pub(crate) fn own_changes(&self) -> u64 {
-        self.own_changed.changes()
+    pub(crate) fn pods_or_addresses_changes(&self) -> u64 {
+        self.pods_or_addresses_changed.changes()
     }
 
     /// Waits until a pod, or readiness or addresses of the node, may have changed.
-    pub(crate) async fn beyond_own_changes(&self, generation: u64) {
+    pub(crate) async fn pods_or_addresses_beyond(&self, generation: u64) {
         let due = self.runtime.borrow().due(rt::now());
-        let changed = self.own_changed.beyond(generation);
+        let changed = self.pods_or_addresses_changed.beyond(generation);
         match due {
             Some(due) => rt::either(rt::sleep_until(due), changed).await,
             None => changed.await,
@@ -109,7 +109,7 @@ impl StatusInputs {
         (faults.is_empty(), reason, message)
     }
 
-    pub(crate) fn pressures(&self, conditions: Vec<PressureCondition>) {
+    pub(crate) fn set_pressures(&self, conditions: Vec<PressureCondition>) {
         self.pressure_checks.notify();
         if *self.pressures.borrow() != conditions {
             self.pressures.replace(conditions);
@@ -136,14 +136,14 @@ impl StatusInputs {
         }
     }
 
-    pub(crate) fn volumes_in_use(&self, names: Vec<String>) {
+    pub(crate) fn set_volumes_in_use(&self, names: Vec<String>) {
         if *self.volumes_in_use.borrow() != names {
             self.volumes_in_use.replace(names);
             self.changed.notify();
         }
     }
 
-    pub(crate) fn devices(&self, amounts: [ResourceList; 2]) {
+    pub(crate) fn set_devices(&self, amounts: [ResourceList; 2]) {
         if *self.devices.borrow() != amounts {
             self.devices.replace(amounts);
             self.changed.notify();
@@ -204,10 +204,10 @@ impl StatusInputs {
         self.node_read.notify();
     }
 
-    pub(crate) fn shuts_down(&self, shuts_down: bool) {
+    pub(crate) fn set_shuts_down(&self, shuts_down: bool) {
         if self.shuts_down.replace(shuts_down) != shuts_down {
             self.changed.notify();
-            self.own_changed.notify();
+            self.pods_or_addresses_changed.notify();
         }
     }
 
@@ -254,7 +254,7 @@ impl StatusInputs {
         if *self.addresses.borrow() != addresses {
             self.addresses.replace(addresses);
             self.addresses_changed.notify();
-            self.own_changed.notify();
+            self.pods_or_addresses_changed.notify();
         }
     }
 

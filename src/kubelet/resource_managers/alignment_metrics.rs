@@ -43,17 +43,17 @@ impl AssignmentCounts<'_> {
         }
     }
 
-    pub(super) fn cpus(&self, had: Option<&PodCpus>, pod_cpus: &PodCpus) {
+    pub(super) fn cpus(&self, previous_cpus: Option<&PodCpus>, pod_cpus: &PodCpus) {
         for (name, cpus) in pod_cpus.containers.iter() {
-            if had.and_then(|had| had.containers.get(name)) != Some(cpus) {
+            if previous_cpus.and_then(|previous| previous.containers.get(name)) != Some(cpus) {
                 self.assigned(CPU, pod_cpus.sharing.contains(name));
             }
         }
     }
 
-    pub(super) fn memory(&self, had: Option<&OwnMemory>, pod_memory: &OwnMemory) {
+    pub(super) fn memory(&self, previous_memory: Option<&OwnMemory>, pod_memory: &OwnMemory) {
         for name in pod_memory.containers.keys() {
-            if had.is_none_or(|had| !had.containers.contains_key(name)) {
+            if previous_memory.is_none_or(|previous| !previous.containers.contains_key(name)) {
                 self.assigned(MEMORY, pod_memory.sharing.contains(name));
             }
         }
@@ -78,16 +78,20 @@ impl AssignmentCounts<'_> {
 }
 
 impl CpuManager {
-    /// Counts the new allocations of a pod's containers. `had`: those of before.
-    pub(super) fn count_alignment(&self, had: Option<&PodCpus>, pod_cpus: &PodCpus) {
+    /// Counts the allocations of a pod's containers that differ from the previous ones.
+    pub(super) fn count_alignment(&self, previous_cpus: Option<&PodCpus>, pod_cpus: &PodCpus) {
         let whole_cores = self.has_whole_cores();
         if !pod_cpus.whole.is_empty() {
-            if had.is_none_or(|had| had.whole != pod_cpus.whole) && self.topology.is_of_one_cache(&pod_cpus.whole) {
+            if previous_cpus.is_none_or(|previous| previous.whole != pod_cpus.whole)
+                && self.topology.is_of_one_cache(&pod_cpus.whole)
+            {
                 metrics::count(Count::AlignedResources, &[CONTAINER_SCOPE, UNCORE_CACHE]);
             }
             return;
         }
-        let is_new = |(name, cpus): &(&String, &CpuSet)| had.and_then(|had| had.containers.get(*name)) != Some(*cpus);
+        let is_new = |(name, cpus): &(&String, &CpuSet)| {
+            previous_cpus.and_then(|previous| previous.containers.get(*name)) != Some(*cpus)
+        };
         for (_, cpus) in pod_cpus.containers.iter().filter(is_new) {
             if whole_cores {
                 metrics::count(Count::AlignedResources, &[CONTAINER_SCOPE, PHYSICAL_CPU]);

@@ -151,21 +151,22 @@ impl StaticMemory {
         let uid = &pod.metadata.uid;
         // What the pod had under another scope is free.
         let is_whole = self.level.is_whole(pod);
-        let had = blocks.get(uid).filter(|had| had.whole.is_empty() != is_whole).cloned().unwrap_or_default();
+        let previous_memory =
+            blocks.get(uid).filter(|previous| previous.whole.is_empty() != is_whole).cloned().unwrap_or_default();
         let others = blocks.iter().filter(|(other, _)| *other != uid);
         let others: Blocks = others.map(|(other, own)| (other.clone(), own.clone())).collect();
         let mut state = self.state(&others);
-        for block in had.taken() {
+        for block in previous_memory.taken() {
             take(&mut state, block, block.size);
         }
         MemoryPlanning {
             pod,
             level: self.level,
             state,
-            had,
+            previous_memory,
             observed_nodes: observed_nodes.clone(),
             reusable: Vec::new(),
-            own: OwnMemory::default(),
+            pod_memory: OwnMemory::default(),
             requesting: 0,
             has_failed: false,
         }
@@ -206,20 +207,20 @@ pub(super) struct MemoryPlanning<'a> {
     pod: &'a Pod,
     level: PodLevel,
     state: Vec<NodeState>,
-    had: OwnMemory,
+    previous_memory: OwnMemory,
     /// NUMA nodes of running containers, if nothing else is known.
     observed_nodes: SortedMap<String, Nodes>,
     /// Memory of init containers that end.
     reusable: Vec<Block>,
-    own: OwnMemory,
+    pod_memory: OwnMemory,
     /// Number of containers with memory requests, for the metrics.
     requesting: u32,
     has_failed: bool,
 }
 
 impl MemoryPlanning<'_> {
-    pub(super) fn into_own(self) -> OwnMemory {
-        self.own
+    pub(super) fn into_pod_memory(self) -> OwnMemory {
+        self.pod_memory
     }
 
     pub(super) fn requesting(&self) -> u32 {
@@ -270,12 +271,12 @@ impl MemoryPlanning<'_> {
         kinds.into_iter().map(|(kind, [most, _])| (kind, most)).collect()
     }
 
-    /// The nodes to allocate from, within the topology manager's `near` if it is set.
+    /// The nodes to allocate from, within the topology manager's `preferred_nodes` if they are set.
     fn choose(
         &self,
         name: &str,
         requests: &[(String, u64)],
-        near: Option<Nodes>,
+        preferred_nodes: Option<Nodes>,
     ) -> Result<Nodes, AllocationRejection> {
         let sets = self.sets(requests);
         if let Some(nodes) =
@@ -283,21 +284,22 @@ impl MemoryPlanning<'_> {
         {
             return Ok(*nodes);
         }
-        if let Some(near) = near.filter(|near| sets.iter().any(|hint| hint.nodes == Some(*near))) {
-            return Ok(near);
+        if let Some(nodes) = preferred_nodes.filter(|nodes| sets.iter().any(|hint| hint.nodes == Some(*nodes))) {
+            return Ok(nodes);
         }
-        let able =
-            sets.iter().filter(|hint| near.is_none_or(|near| hint.nodes.is_some_and(|nodes| nodes.has_all(near))));
+        let able = sets.iter().filter(|hint| {
+            preferred_nodes.is_none_or(|preferred| hint.nodes.is_some_and(|nodes| nodes.has_all(preferred)))
+        });
         // Among equal sizes the lowest numbers come first; preferred hints are the narrowest.
         let best = able.min_by_key(|hint| (!hint.preferred, hint.nodes.map_or(0, Nodes::count)));
-        let lack = match near {
+        let lack = match preferred_nodes {
             None => {
                 "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
             }
             Some(_) => "[memorymanager] failed to find NUMA nodes to extend the current topology hint",
         };
         let best = best.ok_or_else(|| unexpected(lack))?;
-        if near.is_none() && !best.preferred {
+        if preferred_nodes.is_none() && !best.preferred {
             return Err(unexpected("[memorymanager] failed to find the default preferred hint"));
         }
         best.nodes.ok_or_else(|| unexpected(lack))
@@ -309,7 +311,7 @@ impl MemoryPlanning<'_> {
         let reused = self.reusable(block.nodes, &block.kind).min(block.size);
         let mut still_reused = reused;
         for init in self.pod.spec.init_containers.iter().filter(|init| !init.is_sidecar()) {
-            for own in self.own.containers.get_mut(&init.name).into_iter().flatten() {
+            for own in self.pod_memory.containers.get_mut(&init.name).into_iter().flatten() {
                 if own.nodes == block.nodes && own.kind == block.kind {
                     let part = own.size.min(still_reused);
                     own.size -= part;
@@ -328,13 +330,13 @@ impl Provider for MemoryPlanning<'_> {
         if is_whole && self.check_pool().is_err() {
             return vec![Hints::new(); requests.len()];
         }
-        let had = match container {
-            Some(container) => self.had.containers.get(&container.name),
-            None if is_whole => Some(&self.had.whole).filter(|had| !had.is_empty()),
-            None => self.had.containers.values().next(),
+        let previous = match container {
+            Some(container) => self.previous_memory.containers.get(&container.name),
+            None if is_whole => Some(&self.previous_memory.whole).filter(|previous| !previous.is_empty()),
+            None => self.previous_memory.containers.values().next(),
         };
-        if let Some(had) = had {
-            return had.iter().map(|block| vec![Hint { nodes: Some(block.nodes), preferred: true }]).collect();
+        if let Some(previous) = previous {
+            return previous.iter().map(|block| vec![Hint { nodes: Some(block.nodes), preferred: true }]).collect();
         }
         let sets = self.sets(&requests);
         // If no node set has enough, `allocate` reports it.
@@ -343,7 +345,7 @@ impl Provider for MemoryPlanning<'_> {
 
     fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
         let is_whole = self.level.is_whole(self.pod);
-        if is_whole && !self.own.whole.is_empty() {
+        if is_whole && !self.pod_memory.whole.is_empty() {
             return Ok(());
         }
         let requests = if is_whole { self.of_pod() } else { self.requests_of(container) };
@@ -370,8 +372,8 @@ impl MemoryPlanning<'_> {
         requests: Vec<(String, u64)>,
         nodes: Option<Nodes>,
     ) -> Result<(), AllocationRejection> {
-        if let Some(had) = self.had.containers.get(&container.name) {
-            self.own.containers.insert(container.name.clone(), had.clone());
+        if let Some(previous) = self.previous_memory.containers.get(&container.name) {
+            self.pod_memory.containers.insert(container.name.clone(), previous.clone());
             return Ok(());
         }
         let nodes = self.choose_unsplit(&container.name, &requests, nodes)?;
@@ -389,7 +391,7 @@ impl MemoryPlanning<'_> {
                 None => {}
             }
         }
-        self.own.containers.insert(container.name.clone(), blocks);
+        self.pod_memory.containers.insert(container.name.clone(), blocks);
         Ok(())
     }
 
@@ -397,9 +399,9 @@ impl MemoryPlanning<'_> {
         &self,
         name: &str,
         requests: &[(String, u64)],
-        near: Option<Nodes>,
+        preferred_nodes: Option<Nodes>,
     ) -> Result<Nodes, AllocationRejection> {
-        let nodes = self.choose(name, requests, near)?;
+        let nodes = self.choose(name, requests, preferred_nodes)?;
         match is_split(&self.state, nodes) {
             true => Err(unexpected("[memorymanager] preferred hint violates NUMA node allocation")),
             false => Ok(nodes),
@@ -411,14 +413,14 @@ impl MemoryPlanning<'_> {
         &mut self,
         first: &Container,
         requests: Vec<(String, u64)>,
-        near: Option<Nodes>,
+        preferred_nodes: Option<Nodes>,
     ) -> Result<(), AllocationRejection> {
         self.check_pool()?;
-        self.own.whole = std::mem::take(&mut self.had.whole);
-        if self.own.whole.is_empty() {
-            let nodes = self.choose_unsplit(&first.name, &requests, near)?;
-            self.own.whole = requests.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
-            for block in &self.own.whole {
+        self.pod_memory.whole = std::mem::take(&mut self.previous_memory.whole);
+        if self.pod_memory.whole.is_empty() {
+            let nodes = self.choose_unsplit(&first.name, &requests, preferred_nodes)?;
+            self.pod_memory.whole = requests.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
+            for block in &self.pod_memory.whole {
                 take(&mut self.state, block, block.size);
             }
         }
@@ -428,14 +430,14 @@ impl MemoryPlanning<'_> {
 
     /// Gives each container its exclusive memory of the pod, or what is left.
     fn divide(&mut self) {
-        let Some(nodes) = self.own.whole.first().map(|block| block.nodes) else { return };
-        let mut unassigned = self.own.whole.clone();
+        let Some(nodes) = self.pod_memory.whole.first().map(|block| block.nodes) else { return };
+        let mut unassigned = self.pod_memory.whole.clone();
         let some = |unassigned: &[Block]| unassigned.iter().filter(|block| block.size > 0).cloned().collect::<Vec<_>>();
         for (container, ends) in all_containers(self.pod) {
             let requests = self.requests_of(container);
             if requests.is_empty() {
-                self.own.sharing.push(container.name.clone());
-                self.own.containers.insert(container.name.clone(), some(&unassigned));
+                self.pod_memory.sharing.push(container.name.clone());
+                self.pod_memory.containers.insert(container.name.clone(), some(&unassigned));
                 continue;
             }
             self.requesting += 1;
@@ -445,12 +447,12 @@ impl MemoryPlanning<'_> {
                 }
             }
             let blocks = requests.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
-            self.own.containers.insert(container.name.clone(), blocks);
+            self.pod_memory.containers.insert(container.name.clone(), blocks);
         }
         // Containers that do not end get what all exclusive ones leave.
         for (container, _) in all_containers(self.pod).filter(|(_, ends)| !ends) {
-            if self.own.sharing.contains(&container.name) {
-                self.own.containers.insert(container.name.clone(), some(&unassigned));
+            if self.pod_memory.sharing.contains(&container.name) {
+                self.pod_memory.containers.insert(container.name.clone(), some(&unassigned));
             }
         }
     }
@@ -490,16 +492,16 @@ mod tests {
         guaranteed::container(name, "100m", memory)
     }
 
-    /// Memory of each container as `name:nodes:size` when `near` is preferred.
-    fn given(blocks: &Blocks, pod: &Pod, near: Option<&str>) -> Result<(OwnMemory, String), String> {
+    /// Memory of each container as `name:nodes:size` when `preferred_nodes` is preferred.
+    fn given(blocks: &Blocks, pod: &Pod, preferred_nodes: Option<&str>) -> Result<(OwnMemory, String), String> {
         let observed_nodes = SortedMap::new();
         let mut planning = machine().plan(blocks, pod, &observed_nodes);
         for container in pod.spec.init_containers.iter().chain(&pod.spec.containers) {
             planning
-                .allocate(container, near.map(nodes))
+                .allocate(container, preferred_nodes.map(nodes))
                 .map_err(|(reason, message)| format!("{reason}: {message}"))?;
         }
-        let own = planning.into_own();
+        let own = planning.into_pod_memory();
         let shown = own.containers.iter().flat_map(|(name, blocks)| {
             blocks.iter().map(move |block| format!("{name}:{}:{}", block.nodes.numbers(), block.size >> 20))
         });
@@ -517,8 +519,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(blocks: &Blocks, pod: &Pod, near: Option<&str>, expected: &str) {
-        assert_eq!(given(blocks, pod, near).map(|(_, shown)| shown), Ok(expected.to_owned()));
+    fn check(blocks: &Blocks, pod: &Pod, preferred_nodes: Option<&str>, expected: &str) {
+        assert_eq!(given(blocks, pod, preferred_nodes).map(|(_, shown)| shown), Ok(expected.to_owned()));
     }
 
     #[test]
@@ -567,7 +569,7 @@ mod tests {
         let machine = machine();
         let mut planning = machine.plan(&Blocks::new(), &asks, &observed_nodes);
         planning.allocate(&asks.spec.containers[0], None).unwrap();
-        assert_eq!(planning.into_own().containers["main"][0].nodes, nodes("1"));
+        assert_eq!(planning.into_pod_memory().containers["main"][0].nodes, nodes("1"));
     }
 
     #[test]
@@ -600,14 +602,19 @@ mod tests {
         whole
     }
 
-    fn given_at(level: PodLevel, blocks: &Blocks, pod: &Pod, near: Option<&str>) -> Result<OwnMemory, String> {
+    fn given_at(
+        level: PodLevel,
+        blocks: &Blocks,
+        pod: &Pod,
+        preferred_nodes: Option<&str>,
+    ) -> Result<OwnMemory, String> {
         let machine = StaticMemory { level, ..machine() };
         let mut planning = machine.plan(blocks, pod, &SortedMap::new());
         for (container, _) in all_containers(pod) {
-            let placed = planning.allocate(container, near.map(nodes));
+            let placed = planning.allocate(container, preferred_nodes.map(nodes));
             placed.map_err(|(reason, message)| format!("{reason}: {message}"))?;
         }
-        Ok(planning.into_own())
+        Ok(planning.into_pod_memory())
     }
 
     fn shown(own: &OwnMemory) -> String {

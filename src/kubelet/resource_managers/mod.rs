@@ -273,7 +273,7 @@ impl ResourceManagers {
             counts.failed(MEMORY);
         }
         let allocation =
-            PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_own).unwrap_or_default() };
+            PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_pod_memory).unwrap_or_default() };
         counts.cpus(self.placements.read().exclusive.get(&pod.metadata.uid), &allocation.cpus);
         counts.memory(self.memory.allocated_memory(&pod.metadata.uid), &allocation.memory);
         Ok(allocation)

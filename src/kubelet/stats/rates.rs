@@ -10,7 +10,7 @@ pub(super) struct Rates {
     samples: SortedMap<u64, PreviousSample>,
     /// Hashes owners to eight bytes.
     hasher: RandomState,
-    look: u32,
+    collection: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ struct PreviousSample {
     at: Duration,
     cpu_nanos: u64,
     nano_cores: Option<u64>,
-    look: u32,
+    collection: u32,
 }
 
 /// Minimum time between two samples; within it the last rate is returned.
@@ -27,10 +27,10 @@ const MIN_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 impl Rates {
     /// The rate in nanocores; `None` for a new owner. `at` is monotonic time.
     pub(super) fn nano_cores(&mut self, owner: &str, cpu_nanos: u64, at: Duration) -> Option<u64> {
-        let look = self.look;
-        let fresh = PreviousSample { at, cpu_nanos, nano_cores: None, look };
+        let collection = self.collection;
+        let fresh = PreviousSample { at, cpu_nanos, nano_cores: None, collection };
         let kept = self.samples.entry(self.hasher.hash_one(owner)).or_insert(fresh);
-        kept.look = look;
+        kept.collection = collection;
         let passed = at.saturating_sub(kept.at);
         // A lower count means another owner with the same name.
         match cpu_nanos.checked_sub(kept.cpu_nanos) {
@@ -46,9 +46,9 @@ impl Rates {
 
     /// Ends a snapshot and drops the owners that it does not have.
     pub(super) fn end_look(&mut self) {
-        let look = self.look;
-        self.samples.retain(|_, kept| kept.look == look);
-        self.look = look.wrapping_add(1);
+        let collection = self.collection;
+        self.samples.retain(|_, kept| kept.collection == collection);
+        self.collection = collection.wrapping_add(1);
     }
 }
 

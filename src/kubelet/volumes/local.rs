@@ -31,15 +31,15 @@ use crate::types::sorted::SortedMap;
 /// When the pod terminates, only a mount in progress is waited for, because it must be unmounted with the pod.
 /// Formatting in progress continues in the background, since a partly formatted disk is worse; it mounts nothing
 /// afterwards.
-pub(super) async fn set_up(local: &Local, ends: &mut PodTerminating) -> Result<(), Problem> {
+pub(super) async fn set_up(local: &Local, termination: &mut PodTerminating) -> Result<(), Problem> {
     let from = local.from.clone();
     let local = local.clone();
-    in_thread(&from, ends, move |progress| mount_and_give(&local, progress)).await
+    in_thread(&from, termination, move |progress| mount_and_give(&local, progress)).await
 }
 
 async fn in_thread(
     disk: &Path,
-    ends: &mut PodTerminating,
+    termination: &mut PodTerminating,
     work: impl FnOnce(&Progress) -> Result<(), Problem> + Send + 'static,
 ) -> Result<(), Problem> {
     let progress = Arc::new(Progress::default());
@@ -57,7 +57,7 @@ async fn in_thread(
         result.recv().await.unwrap_or_else(|_| Err(failed("a thread", "it exited without a result".to_owned())))
     };
     let ended = async {
-        ends.await;
+        termination.await;
         given_up.0.gives_up().await;
         Err(failed("local volume", "the pod is terminating".to_owned()))
     };

@@ -152,9 +152,13 @@ pub(crate) fn take_update_lock(
     }
 }
 
-/// The persistent CSI volumes of a running pod whose drivers are `meant`.
-pub(crate) fn of_drivers(pod: &Pod, inputs: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<CsiVolume> {
-    plan::of_drivers(pod, inputs, meant).into_iter().map(|csi| csi.volume).collect()
+/// The persistent CSI volumes of a running pod that `is_driver_wanted` names.
+pub(crate) fn of_drivers(
+    pod: &Pod,
+    inputs: SetUpInputs<'_>,
+    is_driver_wanted: &dyn Fn(&str) -> bool,
+) -> Vec<CsiVolume> {
+    plan::of_drivers(pod, inputs, is_driver_wanted).into_iter().map(|csi| csi.volume).collect()
 }
 
 /// CSI volumes that must be attached before they can be set up.

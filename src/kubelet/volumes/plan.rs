@@ -250,14 +250,14 @@ pub(super) fn writable_directory(pod: &Pod, name: &str, inputs: SetUpInputs<'_>)
     planned.host_path().filter(|_| !planned.is_device() && !planned.read_only())
 }
 
-/// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
+/// The pod's persistent CSI volumes that `is_driver_wanted` names. Other volumes are not planned, because their content
 /// may be large.
-pub(super) fn of_drivers(pod: &Pod, inputs: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<Csi> {
-    let is_meant = |volume: &&Volume| {
+pub(super) fn of_drivers(pod: &Pod, inputs: SetUpInputs<'_>, is_driver_wanted: &dyn Fn(&str) -> bool) -> Vec<Csi> {
+    let is_wanted = |volume: &&Volume| {
         let source = inputs.objects.claimed_of_driver(pod, volume);
-        source.is_some_and(|source| meant(&source.driver))
+        source.is_some_and(|source| is_driver_wanted(&source.driver))
     };
-    let volumes: Vec<&Volume> = pod.spec.volumes.iter().filter(is_meant).collect();
+    let volumes: Vec<&Volume> = pod.spec.volumes.iter().filter(is_wanted).collect();
     if volumes.is_empty() {
         return Vec::new();
     }

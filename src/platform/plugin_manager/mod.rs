@@ -71,9 +71,17 @@ const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 /// Delay after the directory could not be watched.
 const REWATCH_DELAY: Duration = Duration::from_secs(60);
 
+/// Distinguishes a socket from a later one at the same path: file systems use the numbers of inodes again.
+#[derive(Debug, PartialEq, Eq)]
+struct SocketIdentity {
+    inode: u64,
+    changed_seconds: i64,
+    changed_nanos: i64,
+}
+
 /// A socket, and the task that handles it.
 struct KnownPlugin {
-    made: (u64, i64, i64),
+    identity: SocketIdentity,
     #[expect(dead_code, reason = "dropping the task ends it and deregisters the plugin")]
     task: rt::Task<()>,
 }
@@ -87,11 +95,11 @@ pub(crate) async fn run(directory: PathBuf, handlers: Vec<PluginHandler>) {
         let watched_directory = directory.clone();
         let (watch, sockets_by_path) =
             rt::blocking(move || (watch(&watched_directory), sockets(&watched_directory))).await;
-        known_plugins.retain(|path, plugin| sockets_by_path.get(path) == Some(&plugin.made));
-        for (path, made) in sockets_by_path {
+        known_plugins.retain(|path, plugin| sockets_by_path.get(path) == Some(&plugin.identity));
+        for (path, identity) in sockets_by_path {
             if !known_plugins.contains_key(&path) {
                 let task = rt::spawn(keep_registered(path.clone(), Rc::clone(&handlers)));
-                known_plugins.insert(path, KnownPlugin { made, task });
+                known_plugins.insert(path, KnownPlugin { identity, task });
             }
         }
         let changed = async {
@@ -126,14 +134,19 @@ fn watch(directory: &Path) -> io::Result<FileWatch> {
     Ok(watch)
 }
 
-/// All sockets, with what distinguishes each from a later one at the same path.
-fn sockets(directory: &Path) -> SortedMap<PathBuf, (u64, i64, i64)> {
+/// All sockets.
+fn sockets(directory: &Path) -> SortedMap<PathBuf, SocketIdentity> {
     let mut sockets_by_path = SortedMap::new();
     let mut walk = Walk::default();
     walk.each_inside(directory, MAX_PLUGIN_DIRECTORY_DEPTH, &mut |path, kind| {
-        let made = fs::symlink_metadata(path).ok().filter(|_| kind.is_socket());
-        if let Some(made) = made.filter(|_| sockets_by_path.len() < MAX_PLUGIN_SOCKETS) {
-            sockets_by_path.insert(path.to_owned(), (made.ino(), made.ctime(), made.ctime_nsec()));
+        let socket = fs::symlink_metadata(path).ok().filter(|_| kind.is_socket());
+        if let Some(socket) = socket.filter(|_| sockets_by_path.len() < MAX_PLUGIN_SOCKETS) {
+            let identity = SocketIdentity {
+                inode: socket.ino(),
+                changed_seconds: socket.ctime(),
+                changed_nanos: socket.ctime_nsec(),
+            };
+            sockets_by_path.insert(path.to_owned(), identity);
         }
     });
     if walk.entries > MAX_PLUGIN_ENTRIES || walk.directories > MAX_PLUGIN_DIRECTORIES {

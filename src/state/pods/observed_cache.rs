@@ -27,7 +27,7 @@ type Query = (u64, Weak<()>);
 #[derive(Debug)]
 struct CachedPod {
     pod: Rc<ObservedPod>,
-    look: u64,
+    query: u64,
 }
 
 /// A query of the runtime: begun before the first request, and held until its result is stored.
@@ -69,7 +69,7 @@ impl ObservedCache {
 
     pub(crate) fn observe(&mut self, pod: ObservedPod, ticket: &ObservationTicket) -> ObserveResult {
         self.forget_gone();
-        let newest = self.pods.get(&pod.uid).map(|seen| seen.look).or_else(|| self.gone.get(&pod.uid).copied());
+        let newest = self.pods.get(&pod.uid).map(|seen| seen.query).or_else(|| self.gone.get(&pod.uid).copied());
         if newest.is_some_and(|newest| newest > ticket.number) {
             return ObserveResult::TooLate;
         }
@@ -84,11 +84,11 @@ impl ObservedCache {
         self.gone.remove(&pod.uid);
         match former {
             Some(seen) if *seen.pod == pod => {
-                seen.look = ticket.number;
+                seen.query = ticket.number;
                 ObserveResult::NothingNew
             }
             Some(_) | None => {
-                self.pods.insert(pod.uid.clone(), CachedPod { pod: Rc::new(pod), look: ticket.number });
+                self.pods.insert(pod.uid.clone(), CachedPod { pod: Rc::new(pod), query: ticket.number });
                 ObserveResult::News
             }
         }
@@ -99,7 +99,7 @@ impl ObservedCache {
         let under_way = self.under_way.get_mut();
         forget_ended(under_way);
         match under_way.front() {
-            Some((oldest, _)) => self.gone.retain(|_, look| *look > *oldest),
+            Some((oldest, _)) => self.gone.retain(|_, query| *query > *oldest),
             None => self.gone.clear(),
         }
     }

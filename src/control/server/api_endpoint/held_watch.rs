@@ -55,7 +55,7 @@ impl HeldWatch {
     /// The next events. `None`: the watch ends.
     pub(super) async fn next(&mut self, endpoint: &ApiEndpoint) -> Option<Vec<u8>> {
         loop {
-            let seen = endpoint.status_inputs.own_changes();
+            let seen = endpoint.status_inputs.pods_or_addresses_changes();
             self.catch_up(endpoint).await.ok()?;
             if !self.events.is_empty() {
                 return Some(std::mem::take(&mut self.events));
@@ -100,7 +100,7 @@ impl HeldWatch {
         };
         let change = async {
             match self.is_correctable {
-                true => endpoint.status_inputs.beyond_own_changes(generation).await,
+                true => endpoint.status_inputs.pods_or_addresses_beyond(generation).await,
                 false => std::future::pending().await,
             }
             rt::sleep(OWN_CHANGES_DELAY).await;

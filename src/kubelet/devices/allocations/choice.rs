@@ -50,8 +50,9 @@ impl FreeDevices {
     }
 
     /// The first device of this proximity.
-    fn take(&mut self, near: Option<Nodes>, wanted: NumaProximity) -> Option<String> {
-        let groups = self.groups.iter_mut().filter(|(group_nodes, _)| proximity(near, *group_nodes) == wanted);
+    fn take(&mut self, preferred_nodes: Option<Nodes>, wanted: NumaProximity) -> Option<String> {
+        let groups =
+            self.groups.iter_mut().filter(|(group_nodes, _)| proximity(preferred_nodes, *group_nodes) == wanted);
         let (_, group) = groups
             .filter(|(_, group)| !group.is_empty())
             .min_by(|(_, first_group), (_, second_group)| first_group.front().cmp(&second_group.front()))?;
@@ -254,7 +255,7 @@ impl DeviceAllocations {
             accepted.for_each(|id| free.add(resource.nodes_of(id), id));
             free
         });
-        let (needed, near) = (count - ids.len(), self.near(pod, &container.name));
+        let (needed, preferred_nodes) = (count - ids.len(), self.preferred_nodes(pod, &container.name));
         if free.count < needed {
             return Err(InsufficientDevices(format!(
                 "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}{}",
@@ -263,7 +264,7 @@ impl DeviceAllocations {
             )));
         }
         for numa_proximity in IN_ORDER {
-            let at_proximity = std::iter::from_fn(|| free.take(near, numa_proximity));
+            let at_proximity = std::iter::from_fn(|| free.take(preferred_nodes, numa_proximity));
             ids.extend(at_proximity.take(count - ids.len()));
         }
         Ok(ids)
@@ -290,8 +291,8 @@ impl DeviceAllocations {
         let needed = allocated_ids.len() - kept.len();
         let free = self.available(&allocation.resource).map(str::to_owned);
         let free = free.chain(allocated_ids.iter().filter(|id| !reused.contains(**id)).map(|id| (*id).clone()));
-        let near = self.near(&allocation.pod, &allocation.container);
-        let is_near = |id: &String| resource.proximity(near, id) == NumaProximity::Near;
+        let preferred_nodes = self.preferred_nodes(&allocation.pod, &allocation.container);
+        let is_near = |id: &String| resource.proximity(preferred_nodes, id) == NumaProximity::Near;
         let (aligned, others): (Vec<String>, Vec<String>) = free.partition(is_near);
         let mut available_ids = kept.clone();
         if needed < aligned.len() {
@@ -311,10 +312,10 @@ impl DeviceAllocations {
     pub(in crate::kubelet::devices) fn prefer(&mut self, allocation: &DeviceAllocation, preferred: &[String]) {
         let Some((available_ids, kept)) = self.choice(allocation) else { return };
         let Some(resource) = self.resources.get(&allocation.resource) else { return };
-        let near = self.near(&allocation.pod, &allocation.container);
+        let preferred_nodes = self.preferred_nodes(&allocation.pod, &allocation.container);
         let candidate_ids: Vec<&String> = allocation.ids().chain(&available_ids).collect();
         let in_order = IN_ORDER.iter().flat_map(|numa_proximity| {
-            candidate_ids.iter().copied().filter(move |id| resource.proximity(near, id) == *numa_proximity)
+            candidate_ids.iter().copied().filter(move |id| resource.proximity(preferred_nodes, id) == *numa_proximity)
         });
         let count = allocation.ids().count();
         let mut ids = kept;
@@ -338,7 +339,7 @@ impl DeviceAllocations {
         }
     }
 
-    fn near(&self, pod: &PodUid, container: &str) -> Option<Nodes> {
+    fn preferred_nodes(&self, pod: &PodUid, container: &str) -> Option<Nodes> {
         self.near.get(&(pod.clone(), container.to_owned())).copied()
     }
 }
@@ -349,8 +350,8 @@ impl Resource {
         self.devices.values().any(|device| !device.nodes.is_empty())
     }
 
-    fn proximity(&self, near: Option<Nodes>, id: &str) -> NumaProximity {
-        proximity(near, self.nodes_of(id))
+    fn proximity(&self, preferred_nodes: Option<Nodes>, id: &str) -> NumaProximity {
+        proximity(preferred_nodes, self.nodes_of(id))
     }
 
     fn nodes_of(&self, id: &str) -> Nodes {
@@ -369,9 +370,9 @@ impl Resource {
     }
 }
 
-fn proximity(near: Option<Nodes>, device_nodes: Nodes) -> NumaProximity {
-    match near {
-        Some(near) if device_nodes.overlaps(near) => NumaProximity::Near,
+fn proximity(preferred_nodes: Option<Nodes>, device_nodes: Nodes) -> NumaProximity {
+    match preferred_nodes {
+        Some(nodes) if device_nodes.overlaps(nodes) => NumaProximity::Near,
         Some(_) if device_nodes != Nodes::default() => NumaProximity::Elsewhere,
         _ => NumaProximity::Anywhere,
     }
