@@ -76,18 +76,29 @@ fn own_or_new(
         Err(error) => return Err(UserRangeError::io("read", &mapping_file)(error)),
     }
     let ranges = ranges().map_err(UserRangeError::Ranges)?;
-    let range = ranges.free(&used(pods)).ok_or(UserRangeError::Full)?;
+    let range = ranges.free(&used(pods)?).ok_or(UserRangeError::Full)?;
     file::replace(&mapping_file, range.written().as_bytes()).map_err(UserRangeError::io("write", &mapping_file))?;
     Ok(range)
 }
 
-/// The ranges of all pods with a directory.
-fn used(pods: &Path) -> Vec<UserRange> {
-    let entries = fs::read_dir(pods).into_iter().flatten().flatten();
-    let files = entries.filter_map(|entry| {
-        file::read_head(&entry.path().join(USER_NAMESPACE_FILE), MAX_USER_NAMESPACE_FILE_BYTES).ok()
-    });
-    files.filter_map(|text| UserRange::read(&text)).collect()
+/// The ranges of all pods with a directory. An error if one cannot be read: two pods with the same ids could reach each
+/// other's files. A damaged file counts as no range, as its pod gets another one with its next sandbox.
+fn used(pods: &Path) -> Result<Vec<UserRange>, UserRangeError> {
+    let mut ranges = Vec::new();
+    let entries = match fs::read_dir(pods) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ranges),
+        entries => entries.map_err(UserRangeError::io("list", pods))?,
+    };
+    for entry in entries {
+        let directory = entry.map_err(UserRangeError::io("list", pods))?.path();
+        let mapping_file = directory.join(USER_NAMESPACE_FILE);
+        match file::read_head(&mapping_file, MAX_USER_NAMESPACE_FILE_BYTES) {
+            Ok(text) => ranges.extend(UserRange::read(&text)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(UserRangeError::io("read", &mapping_file)(error)),
+        }
+    }
+    Ok(ranges)
 }
 
 fn subordinate_ids(length: u32) -> Result<UserRanges, BadRanges> {
@@ -124,5 +135,13 @@ mod tests {
         // A truncated file counts as no range; its content is lost.
         fs::write(scratch.0.join("b/userns"), "{").unwrap();
         assert_eq!(give("b").unwrap(), 131_072);
+        // Those of another pod may be any that are free.
+        fs::remove_dir_all(scratch.0.join("c")).unwrap();
+        fs::create_dir_all(scratch.0.join("d/userns")).unwrap();
+        fs::write(scratch.0.join("stray file"), "").unwrap();
+        let error = give("e").unwrap_err().to_string();
+        assert!(error.contains("d/userns"), "{error}");
+        fs::remove_dir_all(scratch.0.join("d")).unwrap();
+        assert_eq!(give("e").unwrap(), 65_536);
     }
 }
