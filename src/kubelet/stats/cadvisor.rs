@@ -26,6 +26,7 @@ pub(super) fn cadvisor(snapshot: &Snapshot, machine: &Machine) -> Vec<u8> {
     ]);
     out.sample(&version, Number::Whole(1));
     of_owners(&mut out, &owners);
+    of_block_devices(&mut out, &snapshot.node, &owners);
     of_disk(&mut out, &snapshot.node, &owners);
     out.family("container_scrape_error", Kind::Gauge, SCRAPE_ERROR);
     out.sample(&Labels::default(), Number::Whole(snapshot.is_partial.into()));
@@ -81,6 +82,25 @@ fn of_owners(out: &mut Exposition, owners: &[Owner<'_>]) {
     }
 }
 
+/// cadvisor reads no more of `io.stat` for this family.
+fn of_block_devices(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
+    out.family("container_blkio_device_usage_total", Kind::Counter, "Blkio Device bytes usage");
+    for owner in owners {
+        for io in devices(owner) {
+            let (major, minor) = io.device;
+            let labels = owner
+                .labels
+                .clone()
+                .with("device", &device_path(node, io))
+                .with("major", &major.to_string())
+                .with("minor", &minor.to_string());
+            for (operation, bytes) in [("Read", io.read_bytes), ("Write", io.written_bytes)] {
+                out.sample_at(&labels, Some(("operation", operation)), Number::Whole(bytes), owner.millis());
+            }
+        }
+    }
+}
+
 fn of_disk(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
     let usage = "Number of bytes that are consumed by the container on this filesystem.";
     out.family("container_fs_usage_bytes", Kind::Gauge, usage);
@@ -108,11 +128,19 @@ fn of_disk(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
 }
 
 fn of_devices(out: &mut Exposition, node: &NodeSnapshot, owner: &Owner<'_>, value: fn(&DeviceIo) -> u64) {
-    for io in owner.usage().map(|usage| usage.io.as_slice()).unwrap_or_default() {
-        // A device that is gone has no name.
-        let device = node.device_names.get(&io.device).map(|name| ["/dev/", name].concat()).unwrap_or_default();
+    for io in devices(owner) {
+        let device = device_path(node, io);
         out.sample_at(&owner.labels, Some(("device", &device)), Number::Whole(value(io)), owner.millis());
     }
+}
+
+fn devices<'a>(owner: &'a Owner<'_>) -> &'a [DeviceIo] {
+    owner.usage().map(|usage| usage.io.as_slice()).unwrap_or_default()
+}
+
+/// A device that is gone has no name.
+fn device_path(node: &NodeSnapshot, io: &DeviceIo) -> String {
+    node.device_names.get(&io.device).map(|name| ["/dev/", name].concat()).unwrap_or_default()
 }
 
 fn of_machine(out: &mut Exposition, node: &NodeSnapshot, machine: &Machine) {

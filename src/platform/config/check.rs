@@ -267,9 +267,7 @@ fn fits(kind: &Kind, value: &Value) -> bool {
             number.as_f64().is_some_and(|number| (*least..=*most).contains(&number))
         }
         (Kind::LogDuration, Value::Number(number)) => number.is_u64(),
-        (Kind::Quantity | Kind::OptionalQuantity | Kind::Threshold, Value::Number(number)) => {
-            is_quantity(&number.to_string())
-        }
+        (Kind::Quantity | Kind::Threshold, Value::Number(number)) => is_quantity(&number.to_string()),
         (Kind::Word(words), Value::String(text)) => text.is_empty() || words.contains(&text.as_str()),
         (Kind::Endpoint, Value::String(text)) => text.is_empty() || socket_path(text).is_some(),
         (Kind::Ip, Value::String(text)) => text.is_empty() || text.parse::<IpAddr>().is_ok(),
@@ -280,7 +278,8 @@ fn fits(kind: &Kind, value: &Value) -> bool {
         (Kind::AnyDuration, Value::String(text)) => duration::parse(text).is_some(),
         (Kind::LogDuration, Value::String(text)) => duration::parse(text).is_some_and(|duration| !duration.negative),
         (Kind::Quantity, Value::String(text)) => is_quantity(text),
-        (Kind::OptionalQuantity, Value::String(text)) => text.is_empty() || is_quantity(text),
+        (Kind::AnyQuantity, Value::String(text)) => text.is_empty() || text.parse::<Quantity>().is_ok(),
+        (Kind::AnyQuantity, Value::Number(number)) => number.to_string().parse::<Quantity>().is_ok(),
         (Kind::Percent, Value::String(text)) => is_percent(text),
         (Kind::Threshold, Value::String(text)) => is_percent(text) || is_quantity(text),
         _ => false,
@@ -319,7 +318,7 @@ pub(super) fn wanted(kind: &Kind) -> String {
         Kind::Duration(least, _) if least.is_zero() => "a duration such as 1m30s".to_owned(),
         Kind::Duration(least, most) => format!("a duration from {} to {}", go(*least), go(*most)),
         Kind::AnyDuration | Kind::LogDuration => "a duration such as 1m30s".to_owned(),
-        Kind::Quantity | Kind::OptionalQuantity => "a quantity such as 10Mi".to_owned(),
+        Kind::Quantity | Kind::AnyQuantity => "a quantity such as 10Mi".to_owned(),
         Kind::Threshold => "a quantity such as 10Mi or a percentage such as 10%".to_owned(),
         Kind::Percent => "a percentage such as 10%".to_owned(),
         Kind::List(_) => "a list".to_owned(),

@@ -86,7 +86,7 @@ enum Standing {
     AlwaysOn,
     /// `n`: Coracle does not have the feature, and turning it on is refused.
     Missing,
-    /// `e`: switches nothing in this version of the kubelet either.
+    /// `e`: switches nothing, as in this version of the kubelet, or unlike it: docs/configuration.md has the reasons.
     Empty,
     /// `s`: of the API server, the scheduler and the controllers.
     OtherComponent,
@@ -279,7 +279,7 @@ impl Standing {
         match self {
             Self::Honoured | Self::Locked | Self::Missing => "feature gates",
             Self::AlwaysOn => "feature gates without effect, Coracle always has the feature",
-            Self::Empty => "feature gates without effect, they switch nothing in this version",
+            Self::Empty => "feature gates without effect, they switch nothing in Coracle",
             Self::OtherComponent => "feature gates without effect here, they are of other components",
             Self::GoLibrary => "feature gates without effect, they are of libraries that Coracle does not contain",
             Self::Windows => "feature gates without effect here, they are of Windows",
@@ -445,7 +445,7 @@ mod tests {
                 "feature gates without effect, Coracle always has the feature: PLEGOnDemandRelist=false",
                 "feature gates without effect, they are of libraries that Coracle does not contain: \
                  WatchListClient=false",
-                "feature gates without effect, they switch nothing in this version: \
+                "feature gates without effect, they switch nothing in Coracle: \
                  PreventStaticPodAPIReferences=false",
             ]
         );

@@ -254,7 +254,7 @@ fn value(kind: &Kind, text: &str) -> Value {
         | Kind::Endpoint
         | Kind::Ip
         | Kind::LogDuration
-        | Kind::OptionalQuantity
+        | Kind::AnyQuantity
         | Kind::Path
         | Kind::Percent
         | Kind::Quantity

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::fields::Fields;
-use crate::types::api::Quantity;
 
 /// Container logs: `podLogsDir`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMaxWorkers` and
 /// `containerLogMonitorInterval`.
@@ -29,13 +28,20 @@ impl Default for LogSettings {
     }
 }
 
+const MAX_SIZE_FIELD: &str = "containerLogMaxSize";
+
+/// Upstream does not rotate with a negative size, and rotates at each check with 0: a log would fill the disk, or wear it.
+pub(super) fn warning(fields: &Fields<'_>) -> Option<String> {
+    let is_unusable = fields.bytes(MAX_SIZE_FIELD) == Some(0);
+    is_unusable.then(|| format!("{MAX_SIZE_FIELD}: expected a size above 0, 10Mi is used"))
+}
+
 pub(super) fn read(fields: &Fields<'_>) -> LogSettings {
     let mut logs = LogSettings::default();
     if let Some(path) = fields.text("podLogsDir") {
         logs.pods_dir = PathBuf::from(path);
     }
-    let size = fields.text("containerLogMaxSize").and_then(|size| size.parse::<Quantity>().ok());
-    if let Some(bytes) = size.and_then(|size| u64::try_from(size.value()).ok()).filter(|bytes| *bytes > 0) {
+    if let Some(bytes) = fields.bytes(MAX_SIZE_FIELD).filter(|bytes| *bytes > 0) {
         logs.max_bytes = bytes;
     }
     fields.replace("containerLogMaxFiles", Fields::positive, &mut logs.max_files);

@@ -127,7 +127,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
     }
     let gates = FeatureGates::read(&fields::Fields(&fields), &mut warnings.0).map_err(Error::Conflict)?;
-    warnings.0.extend(dns::warnings(&fields::Fields(&fields)));
+    warnings.0.extend(unusable_values(&fields::Fields(&fields)));
     let (node_name, name_template) = node_name(&flags, name_template, &mut warnings)?;
     let mut config = Config::new(&flags, &fields, node_name).map_err(Error::Conflict)?;
     let has_tokens = |provider: &CredentialProvider| provider.token.is_some();
@@ -205,6 +205,11 @@ pub(crate) fn check_configuration_text(text: &[u8]) -> Result<(), String> {
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("; ")) }
 }
 
+/// Values that the node does without.
+fn unusable_values(fields: &fields::Fields<'_>) -> impl Iterator<Item = String> {
+    dns::warnings(fields).into_iter().chain(logs::warning(fields))
+}
+
 /// Every mistake in a KubeletConfiguration, and the fields that have no effect.
 pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Vec<String>, Vec<String>) {
     let mut mistakes: Vec<String> = Vec::new();
@@ -223,7 +228,7 @@ pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Ve
     }
     let Value::Object(fields) = document else { return (mistakes, warnings) };
     warnings.extend(check::ineffective(&fields).warnings());
-    warnings.extend(dns::warnings(&fields::Fields(&fields)));
+    warnings.extend(unusable_values(&fields::Fields(&fields)));
     let gates = FeatureGates::read(&fields::Fields(&fields), &mut warnings).map(drop);
     let settings = Config::new(&FlagValues::default(), &fields, node_name).map(drop);
     mistakes.extend([gates, settings].into_iter().filter_map(Result::err).map(|problem| problem.to_string()));

@@ -31,8 +31,8 @@ pub(super) enum Kind {
     /// A duration, or a number of nanoseconds.
     LogDuration,
     Quantity,
-    /// A quantity, or an empty string for the default.
-    OptionalQuantity,
+    /// A quantity of any sign, or an empty string for the default.
+    AnyQuantity,
     /// A quantity or a percentage.
     Threshold,
     Percent,
@@ -194,7 +194,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("oomScoreAdj", Kind::Int(-1000, 1000)),
     used("clusterDomain", Kind::Text),
     used("clusterDNS", TEXTS),
-    moot("streamingConnectionIdleTimeout", DURATION),
+    moot("streamingConnectionIdleTimeout", Kind::AnyDuration),
     moot("nodeStatusUpdateFrequency", DURATION),
     used("nodeStatusReportFrequency", DURATION),
     used("nodeLeaseDurationSeconds", COUNT),
@@ -249,7 +249,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("featureGates", Kind::Map(&Kind::Bool)),
     used("failSwapOn", Kind::Bool),
     used("memorySwap", Kind::Object(MEMORY_SWAP)),
-    used("containerLogMaxSize", Kind::OptionalQuantity),
+    used("containerLogMaxSize", Kind::AnyQuantity),
     used("containerLogMaxFiles", Kind::Int(2, i32::MAX as i64)),
     used("containerLogMaxWorkers", Kind::Int(1, i32::MAX as i64)),
     used("containerLogMonitorInterval", Kind::Duration(Duration::from_secs(3), MAX_GO_DURATION)),

@@ -159,6 +159,19 @@ fn what_the_kubelet_ignores_in_a_file_is_ignored_with_a_warning() {
 }
 
 #[test]
+fn logs_are_rotated_whatever_their_size_is_set_to() {
+    for (size, bytes) in [(r#""20Mi""#, 20 << 20), ("20971520", 20 << 20), (r#""""#, 10 << 20)] {
+        let (config, warnings) = file_loaded(&format!(r#""containerLogMaxSize":{size}"#));
+        assert_eq!((config.logs.max_bytes, warnings.is_empty()), (bytes, true), "{size}: {warnings:?}");
+    }
+    for size in [r#""-1""#, r#""0""#, "0", "-1"] {
+        let (config, warnings) = file_loaded(&format!(r#""containerLogMaxSize":{size}"#));
+        assert_eq!(config.logs.max_bytes, 10 << 20);
+        assert_eq!(warnings, ["containerLogMaxSize: expected a size above 0, 10Mi is used"], "{size}");
+    }
+}
+
+#[test]
 fn cluster_dns_servers_that_are_no_address_are_left_out_with_a_warning() {
     let (config, warnings) = file_loaded(r#""clusterDNS":["010.096.0.10","dns.example","fd00::10","10..0.1"]"#);
     assert_eq!(config.dns.cluster_dns.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.96.0.10", "fd00::10"]);
