@@ -375,6 +375,7 @@ pub(crate) fn is_own_uid(uid: &str) -> bool {
     uid.len() == 32 && uid.split_at_checked(HASH_DIGITS).is_some_and(|(hash, end)| end == format!("{:08x}", mark(hash)))
 }
 
+/// 96 bits tell any number of pods apart; the other 32 are the checksum.
 const HASH_DIGITS: usize = 24;
 
 fn mark(hash: &str) -> u32 {

@@ -528,7 +528,9 @@ const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 const LINGER_TIME: Duration = Duration::from_millis(500);
 /// A client that reads nothing for this long is taken for dead.
 const DEAD_READER_TIMEOUT: Duration = Duration::from_secs(30);
+/// More than most requests have. Each connection has a buffer of this size.
 const REQUEST_READ_BYTES: usize = 1024;
+/// The content of a TLS record.
 const RESPONSE_WRITE_BYTES: usize = 16 * 1024;
 /// The owner of compression in the blocking pool: no client's file delays it.
 pub(super) const COMPRESSION: &str = "compression";

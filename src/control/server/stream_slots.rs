@@ -41,7 +41,7 @@ impl StreamSlots {
     pub(super) fn take(self: &Rc<Self>, client: &str) -> Result<StreamSlot, TooManyStreams> {
         let mut open = self.open.borrow_mut();
         let of_client = open.iter().filter(|other| &***other == client).count();
-        // The last ones are left to clients that have none.
+        // The last ones are left to clients that have none: few, as each takes one of them, so an eighth is enough.
         let limit = if of_client == 0 { self.limit } else { self.limit - self.limit / 8 };
         if open.len() >= limit {
             return Err(TooManyStreams::OfAll);

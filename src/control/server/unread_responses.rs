@@ -13,6 +13,7 @@ const MAX_UNREAD_BYTES: usize = 4 << 20;
 pub(super) const SMALL_RESPONSE_BYTES: usize = 16 * 1024;
 /// A reader that takes longer makes room for other requests when there is none.
 const SLOW_READER_TIME: Duration = Duration::from_secs(10);
+/// Only while the memory is full and a request waits: too rare for a list of those that wait.
 const UNREAD_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The responses of one server.

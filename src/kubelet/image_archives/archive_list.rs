@@ -30,7 +30,8 @@ const UNCHANGED_ARCHIVE_AGE: Duration = Duration::from_secs(2);
 /// First and longest delay between two attempts.
 const FIRST_IMPORT_RETRY_DELAY: Duration = Duration::from_secs(30);
 const MAX_IMPORT_RETRY_DELAY: Duration = Duration::from_secs(30 * 60);
-/// Attempts before an archive is given up until the file changes or the agent restarts.
+/// Attempts before an archive is given up until the file changes or the agent restarts: after a quarter of an hour with
+/// these delays. Each one reads the whole file.
 const MAX_ARCHIVE_TRIES: u32 = 6;
 
 /// The archives by file name.

@@ -53,8 +53,9 @@ fn is_in_force(shown: u64, limit: u64, disk: u64) -> bool {
     shown == limit.min(disk)
 }
 
-/// The number of the directory's project: its inode number, which no other directory of the file system has, above the
-/// small numbers that people give. `setquota` takes 31 bits.
+/// The number of the directory's project: the low 30 bits of its inode number, above the small numbers that people give,
+/// as `setquota` takes 31 bits. A file system has that many inodes only on disks of terabytes: there two directories with
+/// the same bits share one limit.
 fn project_of(inode: u64) -> u64 {
     const FIRST: u64 = 1 << 30;
     FIRST | (inode & (FIRST - 1))

@@ -57,7 +57,8 @@ impl<'a> PodFiles<'a> {
         }
     }
 
-    /// Counts `size` bytes in place of `old` bytes.
+    /// Counts `size` bytes in place of `old` bytes. After a file that does not fit nothing fits: which volumes of a pod
+    /// fail does not depend on the sizes of those after them.
     fn take_room(&self, size: usize, old: usize) -> Result<(), FilesProblem> {
         let room_left = self.room.get().and_then(|room| room.saturating_add(old).checked_sub(size));
         self.room.set(room_left);

@@ -28,7 +28,8 @@ pub(crate) struct ReadOnlyServer {
     pub(crate) api: Rc<dyn LocalApi>,
 }
 
-/// Connections that have not sent a request yet count as strangers'.
+/// Connections that have not sent a request yet count as strangers', which leave half to clients that ask for something.
+/// One address leaves a quarter to others, so that a monitor gets in beside it.
 const READ_ONLY_CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
     most: MAX_LOCAL_CONNECTIONS,
     most_strangers: MAX_LOCAL_CONNECTIONS / 2,
