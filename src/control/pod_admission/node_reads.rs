@@ -1,12 +1,11 @@
 //! Pods that the known labels of the node would reject, and that wait until the Node object has been read again: a label
 //! may reach the node later than the pod. As `getNodeSync` upstream, which reads before it rejects.
 
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::kubelet::node::StatusInputs;
+use crate::kubelet::node::StatusView;
 use crate::platform::rt;
 use crate::state::pods::SyncEvent;
 use crate::types::api::PodUid;
@@ -20,7 +19,7 @@ const NODE_READ_BURST: u32 = 5;
 const NODE_READ_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(crate) struct NodeReads {
-    inputs: Rc<StatusInputs>,
+    status: StatusView,
     inbox: Sender<SyncEvent>,
     tokens: TokenBucket,
     /// The pods that wait for the read under way.
@@ -31,9 +30,9 @@ pub(crate) struct NodeReads {
 }
 
 impl NodeReads {
-    pub(crate) fn new(inputs: Rc<StatusInputs>, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(status: StatusView, inbox: Sender<SyncEvent>) -> Self {
         let tokens = TokenBucket::each(NODE_READ_INTERVAL, NODE_READ_BURST, rt::now());
-        Self { inputs, inbox, tokens, reading: Vec::new(), next: Vec::new(), read: None }
+        Self { status, inbox, tokens, reading: Vec::new(), next: Vec::new(), read: None }
     }
 
     /// Reads the Node object for the pod. False if it was read too often of late.
@@ -63,9 +62,9 @@ impl NodeReads {
     }
 
     fn begin(&mut self) {
-        let (inputs, inbox) = (Rc::clone(&self.inputs), self.inbox.clone());
+        let (status, inbox) = (self.status.clone(), self.inbox.clone());
         self.read = Some(rt::spawn(async move {
-            let _ = rt::deadline(NODE_READ_TIMEOUT, inputs.fresh_node()).await;
+            let _ = rt::deadline(NODE_READ_TIMEOUT, status.fresh_node()).await;
             // The receiver is gone only at shutdown.
             let _ = inbox.send(SyncEvent::NodeRead).await;
         }));
@@ -74,7 +73,10 @@ impl NodeReads {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
+    use crate::kubelet::node::StatusInputs;
 
     fn simulated(
         test: impl AsyncFnOnce(NodeReads, async_channel::Receiver<SyncEvent>, Rc<StatusInputs>) + Send + 'static,
@@ -82,7 +84,7 @@ mod tests {
         let run = rt::simulate(1, |_| async move {
             let (inbox, events) = async_channel::bounded(8);
             let inputs: Rc<StatusInputs> = Rc::default();
-            test(NodeReads::new(Rc::clone(&inputs), inbox), events, inputs).await;
+            test(NodeReads::new(StatusView::new(&inputs), inbox), events, inputs).await;
         });
         assert_eq!(run, Ok(()));
     }

@@ -14,7 +14,7 @@ impl PodTable {
 
     /// A source added the pod. Without a checkpoint of it, the allocated and actuated resources are those in its status
     /// at the API server.
-    pub(crate) fn restore_allocation(&self, pod: &Pod) {
+    pub(crate) fn restore_allocation(&mut self, pod: &Pod) {
         if pod.is_static() {
             return;
         }
@@ -30,7 +30,7 @@ impl PodTable {
     }
 
     /// Forgets the allocations of pods that no source and no worker has.
-    pub(crate) fn remove_orphaned_allocations(&self) {
+    pub(crate) fn remove_orphaned_allocations(&mut self) {
         if self.all_sources_ready() {
             let is_known = |uid: &PodUid| self.workers.worker(uid).is_some();
             self.allocations.allocated.remove_orphaned(is_known);

@@ -31,7 +31,7 @@ use crate::control::pod_workers::{PodWorkers, State, Worker};
 use crate::kubelet::allocation::Allocations;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::{LogLimits, LogManager};
-use crate::kubelet::node::StatusInputs;
+use crate::kubelet::node::{StatusInputs, StatusView};
 use crate::kubelet::probes::Probes;
 use crate::kubelet::status::{OwnCondition, PodFailure};
 use crate::platform::config::{Config, Gate};
@@ -143,8 +143,8 @@ impl PodTable {
         self.reports.status = inputs;
     }
 
-    pub(crate) fn status_inputs(&self) -> Rc<StatusInputs> {
-        Rc::clone(&self.reports.status)
+    pub(crate) fn status_view(&self) -> StatusView {
+        StatusView::new(&self.reports.status)
     }
 
     pub(crate) fn runtime(&self) -> &Rc<PodRuntime> {

@@ -68,7 +68,7 @@ impl PodTable {
     }
 
     /// Records that a pod of a source was not accepted. It has no worker.
-    pub(crate) fn record_ignored(&self, pod: &Pod, problem: &SourceProblem, now: Instant) {
+    pub(crate) fn record_ignored(&mut self, pod: &Pod, problem: &SourceProblem, now: Instant) {
         log!(warn, "manifest problem", file = problem.origin, problem = problem.message);
         let ObjectMeta { uid, namespace, name, .. } = &pod.metadata;
         let object =

@@ -168,7 +168,7 @@ impl SyncLoop {
     /// Connects the parts to a cluster, for pod statuses and the objects that pods refer to.
     pub(crate) fn in_cluster(mut self, client: &Client, store: &OfflineStore, node: &str) -> Self {
         self.parts.join(client, store, node, &self.sender);
-        let reads = NodeReads::new(self.pods.status_inputs(), self.sender.clone());
+        let reads = NodeReads::new(self.pods.status_view(), self.sender.clone());
         self.parts.admission.set_node_reads(reads);
         self
     }

@@ -21,7 +21,7 @@ use super::pod_versions::PodVersions;
 use super::update_locks::UpdateLocks;
 use super::version_records::Versions;
 use crate::control::pod_table::{Effect, PodTable};
-use crate::kubelet::node::StatusInputs;
+use crate::kubelet::node::StatusView;
 use crate::platform::config::go_duration;
 use crate::platform::rt;
 use crate::state::objects::Objects;
@@ -104,7 +104,7 @@ impl NextVersions {
 
     /// The next versions whose images are there, and whose present versions the node may stop now.
     fn released(&mut self, locks: &mut UpdateLocks, pods: &PodTable, now: Instant) -> Vec<PodUid> {
-        let inputs = pods.status_inputs();
+        let board = pods.status_view();
         let mut released = Vec::new();
         for (uid, pull) in &mut self.pulls.write().pulls {
             if !pull.is_pulled {
@@ -113,7 +113,7 @@ impl NextVersions {
             if !locks.permits_update(&pull.present, &pull.pod, pods, now) {
                 continue;
             }
-            match check_mains(&pull.pod, &inputs) {
+            match check_mains(&pull.pod, &board) {
                 Ok(()) => released.push(uid.clone()),
                 // The board lost its mains while the version waited.
                 Err(_) => (pull.is_pulled, pull.retry) = (false, Some(now)),
@@ -171,7 +171,7 @@ impl NextVersions {
         pull.retry = None;
         pull.attempts = pull.attempts.saturating_add(1);
         next_pulls.under_way = runtime.pulls_under_way();
-        let (objects, inbox, board) = (self.objects.clone(), self.inbox.clone(), pods.status_inputs());
+        let (objects, inbox, board) = (self.objects.clone(), self.inbox.clone(), pods.status_view());
         let task = rt::spawn(async move {
             let pulls = async {
                 match next.annotation(PULL_FIRST).and_then(yes_or_no) {
@@ -247,7 +247,7 @@ impl NextVersions {
 /// Pulls for a version that may need the mains, which may fail during the pull.
 async fn with_mains(
     next: &Pod,
-    board: &StatusInputs,
+    board: &StatusView,
     pulls: impl Future<Output = Result<(), Waiting>>,
 ) -> Result<(), Waiting> {
     check_mains(next, board)?;
@@ -255,9 +255,9 @@ async fn with_mains(
     check_mains(next, board)
 }
 
-fn check_mains(next: &Pod, board: &StatusInputs) -> Result<(), Waiting> {
+fn check_mains(next: &Pod, board: &StatusView) -> Result<(), Waiting> {
     let needs_mains = next.annotation(NEEDS_MAINS).and_then(yes_or_no) == Some(true);
-    match needs_mains && board.board.borrow().readings().is_on_battery() {
+    match needs_mains && board.is_on_battery() {
         true => Err(Waiting {
             reason: Reason::ON_BATTERY,
             message: "the board runs on its battery".to_owned(),

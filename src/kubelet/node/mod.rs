@@ -37,8 +37,8 @@ pub(crate) use registration::NodeRegistration;
 pub(crate) use runtime_health::RuntimeHealth;
 pub(crate) use status::NodeObservation;
 pub(crate) use status_inputs::{
-    CERTIFICATE_ANNOTATIONS, CONFIG_ANNOTATION, HELD_ANNOTATION, SYNC_ANNOTATION, StatusInputs, UPGRADE_ANNOTATION,
-    UPGRADE_CONDITION,
+    CERTIFICATE_ANNOTATIONS, CONFIG_ANNOTATION, HELD_ANNOTATION, SYNC_ANNOTATION, StatusInputs, StatusView,
+    UPGRADE_ANNOTATION, UPGRADE_CONDITION,
 };
 
 /// The settings and facts of the node that sandbox and container configuration needs, as plain values.

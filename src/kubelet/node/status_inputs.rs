@@ -1,6 +1,7 @@
 //! Shared inputs of the node status; tasks wait for changes here.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,6 +75,25 @@ pub(crate) struct StatusInputs {
     pub(super) changed: Signal,
     /// Notified when a pod, or readiness or addresses of the node, may have changed.
     pods_or_addresses_changed: Signal,
+}
+
+/// What parts of the sync loop may ask. They change the inputs by `Effect::NodeStatus` alone.
+#[derive(Clone)]
+pub(crate) struct StatusView(Rc<StatusInputs>);
+
+impl StatusView {
+    pub(crate) fn new(inputs: &Rc<StatusInputs>) -> Self {
+        Self(Rc::clone(inputs))
+    }
+
+    pub(crate) fn is_on_battery(&self) -> bool {
+        self.0.board.borrow().readings().is_on_battery()
+    }
+
+    /// See [`StatusInputs::fresh_node`].
+    pub(crate) async fn fresh_node(&self) {
+        self.0.fresh_node().await;
+    }
 }
 
 impl StatusInputs {

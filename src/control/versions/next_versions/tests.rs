@@ -6,7 +6,7 @@ use super::*;
 use crate::control::pod_table::NodeStatusChange;
 use crate::control::pod_table::testing::{Node, with_node};
 use crate::control::versions::Versions;
-use crate::kubelet::node::BoardMoment;
+use crate::kubelet::node::{BoardMoment, StatusInputs};
 use crate::state::pods::{RuntimeState, SourceName, SourcePod, SourceUpdate, VersionAction, VersionActionRequest};
 use crate::types::api::{ContainerStateWaiting, PodPhase, Time, decode};
 use crate::types::board::{BoardReadings, PowerSupply};
@@ -217,14 +217,15 @@ fn version_that_needs_the_mains_waits_on_battery() {
         let now = rt::now();
         nexts.round(&mut versions, &mut locks(&node), &node.pods, now);
         let attempt = |needs: bool, is_online: bool, pulls: fn(&StatusInputs)| {
-            let board = StatusInputs::default();
+            let board = Rc::new(StatusInputs::default());
             power(&board, is_online);
+            let view = StatusView::new(&board);
             let next = version(SECOND, &serde_json::json!({"coracle.dev/needs-mains": needs.to_string()}));
             let pulls = async {
                 pulls(&board);
                 Ok(())
             };
-            let attempt = std::pin::pin!(with_mains(&next, &board, pulls));
+            let attempt = std::pin::pin!(with_mains(&next, &view, pulls));
             attempt.poll(&mut Context::from_waker(Waker::noop()))
         };
         let waits = |attempt: Poll<Result<(), Waiting>>| match attempt {
