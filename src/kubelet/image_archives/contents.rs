@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::image_name::repository;
 use super::layout_documents::{LayoutDocuments, MAX_LAYOUT_DOCUMENT_BYTES};
 use super::manifest::{Descriptor, descriptor, document, layout_index};
-use super::tar_header::small_tar;
+use super::tar_header::{TAR_BLOCK_BYTES, TAR_MAGIC_OFFSET, small_tar};
 use crate::types::sorted::SortOnce;
 
 /// Compression of an archive.
@@ -35,10 +35,8 @@ impl Packing {
 }
 
 /// Number of bytes needed for the detection.
-pub(super) const ARCHIVE_HEAD_BYTES: usize = ARCHIVE_BLOCK_BYTES;
+pub(super) const ARCHIVE_HEAD_BYTES: usize = TAR_BLOCK_BYTES;
 
-const ARCHIVE_BLOCK_BYTES: usize = 512;
-const TAR_MAGIC_OFFSET: usize = 257;
 /// Size limit of an index file.
 const MAX_ARCHIVE_INDEX_BYTES: u64 = 4 << 20;
 const MAX_ARCHITECTURE_CHARS: usize = 20;
@@ -89,15 +87,14 @@ impl Contents {
             } else if self.padding > 0 {
                 bytes = take(bytes, &mut self.padding).1;
             } else {
-                let mut wanted =
-                    u64::try_from(ARCHIVE_BLOCK_BYTES.saturating_sub(self.header.len())).unwrap_or_default();
+                let mut wanted = u64::try_from(TAR_BLOCK_BYTES.saturating_sub(self.header.len())).unwrap_or_default();
                 let (header, rest) = take(bytes, &mut wanted);
                 self.header.extend_from_slice(header);
                 bytes = rest;
                 if wanted == 0 {
                     let header = std::mem::take(&mut self.header);
                     if header.iter().all(|byte| *byte == 0) {
-                        self.end_marker = Some(length.saturating_sub(bytes.len() + ARCHIVE_BLOCK_BYTES));
+                        self.end_marker = Some(length.saturating_sub(bytes.len() + TAR_BLOCK_BYTES));
                     } else {
                         self.begin(&header)?;
                     }
@@ -129,7 +126,7 @@ impl Contents {
             Some(Index::Document) | None => self.document.clear(),
         }
         self.bytes_left = size;
-        let block = u64::try_from(ARCHIVE_BLOCK_BYTES).unwrap_or(u64::MAX);
+        let block = u64::try_from(TAR_BLOCK_BYTES).unwrap_or(u64::MAX);
         self.padding = size.wrapping_neg() % block;
         Ok(())
     }
@@ -313,19 +310,19 @@ mod tests {
     use super::*;
 
     fn entry(name: &str, content: &[u8]) -> Vec<u8> {
-        let mut block = vec![0; ARCHIVE_BLOCK_BYTES];
+        let mut block = vec![0; TAR_BLOCK_BYTES];
         block[..name.len()].copy_from_slice(name.as_bytes());
         block[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
         block[156] = b'0';
         block[TAR_MAGIC_OFFSET..TAR_MAGIC_OFFSET + 5].copy_from_slice(b"ustar");
         block.extend_from_slice(content);
-        block.resize(block.len().next_multiple_of(ARCHIVE_BLOCK_BYTES), 0);
+        block.resize(block.len().next_multiple_of(TAR_BLOCK_BYTES), 0);
         block
     }
 
     fn tar(entries: &[(&str, &[u8])]) -> Vec<u8> {
         let mut bytes: Vec<u8> = entries.iter().flat_map(|(name, content)| entry(name, content)).collect();
-        bytes.resize(bytes.len() + 2 * ARCHIVE_BLOCK_BYTES, 0);
+        bytes.resize(bytes.len() + 2 * TAR_BLOCK_BYTES, 0);
         bytes
     }
 
@@ -430,11 +427,11 @@ mod tests {
     #[test]
     fn truncated_archive_gives_no_unseen_names() {
         let whole = tar(&[("layer.tar", &[7; 600]), ("manifest.json", DOCKER)]);
-        let end = whole.len() - 2 * ARCHIVE_BLOCK_BYTES;
+        let end = whole.len() - 2 * TAR_BLOCK_BYTES;
         for cut in 0..end {
-            assert!(read_at_once(&whole[..cut]).is_err() || cut + ARCHIVE_BLOCK_BYTES > end, "cut at {cut}");
+            assert!(read_at_once(&whole[..cut]).is_err() || cut + TAR_BLOCK_BYTES > end, "cut at {cut}");
         }
-        assert_eq!(read_at_once(&whole[..ARCHIVE_BLOCK_BYTES + 10]), Err(BadArchive::CutShort));
+        assert_eq!(read_at_once(&whole[..TAR_BLOCK_BYTES + 10]), Err(BadArchive::CutShort));
     }
 
     fn read_at_once(bytes: &[u8]) -> Result<ArchiveImages, BadArchive> {

@@ -1,6 +1,8 @@
 //! Headers of regular files in a tar (ustar). Pure.
 
 pub(crate) const TAR_BLOCK_BYTES: usize = 512;
+/// Of the magic `ustar` in a header.
+pub(super) const TAR_MAGIC_OFFSET: usize = 257;
 static ZEROS: [u8; TAR_BLOCK_BYTES] = [0; TAR_BLOCK_BYTES];
 /// The largest size in eleven octal digits.
 const MAX_TAR_ENTRY_BYTES: u64 = 0o77_777_777_777;
@@ -25,7 +27,7 @@ pub(crate) fn header(name: &str, size: u64) -> Option<Vec<u8>> {
     // The checksum is that of a header with spaces in its place.
     put(148, b"        ");
     put(156, b"0");
-    put(257, b"ustar\x0000");
+    put(TAR_MAGIC_OFFSET, b"ustar\x0000");
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     if let Some(field) = header.get_mut(148..156) {
         field.copy_from_slice(format!("{sum:06o}\0 ").as_bytes());

@@ -455,17 +455,25 @@ fn large_secrets_are_parsed_in_the_share_of_their_pod() {
     let (images, large) = (images(&script, Some(1)), "u".repeat(100 << 10));
     rt::block_on(async {
         let (end, ended) = async_channel::bounded::<()>(1);
-        let jobs = [ended.clone(), ended];
-        let _busy = jobs.map(|ended| rt::spawn(rt::blocking_for("busy", move || ended.recv_blocking().is_ok())));
-        let ensure = async |uid: &str| {
+        let (begin, begun) = async_channel::bounded(2);
+        let jobs = [ended.clone(), ended].map(|ended| (ended, begin.clone()));
+        let _busy = jobs.map(|(ended, begin)| {
+            rt::spawn(rt::blocking_for("busy", move || {
+                begin.send_blocking(()).is_ok() && ended.recv_blocking().is_ok()
+            }))
+        });
+        let ensure = async |uid: &str, limit: Duration| {
             let secrets = secrets(&[("r.io", large.as_str())]);
             let ensured = ensure_with(&images, uid, "r.io/a:1", PullPolicy::Never, &secrets);
-            rt::deadline(Duration::from_millis(500), ensured).await.is_ok()
+            rt::deadline(limit, ensured).await.is_ok()
         };
-        rt::sleep(Duration::from_millis(10)).await;
-        assert!(ensure("other").await && !ensure("busy").await);
+        for _ in 0..2 {
+            begun.recv().await.unwrap();
+        }
+        let long = Duration::from_secs(20);
+        assert!(ensure("other", long).await && !ensure("busy", Duration::from_millis(200)).await);
         drop(end);
-        assert!(ensure("busy").await);
+        assert!(ensure("busy", long).await);
     });
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::check::Problem;
 use super::fields::{Fields, MIN_DAY_BUDGET_BYTES};
+use super::server::KUBELET_PORT;
 use crate::types::time_windows::TimeWindow;
 
 /// Who fetches images from registries, when, and how much data that may use.
@@ -50,7 +51,6 @@ impl Default for FetchSettings {
 
 const MIN_FETCH_BYTES_PER_SECOND: u64 = 1 << 10;
 const MAX_CONFIGURED_PEERS: usize = 64;
-const KUBELET_PORT: u16 = 10250;
 
 /// The schema has been checked.
 pub(super) fn read(document: &Value) -> Result<FetchSettings, Problem> {

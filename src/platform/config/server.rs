@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use super::fields::Fields;
 
+/// The default port of a kubelet's API.
+pub(super) const KUBELET_PORT: u16 = 10250;
+
 /// The settings of the kubelet API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
@@ -55,7 +58,7 @@ impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             enabled: true,
-            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 10250),
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), KUBELET_PORT),
             tls: TlsSettings::default(),
             anonymous: false,
             token_ttl: Some(Duration::from_secs(120)),

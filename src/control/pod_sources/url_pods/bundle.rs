@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::kubelet::image_archives::artifact::{self, ArtifactFile};
 use crate::kubelet::image_archives::manifest::Descriptor;
+use crate::kubelet::image_archives::tar_header::TAR_BLOCK_BYTES;
 use crate::protocol::gzip;
 use crate::types::sorted::SortOnce;
 
@@ -11,7 +12,6 @@ use crate::types::sorted::SortOnce;
 const MAX_BUNDLE_TEXT_BYTES: usize = 1 << 20;
 /// Longest tar of a bundle.
 const MAX_BUNDLE_BYTES: usize = 8 << 20;
-const BUNDLE_BLOCK_BYTES: usize = 512;
 const MAX_BUNDLE_LAYER_BYTES: u64 = 1 << 20;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
@@ -65,7 +65,7 @@ fn bundle_files(tar: &[u8]) -> Option<Vec<(String, &[u8])>> {
     // The name in a PAX header before the file.
     let mut long_name = None;
     loop {
-        let (header, after) = rest.split_at_checked(BUNDLE_BLOCK_BYTES)?;
+        let (header, after) = rest.split_at_checked(TAR_BLOCK_BYTES)?;
         if header.iter().all(|byte| *byte == 0) {
             return Some(files);
         }
@@ -89,7 +89,7 @@ fn bundle_files(tar: &[u8]) -> Option<Vec<(String, &[u8])>> {
             }
             _ => long_name = None,
         }
-        rest = after.get(size.next_multiple_of(BUNDLE_BLOCK_BYTES) - size..)?;
+        rest = after.get(size.next_multiple_of(TAR_BLOCK_BYTES) - size..)?;
     }
 }
 
