@@ -11,7 +11,7 @@ use crate::report::Report;
 
 const PODS: usize = 30;
 /// The default maximum of pods on a node.
-const MOST: usize = 110;
+const FULL_NODE_PODS: usize = 110;
 
 /// Measures the agent's own CPU time. Where pods have no pod cgroups, the runtime's CPU time for CRI stats is
 /// additional.
@@ -28,9 +28,9 @@ pub(crate) fn measure(effort: &Effort, report: &mut Report) {
         (0..times).for_each(|_| length = scrape(&node, path));
         let done = Activity::of(node.agent_pid()).since(&before);
         let each = done.cpu.as_secs_f64() * 1000.0 / times as f64;
-        let all = each * MOST as f64 / PODS as f64;
+        let all = each * FULL_NODE_PODS as f64 / PODS as f64;
         let what = format!("{path}, {PODS} pods, {length} bytes");
-        report.row(&what, format!("{each:.2} ms"), format!("at most 20 for {MOST}: {all:.1}"), all <= 20.0);
+        report.row(&what, format!("{each:.2} ms"), format!("at most 20 for {FULL_NODE_PODS}: {all:.1}"), all <= 20.0);
     }
 }
 

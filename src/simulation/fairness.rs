@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::fake_api::fairness::{LONGEST_WAIT_FOR_SEAT, NODE_HIGH_SEATS, PriorityLevel, SYSTEM_SEATS, Seats};
+use super::fake_api::fairness::{MAX_SEAT_WAIT, NODE_HIGH_SEATS, PriorityLevel, SYSTEM_SEATS, Seats};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 
@@ -43,7 +43,7 @@ impl Fairness {
             return None;
         }
         let _place = Place(level);
-        rt::deadline(LONGEST_WAIT_FOR_SEAT, level.next()).await.ok()
+        rt::deadline(MAX_SEAT_WAIT, level.next()).await.ok()
     }
 
     /// Takes up to this many seats at once, like the requests of other nodes.
@@ -101,7 +101,7 @@ mod tests {
             }
             assert!(fairness.seat("/api/v1/nodes/a/status?fieldManager=x").await.is_some());
             assert!(fairness.seat("/api/v1/namespaces/default/secrets").await.is_none());
-            assert_eq!(world.passed(), LONGEST_WAIT_FOR_SEAT);
+            assert_eq!(world.passed(), MAX_SEAT_WAIT);
             let waiting = rt::either(async { fairness.seat("/api/v1/pods").await.is_some() }, async {
                 rt::sleep(Duration::from_secs(1)).await;
                 seats.pop();

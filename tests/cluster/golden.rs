@@ -34,7 +34,7 @@ const PODS: [&str; 17] = [
 const IMAGE: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
 /// An image of a registry that does not exist.
 const MISSING: &str = "registry.invalid/none/such:1";
-const LONGEST: Duration = Duration::from_secs(30);
+const GOLDEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a field may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,7 +259,7 @@ fn node_lease_pods_and_mirror_match_upstream_recordings() {
     for (name, recorded) in recordings.iter().chain([&mirror]) {
         let is_mirror = *name == mirror.0;
         let path = format!("/api/v1/namespaces/golden/pods/{}", name.replace("node1", "node-a"));
-        let until = Instant::now() + LONGEST;
+        let until = Instant::now() + GOLDEN_TIMEOUT;
         loop {
             let here = joined.api.get(&path).unwrap_or_default();
             let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();

@@ -19,7 +19,7 @@ use super::node::{Manifest, Node, Pods, STAY};
 
 const HONEST: [&str; 3] = ["honest-a", "honest-b", "honest-c"];
 /// Most memory of the agent that is not backed by a file, in KiB. It is built without optimization here.
-const MOST_MEMORY: u64 = 64 << 10;
+const MAX_MEMORY_KIB: u64 = 64 << 10;
 /// Longest time that 99 of 100 responses may take, without the time in which the agent or the client waits for a
 /// processor: other tests may run beside it.
 const SLOW: Duration = Duration::from_secs(5);
@@ -326,7 +326,7 @@ fn hostile_pods_and_clients_harm_neither_the_agent_nor_honest_neighbours() {
     );
     assert_eq!(node.agent_pid(), pid);
     assert!(Path::new(&format!("/proc/{pid}")).exists(), "the agent has ended");
-    assert!(memory < MOST_MEMORY, "the agent took {memory} KiB");
+    assert!(memory < MAX_MEMORY_KIB, "the agent took {memory} KiB");
     for slow in [pods, healthz] {
         assert!(slow < SLOW, "one of a hundred answers took {slow:?}, without waits for a processor");
     }

@@ -17,7 +17,7 @@ pub(crate) enum PriorityLevel {
 pub(crate) const NODE_HIGH_SEATS: usize = 98;
 pub(crate) const SYSTEM_SEATS: usize = 74;
 /// A request waits for a quarter of the server's request timeout of 60 s.
-pub(crate) const LONGEST_WAIT_FOR_SEAT: Duration = Duration::from_secs(15);
+pub(crate) const MAX_SEAT_WAIT: Duration = Duration::from_secs(15);
 /// One node's requests are dealt to 6 queues with 50 places each.
 pub(crate) const QUEUED_REQUESTS: usize = 6 * 50;
 

@@ -6,8 +6,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// The limit of kube-apiserver; it refuses larger bodies.
-const LARGEST_BODY: usize = 3 * 1024 * 1024;
-const LARGEST_HEAD: usize = 1024 * 1024;
+const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+const MAX_HEAD_BYTES: usize = 1024 * 1024;
 /// Go's server announces no length for longer bodies.
 pub(crate) const BUFFERED: usize = 2048;
 /// The size of one write of Go's server.
@@ -35,7 +35,7 @@ impl Message {
     /// Appends to the body.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.body.extend_from_slice(bytes);
-        self.is_too_large |= self.body.len() > LARGEST_BODY;
+        self.is_too_large |= self.body.len() > MAX_BODY_BYTES;
     }
 
     pub(crate) fn wants_close(&self) -> bool {
@@ -87,7 +87,7 @@ impl Reader {
                 let head: Vec<u8> = self.buffer.drain(..end + 4).collect();
                 break String::from_utf8_lossy(&head).into_owned();
             }
-            if self.buffer.len() > LARGEST_HEAD || !self.more(stream)? {
+            if self.buffer.len() > MAX_HEAD_BYTES || !self.more(stream)? {
                 return Ok(None);
             }
         };
@@ -111,7 +111,7 @@ impl Reader {
             return self.read_chunks(stream, message);
         }
         let length: usize = message.header("content-length").parse().unwrap_or_default();
-        if length > LARGEST_BODY {
+        if length > MAX_BODY_BYTES {
             message.is_too_large = true;
             return Ok(Some(message));
         }

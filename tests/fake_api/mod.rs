@@ -135,7 +135,7 @@ impl Default for Options {
             goaway_chance: 0.0,
             largest_object: 3 * 512 * 1024,
             seats: [fairness::NODE_HIGH_SEATS, fairness::SYSTEM_SEATS],
-            longest_wait: fairness::LONGEST_WAIT_FOR_SEAT,
+            longest_wait: fairness::MAX_SEAT_WAIT,
             approve: false,
             approve_serving: false,
             sign: true,

@@ -30,7 +30,7 @@ pub(crate) struct Watch {
 }
 
 /// `--min-request-timeout`: a watch without a timeout lasts this long, and up to twice as long.
-const SHORTEST: Duration = Duration::from_secs(30 * 60);
+const MIN_WATCH_TIME: Duration = Duration::from_secs(30 * 60);
 
 /// A bookmark is sent this long before a watch ends.
 const BEFORE_END: Duration = Duration::from_secs(2);
@@ -53,7 +53,9 @@ impl Watch {
             bookmarks: options.bookmarks,
             first,
             from,
-            lasts: options.timeout.map_or_else(|| SHORTEST.mul_f64(1.0 + world.random_part()), Duration::from_secs),
+            lasts: options
+                .timeout
+                .map_or_else(|| MIN_WATCH_TIME.mul_f64(1.0 + world.random_part()), Duration::from_secs),
         })
     }
 

@@ -192,10 +192,10 @@ fn read<M: Message + Default>(request: &[u8]) -> Result<M, Status> {
 }
 
 /// containerd keeps this much of each output of a command, and drops the rest.
-const LARGEST_OUTPUT: usize = 16 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
 fn cut_output(output: &ExecSyncResponse) -> ExecSyncResponse {
-    let cut = |bytes: &[u8]| bytes.iter().take(LARGEST_OUTPUT).copied().collect();
+    let cut = |bytes: &[u8]| bytes.iter().take(MAX_OUTPUT_BYTES).copied().collect();
     ExecSyncResponse { exit_code: output.exit_code, stdout: cut(&output.stdout), stderr: cut(&output.stderr) }
 }
 

@@ -108,16 +108,16 @@ pub(super) fn serve(wire: &Arc<Wire>, shared: &Arc<Shared>) {
 
 /// containerd's limit of messages both ways: `max_recv_message_size` and `max_send_message_size`. That of CRI-O is five
 /// times as large.
-pub(super) const LARGEST: u32 = 16 << 20;
+pub(super) const MAX_CRI_MESSAGE_BYTES: u32 = 16 << 20;
 /// The length of a message's header.
 const HEAD: usize = 5;
 
 /// Refuses a response that is too large.
 pub(super) fn sendable(message: Vec<u8>) -> Result<Vec<u8>, Status> {
-    if u32::try_from(message.len()).is_ok_and(|length| length <= LARGEST) {
+    if u32::try_from(message.len()).is_ok_and(|length| length <= MAX_CRI_MESSAGE_BYTES) {
         return Ok(message);
     }
-    let text = format!("grpc: trying to send message larger than max ({} vs. {LARGEST})", message.len());
+    let text = format!("grpc: trying to send message larger than max ({} vs. {MAX_CRI_MESSAGE_BYTES})", message.len());
     Err(Status::new(Code::ResourceExhausted, text))
 }
 
@@ -157,8 +157,9 @@ fn take_event(wire: &Wire, requests: &mut Vec<Request>, event: Event) -> Option<
 
 fn handle(wire: &Arc<Wire>, shared: &Shared, request: &Request) {
     let &Request { id, ref method, timeout, ref body } = request;
-    let Ok(request) = take_message(body, LARGEST) else {
-        let message = format!("grpc: received message larger than max ({} vs. {LARGEST})", body.len() - HEAD);
+    let Ok(request) = take_message(body, MAX_CRI_MESSAGE_BYTES) else {
+        let message =
+            format!("grpc: received message larger than max ({} vs. {MAX_CRI_MESSAGE_BYTES})", body.len() - HEAD);
         return wire.answer(id, Err(Status::new(Code::ResourceExhausted, message)));
     };
     let request = request.expect("a whole request").0;

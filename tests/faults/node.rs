@@ -19,7 +19,7 @@ pub(crate) use crate::containerd::node::{BUSYBOX, Events, Manifest, NODE_NAME, P
 /// A part of the time in which the agent is seen to rest.
 const REST: Duration = Duration::from_millis(500);
 const RESTFUL_ROUNDS: u32 = 3;
-const MOST_ROUNDS: u32 = 400;
+const MAX_REST_ROUNDS: u32 = 400;
 /// Short runtime timeouts and back-offs.
 const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
@@ -132,7 +132,7 @@ impl Node {
     #[track_caller]
     pub(crate) fn wait_until_at_rest(&self) {
         let (mut last, mut restful) = (self.processor_time(), 0);
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_REST_ROUNDS {
             std::thread::sleep(REST);
             let now = self.processor_time();
             restful = if now - last < REST / 20 { restful + 1 } else { 0 };

@@ -12,7 +12,7 @@ use checks::*;
 /// Mutated inputs per target.
 const MUTATIONS: u64 = 2000;
 /// The limit of `fuzz/run`.
-const LONGEST: usize = 8192;
+const MAX_INPUT_BYTES: usize = 8192;
 
 /// A SplitMix64 random number generator.
 struct Numbers(u64);
@@ -62,7 +62,7 @@ fn mutated(corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {
             }
         }
     }
-    input.truncate(LONGEST);
+    input.truncate(MAX_INPUT_BYTES);
     input
 }
 

@@ -18,7 +18,7 @@ use super::node::{NODE_NAME, Node};
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
 /// Long enough for a busy machine.
-pub(crate) const LONGEST: Duration = Duration::from_secs(90);
+pub(crate) const CLUSTER_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(crate) struct Cluster {
     pub(crate) plane: ControlPlane,
@@ -232,12 +232,12 @@ impl Cluster {
 
     #[track_caller]
     pub(crate) fn wait<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let until = Instant::now() + LONGEST;
+        let until = Instant::now() + CLUSTER_TIMEOUT;
         loop {
             if let Some(found) = look() {
                 return found;
             }
-            assert!(Instant::now() < until, "waited {LONGEST:?} in vain for {what}");
+            assert!(Instant::now() < until, "waited {CLUSTER_TIMEOUT:?} in vain for {what}");
             std::thread::sleep(Duration::from_millis(200));
         }
     }

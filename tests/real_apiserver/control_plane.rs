@@ -19,7 +19,7 @@ pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 /// The ClusterIP of the API server, which the environment of pods has. Pods reach it after
 /// [`ControlPlane::serve_cluster_ip`].
 const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-const LONGEST_START: Duration = Duration::from_secs(120);
+const CONTROL_PLANE_START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The directory of the programs.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl ControlPlane {
     fn start_programs(&mut self, node: &Node) {
         self.start_etcd(node);
         self.start_api_server(node);
-        wait_for("the API server to be ready", LONGEST_START, || {
+        wait_for("the API server to be ready", CONTROL_PLANE_START_TIMEOUT, || {
             self.try_kubectl(node, &["get", "--raw", "/readyz"]).status.success().then_some(())
         });
         if self.has_controllers() {

@@ -22,7 +22,7 @@ pub(crate) const PODS: usize = 110;
 const MISSING: usize = 300;
 /// The pods are on the node's network, so each has a port of its own.
 const FIRST_PORT: usize = 20_000;
-const LONGEST: Duration = Duration::from_secs(180);
+const CROWD_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The pods and the times of their start.
 pub(crate) struct Crowd {
@@ -50,7 +50,7 @@ impl Crowd {
         let begun = Instant::now();
         create(cluster, "replace", objects("two"));
         let mut left: Vec<(&Value, &str)> = self.honest().flat_map(|pod| FILES.map(|plugin| (pod, plugin))).collect();
-        wait_for("the files to follow their objects", LONGEST, || {
+        wait_for("the files to follow their objects", CROWD_TIMEOUT, || {
             left.retain(|(pod, plugin)| cluster.volume_file(pod, plugin, "k").as_deref() != Some("two"));
             left.is_empty().then_some(())
         });
@@ -72,7 +72,7 @@ impl Crowd {
 /// Waits until the API server has each pod as ready, and returns them.
 #[track_caller]
 fn wait_until_ready(cluster: &Cluster) -> Vec<Value> {
-    let limit = format!("--timeout={}s", LONGEST.as_secs());
+    let limit = format!("--timeout={}s", CROWD_TIMEOUT.as_secs());
     let waited = ["wait", "--for=condition=Ready", "pod", "--all", &limit];
     let waited = cluster.plane.try_kubectl(&cluster.node, &waited);
     let pods = cluster.get(&["pods"])["items"].as_array().unwrap().clone();

@@ -12,9 +12,9 @@ use super::crowd::{Crowd, LeaseWatch, PODS, Rest};
 /// The controller that evicts pods waits for 50 seconds without a renewal.
 const OLDEST_LEASE: Duration = Duration::from_secs(15);
 /// A busy machine may take several times as long as the promise on a quiet one.
-const LONGEST_START: Duration = Duration::from_secs(150);
+const MAX_START_TIME: Duration = Duration::from_secs(150);
 /// Upstream syncs a pod after a minute at the latest, and half a minute of jitter.
-const LONGEST_CHANGE: Duration = Duration::from_secs(90);
+const MAX_CHANGE_TIME: Duration = Duration::from_secs(90);
 /// Events and statuses have been sent by then.
 const SETTLE: Duration = Duration::from_secs(5);
 const RENEWALS: usize = 3;
@@ -44,8 +44,8 @@ fn full_node_starts_its_pods_and_keeps_its_lease() {
     let oldest = lease.oldest(&cluster.node);
     figure("greatest age of the lease", &seconds(oldest), "15 s");
     assert!(oldest <= OLDEST_LEASE, "{oldest:?}");
-    assert!(crowd.until_ready <= LONGEST_START, "{:?}", crowd.until_ready);
-    assert!(change <= LONGEST_CHANGE, "{change:?}");
+    assert!(crowd.until_ready <= MAX_START_TIME, "{:?}", crowd.until_ready);
+    assert!(change <= MAX_CHANGE_TIME, "{change:?}");
     check_pods(&cluster);
     cluster.assert_that_nothing_was_forbidden();
 }

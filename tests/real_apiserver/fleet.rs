@@ -14,7 +14,7 @@ const BOARDS: usize = 500;
 /// Their leases ended two hours ago.
 const ASLEEP: usize = 10;
 const URL: &str = "https://fleet.example/v2/coracle";
-const LONGEST: Duration = Duration::from_secs(300);
+const FLEET_TIMEOUT: Duration = Duration::from_secs(300);
 
 struct Fleet {
     plane: ControlPlane,
@@ -138,7 +138,7 @@ fn fleet_of_five_hundred_boards_is_shown_and_updated_in_steps() {
 
     let line = ["rollout", "start", "agent-3", "--agent", URL, "--first", "5", "--interval", "2s", "--traffic"];
     let mut rollout = fleet.coracle(&line);
-    wait_for("the rollout to end", LONGEST, || {
+    wait_for("the rollout to end", FLEET_TIMEOUT, || {
         fleet.update_asked_boards();
         rollout.try_wait().unwrap().map(drop)
     });

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, LONGEST};
+use super::cluster::{CLUSTER_TIMEOUT, Cluster};
 use super::control_plane::Assets;
 use super::node::{BUSYBOX, NODE_NAME, STAY, wait_for};
 
@@ -139,7 +139,7 @@ fn restored_etcd_is_noticed_and_pods_follow_it() {
         cluster.wait("the lease to be renewed", || (lease() != last).then_some(()));
     }
     cluster.plane.restore(&cluster.node);
-    wait_for("the pod that is gone from the API server to end", LONGEST, || {
+    wait_for("the pod that is gone from the API server to end", CLUSTER_TIMEOUT, || {
         let pods = cluster.node.pods();
         (pods.0.len() == 1).then_some(())
     });

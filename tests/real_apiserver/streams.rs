@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 
 use sha2::{Digest as _, Sha256};
 
-use super::cluster::{Cluster, LONGEST};
+use super::cluster::{CLUSTER_TIMEOUT, Cluster};
 use super::control_plane::Assets;
 use super::node::{STAY, page, wait_for};
 use super::pods::run;
@@ -84,7 +84,7 @@ fn exec_passes_streams_and_exit_codes() {
         let ps = String::from_utf8(cluster.exec("ps").stdout).unwrap();
         ps.lines().filter(|line| line.contains("sleep 1234")).count()
     };
-    wait_for("all commands to run", LONGEST, || (sleepers() == 50).then_some(()));
+    wait_for("all commands to run", CLUSTER_TIMEOUT, || (sleepers() == 50).then_some(()));
     let grown = cluster.resident().saturating_sub(before);
     assert!(grown <= 4096, "{grown} KiB for 50 at once");
     // The processes started here only wait for those inside the namespaces.
@@ -93,7 +93,7 @@ fn exec_passes_streams_and_exit_codes() {
         client.wait().unwrap();
     }
     // The API server keeps its own connections open for reuse.
-    wait_for("their connections to end", LONGEST, || (descriptors() <= open_before + 5).then_some(()));
+    wait_for("their connections to end", CLUSTER_TIMEOUT, || (descriptors() <= open_before + 5).then_some(()));
     cluster.assert_that_nothing_was_forbidden();
 }
 
@@ -106,7 +106,7 @@ fn kubectl_forwards_ports_and_attaches_to_a_container() {
     let mut forward =
         cluster.kubectl_process(&["port-forward", "pod/web", "18080:8080"]).stdout(Stdio::null()).spawn().unwrap();
     for _ in 0..3 {
-        let page = wait_for("the page", LONGEST, || cluster.node.fetch("127.0.0.1", 18080));
+        let page = wait_for("the page", CLUSTER_TIMEOUT, || cluster.node.fetch("127.0.0.1", 18080));
         assert!(page.ends_with("through the tunnel\n"), "{page}");
     }
     cluster.node.enclosure().run(&["pkill", "-KILL", "-x", "kubectl"]);

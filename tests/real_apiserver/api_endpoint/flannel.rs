@@ -13,7 +13,7 @@ use crate::real_apiserver::control_plane::Assets;
 use crate::wait::wait;
 
 /// Until flanneld has written its file. It waits 30 s for a write that the server refuses, and exits.
-const LONGEST_START: Duration = Duration::from_secs(20);
+const FLANNEL_START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What kube-flannel.yml has.
 fn rules() -> Value {
@@ -143,7 +143,7 @@ fn check(test: &str, backend: &'static str) {
     let mut process = flannel.start(&cluster);
     let time = flannel.wait_until_ready(&cluster, &mut process);
     eprintln!("{backend}: flanneld has written subnet.env after {:.1} s", time.as_secs_f32());
-    assert!(time < LONGEST_START, "{time:?}");
+    assert!(time < FLANNEL_START_TIMEOUT, "{time:?}");
     flannel.wait_for_route(&cluster, 2);
 
     // The server is back with another node. The other nodes know this one as before.
