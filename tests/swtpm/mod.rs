@@ -1,5 +1,6 @@
 //! A TPM in software (the program swtpm), behind a socket.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -26,7 +27,8 @@ impl Swtpm {
             .spawn()
             .expect("the program swtpm, of the package of this name");
         let started = Instant::now();
-        while !socket.exists() {
+        // The socket is there a moment before the program listens at it.
+        while UnixStream::connect(&socket).is_err() {
             assert!(started.elapsed() < Duration::from_secs(20), "swtpm does not start");
             thread::sleep(Duration::from_millis(5));
         }
