@@ -219,7 +219,7 @@ impl FakeCri {
 
     /// New sandboxes get an IPv6 address beside the IPv4 one.
     pub(crate) fn set_dual_stack(&self) {
-        self.set_ips(|number| vec![format!("10.88.0.{number}"), format!("fd00:88::{number}")]);
+        self.set_ips(|number| vec![world::ipv4(number), format!("fd00:88::{number}")]);
     }
 
     /// Sets the addresses of new sandboxes, by the number of the sandbox.

@@ -73,7 +73,7 @@ impl Default for World {
             name: "fake",
             network_ready: true,
             pids_hidden: false,
-            ips: |number| vec![format!("10.88.0.{number}")],
+            ips: |number| vec![ipv4(number)],
             cgroup_driver: None,
             handlers: Vec::new(),
             events: None,
@@ -190,6 +190,11 @@ pub(super) fn selects(selector: &SortedMap<String, String>, labels: &SortedMap<S
 }
 
 /// Nanoseconds since 1970.
+/// Of a network of 65,536 addresses, as the usual plugins have it: a node of 110 pods keeps more than 255 sandboxes.
+pub(super) fn ipv4(number: usize) -> String {
+    format!("10.88.{}.{}", number >> 8, number & 0xff)
+}
+
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(since.as_nanos()).unwrap()

@@ -1,5 +1,7 @@
 //! The fake runtime without faults.
 
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -41,6 +43,22 @@ fn container_is_created_runs_and_exits_with_its_code() {
         runtime.stop_pod_sandbox(&sandbox).await.unwrap();
         runtime.remove_pod_sandbox(&sandbox).await.unwrap();
         assert!(fake.sandboxes().is_empty() && fake.containers().is_empty());
+    });
+}
+
+#[test]
+fn each_of_hundreds_of_sandboxes_has_an_address() {
+    let fake = FakeCri::start();
+    rt::block_on(async {
+        let runtime = runtime(&fake);
+        let mut addresses = BTreeSet::new();
+        for number in 0..260 {
+            let config = sandbox_config(&format!("web-{number}"));
+            let sandbox = runtime.run_pod_sandbox(&config, "").await.unwrap();
+            let status = runtime.pod_sandbox_status(&sandbox, false).await.unwrap().status.unwrap();
+            addresses.insert(status.network.unwrap().ip.parse::<Ipv4Addr>().unwrap());
+        }
+        assert_eq!(addresses.len(), 260);
     });
 }
 
