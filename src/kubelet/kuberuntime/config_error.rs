@@ -54,7 +54,7 @@ pub(crate) enum ConfigError {
     RunsAsRoot {
         of: ContainerName,
     },
-    /// The sources of a container have more variables, also if one replaces another.
+    /// The objects of a container's `envFrom`, or the Services, have more variables, also if one replaces another.
     TooManyVariables {
         most: usize,
     },
@@ -122,7 +122,9 @@ impl fmt::Display for ConfigError {
             Self::NoSeccompPath => f.write_str("localhostProfile must be set if seccompProfile type is Localhost."),
             Self::NoTarget { name } => write!(f, "unable to find target container {name}"),
             Self::RunsAsRoot { of } => write!(f, "container's runAsUser breaks non-root policy {of}"),
-            Self::TooManyVariables { most } => write!(f, "the container has more than {most} environment variables"),
+            Self::TooManyVariables { most } => {
+                write!(f, "the objects of the container's environment have more than {most} variables")
+            }
             Self::VariableTooLong { name } => {
                 write!(f, "environment variable {name:?} exceeds the kernel's size limit, or all of them together do")
             }

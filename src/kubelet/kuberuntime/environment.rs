@@ -32,8 +32,6 @@ pub(crate) struct EnvironmentInputs<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, Variable>,
-    /// Number of definitions.
-    defined: usize,
     /// Total size of names and values.
     bytes: usize,
 }
@@ -51,6 +49,7 @@ impl Environment {
         let pod = inputs.index.pod;
         let links = pod.spec.enable_service_links.unwrap_or(true);
         let services = service_variables(inputs.objects.services(pod), &pod.metadata.namespace, links, MAX_VARIABLES)?;
+        let mut variables_of_objects = 0;
         for from in &container.env_from {
             let (kind, object) = match &from.source {
                 EnvFromRef::ConfigMap(object) => (ObjectKind::ConfigMap, object),
@@ -58,6 +57,11 @@ impl Environment {
             };
             let Some(object) = inputs.object(kind, &object.name, object.optional)? else { continue };
             for (key, value) in object.variables() {
+                // A pod may name a large object thousands of times.
+                variables_of_objects += 1;
+                if variables_of_objects > MAX_VARIABLES {
+                    return Err(ConfigError::TooManyVariables { most: MAX_VARIABLES });
+                }
                 environment.set(&[from.prefix.as_str(), key].concat(), value.to_owned())?;
             }
         }
@@ -137,10 +141,6 @@ impl Environment {
 
     /// Rejects values beyond the kernel's limit, for which exec would only report that the argument list is too long.
     fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), ConfigError> {
-        self.defined += 1;
-        if self.defined > MAX_VARIABLES {
-            return Err(ConfigError::TooManyVariables { most: MAX_VARIABLES });
-        }
         self.bytes += name.len() + value.len();
         if name.len() + value.len() + 1 >= MAX_ARGUMENT_BYTES || self.bytes > MAX_ENVIRONMENT_BYTES {
             return Err(ConfigError::VariableTooLong { name: name.to_owned() });
@@ -217,8 +217,9 @@ impl<'a> EnvironmentInputs<'a> {
     }
 }
 
-/// Most definitions of variables in the sources of a container. With 64 bytes each, as those of Services have, they fill
-/// the 2 MiB that the usual limit of the stack leaves to a program's environment.
+/// Most variables of all objects in `envFrom`, repeated ones included, and of all Services; the pod itself bounds those of
+/// `env`. With 64 bytes each, as those of Services have, they fill the 2 MiB that the usual limit of the stack leaves to a
+/// program's environment.
 const MAX_VARIABLES: usize = 32 << 10;
 
 fn joined(ips: &[IpAddr]) -> String {

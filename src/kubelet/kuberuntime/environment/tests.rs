@@ -271,7 +271,10 @@ fn sources_that_repeat_variables_are_counted_each_time() {
     let sources =
         |count: usize| json!({"name": "main", "envFrom": vec![json!({"configMapRef": {"name": "cm"}}); count]});
     assert_eq!(variables(sources(MAX_VARIABLES / 2)).unwrap().len(), 2);
-    check_error(sources(MAX_VARIABLES / 2 + 1), "the container has more than 32768 environment variables");
+    check_error(
+        sources(MAX_VARIABLES / 2 + 1),
+        "the objects of the container's environment have more than 32768 variables",
+    );
 }
 
 #[test]
