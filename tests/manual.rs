@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test: a panic here is its failure")]
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MANUAL: &str = include_str!("../man/coracle.8");
@@ -80,7 +82,7 @@ fn options_in_fish() -> Words {
 fn files_in_the_tree_match_the_build() {
     for (path, found, made) in FILES {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            std::fs::write(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path), made).unwrap();
+            fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(path), made).unwrap();
         } else {
             assert!(found == made, "{path} is out of date: UPDATE_GOLDEN=1 cargo test --test manual");
         }
@@ -90,6 +92,46 @@ fn files_in_the_tree_match_the_build() {
 #[test]
 fn manual_has_exactly_the_programs_options() {
     assert_eq!(options_in_the_manual(), options());
+}
+
+/// The options of other programs that messages name: of iptables, of systemctl, of an image build.
+const OPTIONS_OF_OTHERS: [&str; 3] = ["--ctstate", "--now", "--platform"];
+
+fn add_sources(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => add_sources(&path, files),
+            false => files.push(path),
+        }
+    }
+}
+
+/// The string literals with a space of the code before the tests of a file: those without are arguments of a program.
+fn messages(code: &str) -> impl Iterator<Item = &str> {
+    let shipped = code.split("#[cfg(test)]\nmod ").next().unwrap();
+    let code = shipped.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(|line| line.split('"').skip(1).step_by(2)).filter(|text| text.contains(' '))
+}
+
+#[test]
+fn every_option_in_a_message_exists() {
+    let mut files = Vec::new();
+    add_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let is_test = |path: &Path| {
+        path.components().any(|part| matches!(part.as_os_str().to_str(), Some("simulation" | "tests" | "tests.rs")))
+    };
+    let mut known = options();
+    known.extend(OPTIONS_OF_OTHERS.map(str::to_owned));
+    let mut named = 0;
+    for path in files.iter().filter(|path| !is_test(path)) {
+        let code = fs::read_to_string(path).unwrap();
+        for option in messages(&code).flat_map(options_in).filter(|option| option.starts_with("--")) {
+            named += 1;
+            assert!(known.contains(&option), "{}: a message names {option}, which is no option", path.display());
+        }
+    }
+    assert!(named > 100, "only {named} options are named");
 }
 
 #[test]
@@ -134,7 +176,7 @@ fn program_prints_the_packaged_completion_scripts() {
         let output = Command::new(env!("CARGO_BIN_EXE_coracle")).args(["completion", shell]).output().unwrap();
         assert!(output.stdout == script.as_bytes(), "{shell}");
     }
-    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_coracle")).parent().unwrap().display().to_string();
+    let folder = Path::new(env!("CARGO_BIN_EXE_coracle")).parent().unwrap().display().to_string();
     let completed = |words: &str, at: usize| {
         let script = format!(
             "PATH={folder}:$PATH; source <(coracle completion bash); COMP_WORDS=({words}); COMP_CWORD={at}; _coracle
@@ -175,15 +217,15 @@ const COMPLETIONS: [(&str, &str); 9] = [
 ];
 
 /// The folder with the fake, and the path that begins with it.
-fn fake() -> (std::path::PathBuf, String) {
+fn fake() -> (PathBuf, String) {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("completions");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("completions");
+    fs::create_dir_all(&folder).unwrap();
     // Written in one step: another test may run it now.
     let (new, name) = (folder.join(format!("new-{:?}", std::thread::current().id())), folder.join("coracle"));
-    std::fs::write(&new, FAKE).unwrap();
-    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::rename(&new, name).unwrap();
+    fs::write(&new, FAKE).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&new, name).unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     (folder, path)
 }
@@ -247,7 +289,7 @@ fn zsh_completes_pods_containers_and_images() {
     let (folder, _) = fake();
     let found = folder.join("zsh-words");
     for (line, expected) in COMPLETIONS {
-        std::fs::write(&found, "").unwrap();
+        fs::write(&found, "").unwrap();
         // Each word passes compadd. Calls with -A, -D and -O only ask. The line is typed when the editor waits for it.
         let script = format!(
             r#"zmodload zsh/zpty
@@ -262,6 +304,6 @@ fn zsh_completes_pods_containers_and_images() {
             found = found.display(),
         );
         let Some(_) = printed_by("zsh", &["-f"], &script) else { return };
-        check_completed("zsh", line, &std::fs::read_to_string(&found).unwrap(), expected);
+        check_completed("zsh", line, &fs::read_to_string(&found).unwrap(), expected);
     }
 }
