@@ -82,6 +82,7 @@ mod tests {
                 created_at: 0,
                 host_network: false,
                 ips: Vec::new(),
+                has_address: false,
                 pid: None,
             });
             let ticket = observed.begin();

@@ -49,6 +49,7 @@ mod tests {
             created_at: 1,
             host_network: false,
             ips: Vec::new(),
+            has_address: false,
             pid: None,
         });
         let container = &pod.spec.containers[0];

@@ -139,6 +139,7 @@ fn observe(pod: &Pod) -> ObservedPod {
         created_at: 1,
         host_network: pod.spec.host_network,
         ips: vec![IpAddr::from([10, 0, 0, 2])],
+        has_address: true,
         pid: None,
     });
     let running = pod.spec.all_containers().enumerate().map(|(number, container)| {

@@ -88,6 +88,7 @@ fn listed_sandbox(listed: &v1::PodSandbox) -> ObservedSandbox {
         created_at: listed.created_at,
         host_network: false,
         ips: Vec::new(),
+        has_address: false,
         pid: None,
     }
 }
@@ -149,6 +150,7 @@ pub(super) fn container_unchanged(
 
 pub(super) fn sandbox(response: v1::PodSandboxStatus, pid: Option<u32>) -> ObservedSandbox {
     let options = response.linux.and_then(|linux| linux.namespaces).and_then(|namespaces| namespaces.options);
+    let has_address = response.network.as_ref().is_none_or(|network| !network.ip.is_empty());
     let network = response.network.unwrap_or_default();
     let more = network.additional_ips.into_iter().map(|ip| ip.ip);
     ObservedSandbox {
@@ -158,6 +160,7 @@ pub(super) fn sandbox(response: v1::PodSandboxStatus, pid: Option<u32>) -> Obser
         created_at: response.created_at,
         host_network: options.is_some_and(|options| options.network == v1::NamespaceMode::Node),
         ips: std::iter::once(network.ip).chain(more).filter_map(|ip| ip.parse::<IpAddr>().ok()).collect(),
+        has_address,
         pid,
     }
 }
@@ -419,6 +422,18 @@ mod tests {
         assert_eq!(ended, pod(v1::PodSandboxState::NotReady, v1::ContainerState::Exited));
         assert!(!pod(v1::PodSandboxState::Ready, v1::ContainerState::Exited).is_stopped());
         assert!(pod(v1::PodSandboxState::NotReady, v1::ContainerState::Exited).is_stopped());
+    }
+
+    #[test]
+    fn sandbox_with_an_unreadable_address_has_one() {
+        let seen = |network| sandbox(v1::PodSandboxStatus { network, ..Default::default() }, None);
+        let of = |ip: &str| Some(v1::PodSandboxNetworkStatus { ip: ip.to_owned(), additional_ips: Vec::new() });
+        for (network, has_address) in
+            [(of("fe80::1%eth0"), true), (of("10.0.0.7"), true), (None, true), (of(""), false)]
+        {
+            assert_eq!(seen(network.clone()).has_address, has_address, "{network:?}");
+        }
+        assert!(seen(of("fe80::1%eth0")).ips.is_empty());
     }
 
     #[test]

@@ -177,7 +177,7 @@ fn usable_sandbox<'a>(pod: &ActionInputs<'a>) -> Option<&'a ObservedSandbox> {
     let usable = ready == 1
         && newest.state == SandboxState::Ready
         && newest.host_network == pod.host_network
-        && (pod.host_network || !newest.ips.is_empty())
+        && (pod.host_network || newest.has_address)
         && pod.groupless != Some(newest.id.as_str());
     usable.then_some(newest)
 }

@@ -119,6 +119,9 @@ pub(crate) struct ObservedSandbox {
     /// The sandbox uses the node's network namespace.
     pub(crate) host_network: bool,
     pub(crate) ips: Vec<IpAddr>,
+    /// The runtime reports an address, even if it cannot be read, or no network at all. Only a sandbox without an address
+    /// is replaced, as upstream: after an unreadable one the next would be no better.
+    pub(crate) has_address: bool,
     /// Pid of the sandbox process, if the runtime reports it.
     pub(crate) pid: Option<u32>,
 }
@@ -315,6 +318,7 @@ mod tests {
             created_at: 0,
             host_network: false,
             ips: Vec::new(),
+            has_address: false,
             pid: None,
         };
         pod.containers.push(ObservedContainer::seen("c", "main", "s", ContainerState::Created));

@@ -127,6 +127,7 @@ mod tests {
                 created_at: 0,
                 host_network: false,
                 ips: Vec::new(),
+                has_address: false,
                 pid: None,
             })
             .collect();

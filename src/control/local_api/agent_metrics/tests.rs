@@ -150,6 +150,7 @@ fn metrics_match_upstreams_names_help_and_labels() {
         created_at: 1,
         host_network: false,
         ips: Vec::new(),
+        has_address: false,
         pid: None,
     }];
     seen.observe(pod, &look);

@@ -19,6 +19,7 @@ fn sandbox(id: &str, attempt: u32, state: SandboxState) -> ObservedSandbox {
         created_at: i64::from(attempt),
         host_network: false,
         ips: vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))],
+        has_address: true,
         pid: None,
     }
 }
@@ -295,8 +296,8 @@ fn two_ready_sandboxes_are_replaced_by_one() {
 }
 
 #[test]
-fn sandbox_with_wrong_network_mode_or_no_ip_is_replaced() {
-    for change in [|s: &mut ObservedSandbox| s.host_network = true, |s: &mut ObservedSandbox| s.ips.clear()] {
+fn sandbox_with_wrong_network_mode_or_no_address_is_replaced() {
+    for change in [|s: &mut ObservedSandbox| s.host_network = true, |s: &mut ObservedSandbox| s.has_address = false] {
         let (mut pod, main) = with_states(&[Some(running())]);
         change(&mut pod.sandboxes[0]);
         let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));

@@ -181,7 +181,7 @@ fn has_usable_sandbox(pod: &Pod, observed: &ObservedPod) -> bool {
         ready == 1
             && newest.state == SandboxState::Ready
             && newest.host_network == pod.spec.host_network
-            && (pod.spec.host_network || !newest.ips.is_empty())
+            && (pod.spec.host_network || newest.has_address)
     })
 }
 

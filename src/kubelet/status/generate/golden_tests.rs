@@ -222,6 +222,7 @@ fn sandbox(seen: &Value) -> ObservedSandbox {
         created_at: nanos(&seen["createdAt"]),
         host_network: seen["linux"]["namespaces"]["options"]["network"] == "NODE",
         ips: seen["network"]["ip"].as_str().unwrap().parse().into_iter().collect(),
+        has_address: true,
         pid: None,
     }
 }

@@ -52,6 +52,7 @@ impl Life {
             created_at: 0,
             host_network: false,
             ips: vec!["10.0.0.9".parse().unwrap()],
+            has_address: true,
             pid: None,
         };
         Self {
@@ -646,7 +647,7 @@ fn sandbox_to_be_replaced_is_not_ready() {
     };
     let mut life = Life::main(RestartPolicy::Always);
     assert!(holds(&mut life));
-    life.sandbox.as_mut().unwrap().ips.clear();
+    life.sandbox.as_mut().unwrap().has_address = false;
     assert!(!holds(&mut life));
     life.pod.spec.host_network = true;
     assert!(!holds(&mut life));
