@@ -155,7 +155,7 @@ fn plan(pod: &Pod, observed: &ObservedPod) {
         observed: Some(observed),
         probed: &SortedMap::new(),
         held_until: &|_| None,
-        resize_of: &|_, _, _| None,
+        resizes: &SortedMap::new(),
         resizes_pod: false,
         groupless: None,
         to_restart: &[],

@@ -13,8 +13,8 @@ use super::{
 use crate::kubelet::kuberuntime::{Action, Cancel, Plan, PodIndex};
 use crate::kubelet::probes::Probes;
 use crate::platform::rt::{self, TurnWork};
-use crate::state::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent};
-use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
+use crate::state::pods::{ObservedCache, ObservedPod, PodEvent, RuntimeState, SyncEvent};
+use crate::types::api::{EventKind, Pod, PodUid, Reason};
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedSet;
 
@@ -143,14 +143,12 @@ impl PodWorkers {
             let Some(pod) = &pod else { return Plan::default() };
             let index = PodIndex::new(pod);
             let held_until = |name: &str| worker.held_until(name);
-            let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
-                runtime.resources.resize_of(&index, container, is_init, running, &placements)
-            };
+            let resizes = observed.map(|observed| runtime.resources.resizes(&index, observed, &placements));
             let inputs = sync_input::SyncInput {
                 observed,
                 probed: probes.probed(uid),
                 held_until: &held_until,
-                resize_of: &resize_of,
+                resizes: &resizes.unwrap_or_default(),
                 resizes_pod: runtime.resources.resizes_pod(pod),
                 groupless: entry.groupless.as_deref(),
                 to_restart: &entry.to_restart,

@@ -18,8 +18,8 @@ pub(crate) struct SyncInput<'a> {
     pub(crate) probed: &'a SortedMap<String, ContainerProbeState>,
     /// When a container that failed to start is retried.
     pub(crate) held_until: &'a dyn Fn(&str) -> Option<Instant>,
-    /// How the resources of a running container must change.
-    pub(crate) resize_of: &'a dyn Fn(&Container, bool, &ObservedContainer) -> Option<Resize>,
+    /// How the resources of running containers must change, by their names.
+    pub(crate) resizes: &'a SortedMap<&'a str, Resize>,
     /// The pod's own resources must change.
     pub(crate) resizes_pod: bool,
     /// The sandbox that was found outside the pod's cgroup.
@@ -30,7 +30,7 @@ pub(crate) struct SyncInput<'a> {
 
 /// The next steps for `pod`.
 pub(crate) fn plan<'a>(pod: &'a Pod, inputs: &SyncInput<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
-    let SyncInput { observed, probed, held_until, resize_of, resizes_pod, groupless, to_restart } = *inputs;
+    let SyncInput { observed, probed, held_until, resizes, resizes_pod, groupless, to_restart } = *inputs;
     let nothing;
     let observed = match observed {
         Some(observed) => observed,
@@ -39,9 +39,7 @@ pub(crate) fn plan<'a>(pod: &'a Pod, inputs: &SyncInput<'a>, backoff: &mut Resta
             &nothing
         }
     };
-    let mut wanted = |container: &'a Container, is_init: bool| {
-        let running = observed.container(&container.name).filter(|instance| instance.is_running());
-        let resize = running.and_then(|running| resize_of(container, is_init, running));
+    let mut wanted = |container: &'a Container| {
         let health = health(probed.get(&container.name));
         let not_before = not_before(pod, container, observed, health, backoff, now);
         WantedContainer {
@@ -52,12 +50,12 @@ pub(crate) fn plan<'a>(pod: &'a Pod, inputs: &SyncInput<'a>, backoff: &mut Resta
             not_before,
             held_until: held_until(&container.name),
             health,
-            resize,
+            resize: resizes.get(container.name.as_str()).copied(),
         }
     };
-    let init = pod.spec.init_containers.iter().map(|container| wanted(container, true)).collect();
-    let main = pod.spec.containers.iter().map(|container| wanted(container, false)).collect();
-    let ephemeral = pod.spec.ephemeral_containers.iter().map(|container| wanted(container, false)).collect();
+    let init = pod.spec.init_containers.iter().map(&mut wanted).collect();
+    let main = pod.spec.containers.iter().map(&mut wanted).collect();
+    let ephemeral = pod.spec.ephemeral_containers.iter().map(&mut wanted).collect();
     let situation = ActionInputs {
         restart_policy: pod.spec.restart_policy,
         host_network: pod.spec.host_network,

@@ -1,6 +1,7 @@
 //! Resizes running containers, and tracks their current resources.
 
 use std::cell::RefCell;
+use std::iter::repeat;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -16,7 +17,7 @@ use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight
 use crate::platform::cri::v1::LinuxContainerResources;
 use crate::platform::cri::{self, RuntimeService};
 use crate::platform::host::procfs::Procfs;
-use crate::state::pods::{ObservedContainer, ObservedResources, Placements};
+use crate::state::pods::{ObservedContainer, ObservedPod, ObservedResources, Placements};
 use crate::types::api::{CPU, Container, MEMORY, Pod, Quantity, ResizeRestartPolicy, ResourceRequirements};
 use crate::types::owned::View;
 use crate::types::sorted::SortedMap;
@@ -118,6 +119,7 @@ impl KnownResources {
     }
 
     fn resize(&self, wanted: &AppliedResources, container: &Container) -> Option<Resize> {
+        // An update that is in force already changes nothing; one that is not, and is not sent again, never comes.
         let again = self.is_uncertain.then_some(Resize::InPlace { shrinks: false });
         self.applied.resize(wanted, container).or(again)
     }
@@ -146,42 +148,57 @@ impl ContainerResources {
         Self { cri, node, allocations: Rc::default(), applied: RefCell::default() }
     }
 
-    /// The resize needed for a running container. Its current resources are known from this process, or else from the
-    /// kernel or the runtime, and from the checkpoint; if they are unknown, none is needed. The checkpoint alone may be
-    /// too old: a process may end between an update and its write, or the disk may be full.
-    pub(crate) fn resize_of(
+    /// The resizes that the pod's running containers need, by their names.
+    pub(crate) fn resizes<'a>(
+        &self,
+        index: &PodIndex<'a>,
+        observed: &ObservedPod,
+        placements: &Placements,
+    ) -> SortedMap<&'a str, Resize> {
+        let spec = &index.pod.spec;
+        let init = spec.init_containers.iter().zip(repeat(true));
+        let others = spec.containers.iter().chain(&spec.ephemeral_containers).zip(repeat(false));
+        let resizes = init.chain(others).filter_map(|(container, is_init)| {
+            let running = observed.container(&container.name).filter(|instance| instance.is_running())?;
+            let wanted = AppliedResources::of(&self.linux_resources(index, container, is_init, placements), container);
+            if !self.applied.borrow().contains_key(&running.id) {
+                self.learn(index, container, is_init, running, &wanted, placements);
+            }
+            let resize = self.applied.borrow().get(&running.id)?.resize(&wanted, container)?;
+            Some((container.name.as_str(), resize))
+        });
+        resizes.collect()
+    }
+
+    /// Takes over the resources of a container that another process started: those of the kernel or the runtime, and of
+    /// the checkpoint; if all are unknown, it has those that it should have. The checkpoint alone may be too old: a
+    /// process may end between an update and its write, or the disk may be full.
+    fn learn(
         &self,
         index: &PodIndex<'_>,
         container: &Container,
         is_init: bool,
         running: &ObservedContainer,
+        wanted: &AppliedResources,
         placements: &Placements,
-    ) -> Option<Resize> {
+    ) {
         let pod = index.pod;
-        let wanted = AppliedResources::of(&self.linux_resources(index, container, is_init, placements), container);
-        let mut applied = self.applied.borrow_mut();
-        let known_resources = applied.entry(running.id.clone()).or_insert_with(|| {
-            let recorded = self.recorded(index, container, is_init, placements);
-            if recorded.is_none() {
-                // Started by a kubelet without a checkpoint.
-                self.allocations.actuated.set_container(
-                    &pod.metadata.uid,
-                    &container.name,
-                    &actuated_resources(pod, container),
-                );
-            }
-            let recorded = recorded.unwrap_or(wanted);
-            let of_kernel = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
-            match (of_kernel, &running.resources) {
-                (Some(shown), _) => KnownResources::certain(AppliedResources {
-                    memory_request: recorded.memory_request,
-                    ..AppliedResources::of_cgroup(&shown, &wanted)
-                }),
-                (None, Some(reported)) => KnownResources::reported(reported, recorded),
-                (None, None) => KnownResources::certain(recorded),
-            }
+        let recorded = self.recorded(index, container, is_init, placements).unwrap_or_else(|| {
+            // Started by a kubelet without a checkpoint.
+            let actuated = actuated_resources(pod, container);
+            self.allocations.actuated.set_container(&pod.metadata.uid, &container.name, &actuated);
+            *wanted
         });
-        known_resources.resize(&wanted, container)
+        let of_kernel = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
+        let known_resources = match (of_kernel, &running.resources) {
+            (Some(shown), _) => KnownResources::certain(AppliedResources {
+                memory_request: recorded.memory_request,
+                ..AppliedResources::of_cgroup(&shown, wanted)
+            }),
+            (None, Some(reported)) => KnownResources::reported(reported, recorded),
+            (None, None) => KnownResources::certain(recorded),
+        };
+        self.applied.borrow_mut().insert(running.id.clone(), known_resources);
     }
 
     /// The container's resources in the checkpoint.
@@ -245,6 +262,7 @@ impl ContainerResources {
     ) -> Result<(), ResizeError> {
         let pod = index.pod;
         let resources = self.linux_resources(index, container, is_init, &placements.read());
+        // The kernel would kill processes until the rest fits. As upstream, the resize waits instead.
         if let Some(used) = running.pid.filter(|_| self.node.cgroup_v2).and_then(memory_used) {
             let limit = u64::try_from(resources.memory_limit_in_bytes).unwrap_or(0);
             if limit > 0 && used > limit {
