@@ -1,10 +1,11 @@
-//! Why a pod was not synced. Pure.
+//! Why a pod was not synced, or not cleaned up. Pure.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::kubelet::devices::DeviceError;
 use crate::kubelet::dra::DraError;
+use crate::kubelet::volumes;
 use crate::platform::cgroups::CgroupError;
 use crate::platform::cri;
 use crate::types::api::Reason;
@@ -21,6 +22,19 @@ pub(super) enum SyncError {
     /// Files of an earlier pod with this uid are still being removed.
     FormerFiles,
     ResizeRefused(cri::Error),
+}
+
+/// What is left of a pod that has ended.
+#[derive(Debug)]
+pub(super) enum CleanUpError {
+    /// Its processes.
+    Cgroup(CgroupError),
+    /// Its mounts.
+    Volumes(volumes::Error),
+    /// The runtime did not remove its containers, or did not list them.
+    Runtime(cri::Error),
+    /// The runtime removed its containers and sandboxes, and still lists some.
+    StillListed,
 }
 
 impl SyncError {
@@ -58,6 +72,28 @@ impl Error for SyncError {
             Self::DevicesRefused(error) => error.source(),
             Self::FormerFiles => None,
             Self::ResizeRefused(error) => Some(error),
+        }
+    }
+}
+
+impl fmt::Display for CleanUpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cgroup(error) => error.fmt(f),
+            Self::Volumes(error) => error.fmt(f),
+            Self::Runtime(error) => error.fmt(f),
+            Self::StillListed => f.write_str("the runtime still has containers or sandboxes of the removed pod"),
+        }
+    }
+}
+
+impl Error for CleanUpError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Cgroup(error) => error.source(),
+            Self::Volumes(error) => error.source(),
+            Self::Runtime(error) => error.source(),
+            Self::StillListed => None,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Cleans up after a pod that has ended.
 
-use std::error::Error;
-
+use super::error::CleanUpError;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;
@@ -24,11 +23,11 @@ pub(super) async fn clean_up_pod(
     purge: bool,
 ) -> WorkDone {
     let (observation, result) = match release(runtime, groups, csi, observed, purge).await {
-        Err(error) => (None, WorkResult::Failed { failure: ErrorChain(&*error).to_string() }),
+        Err(error) => (None, WorkResult::Failed { failure: ErrorChain(&error).to_string() }),
         Ok(left) if !purge => (None, WorkResult::Cleaned { purged: false, left }),
         Ok(left) => match remove_containers(runtime, observed, cache).await {
             Ok(observation) => (Some(observation), WorkResult::Cleaned { purged: true, left }),
-            Err(error) => (None, WorkResult::NotPurged { failure: ErrorChain(&*error).to_string() }),
+            Err(error) => (None, WorkResult::NotPurged { failure: ErrorChain(&error).to_string() }),
         },
     };
     WorkDone { uid: observed.uid.clone(), observation, result }
@@ -41,13 +40,14 @@ async fn release(
     csi: &Csi,
     observed: &ObservedPod,
     purge: bool,
-) -> Result<Vec<String>, Box<dyn Error>> {
+) -> Result<Vec<String>, CleanUpError> {
     // The containers have exited. Processes that outlived them must not keep a volume busy.
-    groups.remove_pod(&observed.uid).await?;
+    groups.remove_pod(&observed.uid).await.map_err(CleanUpError::Cgroup)?;
     let leftovers = match purge {
-        true => volumes::remove(&runtime.dirs, observed, csi, &runtime.removals).await?,
-        false => volumes::tear_down(&runtime.dirs, &observed.uid, csi, &runtime.removals).await?,
+        true => volumes::remove(&runtime.dirs, observed, csi, &runtime.removals).await,
+        false => volumes::tear_down(&runtime.dirs, &observed.uid, csi, &runtime.removals).await,
     };
+    let leftovers = leftovers.map_err(CleanUpError::Volumes)?;
     Ok(leftovers.iter().map(|error| ErrorChain(error).to_string()).collect())
 }
 
@@ -56,17 +56,17 @@ async fn remove_containers(
     runtime: &PodRuntime,
     observed: &ObservedPod,
     cache: &View<ObservedCache>,
-) -> Result<Observation, Box<dyn Error>> {
-    runtime.remover.remove_pod(observed).await?;
-    let mut remaining = runtime.listed_pod(&observed.uid, cache).await?;
+) -> Result<Observation, CleanUpError> {
+    runtime.remover.remove_pod(observed).await.map_err(CleanUpError::Runtime)?;
+    let mut remaining = runtime.listed_pod(&observed.uid, cache).await.map_err(CleanUpError::Runtime)?;
     if !remaining.pod.is_gone() {
         // The pod could never be observed.
-        runtime.remover.remove_pod(&remaining.pod).await?;
-        remaining = runtime.listed_pod(&observed.uid, cache).await?;
+        runtime.remover.remove_pod(&remaining.pod).await.map_err(CleanUpError::Runtime)?;
+        remaining = runtime.listed_pod(&observed.uid, cache).await.map_err(CleanUpError::Runtime)?;
     }
     runtime.remover.remove_dead_log_links().await;
     match remaining.pod.is_gone() {
         true => Ok(remaining),
-        false => Err("the runtime still has containers or sandboxes of the removed pod".into()),
+        false => Err(CleanUpError::StillListed),
     }
 }
