@@ -42,9 +42,9 @@ fn container_that_is_replaced_may_exit_with_success() {
         object["spec"]["containers"][0]["image"] = json!("localhost/coracle/busybox:2");
         joined.api.update(&object);
         joined.node.fake.wait_for_calls("StopContainer", 1);
+        let observed = joined.node.fake.look(|world| world.calls_of("ContainerStatus"));
         joined.node.fake.exit("main", 0);
-        // The agent observes the exit.
-        std::thread::sleep(Duration::from_millis(500));
+        joined.node.fake.wait_for_calls("ContainerStatus", observed + 1);
         joined.node.fake.release("StopContainer");
         let runs_again = |pod: &Value| {
             let status = &pod["status"]["containerStatuses"][0];

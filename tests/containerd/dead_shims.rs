@@ -242,11 +242,10 @@ fn survivor_of_shim_and_daemon_ends_before_its_replacement_starts() {
 #[test]
 fn container_whose_shim_dies_during_its_start_runs_once() {
     let node = Node::with_leaking_shims();
-    let hook = "lifecycle: {postStart: {exec: {command: [sleep, '2']}}}";
+    let hook = "lifecycle: {postStart: {exec: {command: [sh, -c, 'echo >>/host/hooked; sleep 2']}}}";
     let pod = BeatingPod::new(&node).container("main", &format!("{EXITS}; {STAY}"), hook);
     node.apply(&pod.manifest);
-    pod.wait_for_starts("main", 1);
-    sleep(Duration::from_millis(300));
+    wait_for("the hook", PATIENCE, || (!pod.lines("hooked").is_empty()).then_some(()));
     kill_shim(&container(&node, "main").id);
     pod.wait_for_starts("main", 2);
 }

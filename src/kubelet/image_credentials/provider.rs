@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     const PLUGIN: &str = r#"#!/bin/sh
-case "$(cat)" in *slow.example*) exec sleep 1000 ;; esac
+case "$(cat)" in *slow.example*) touch "$0.hangs"; exec sleep 1000 ;; esac
 echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
   "cacheKeyType": "Registry", "auth": {"fast.example": {"username": "u", "password": "p"}}}'
 "#;
@@ -220,8 +220,13 @@ echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.k
                     rt::spawn(async move { provider.logins(&repository, &Pod::default()).await.is_ok() })
                 })
                 .collect();
-            // The slow plugins occupy their threads before the fast one is asked.
-            rt::sleep(Duration::from_millis(100)).await;
+            // The slow registry has its turn before the fast one is asked about.
+            let hangs = async {
+                while !folder.join("plugin.hangs").exists() {
+                    rt::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            rt::deadline(Duration::from_secs(20), hangs).await.expect("the plugin is asked");
             let pod = Pod::default();
             let asked = rt::deadline(Duration::from_secs(20), provider.logins("fast.example/a", &pod)).await;
             // The plugins end in a turn of the executor.

@@ -398,6 +398,8 @@ fn read_event(response: &[u8], path: &'static str) -> Result<ContainerEventRespo
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::platform::rpc::{Client, Reply, Server, handler};
 
@@ -422,11 +424,17 @@ mod tests {
         let answers = rt::block_on(async {
             // It allows 100 streams.
             let server = Server::bind(&folder.join("s")).unwrap();
-            let hangs = handler(|request| async move {
-                if request.message.windows(6).any(|part| part == b"greedy") {
-                    std::future::pending::<()>().await;
+            let hung = Rc::new(Cell::new(0));
+            let count = Rc::clone(&hung);
+            let hangs = handler(move |request| {
+                let count = Rc::clone(&count);
+                async move {
+                    if request.message.windows(6).any(|part| part == b"greedy") {
+                        count.set(count.get() + 1);
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(Reply::Message(Vec::new()))
                 }
-                Ok(Reply::Message(Vec::new()))
             });
             let _served = rt::spawn(async move { match server.serve(hangs).await {} });
             let hour = Duration::from_secs(3600);
@@ -437,8 +445,13 @@ mod tests {
             };
             let _greedy: Vec<_> = (0..200).map(|_| exec("greedy")).collect();
             // The greedy pod's calls occupy their share first.
-            rt::sleep(Duration::from_millis(200)).await;
             let limit = Duration::from_secs(10);
+            let occupied = async {
+                while hung.get() < MAX_EXECS_OF_POD {
+                    rt::yield_now().await;
+                }
+            };
+            rt::deadline(limit, occupied).await.expect("the greedy pod's calls are under way");
             (rt::deadline(limit, exec("honest")).await, rt::deadline(limit, cri.version()).await.is_ok())
         });
         std::fs::remove_dir_all(&folder).unwrap();

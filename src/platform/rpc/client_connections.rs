@@ -209,11 +209,17 @@ mod tests {
         let socket = folder.join("s");
         let outcome = rt::block_on(async {
             let server = Server::bind(&socket).unwrap();
-            let hangs = handler(|request| async move {
-                if request.message == b"hang" {
-                    std::future::pending::<()>().await;
+            let hung = Rc::new(Cell::new(0));
+            let count = Rc::clone(&hung);
+            let hangs = handler(move |request| {
+                let count = Rc::clone(&count);
+                async move {
+                    if request.message == b"hang" {
+                        count.set(count.get() + 1);
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(Reply::Message(Vec::new()))
                 }
-                Ok(Reply::Message(Vec::new()))
             });
             let _served = rt::spawn(async move { match server.serve(hangs).await {} });
             let hour = Duration::from_secs(3600);
@@ -225,9 +231,14 @@ mod tests {
             let of_pods = (0..240).map(|pod| call(&client.of(&format!("pod-{pod}")), "hang"));
             let of_one = (0..200).map(|_| call(&client.of("greedy"), "hang"));
             let hanging: Vec<_> = of_pods.chain(of_one).collect();
-            // The hanging calls occupy their streams first.
-            rt::sleep(Duration::from_millis(300)).await;
+            // The hanging calls occupy their streams first: one of each pod, and the share of the greedy one.
             let limit = Duration::from_secs(10);
+            let occupied = async {
+                while hung.get() < 240 + 128 {
+                    rt::yield_now().await;
+                }
+            };
+            rt::deadline(limit, occupied).await.expect("the hanging calls are under way");
             let node = rt::deadline(limit, call(&client, "")).await;
             let pod = rt::deadline(limit, call(&client.of("honest"), "")).await;
             let connections = client.connections().further.borrow().len();
