@@ -46,15 +46,15 @@ impl Hostile {
 pub(super) type Shape = Box<dyn Fn(usize) -> Hostile + Send>;
 
 /// Within this time every honest pod runs, also one that comes after the hostile pod.
-const RUNS: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Within this time nothing is left of a deleted pod.
-const GONE: Duration = Duration::from_secs(300);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(300);
 /// Entries that have containers of their own, in each check and of all pairs: each takes many calls of the runtime.
-const CONTAINERS: usize = 48;
+const CHECKED_CONTAINERS: usize = 48;
 const ALL_CONTAINERS: usize = 100;
 
 /// Pairs of fields in each check: the peers of the node take most of the time.
-const FIRST: usize = 5;
+const CHECKED_PAIRS: usize = 5;
 
 /// How a pod went through the agent.
 struct Passage {
@@ -106,7 +106,7 @@ impl Node {
             let honest = self.wanted.borrow().pods.clone();
             let mut honest = honest.iter().filter(|(other, _)| **other != revision);
             let runs = honest.try_for_each(|(revision, pod)| self.runs(revision, pod));
-            if self.world.passed().saturating_sub(begun) >= RUNS {
+            if self.world.passed().saturating_sub(begun) >= START_TIMEOUT {
                 break runs.map_err(|what| format!("a pod beside it: {what}"));
             }
         };
@@ -140,7 +140,7 @@ impl Node {
         }
         let begun = self.world.passed();
         while self.api.look(|server| !server.list("/api/v1/pods").is_empty()) {
-            if self.world.passed().saturating_sub(begun) > GONE {
+            if self.world.passed().saturating_sub(begun) > REMOVAL_TIMEOUT {
                 return Err(format!("{} or a pod beside it is not gone", pod.name));
             }
             rt::sleep(Duration::from_secs(1)).await;
@@ -192,14 +192,14 @@ pub(super) fn with_image(pod: &Value) -> Value {
 }
 
 /// Processor time that four times the entries may take, as a multiple, and the same for any pod.
-const GROWTH: u32 = 5;
-const ANY: Duration = Duration::from_millis(150);
+const MAX_TIME_FACTOR: u32 = 5;
+const CONSTANT_TIME: Duration = Duration::from_millis(150);
 /// Longest turn of an unoptimized build, which is ten to thirty times slower than a release.
-const LONGEST_TURN: Duration = Duration::from_millis(500);
+const MAX_DEBUG_TURN: Duration = Duration::from_millis(500);
 /// Memory of the process for any pod, and for each byte of it, most of which the peers take: the API server keeps every
 /// version of an object. Fields that multiply have taken gigabytes.
-const ANY_MEMORY: usize = 128 << 20;
-const MEMORY_OF_A_BYTE: usize = 256;
+const CONSTANT_MEMORY_BYTES: usize = 128 << 20;
+const MEMORY_BYTES_PER_BYTE: usize = 256;
 
 fn containers(pod: &Value) -> usize {
     pod.to_string().matches("\"image\":\"").count()
@@ -210,7 +210,7 @@ fn entries(shape: &Shape) -> usize {
     let has_containers = containers(&shape(8).pod) > 4;
     match (has_containers, is_full()) {
         (true, true) => ALL_CONTAINERS,
-        (true, false) => CONTAINERS,
+        (true, false) => CHECKED_CONTAINERS,
         (false, true) => 2000,
         (false, false) => 600,
     }
@@ -237,7 +237,7 @@ pub(super) fn faults(name: &str, shape: &Shape, most: usize) -> Vec<String> {
                         figures.pools,
                         memory >> 10
                     );
-                    if memory > ANY_MEMORY + MEMORY_OF_A_BYTE * bytes {
+                    if memory > CONSTANT_MEMORY_BYTES + MEMORY_BYTES_PER_BYTE * bytes {
                         found.push(format!("{name}: {} KiB with {size} entries, {bytes} bytes", memory >> 10));
                     }
                     passed.push((figures, calls));
@@ -246,13 +246,13 @@ pub(super) fn faults(name: &str, shape: &Shape, most: usize) -> Vec<String> {
             }
         }
         if let [(less, less_calls), (more, more_calls)] = passed[..] {
-            if more_calls > less_calls * u64::from(GROWTH) {
+            if more_calls > less_calls * u64::from(MAX_TIME_FACTOR) {
                 found.push(format!("{name}: {less_calls} calls with {} entries, {more_calls} with {most}", most / 4));
             }
-            if more.all > less.all * GROWTH + ANY {
+            if more.all > less.all * MAX_TIME_FACTOR + CONSTANT_TIME {
                 found.push(format!("{name}: {:?} with {} entries, {:?} with {most}", less.all, most / 4, more.all));
             }
-            if more.longest > LONGEST_TURN {
+            if more.longest > MAX_DEBUG_TURN {
                 found.push(format!("{name}: a turn of {:?} with {most} entries: {}", more.longest, more.whose));
             }
         }
@@ -296,7 +296,7 @@ fn hostile_pods_take_time_in_proportion_and_no_other_pod_suffers() {
     }
     all.retain(|(name, _)| name.contains(&only));
     if !is_full() && only.is_empty() {
-        all.truncate(FIRST);
+        all.truncate(CHECKED_PAIRS);
     }
     let found: Vec<String> = all.iter().flat_map(|(name, shape)| faults(name, shape, entries(shape))).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
@@ -318,7 +318,7 @@ fn pod_whose_status_the_api_server_cannot_store_is_deleted() {
         // The server does without the managed fields rather than without the object.
         stored["metadata"]["managedFields"] = Value::Null;
         node.api.change(|server| server.set_largest_object(stored.to_string().len() + 500));
-        rt::sleep(RUNS).await;
+        rt::sleep(START_TIMEOUT).await;
         let status = node.api.look(|server| server.get(&pod.path())).unwrap()["status"].clone();
         assert_eq!(status["startTime"], Value::Null, "its status is stored");
         node.end(&pod).await?;

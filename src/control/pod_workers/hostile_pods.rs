@@ -215,10 +215,10 @@ fn measure(pod: &dyn Fn(usize) -> Value, size: usize, runs: usize) -> Vec<(&'sta
 
 /// Processor time that a step may take for a pod of the largest size in a debug build, which is ten to thirty times
 /// slower than a release: 100 ms there.
-const LONGEST_STEP: Duration = Duration::from_secs(5);
+const MAX_DEBUG_STEP: Duration = Duration::from_secs(5);
 /// What four times the entries may take, as a multiple. The sum is for clocks and caches.
-const GROWTH: u32 = 5;
-const NOISE: Duration = Duration::from_millis(4);
+const MAX_STEP_TIME_FACTOR: u32 = 5;
+const STEP_TIME_NOISE: Duration = Duration::from_millis(4);
 
 /// The steps whose work grows faster than the pod.
 fn faults(name: &str, pod: &dyn Fn(usize) -> Value) -> Vec<String> {
@@ -227,7 +227,7 @@ fn faults(name: &str, pod: &dyn Fn(usize) -> Value) -> Vec<String> {
     for attempt in 0..5 {
         let (less, more) = (measure(pod, small, 2 + attempt), measure(pod, 4 * small, 2 + attempt));
         let grown = less.iter().zip(&more).filter(|((step, less), (_, more))| {
-            !step.starts_with('(') && (*more > *less * GROWTH + NOISE || *more > LONGEST_STEP)
+            !step.starts_with('(') && (*more > *less * MAX_STEP_TIME_FACTOR + STEP_TIME_NOISE || *more > MAX_DEBUG_STEP)
         });
         found = grown
             .map(|((step, less), (_, more))| {
@@ -294,5 +294,5 @@ fn work_that_grows_with_the_square_is_found() {
         cpu() - begun
     };
     let best = |count| (0..3).map(|_| time(count)).min().unwrap();
-    assert!(best(2000) > best(500) * GROWTH + NOISE);
+    assert!(best(2000) > best(500) * MAX_STEP_TIME_FACTOR + STEP_TIME_NOISE);
 }

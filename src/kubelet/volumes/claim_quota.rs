@@ -57,8 +57,8 @@ fn is_in_force(shown: u64, limit: u64, disk: u64) -> bool {
 /// as `setquota` takes 31 bits. A file system has that many inodes only on disks of terabytes: there two directories with
 /// the same bits share one limit.
 fn project_of(inode: u64) -> u64 {
-    const FIRST: u64 = 1 << 30;
-    FIRST | (inode & (FIRST - 1))
+    const FIRST_PROJECT: u64 = 1 << 30;
+    FIRST_PROJECT | (inode & (FIRST_PROJECT - 1))
 }
 
 #[cfg(test)]

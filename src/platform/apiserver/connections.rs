@@ -23,6 +23,7 @@ pub(super) struct Connections {
 }
 
 const FIRST_API_RECONNECT_DELAY: Duration = Duration::from_millis(500);
+/// With jitter 30 s, so that the lease (40 s) is renewed before a server that is back takes the node for lost.
 const MAX_API_RECONNECT_DELAY: Duration = Duration::from_secs(20);
 /// The longest delay in about the first two minutes, so that the client soon notices a server that is back.
 const MAX_EARLY_BACKOFF: Duration = Duration::from_secs(1);

@@ -74,7 +74,8 @@ impl Rank {
     pub(crate) const ALL: [Self; GATE_RANKS] = [Self::Lease, Self::Node, Self::Intent, Self::Status, Self::Event];
 
     /// The percentage of the daily budget that this rank and all others may use before its requests are refused; the
-    /// rest is reserved. Leases may use all of it, then node and pod statuses, then pods, and events the least.
+    /// rest is reserved. Leases may use all of it, then node and pod statuses, then pods, and events the least: a pod
+    /// that is not started yet costs nothing, and one that was started is reported to its end.
     const fn share(self) -> u64 {
         match self {
             Self::Lease => 100,

@@ -49,7 +49,9 @@ impl Default for FetchSettings {
     }
 }
 
+/// At less an image of 50 MB takes more than half a day.
 const MIN_FETCH_BYTES_PER_SECOND: u64 = 1 << 10;
+/// The boards of a site.
 const MAX_CONFIGURED_PEERS: usize = 64;
 
 /// The schema has been checked.

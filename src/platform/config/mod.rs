@@ -235,6 +235,7 @@ pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Ve
     (mistakes, warnings)
 }
 
+/// Each costs another reading of the configuration, without the field of the one before.
 const MAX_CONFIG_MISTAKES: usize = 50;
 
 fn credential_providers(flags: &FlagValues) -> Result<Vec<CredentialProvider>, Error> {

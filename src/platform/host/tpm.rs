@@ -21,6 +21,7 @@ const MAX_RESPONSE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 10;
 /// For a socket; the kernel has timeouts of its own for a device.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(60);
+/// Five seconds in all. Linux allows two for a long command.
 const BUSY_RETRIES: usize = 20;
 const BUSY_RETRY_DELAY: Duration = Duration::from_millis(250);
 

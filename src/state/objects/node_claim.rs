@@ -23,8 +23,8 @@ pub(crate) fn claim_directory(root: &Path, claim: &ConfigObject) -> PathBuf {
 
 /// What a claim that requests `bytes` may hold: in whole steps, which every file system has as whole blocks.
 pub(crate) fn claim_limit(bytes: u64) -> u64 {
-    const STEP: u64 = 64 << 10;
-    bytes.div_ceil(STEP).saturating_mul(STEP)
+    const CLAIM_STEP_BYTES: u64 = 64 << 10;
+    bytes.div_ceil(CLAIM_STEP_BYTES).saturating_mul(CLAIM_STEP_BYTES)
 }
 
 /// The claims from manifests that the pod can write to. Their directories are below `root`.

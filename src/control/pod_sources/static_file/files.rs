@@ -159,7 +159,7 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(20);
 const MIN_FILE_ABSENCE: Duration = Duration::from_millis(50);
 /// How long a replaced directory may take to be filled, file by file.
 const REPLACED_DIRECTORY_WAIT: Duration = Duration::from_secs(10);
-/// Further problems of the same file are not reported.
+/// Further problems of the same file are not reported: one wrong indentation gives many.
 const MAX_PROBLEMS: usize = 20;
 
 impl Files {
