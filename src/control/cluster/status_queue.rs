@@ -91,7 +91,7 @@ const MAX_REQUESTS_AFTER_FAILURE: usize = 2;
 const FIRST_STATUS_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The period of the kubelet's status batches.
 const MAX_STATUS_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// First and longest time for the watch to show that a pod is gone. Then all pods are listed anew, which a thin link pays
+/// First and longest time for the watch to show that a pod is gone. Then all pods are listed again, which a thin link pays
 /// for: a server whose watch stays behind is asked ever more rarely.
 const WATCH_LAG: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(3600)];
 /// First and longest retry of a rejected status. Only another policy or version of the server takes it, and these change
