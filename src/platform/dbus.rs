@@ -107,6 +107,7 @@ impl Connection {
     }
 
     fn line(&mut self) -> io::Result<Vec<u8>> {
+        // Byte by byte: what follows the line may be the first message.
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
             let mut byte = [0];
@@ -120,6 +121,7 @@ impl Connection {
     }
 
     pub(crate) fn call(&mut self, call: &Call<'_>, body: &Body) -> Result<MethodReturn, CallError> {
+        // The specification forbids the serial 0.
         self.serial = self.serial.wrapping_add(1).max(1);
         self.stream.write_all(&dbus::call(call, self.serial, body))?;
         let until = rt::now() + self.patience;
@@ -139,6 +141,7 @@ impl Connection {
                 Kind::Signal { member } => self.aside.push_back(Signal { sender, member, arguments }),
                 Kind::Return { .. } | Kind::Error { .. } | Kind::Other => {}
             }
+            // Each message restarts the timeout of the socket: a peer that keeps sending needs a deadline.
             if self.aside.len() > MAX_QUEUED_SIGNALS || rt::now() > until {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
@@ -194,6 +197,7 @@ impl Connection {
 
     fn receive(&mut self) -> io::Result<Message> {
         let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        // Closes descriptors of a former message that were not taken, so that they do not pile up.
         self.fds.clear();
         let mut header = [0; FIXED_HEADER_BYTES];
         self.fill(&mut header)?;

@@ -74,6 +74,7 @@ impl Access {
     /// As [`Self::load`], unless the credential is that of a plugin.
     pub(super) fn load_unless_exec(source: &KubeconfigSource) -> Result<Loaded, AccessError> {
         let (mut kubeconfig, path) = (read_kubeconfig(source)?, source.name());
+        // As in client-go, a token of the kubeconfig precedes that of a plugin.
         let Some(plugin) = kubeconfig.exec.take().filter(|_| kubeconfig.token.is_none()) else {
             return Ok(Loaded::Access(Box::new(Self::new(&kubeconfig, &path)?)));
         };

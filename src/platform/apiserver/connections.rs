@@ -80,6 +80,7 @@ impl Connections {
             return Ok(Rc::clone(existing));
         }
         if further.len() >= MAX_FURTHER_API_CONNECTIONS {
+            // Unlike a call of the runtime, a request does not wait for a stream: watches hold theirs for hours.
             return Err(ApiError::Unreachable("all streams to the API server are in use".into()));
         }
         let new = connector(&self.transport);

@@ -83,7 +83,7 @@ impl ApiError {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// Whether the same request may succeed later. Credentials are read again for each connection.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Access(_) | Self::Unreachable(_) | Self::NeverSent | Self::Lost(_) | Self::Timeout => true,
@@ -94,6 +94,7 @@ impl ApiError {
 
     fn is(&self, code: u16, reason: &str) -> bool {
         match self {
+            // The error page of a proxy has a code, but no reason.
             Self::Refused(status) => status.code == code && (status.reason == reason || status.reason.is_empty()),
             _ => false,
         }

@@ -35,7 +35,7 @@ struct HeldCredential {
 }
 
 const EXEC_PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the error of a failed call is returned without another one.
+/// How long the error of a failed call is returned without another one: attempts to connect follow each second.
 const EXEC_PLUGIN_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// A credential is renewed after nine tenths of its time, at the earliest after this.
 const MIN_EXEC_RENEWAL: Duration = Duration::from_secs(10);

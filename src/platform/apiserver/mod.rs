@@ -1,7 +1,8 @@
 //! The API server client: requests, lists and watches over HTTP/2. Also single requests without it.
 //!
 //! A [`Client`] connects on demand with the current kubeconfig. At rest it has one socket, no thread, and no timers but
-//! its callers'. Watches beyond the server's limit for a connection use further sockets. A request with an unknown outcome is repeated only if that is idempotent.
+//! its callers'. Watches beyond the server's limit for a connection use further sockets. A request with an unknown
+//! outcome is repeated only if that is idempotent.
 
 mod access;
 mod client;

@@ -167,7 +167,8 @@ impl Request {
         head
     }
 
-    /// Whether sending the request twice has the same effect as once.
+    /// Whether sending the request twice has the same effect as once. HTTP does not promise this of PATCH (RFC 5789),
+    /// but both kinds of patches set values.
     pub(super) fn is_idempotent(&self) -> bool {
         self.method != "POST"
     }

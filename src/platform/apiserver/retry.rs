@@ -16,6 +16,7 @@ pub(super) fn wait(
     random: u32,
 ) -> Option<Duration> {
     let wait = match error {
+        // At once: attempts to connect have a back-off of their own.
         ApiError::NeverSent if tries < MAX_REQUEST_TRIES => Duration::ZERO,
         ApiError::Lost(_) if idempotent && tries < 2 => Duration::ZERO,
         ApiError::Refused(status) if error.is_retryable() && tries < MAX_REQUEST_TRIES => {

@@ -65,11 +65,13 @@ impl SingleRequests {
         FetchRequest {
             method: request.method(),
             url,
+            // The purpose names a client without a user agent, and `head` has one.
             headers: Headers::new(&headers, Purpose::Probe),
             content: request.content().to_vec(),
             tls,
             proxy: self.access.proxy.clone(),
             limit,
+            // One byte more, by which a longer response is noticed.
             most: MAX_API_RESPONSE_BYTES + 1,
             follows: false,
         }

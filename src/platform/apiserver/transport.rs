@@ -178,6 +178,7 @@ impl Transport {
     fn reconnect_guard(&self) -> Option<ReconnectGuard> {
         let (time, hurried) = self.lost.get()?;
         let most = spread(rt::elapsed(time))?;
+        // A user who asked to synchronize at once does not wait.
         let part =
             if self.gate.hurried.changes() == hurried { f64::from(rt::random()) / f64::from(u32::MAX) } else { 0.0 };
         self.gate.is_open().then(|| ReconnectGuard::begin(&self.gate, most, part))

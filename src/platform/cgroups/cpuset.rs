@@ -26,6 +26,7 @@ fn read(pid: u32, file: &str) -> Option<CpuSet> {
 
 /// The mount point of the controller's v1 hierarchy, or else of v2, and the process's group in it.
 fn hierarchy_and_group(cgroups: &ProcessCgroups) -> Option<(&'static str, &str)> {
+    // v1 first: in a hybrid layout a process is in a group of v2 as well, which has no controllers.
     let v1 = cgroups.v1("cpuset").map(|group| ("cpuset", group));
     let (hierarchy, group) = v1.or_else(|| Some(("", cgroups.v2()?)))?;
     Some((hierarchy, group.trim_start_matches('/')))

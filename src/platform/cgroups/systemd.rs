@@ -41,6 +41,7 @@ impl Systemd {
         // A transient unit: a reload of systemd overwrites limits that only the files of a slice have.
         let mut slice_properties = vec![
             ("Description", Variant::Text("pods of Kubernetes")),
+            // As in runc: default dependencies would stop the slice, with its pods, when a shutdown begins.
             ("DefaultDependencies", Variant::Bool(false)),
             ("CPUAccounting", Variant::Bool(true)),
             ("MemoryAccounting", Variant::Bool(true)),

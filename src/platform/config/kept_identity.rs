@@ -1,4 +1,5 @@
-//! The node's name from a template: decided once, and kept in the state directory with the board's serial number.
+//! The node's name from a template: decided once, and kept in the state directory with the board's serial number. A
+//! replaced network interface or another template does not rename the node.
 
 use std::io;
 use std::path::Path;
@@ -79,6 +80,7 @@ pub(crate) fn name_from(template: &NameTemplate, root_dir: &Path, warnings: &mut
             BoardFact::Model => board_identity::model(root),
             BoardFact::Serial => board_identity::serial(root),
         });
+        // Without a fallback: the service tries again, and a network interface on USB may appear late.
         return name.map_err(|fault| Error::Flag(format!("name template {fault}")));
     }
     // Without a template, another board had the name.

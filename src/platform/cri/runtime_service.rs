@@ -217,6 +217,7 @@ impl RuntimeService {
     /// container is no error in CRI, but NotFound in containerd 1.6.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), Error> {
         let request = StopContainerRequest { container_id: id.to_owned(), timeout: whole_seconds(grace) };
+        // As upstream, leaves the runtime time for SIGKILL after the grace period.
         let timeout = self.timeout.saturating_add(grace);
         let StopContainerResponse {} =
             call(&self.client, path!("StopContainer"), id, encode(&request), timeout).await?;
@@ -308,7 +309,7 @@ impl RuntimeService {
     }
 
     /// Runs `cmd` and waits for its exit, for `longest` at most. Until then the runtime kills it only with its
-    /// container.
+    /// container: as upstream, hooks have no timeout there.
     pub async fn exec_hook(
         &self,
         owner: &str,
@@ -332,6 +333,7 @@ impl RuntimeService {
         longest: Duration,
     ) -> Result<ExecSyncResponse, Error> {
         let request = ExecSyncRequest { container_id: id.to_owned(), cmd: cmd.to_vec(), timeout };
+        // As upstream, leaves the runtime time to end the command and to clean up.
         let longest = self.timeout.saturating_add(longest);
         call_truncated(&self.client, path!("ExecSync"), id, encode(&request), longest, MAX_EXEC_OUTPUT_BYTES).await
     }

@@ -171,6 +171,7 @@ impl Walk {
             self.linked.push((inode, bytes));
             if self.linked.len() == MAX_LINKED_INODES {
                 self.each_once();
+                // A list that stayed longer than this would be sorted again for ever fewer names.
                 self.is_full = self.linked.len() > MAX_LINKED_INODES / 2;
             }
         } else if self.linked.binary_search_by_key(&inode, |(linked_inode, _)| *linked_inode).is_err() {

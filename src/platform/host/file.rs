@@ -55,6 +55,7 @@ pub(crate) fn read_all(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // Always the same name: the next write replaces what a power cut has left.
     let unfinished = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
     file.write_all(bytes)?;

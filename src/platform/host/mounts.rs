@@ -36,7 +36,8 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
     Err(failure.map_or_else(|| io::Error::from(io::ErrorKind::ResourceBusy), io::Error::from))
 }
 
-/// Whether `path` is on another file system than its parent directory.
+/// Whether `path` is on another file system than its parent directory. That is enough for a tmpfs and huge pages: a
+/// bind mount within a file system is not noticed.
 pub(crate) fn is_mount_point(path: &Path) -> io::Result<bool> {
     let Some(parent) = path.parent() else { return Ok(true) };
     Ok(fs::symlink_metadata(path)?.dev() != fs::metadata(parent)?.dev())

@@ -141,6 +141,7 @@ async fn talk(child: &mut Child, give: WriteInput) -> Result<ProgramOutput, Prog
     if stdout.len() > MAX_PROGRAM_OUTPUT_BYTES || stderr.len() > MAX_PROGRAM_OUTPUT_BYTES {
         return Err(ProgramError::TooMuch);
     }
+    // `wait` would block the thread until then.
     pidfd::exited(child.id()).await.map_err(ProgramError::Talk)?;
     let status = child.wait().map_err(ProgramError::Talk)?;
     Ok(ProgramOutput { status, stdout, stderr })

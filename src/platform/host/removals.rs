@@ -49,6 +49,7 @@ impl Removals {
             None => Box::pin(rt::remove(work)),
         };
         let (sender, receiver) = async_channel::bounded(1);
+        // A task of its own sees the end of the removal, also after the caller has given up.
         let task = rt::spawn(async move {
             // Nobody may wait for it any more.
             let _ = sender.try_send(removed.await);

@@ -1,4 +1,6 @@
 //! HTTP GET with redirects.
+//!
+//! Not by ureq, whose parser does not return the malformed line that upstream's messages of failed probes contain.
 
 use std::io;
 use std::time::Duration;

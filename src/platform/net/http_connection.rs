@@ -320,7 +320,8 @@ impl Transport for Connection {
         Ok(length > 0)
     }
 
-    /// Whether the connection can be used again: the server has kept it, and no proxy forwards its requests.
+    /// Whether the connection can be used again: the server has kept it, and no proxy forwards its requests, of which
+    /// only the first has its head rewritten.
     fn is_open(&mut self) -> bool {
         let socket = self.stream.socket();
         let probe = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));

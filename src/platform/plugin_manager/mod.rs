@@ -93,6 +93,7 @@ pub(crate) async fn run(directory: PathBuf, handlers: Vec<PluginHandler>) {
     loop {
         let looked = rt::now();
         let watched_directory = directory.clone();
+        // The watch begins first: it reports what comes while the sockets are listed.
         let (watch, sockets_by_path) =
             rt::blocking(move || (watch(&watched_directory), sockets(&watched_directory))).await;
         known_plugins.retain(|path, plugin| sockets_by_path.get(path) == Some(&plugin.identity));

@@ -133,6 +133,7 @@ impl Call {
             self.buf = cut.whole()?;
         }
         let (message, used) = grpc::take_message(&self.buf, self.limit).ok().flatten()?;
+        // Usually nothing follows: the buffer becomes the message, without a second copy of it.
         if used == self.buf.len() {
             let head = used - message.len();
             let mut whole = std::mem::take(&mut self.buf);

@@ -112,6 +112,7 @@ impl Connections {
 }
 
 fn connector() -> Rc<Connector<Call>> {
+    // Without jitter: the peer is on this machine, and no fleet connects to it.
     Rc::new(Connector::new(Backoff::new(FIRST_RPC_RECONNECT_DELAY, MAX_RPC_RECONNECT_DELAY), 0.0))
 }
 

@@ -91,6 +91,7 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
                     farewell(writer, unsent, end).await;
                     return Err(io::Error::other(error));
                 }
+                // More is probably waiting: the other tasks run first.
                 if len == RPC_READ_BYTES {
                     rt::yield_now().await;
                 }

@@ -51,7 +51,8 @@ impl Connection {
     }
 }
 
-/// Stops the running handlers when the connection is closed.
+/// Stops the running handlers when the connection is closed. Dropping the link would not: a stream that waits for a
+/// slow client holds it.
 struct Closing(Rc<Link>);
 
 impl Drop for Closing {
@@ -154,6 +155,7 @@ impl Link {
 
     fn on_data(&self, stream: StreamId, data: &[u8], end: bool) {
         let mut state = self.state.borrow_mut();
+        // The window is returned at once: the limits bound the memory.
         state.connection.consume(stream, data.len());
         let has_room = state.received().saturating_add(data.len()) <= self.limits.connection;
         let Some(call) = state.calls.iter_mut().find(|call| call.stream == stream) else { return };

@@ -10,7 +10,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::platform::rt;
 
-/// Distinguishes a socket from a later one at the same path.
+/// Distinguishes a socket from a later one at the same path: file systems use the numbers of inodes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,

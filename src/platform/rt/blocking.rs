@@ -264,6 +264,7 @@ impl Pool {
         if ready == 0 {
             // It becomes ready when a job of the same owner ends.
         } else if state.idle >= ready {
+            // A woken thread counts as idle until it runs, and its job as ready.
             self.wake.notify_one();
         } else if state.threads < self.threads {
             state.threads += 1;
@@ -301,6 +302,7 @@ impl Pool {
                 self.wake.wait_timeout(state, IDLE_THREAD_TIMEOUT).unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
+            // A job that came between the timeout and the lock has woken no other thread.
             if wait.timed_out() && state.jobs.ready() == 0 {
                 state.threads -= 1;
                 return;

@@ -20,7 +20,7 @@ pub(super) struct JobQueue<T> {
 
 struct OwnedJobs<T> {
     owner: Owner,
-    /// Not counted for the node itself.
+    /// Not counted for the node itself, whose jobs have no limit.
     running: usize,
     waiting: VecDeque<Waiting<T>>,
 }

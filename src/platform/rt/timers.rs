@@ -15,7 +15,7 @@ thread_local! {
 }
 
 struct Timers {
-    /// Sorted, with the next timer last.
+    /// Sorted, with the next timer last: taking it moves no other.
     set: Vec<Set>,
     count: u64,
 }
