@@ -124,6 +124,7 @@ fn time(from: &mut Reader<'_>) -> Result<i64, Malformed> {
         tag::UTC_TIME => {
             let (year, rest) = digits.split_at_checked(2).ok_or(Malformed)?;
             let year = number(year)?;
+            // RFC 5280, section 4.1.2.5.1.
             (if year < 50 { 2000 + year } else { 1900 + year }, rest)
         }
         tag::GENERALIZED_TIME => {

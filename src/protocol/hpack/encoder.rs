@@ -70,6 +70,7 @@ impl Encoder {
 enum IndexingPolicy {
     Repeats,
     Varies,
+    /// Never in a table, where the sizes of other requests would confirm guesses (RFC 7541 section 7.1).
     Secret,
 }
 

@@ -23,7 +23,7 @@ pub(super) const MAX_CONTINUATION_FRAMES: u32 = 64;
 /// Streams that a client may open on this server.
 pub(super) const MAX_OPEN_STREAMS: u32 = 100;
 
-/// Receive window of a stream and of the connection.
+/// Receive window of a stream and of the connection: the default of the protocol, which needs no setting.
 pub(super) const RECEIVE_WINDOW_BYTES: u32 = 65_535;
 
 /// Answers (to PING, SETTINGS, faulty streams) that the peer has not read.

@@ -216,7 +216,8 @@ impl Connection {
         self.peer.max_streams
     }
 
-    /// Sends a PING, which a live peer acknowledges at once.
+    /// Sends a PING, which a live peer acknowledges at once. Its content is not compared, because any byte of the peer
+    /// shows that it lives.
     pub fn ping(&mut self) {
         frame::write_frame(Kind::PING, Flags::NONE, StreamId::CONNECTION, &[0; 8], &mut self.control);
     }
