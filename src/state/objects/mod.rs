@@ -167,6 +167,7 @@ impl Objects {
         let is_news = self.attached != attached;
         self.attached = attached;
         if is_news {
+            // What is attached adds its VolumeAttachment to the topics of its pods.
             self.pod_topics.mark_all_stale();
         }
         is_news
@@ -217,6 +218,7 @@ impl Objects {
         self.csi_volumes(pod).filter_map(move |(driver, source)| {
             let is_attached_first = match self.csi_driver(driver) {
                 Lookup::Found(driver) => driver.attach_required,
+                // As upstream: only a CSIDriver object can say that its volumes are not attached.
                 Lookup::Missing => true,
                 Lookup::Unknown(_) => false,
             };
@@ -241,6 +243,7 @@ impl Objects {
         for (driver, source) in self.csi_volumes(pod) {
             drivers.push(driver);
             let Some(source) = source else { continue };
+            // As upstream, which looks for the VolumeAttachment once the node's status has the volume.
             if self.is_attached(source) {
                 more.push(Topic::attachment(pod, source));
             }

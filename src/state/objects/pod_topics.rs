@@ -11,7 +11,7 @@ use crate::types::sorted::{SortOnce, SortedMap};
 
 #[derive(Debug, Default)]
 pub(crate) struct PodTopics {
-    /// The pods that need each topic, never empty.
+    /// The pods that need each topic, never empty. A tree, because tenants decide how many topics there are.
     users: BTreeMap<Arc<Topic>, Vec<PodUid>>,
     pods: SortedMap<PodUid, PodEntry>,
 }

@@ -134,6 +134,7 @@ pub(crate) fn pod_claims(pod: &Pod) -> impl Iterator<Item = Result<PodClaim<'_>,
     let extended = pod.status.extended_resource_claim_status.as_deref();
     let extended = extended.and_then(|status| status.get("resourceClaimName")?.as_str());
     let extended = extended.map(|name| Ok(PodClaim { entry: "", claim: Some(name), is_generated: false }));
+    // Reversed: of two with the same name upstream takes the first, and the map the last.
     let statuses = pod.status.resource_claim_statuses.iter().rev();
     let statuses: SortedMap<&str, Option<&str>> =
         statuses.filter_map(|status| Some((status.get("name")?, status.get("resourceClaimName")))).collect();

@@ -196,8 +196,10 @@ impl EventRing {
         match outcome {
             SendOutcome::Accepted => {
                 record.posted = true;
+                // It may have happened again while it was sent.
                 record.unsent = record.count != unsent.count;
             }
+            // Still unsent, and so the next attempt creates it.
             SendOutcome::Gone => record.posted = false,
             SendOutcome::Rejected => record.unsent = false,
         }

@@ -103,6 +103,7 @@ impl EventRecord {
             count: event.count,
             first: event.first_timestamp?,
             last: event.last_timestamp?,
+            // A moment of the monotonic clock cannot be stored: the event counts as recent.
             last_moment: monotonic,
             number: fields.get("number")?.as_u64()?,
             named: Time::from_unix_seconds(fields.get("named")?.as_i64()?),
