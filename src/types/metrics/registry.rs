@@ -1,4 +1,5 @@
-//! The values of the counters and histograms, in thread-local memory.
+//! The values of the counters and histograms, in thread-local memory: one thread runs all asynchronous code, and so
+//! nothing is locked.
 
 use std::cell::RefCell;
 use std::time::Duration;
