@@ -1,4 +1,5 @@
 //! The daily byte budget. Days are counted by the boot clock, and a restarted agent continues the same day.
+//! A step of the wall clock neither ends a day nor lengthens it.
 
 use std::io;
 use std::path::{Path, PathBuf};

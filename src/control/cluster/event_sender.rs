@@ -59,6 +59,7 @@ async fn run(
         if ring.borrow().unsent(&node).is_some() {
             client.gate().admitted(Rank::Event).await;
         }
+        // Read again: an event that has waited at the gate is sent with its latest count.
         let next = ring.borrow().unsent(&node);
         let Some(unsent) = next else {
             noted.beyond(seen).await;

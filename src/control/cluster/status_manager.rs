@@ -267,6 +267,7 @@ async fn report(client: &Client, job: &StatusJob) -> ReportOutcome {
             Request::delete(path, &options)
         }
     };
+    // Of the answer only the version is used: the API server need not send the pod back.
     match client.send(&request.for_metadata().ranked(Rank::Status)).await {
         Ok(response) => {
             let response = response.json().unwrap_or_default();

@@ -36,6 +36,7 @@ pub(super) fn collection(topic: &Topic) -> Option<Collection> {
 }
 
 pub(super) fn selected(path: String, field_selector: String) -> Collection {
+    // A bookmark comes every minute to each watch: 80 MB a day for 220 objects.
     Collection { path, field_selector, bookmarks: false, rank: Rank::Intent, requester: Requester::Tenant }
 }
 

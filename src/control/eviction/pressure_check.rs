@@ -73,6 +73,7 @@ impl PressureCheck {
             look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
         }
         look.wants_dead = self.has_dead && layout.reclaim_of(first.signal).dead_containers;
+        // Dead containers are removed after the check: the next one sees what that frees, before a pod is evicted.
         if self.free_images_until_resolved(first, layout, &thresholds, now).await || look.wants_dead {
             return look;
         }
@@ -115,6 +116,7 @@ impl PressureCheck {
     }
 
     /// The pod to evict; `None` if none may be evicted.
+    /// One at a time, as upstream: its end may be enough.
     async fn pod_to_evict(
         &self,
         first: &Threshold,
@@ -149,6 +151,7 @@ impl PressureCheck {
             uid: gone.pod.metadata.uid.clone(),
             signal: first.signal.as_str(),
             message: node_was_low(resource, starved, observations, gone),
+            // An upper bound: upstream's soft thresholds override the pod's own period, which its source calls a bug.
             grace: if first.is_hard() { IMMEDIATE_EVICTION_GRACE } else { self.settings.max_pod_grace },
             is_disruption: true,
         })

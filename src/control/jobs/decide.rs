@@ -76,6 +76,7 @@ pub(super) enum JobEvent {
 /// Upstream's default.
 const BACKOFF_LIMIT: i32 = 6;
 const FIRST_JOB_BACKOFF: Duration = Duration::from_secs(10);
+/// Six minutes, as the documentation of Jobs has it.
 const MAX_JOB_BACKOFF: Duration = Duration::from_secs(360);
 
 pub(super) fn decide(input: &JobInput<'_>, record: &JobRecord, times: &mut JobTimes, at: Moment) -> Decision {

@@ -237,6 +237,7 @@ impl Jobs {
         let inbox = self.inbox.clone();
         self.writer = Some(rt::spawn(async move {
             let written = rt::blocking(move || {
+                // Ends at the first failure: a CronJob whose time is over on the disk has the Job of that time there.
                 files.iter().find_map(|(path, record)| {
                     let error = write(path, record.as_ref()).err()?;
                     Some(format!("failed to write {}: {error}", path.display()))

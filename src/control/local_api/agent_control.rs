@@ -99,6 +99,7 @@ impl AgentControl {
             // removes.
             let written = updates.change(|record| {
                 let armed = record.arm(subject, within, before);
+                // In the same write, so that a rejected program is not tried again at the next start.
                 if let Some(key) = requested_key {
                     *record.requested_key(wanted) = key;
                 }
@@ -234,6 +235,7 @@ impl AgentControl {
         loop {
             rt::sleep(TRIAL_CHECK_INTERVAL).await;
             let mut now = self.now();
+            // One answer since the start is enough: the line may go away again.
             was_connected |= now.is_connected;
             had_url |= now.has_url;
             (now.is_connected, now.has_url) = (was_connected, had_url);
@@ -291,6 +293,7 @@ impl AgentControl {
             false => (EventKind::Warning, Reason::AGENT_UPDATE_REJECTED),
         };
         // The sync loop also logs it.
+        // Sent first: a kill before the write repeats the event, and loses none.
         let _ = self.inbox.send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, line))).await;
         let updates = self.updates();
         let said = |last: &mut TrialEnd| last.is_announced = true;

@@ -215,6 +215,7 @@ impl Logind {
             Err(CallError::Refused { name, .. }) if name.ends_with(".OperationInProgress") => None,
             Err(error) => return Err(error),
         };
+        // A signal that came while there was no connection is lost: the property says what holds now.
         let (_, shuts_down) = self.property("PreparingForShutdown")?;
         Ok(InhibitorState { lock, shuts_down: shuts_down == Some(Value::Bool(true)), waits })
     }
@@ -240,6 +241,7 @@ impl Logind {
             if waits >= wanted {
                 break;
             }
+            // On a thread of the slow pool, never the executor's.
             std::thread::sleep(RELOAD_CHECK_INTERVAL);
             waits = self.delay()?;
         }

@@ -131,6 +131,7 @@ impl NodeShutdown {
 }
 
 /// The pods that have not ended, with their priorities.
+/// A pod ends when its volumes are unmounted too, as upstream (`WaitForAllPodsUnmount`).
 fn running_pods<'a>(workers: impl Iterator<Item = &'a Worker>) -> Vec<(PodUid, i32)> {
     let running = workers.filter(|worker| worker.state != State::Finished).filter_map(|worker| {
         let pod = worker.pod.as_ref()?;

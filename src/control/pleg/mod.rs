@@ -3,6 +3,7 @@
 //! `runtime_watch` relists everything when the runtime becomes available, and then rarely. `runtime_events` observes a
 //! pod that the runtime reports, if the runtime supports events. `exit_watch` observes the pod of a container or
 //! sandbox whose process has exited. `observations` limits how often it does. All observations go to the sync loop.
+//! Upstream relists every second, which would keep a board at rest awake.
 
 mod exit_watch;
 mod observations;

@@ -126,6 +126,7 @@ impl PodAdmission {
         let is_device = |resource: &str| self.devices.is_known(resource);
         let (others, strict_groups) = (others(&pod.metadata.uid, pods), pods.runtime().supports_strict_groups());
         let others: Vec<&Pod> = others.iter().map(|other| &**other).collect();
+        // In the order of upstream's admit handlers: of several reasons, the pod shows the first.
         eviction?;
         let victims = self.admission.admit(pod, &others, strict_groups, allocation, &is_device)?;
         shutdown?;

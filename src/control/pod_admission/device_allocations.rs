@@ -19,8 +19,8 @@ impl DeviceAllocations {
         Self { devices, dra }
     }
 
-    /// Restores device allocations from the annotations of running containers, which take precedence over the
-    /// checkpoint. Runs before pods are admitted.
+    /// Restores device allocations that the checkpoint lacks from the annotations of containers, of pods with a ready
+    /// sandbox. Runs before pods are admitted, so that no device is given twice.
     pub(crate) fn on_first_relist(&self, pods: &PodTable) {
         let observed = pods.observed();
         for pod in observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen()) {

@@ -233,6 +233,7 @@ fn decide(
         metrics::count(Count::InfeasibleResizes, &[why.detail()]);
         return Err(Rejection { reason: Reason::INFEASIBLE, message: why.message().to_owned() });
     }
+    // A resize that lowers requests never waits; upstream may defer it on a node that is short of something.
     if raises(allocated, wanted) {
         gate(wanted)?;
     }

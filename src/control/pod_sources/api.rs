@@ -39,6 +39,7 @@ impl ApiSource {
         let collection = Collection {
             path: "/api/v1/pods".to_owned(),
             field_selector: format!("spec.nodeName={}", self.node),
+            // The next exchange resumes at the last bookmark, even if no pod of the node has changed for long.
             bookmarks: true,
             rank: Rank::Intent,
             requester: Requester::Node,
@@ -46,6 +47,7 @@ impl ApiSource {
         let (client, status_inputs) = (self.client.clone(), Rc::clone(&self.status_inputs));
         let _follower = rt::spawn(async move {
             status_inputs.admission_is_possible().await;
+            // Begins with a list: a server that was restored never reports deletions to a watch from a stored version.
             reflect(client, collection, sender).await;
         });
         let mut pods = ApiPods::default();

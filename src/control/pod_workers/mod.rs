@@ -139,6 +139,7 @@ impl PodWorkers {
             Some(entry) => entry.worker.update_pod(Arc::clone(pod)),
             None => {
                 let mut worker = Worker::new(Arc::clone(pod));
+                // What runs of it is not known: a plan now could start its containers a second time.
                 worker.stale = self.is_unseen(uid);
                 self.workers.insert(uid.clone(), Entry::new(worker, false));
             }
@@ -216,6 +217,7 @@ impl PodWorkers {
     }
 
     /// Requests a refresh of these pods' volumes, changed or not.
+    /// A relist does, which then checks every worker: none is touched here.
     pub(crate) fn volumes_due(&mut self, refers: impl Fn(&Pod) -> bool) {
         for entry in self.workers.values_mut().filter(|entry| entry.worker.pod.as_ref().is_some_and(|pod| refers(pod)))
         {

@@ -12,6 +12,7 @@ use crate::types::sorted::SortedMap;
 /// As upstream (`backOffPeriod`).
 const FIRST_RESTART_BACKOFF: Duration = Duration::from_secs(10);
 /// Longest limit that a node may set. A run of twice this length resets the back-off.
+/// Upstream resets after twice the limit of the node (`HasExpiredFunc`), which nearly every run exceeds if it is short.
 const MAX_RESTART_BACKOFF: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]

@@ -40,6 +40,7 @@ impl PodWorkers {
     }
 
     /// Whether pods that end to make room for this one are still running.
+    /// Their room is free when their containers have stopped, so their clean-up is not waited for.
     pub(super) fn waits_for_room(&mut self, uid: &PodUid) -> bool {
         let waits_for = match self.workers.get(uid) {
             Some(entry) if !entry.waits_for.is_empty() && entry.worker.state == State::Sync => entry.waits_for.clone(),
@@ -58,6 +59,7 @@ impl PodWorkers {
     }
 
     /// Brings the images of a pod of the cluster, once, while it waits. A failure changes nothing: the pod's start pulls.
+    /// Those of a manifest's next version are pulled before the present one ends (`versions/next_versions.rs`).
     pub(super) fn pull_early(&mut self, uid: &PodUid) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         if entry.early_pull.is_some() || entry.worker.state != State::Sync {

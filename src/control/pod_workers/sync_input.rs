@@ -154,6 +154,7 @@ pub(crate) fn backing_off(pod: &Pod, plan: &Plan, backoff: &RestartBackoff) -> V
 }
 
 fn key(pod: &Pod, container: &Container) -> Key {
+    // Compared within this process only: its values may differ between builds.
     let mut hasher = DefaultHasher::new();
     container.image.hash(&mut hasher);
     // Hashes the canonical text: the same quantity written differently is the same definition.

@@ -124,6 +124,7 @@ async fn prepare_devices(context: SyncContext<'_>) -> Result<(), SyncError> {
     };
     match rt::either(cancelled, context.devices.prepare(pod, &runs)).await {
         Ok(()) => Ok(()),
+        // A static pod waits: nothing creates it again, and plugins are often pods that start at the same time.
         Err(error) if error.is_refusal() && !pod.is_static() => {
             let why = ErrorChain(&error).to_string();
             // The loop outlives its workers.
@@ -146,6 +147,7 @@ fn failed(reason: Reason, error: &(dyn Error + 'static), warnings: &mut Vec<(Rea
 async fn ensure_cgroup(context: SyncContext<'_>) -> Result<Option<String>, SyncError> {
     let SyncContext { pod, plan, observed, .. } = context;
     let is_new = context.groups.ensure_pod(pod).await.map_err(SyncError::Cgroup)?;
+    // Until the runtime has told its driver, the cgroup's name is a guess, and a new one proves nothing.
     let is_outside = is_new && !plan.creates_sandbox() && context.runtime.has_reported_cgroup_driver();
     Ok(observed.ready_sandbox().filter(|_| is_outside).map(|sandbox| sandbox.id.clone()))
 }
@@ -191,6 +193,7 @@ async fn set_up_and_execute(context: SyncContext<'_>, warnings: &mut Vec<(Reason
         Box::pin(async move { watch.cancelled().await })
     };
     let set_up = {
+        // Read before the await: the sync loop writes the objects meanwhile.
         let objects = views.objects.read();
         if let (true, Err(error)) = (plan.creates_sandbox(), volumes::check_node_affinity(pod, &objects)) {
             return failed(error.reason(), &error, warnings);

@@ -36,7 +36,8 @@ pub(crate) struct Worker {
     pub(crate) busy: Option<Kind>,
     /// Why containers wait, from the last attempt to start them.
     pub(crate) waiting: SortedMap<String, Waiting>,
-    /// Containers that failed to start, and when they are retried.
+    /// Containers that failed to start, and when they are retried. Each has its own delay: an image that cannot be
+    /// pulled does not slow the other containers.
     holds: SortedMap<String, RetryHold>,
     /// After a failed garbage collection: when it is retried.
     collecting: Option<RetryHold>,
@@ -136,6 +137,7 @@ const MAX_WORK_RETRY_DELAY: Duration = Duration::from_secs(10);
 const SANDBOX_SETTLED_TIME: Duration = Duration::from_secs(60);
 /// After this many failed observations the worker stops the pod by the runtime's lists. The exit codes of its
 /// containers stay unknown.
+/// Otherwise a pod that the runtime lists and cannot describe would never end.
 const MAX_FAILED_OBSERVATIONS: u32 = 3;
 /// Shortest grace period (kubelet: `minimumGracePeriodInSeconds`).
 const MIN_GRACE: Duration = Duration::from_secs(1);
@@ -201,6 +203,7 @@ impl Worker {
     pub(crate) fn terminate(&mut self, grace: Duration) -> bool {
         let before = self.state;
         self.enter(Input::Terminate { grace: grace.max(MIN_GRACE) });
+        // The end does not wait for the retry of a failed sync; repeated requests do not shorten that of a failed stop.
         if before != self.state {
             self.not_before = None;
         }
@@ -316,6 +319,7 @@ impl Worker {
                 // The failed work must still be retried.
                 return;
             }
+            // A sync sets up the volumes from the objects as they were when it began.
             Kind::Sync => self.freshness.done = self.freshness.trying,
             Kind::Refresh => {
                 self.freshness.done = self.freshness.trying;

@@ -146,6 +146,7 @@ pub(super) fn stream_head(content_type: &str, after: AfterResponse, headers: &st
 /// The head of another server's response, which is sent in chunks.
 pub(super) fn passed_head(status: u16, fields: &[(&str, &str)], after: AfterResponse) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {status} \r\nTransfer-Encoding: chunked\r\n{}", after.header());
+    // A control character could end the line, and begin another field or the body.
     for (name, value) in fields.iter().filter(|(_, value)| !value.contains(char::is_control)) {
         head.extend([*name, ": ", *value, "\r\n"]);
     }

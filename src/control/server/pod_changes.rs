@@ -1,12 +1,14 @@
 //! Requests that put, delete and change pods on this node, over the local socket or the kubelet API. Pure.
 //!
 //! ```text
-//! PUT    /pods/{namespace}/{name}    a manifest -> 201, 200; 409: another source has the pod; 422: invalid, with the
-//! reason GET    /pods/{namespace}/{name}    the manifest as it was put DELETE /pods/{namespace}/{name}    the pod ends
-//! POST   /pods/{namespace}/{name}/restart?container=NAME    only on the local socket, like the following: POST
-//! /pods/{namespace}/{name}/rerun POST   /pods/{namespace}/{name}/stop POST   /pods/{namespace}/{name}/start POST
-//! /pods/{namespace}/{name}/rollback?to=NUMBER POST   /pods/{namespace}/{name}/hold POST
-//! /pods/{namespace}/{name}/confirm
+//! PUT    /pods/{namespace}/{name}    a manifest -> 201, 200
+//!                                    409: another source has the pod; 422: invalid, with the reason
+//! GET    /pods/{namespace}/{name}    the manifest as it was put
+//! DELETE /pods/{namespace}/{name}    the pod ends
+//!
+//! only on the local socket:
+//! POST   /pods/{namespace}/{name}/restart?container=NAME
+//! POST   /pods/{namespace}/{name}/rerun, stop, start, rollback?to=NUMBER, hold, confirm
 //! ```
 
 use serde_json::json;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// Written by the sync loop and another task of its thread, read by the watchdog's thread.
+/// Relaxed accesses are enough: each value stands for itself, and guards no other memory.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     rounds: AtomicU32,

@@ -93,6 +93,7 @@ impl OomWatcher {
             // Also consumes the count of a kill that the runtime has reported itself.
             let counted = counted();
             let others = of_pod.iter().any(|id| *id != container.id && is_named(id));
+            // A container that exits with 0 ended by itself: the kill was of another process in it.
             if !by_runtime && exit.code != 0 && (named || counted && !others) {
                 exit.reason = Reason::OOM_KILLED.as_str().to_owned();
             }

@@ -204,6 +204,7 @@ impl SyncLoop {
             let Some(pod) = self.pods.worker(&uid).and_then(|worker| worker.pod.clone()) else { continue };
             let (pods, parts) = (&self.pods, &self.parts);
             let gates = Gates { eviction: parts.eviction.admits(&pod, pods), shutdown: parts.shutdown.admits() };
+            // Asked first: each rejection of a pod that is created again is another event.
             if parts.admission.would_admit(&pod, pods, &parts.cpus, gates) {
                 log!(info, "admitting rejected pod again", pod = pod.full_name());
                 self.recreate(&pod, now);

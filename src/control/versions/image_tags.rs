@@ -69,6 +69,7 @@ impl ImageTags {
             let mut tags = self.0.iter().filter(|(_, tag)| tag.target != tag.base);
             let Some((written, tag)) = tags.find(|(written, _)| *written == image) else { continue };
             let Ok(name) = reference(image) else { continue };
+            // Without the tag: some runtimes refuse a name that has both.
             *image = [&*name.repository(), "@", &tag.target].concat();
             if !moved.contains(&(&**written, &*tag.target)) {
                 moved.push((written, &tag.target));

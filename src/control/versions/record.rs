@@ -403,6 +403,7 @@ impl Record {
                 json!({ "why": why, "offered": offered.as_str() })
             }
         });
+        // Without the next version, which the source offers again: an interrupted pull never ends a pod.
         json!({ "format": 1, "accepted": versions, "trial": trial, "hold": hold, "tags": self.tags.to_json() })
     }
 

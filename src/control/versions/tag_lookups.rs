@@ -31,6 +31,7 @@ pub(crate) struct TagLookups {
 
 struct TagLookup {
     /// `None` while one is under way.
+    /// Not stored: a board that is on for an hour a day looks each day.
     due: Option<Instant>,
     /// Dropping it cancels the lookup.
     task: Option<rt::Task<()>>,

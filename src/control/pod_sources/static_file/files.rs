@@ -508,6 +508,7 @@ fn is_successor(pod: &Pod, old: &Pod) -> bool {
 }
 
 /// Whether two updates are equal.
+/// Pointers tell, because an unchanged pod keeps its allocation (`kept_or_new`).
 pub(super) fn is_same_update(one: &SourceUpdate, other: &SourceUpdate) -> bool {
     // A completed update stays complete.
     (one.complete || !other.complete)

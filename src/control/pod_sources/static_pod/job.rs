@@ -160,6 +160,7 @@ pub(super) fn of_node(template: &Pod) -> &str {
 }
 
 /// Pod `serial` of the Job with this template. `ended`: its phase, if it has ended; it never runs again.
+/// Name and uid follow from template and number, so that a restarted agent finds the pods that it made.
 pub(crate) fn job_pod(template: &Pod, serial: u32, index: Option<u32>, ended: Option<PodPhase>) -> Pod {
     let name = job_name(template);
     let hash = pod_hash(template, serial);
@@ -214,7 +215,7 @@ fn add_variable(variables: &mut EnvVars, name: &str, value: &str) {
     *variables = std::iter::once(own).chain(others).collect();
 }
 
-/// Five characters of upstream's alphabet of generated names.
+/// Five characters of upstream's alphabet of generated names, which has no vowels so that no words come out.
 fn suffix(mut hash: u128) -> String {
     let letters = std::iter::repeat_with(|| {
         let count = u128::try_from(GENERATED_NAME_LETTERS.len()).unwrap_or(1);

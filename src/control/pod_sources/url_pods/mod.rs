@@ -339,6 +339,7 @@ fn whole(response: &Response, limit: usize) -> Result<&[u8], FetchError> {
     if response.body.len() > limit {
         return Err(FetchError::TooLong { limit });
     }
+    // If a body without a stated length were cut, it would be a shorter manifest.
     if !response.is_counted {
         return Err(FetchError::Uncounted);
     }

@@ -32,6 +32,8 @@ pub(in crate::control::server) fn server_config(
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::new(cell.clone()));
+    // Every client of a kubelet speaks HTTP/1.1. HTTP/2 costs memory for each connection before the client is known,
+    // and brings attacks of its own.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // Clients keep their connections, so session resumption is not worth its memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -87,6 +87,7 @@ impl Device {
         }
         let timeout = facts.timeout.unwrap_or(UNKNOWN_TIMEOUT);
         let file = Arc::new(file);
+        // A forced exit does not reach `close`: an armed device would reset the board.
         LAST_WRITE.set(&file, MAGIC_CLOSE);
         Ok(OpenDevice { file, timeout, reset_the_board: facts.reset_the_board })
     }

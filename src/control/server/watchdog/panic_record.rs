@@ -72,6 +72,7 @@ pub(super) fn load_last_panic(root_dir: &Path) -> Option<PanicRecord> {
     log!(error, "the last process panicked", at = time, thread = thread, location = location, message = message);
     let record = PanicRecord { next_start: Some(clock::now().to_string()), ..record };
     let noted = record.clone();
+    // The work runs without its future: a slow disk does not delay the start.
     drop(rt::blocking(move || noted.write(&path)));
     Some(record)
 }

@@ -21,6 +21,7 @@ pub(super) fn load_last_stall(file: &StallFile, beat_path: &Path) -> Option<Stal
     if let Some(stall) = stall.as_ref().filter(|_| is_new) {
         log!(warn, "previous process stalled", at = stall.time, seconds = stall.seconds, what = stall.description());
         let (file, stall) = (file.clone(), stall.clone());
+        // The work runs without its future: a slow disk does not delay the start.
         drop(rt::blocking(move || file.write(&stall)));
     }
     stall
