@@ -34,6 +34,7 @@ impl Background {
             Some(LoopEnd::NoSenders) => log!(error, "sync loop has no senders left, restart needed"),
             None => {}
         }
+        // Before the writes: without rounds of the sync loop, a slow disk would look like a stall.
         self.watchdog.end();
         log!(info, "stopping, pods keep running");
         drop(self.tasks);
