@@ -33,6 +33,7 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
     for warning in &warnings.0 {
         log!(warn, warning);
     }
+    // Before anything asks the runtime, which may be restarted.
     undo_runtime_trial(&config.root_dir);
     record_panics(&config.root_dir);
     // Memory limits of pods are less strict with swap.

@@ -68,6 +68,7 @@ fn copy_into(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
         // An unfinished copy of another run is replaced.
         let unfinished = directory.join(format!(".{name}.part"));
         let _ = fs::remove_file(&unfinished);
+        // A hard link to a symbolic link would be a second symbolic link.
         let source = fs::canonicalize(file)?;
         if fs::hard_link(&source, &unfinished).is_err() {
             copy(&source, &unfinished)?;

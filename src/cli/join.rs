@@ -93,6 +93,7 @@ async fn wait_for_credentials(layout: &Layout, is_limited: bool) -> Result<(), S
     let path = layout.kubeconfig();
     let wait = async {
         loop {
+            // Before the look: a kubeconfig that is written between the two is an event.
             let watch = FileWatch::new(std::slice::from_ref(&path));
             if path.exists() {
                 return;

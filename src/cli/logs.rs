@@ -121,6 +121,7 @@ fn print_log(command: &Logs, pod: &Pod, container: &str, out: &mut impl Write) -
 }
 
 /// Writes whole lines, each after the prefix and in one piece.
+/// Threads of other logs write to the same output.
 struct Prefixed<W> {
     prefix: Vec<u8>,
     line: Vec<u8>,

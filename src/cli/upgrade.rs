@@ -208,6 +208,7 @@ fn version_of(program: &Path) -> Result<String, String> {
     command.args(["version", "-o", "json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(failed)?;
     let end = Instant::now() + VERSION_TIMEOUT;
+    // Nothing reads the pipe meanwhile, which has room for a version: a program that says more runs into the limit.
     while child.try_wait().map_err(failed)?.is_none() {
         if Instant::now() >= end {
             let _ = child.kill();

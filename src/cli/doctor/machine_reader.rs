@@ -102,13 +102,13 @@ fn disk(purpose: &'static str, path: &Path) -> Option<DiskFacts> {
     })
 }
 
-/// Does not open a device: that would arm it.
 /// The file of the signature policy, and why it cannot be honoured; `None` without a policy.
 pub(super) fn signature_policy(config: &Config) -> Option<(String, Option<String>)> {
     let path = config.images.fetch.signature_policy.as_ref()?;
     Some((path.display().to_string(), load_policy(path).err()))
 }
 
+/// Does not open a device: that would arm it.
 pub(super) fn watchdog(root: &Path, config: &Config) -> WatchdogFacts {
     let configured = config.health.watchdog_device.as_deref();
     let entries = fs::read_dir(root.join("sys/class/watchdog")).into_iter().flatten().flatten();

@@ -51,6 +51,7 @@ pub(super) async fn boards(operator: &mut Operator, selector: &str) -> Result<Ve
         None => boards.clear(),
     };
     operator.list("/api/v1/nodes", selector, &mut each).await?;
+    // A lease has no labels of its node: all leases, in pages, cost less than a request for each board.
     let mut leases = HashMap::new();
     let mut each = |lease: Option<&serde_json::Value>| match lease {
         Some(lease) => leases.extend(BoardLease::of_lease(lease)),

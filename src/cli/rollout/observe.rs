@@ -107,6 +107,7 @@ impl DaemonSet {
         }
         let uid = text(&set, "/metadata/uid").unwrap_or_default().to_owned();
         let selector = selector_of(&set);
+        // Unlike that of a StatefulSet, the status of a DaemonSet does not name its revision.
         let mut newest: Option<(i64, String)> = None;
         let mut each = |revision: Option<&Value>| {
             let Some(revision) = revision else { return newest = None };

@@ -1,5 +1,6 @@
 //! The rights that `coracle fleet` and `coracle rollout` need, as manifests. Pure.
 
+/// The namespace is one of its own: the right to write ConfigMaps of `kube-system` is one over the whole cluster.
 const RIGHTS: &str = "\
 apiVersion: v1
 kind: Namespace

@@ -46,6 +46,8 @@ impl Run<'_> {
         }
     }
 
+    /// Lists everything: a watch would have to be resumed and aged, and a round that begins from nothing is right after
+    /// every interruption.
     async fn round(&mut self, shown: &mut String) -> Result<Option<Ending>, Obstacle> {
         let stored = self.stored().await?;
         if !matches!(stored.state.phase, Phase::Running | Phase::Finished) {

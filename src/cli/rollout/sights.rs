@@ -115,7 +115,8 @@ fn pod_progress(pod: &DaemonPod, revision: &str, plan: &Plan, now: i64) -> Progr
 }
 
 /// The node reports which URL it has tried in the annotation with `-tried` at its end, and how the last trial ended in the
-/// condition. `own` begins a message about a trial of this kind.
+/// condition. `own` begins a message about a trial of this kind. The condition alone would not do: an older verdict is
+/// there before a trial begins, and a board that runs the program already has no trial.
 fn node_progress(board: &Board, annotation: &str, key: &str, url: &str) -> Progress {
     if board.annotation(annotation) != url {
         return Progress::Absent;

@@ -1,7 +1,8 @@
 //! Streams between this machine and a container: `coracle exec`, `attach` and `port-forward`.
 //!
-//! The agent connects the client to the runtime's streaming server, which speaks SPDY. A single poll loop reads only
-//! what it can pass on at once, so memory use is bounded and the slower side sets the pace.
+//! The agent connects the client to the runtime's streaming server, which speaks SPDY: its streams can be half-closed,
+//! so that a command sees the end of its input. The WebSocket protocol of these servers (v4) has no such thing. A
+//! single poll loop reads only what it can pass on at once, so memory use is bounded and the slower side sets the pace.
 
 mod outcome;
 mod port_forward;

@@ -76,7 +76,7 @@ enum WakeSource {
     Listener(usize),
 }
 
-/// Blocks the signals that end forwarding and makes them readable.
+/// Blocks the signals that end forwarding and makes them readable. Threads inherit the mask, so none may have started.
 pub(super) fn signals() -> io::Result<SignalFd> {
     let mut ending = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {

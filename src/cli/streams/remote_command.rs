@@ -202,6 +202,7 @@ impl Output {
     }
 
     /// Writes at most what a writable pipe takes without blocking, so that one slow reader does not block the rest.
+    /// `O_NONBLOCK` would not end with this process: a terminal shares it with the shell.
     fn write(&mut self, to: impl AsFd) -> Result<(), Errno> {
         let part = self.unwritten.get(..PIPE_BUF).unwrap_or(&self.unwritten);
         match write(to, part) {
