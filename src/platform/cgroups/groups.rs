@@ -47,7 +47,7 @@ impl Groups {
     /// Sets the values of an existing group.
     pub(crate) fn set(&self, name: &CgroupName, driver: CgroupDriver, values: &Values) -> Result<(), CgroupError> {
         let path = name.path(driver);
-        // Compares files first, because a call of systemd takes a thousand times as long.
+        // Compares files first, because a call of systemd wakes another process.
         let differs = !self.tree.differing(&path, values)?.is_empty();
         if differs && driver == CgroupDriver::Systemd {
             let unit = name.unit();
