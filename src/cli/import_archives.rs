@@ -70,8 +70,10 @@ fn copy_into(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
         let _ = fs::remove_file(&unfinished);
         // A hard link to a symbolic link would be a second symbolic link.
         let source = fs::canonicalize(file)?;
-        if fs::hard_link(&source, &unfinished).is_err() {
-            copy(&source, &unfinished)?;
+        match fs::hard_link(&source, &unfinished) {
+            // Its writer may not have synced it.
+            Ok(()) => File::open(&unfinished)?.sync_all()?,
+            Err(_) => copy(&source, &unfinished)?,
         }
         fs::rename(&unfinished, &target)?;
         File::open(directory)?.sync_all()?;
