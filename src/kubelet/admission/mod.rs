@@ -86,6 +86,7 @@ impl Admission {
         is_device: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<PodUid>, Rejection> {
         check_log_directory(pod)?;
+        // In the order of upstream's handlers: the first that refuses gives the reason that users see.
         self.sysctls.check(pod)?;
         allocation?;
         self.node.check_os(pod)?;

@@ -24,6 +24,7 @@ pub(super) fn victims(
     };
     let [best_effort, burstable, guaranteed] =
         [QosClass::BestEffort, QosClass::Burstable, QosClass::Guaranteed].map(of_class);
+    // A higher class loses pods only for what all pods of the lower classes could not free.
     let still_missing = without(&without(&missing, &best_effort), &burstable);
     let mut chosen = nearest(guaranteed, still_missing)?;
     let still_missing = without(&without(&missing, &best_effort), &chosen);

@@ -25,6 +25,7 @@ pub(super) const LAUNCHER_VARIABLE: &str = "CORACLE_AGENT_LAUNCHER";
 /// Executes what the record says in place of this process, or returns if that is this program. `say` logs one line.
 pub(crate) fn launch(root_dir: &Path, version: &str, say: &dyn Fn(&str)) {
     let updates = AgentUpdates::new(root_dir);
+    // The program of a slot begins here, too, and must not execute itself again.
     if env::var_os(SLOT_VARIABLE).is_some() || !updates.record_path().exists() {
         return;
     }
@@ -72,6 +73,7 @@ fn carry_out(updates: &AgentUpdates, plan: &StartPlan, say: &dyn Fn(&str)) -> Re
 
 /// Returns only if it fails.
 fn execute_slot(updates: &AgentUpdates, slot: &Slot) -> io::Error {
+    // Compares the digest: a card that loses bits costs the upgrade and not the agent.
     if let Err(error) = updates.read(Place::Program, &slot.digest) {
         return error;
     }

@@ -68,7 +68,8 @@ impl Inner {
 }
 
 impl PodResourceState {
-    /// Reads the file. A corrupt one is set aside.
+    /// Reads the file. A corrupt one is set aside. Without entries the resources come from the pods' statuses or specs,
+    /// so that no pod waits for the file.
     pub(super) async fn open(path: PathBuf) -> Self {
         let state_file = path.clone();
         let limit = u64::try_from(MAX_ALLOCATION_STATE_BYTES).unwrap_or(u64::MAX);

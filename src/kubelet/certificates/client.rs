@@ -77,6 +77,7 @@ const UNAUTHORIZED_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 impl ClientCertificateManager {
     async fn round(&mut self) {
+        // Watched before they are read, so that no change is missed. Other files than before need another watch.
         let watch = FileWatch::new(&self.files);
         let stored = self.inspect().await;
         if stored.files != self.files {

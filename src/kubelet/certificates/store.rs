@@ -67,7 +67,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Makes `pair` the current one. Keeps the previous pair and removes older ones.
+    /// Makes `pair` the current one. Keeps the previous pair and removes older ones. The previous pair takes over if
+    /// the file of the new one is damaged.
     pub(crate) fn put(&self, pair: &Pair, now: Time) -> Result<(), StoreError> {
         let before = fs::canonicalize(self.current_path()).ok();
         let file = self.free_name(now);

@@ -57,6 +57,7 @@ impl TpmKey {
 fn with_key<T>(tpm: &mut Tpm, work: impl FnOnce(&mut Tpm, &SigningKey) -> Result<T, TpmError>) -> Result<T, TpmError> {
     let key = tpm.load()?;
     let result = work(tpm, &key);
+    // Also after a failure: a TPM has room for few keys.
     tpm.flush(&key)?;
     result
 }

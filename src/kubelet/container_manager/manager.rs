@@ -61,7 +61,7 @@ impl ContainerManager {
     }
 
     /// Whether the kernel limits swap by cgroup, as visible in the `kubepods` cgroup. With the cgroupfs driver that
-    /// cgroup is created for the test.
+    /// cgroup is created for the test. The root cgroup has no such file.
     pub(crate) fn limits_swap(&self) -> bool {
         let Some(settings) = &self.settings else { return false };
         let path = CgroupName::kubepods(&settings.root).path(settings.driver);
@@ -120,6 +120,7 @@ impl ContainerManager {
     pub(crate) async fn ensure_pod(&self, pod: &Pod) -> Result<bool, CgroupError> {
         let Some(settings) = &self.settings else { return Ok(false) };
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
+        // Before the cgroup exists, so that `remove_orphaned` does not take it for a stray.
         self.made.borrow_mut().insert(pod.metadata.uid.clone());
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
         on_pool(driver, Some(&pod.metadata.uid), move || {

@@ -147,6 +147,7 @@ impl Csi {
     fn remove(&self, plugin: &PluginInfo) {
         let mut drivers = self.drivers.borrow_mut();
         let Some(registration) = drivers.get_mut(&plugin.name) else { return };
+        // A new instance may have registered at another socket before the former one's is removed.
         if registration.as_ref().is_some_and(|driver| driver.socket == plugin.endpoint) {
             *registration = None;
             self.recurrences.borrow_mut().retain(|update| update.driver != plugin.name);

@@ -39,7 +39,8 @@ pub(crate) use paths::target;
 pub(crate) use volume::{CsiVolume, FsGroupPending, MountLabel, PodTerminating, handle_of_inline};
 
 pub(crate) struct Csi {
-    /// By name; `None` for a driver that has deregistered.
+    /// By name; `None` for a driver that has deregistered: its entry leaves the CSINode, and that of a driver that
+    /// has not registered yet stays.
     drivers: RefCell<SortedMap<String, Option<Rc<Driver>>>>,
     /// Notified when drivers change.
     changed: Signal,

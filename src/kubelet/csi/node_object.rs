@@ -72,6 +72,7 @@ impl CsiNodeRegistration {
             });
             self.send(&Request::post(collection_path, &object)).await?;
         } else if registered_drivers != Some(&wanted) {
+            // A merge patch replaces the whole list: with the version, the change of another client is not lost.
             let version = csi_node.pointer("/metadata/resourceVersion");
             let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"drivers": wanted}});
             self.send(&Request::patch(path, Patch::Merge, &patch)).await?;

@@ -289,6 +289,7 @@ impl Csi {
             remove_tree(&volume_dir).map_err(CsiError::io(REMOVE, &volume_dir))
         })
         .await?;
+        // Only now may a controller detach the volume.
         self.present.borrow_mut().remove(volume_path);
         self.owned.borrow_mut().remove(&target);
         Ok(())

@@ -17,8 +17,8 @@ use crate::types::sorted::SortOnce;
 
 /// Timeout of Allocate, which is then retried.
 const ALLOCATE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Shorter than [`ALLOCATE_TIMEOUT`]: without an answer the agent chooses by itself, and the pod does not wait for
-/// advice.
+/// Shorter than [`ALLOCATE_TIMEOUT`]: the call only chooses among devices. As upstream, no container starts without an
+/// answer.
 const PREFERRED_ALLOCATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest response to Allocate for a container. It is kept in the checkpoint, which has room for all pods.
 const MAX_ALLOCATE_RESPONSE_BYTES: usize = 64 * 1024;

@@ -30,6 +30,7 @@ pub(super) async fn follow(devices: Rc<Devices>) {
         return;
     }
     loop {
+        // Watched before the files are listed, so that no change in between is missed.
         let watch = watch(&devices.rules);
         devices.update_rule_devices().await;
         let changed = match &watch {

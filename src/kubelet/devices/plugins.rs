@@ -128,6 +128,7 @@ impl Devices {
         }
         let socket = socket.display().to_string();
         let client = Client::new(&socket);
+        // As in upstream's `PluginConnected`: a plugin that the plugin watcher has found sends no options by itself.
         let options = call(&client, method!("GetDevicePluginOptions"), &Empty {}, PLUGIN_OPTIONS_TIMEOUT).await;
         let options: DevicePluginOptions =
             options.map_err(DeviceError::from).map_err(DeviceError::during("failed to get device plugin options"))?;

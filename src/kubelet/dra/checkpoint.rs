@@ -39,6 +39,7 @@ pub(super) fn read(text: &str) -> Option<ClaimInfoCache> {
         let pods = pods.map(|(uid, _)| uid.as_str().into()).collect();
         let drivers = claim.get("DriverState").and_then(Value::as_object).into_iter().flatten();
         let drivers = drivers.map(|(driver, state)| (driver.clone(), devices(state))).collect();
+        // As upstream, drivers are called again after a restart: they accept repeated calls.
         cache
             .claims
             .insert(name, ClaimInfo { uid: text("ClaimUID")?, pods, drivers, is_prepared: false, is_recorded: true });

@@ -122,6 +122,7 @@ pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
             }
         }
         if has_no_health {
+            // It has answered, so it is connected, although it reports no health.
             manager.set_connected(&plugin, true);
             // Until the connection is lost.
             while watch.changed().await {}

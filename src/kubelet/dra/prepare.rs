@@ -66,6 +66,7 @@ impl DraManager {
         self.claim_files();
         // Written before the first call, so that a later process unprepares the claims if this one is killed.
         self.write().await?;
+        // After the claim on the files, so that no container gets one of them in between.
         self.check_files(&files)?;
         let batches: Batches = self.cache.borrow().batches(&unprepared);
         for (driver, claims) in &batches {

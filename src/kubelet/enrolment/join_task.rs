@@ -144,6 +144,8 @@ impl JoinTask {
         let digest = inspection.facts.file.clone().unwrap_or_else(|| Err("no file".to_owned()))?;
         rt::blocking(move || {
             let joining = JoinRecord::Joining(digest).text();
+            // The record first: with credentials and without it, the node would seem to have joined in another way, and
+            // the token would stay.
             durable::write(&record, joining.as_bytes())
                 .map_err(|error| format!("write {}: {error}", record.display()))?;
             write_node_files(&cluster, &query, &layout, &of_node).map(drop)

@@ -87,6 +87,7 @@ impl Keyring {
         if !matching.is_empty() || !is_of_docker_hub(repository) {
             return matching;
         }
+        // Docker keeps logins to its hub under `index.docker.io` (`isDefaultRegistryMatch`).
         let of_hub = self.entries.iter().filter(|(location, _)| location.is_docker_hub());
         of_hub.map(|(_, credential)| credential).collect()
     }

@@ -118,6 +118,7 @@ impl FileFetch {
 
     async fn append(&self, bytes: Vec<u8>) -> Result<(), String> {
         let (part, meter) = (self.part.clone(), self.budget.meter());
+        // On the slow pool, because the rate limit sleeps there.
         let written = rt::slow(move || {
             let mut file = fs::OpenOptions::new().append(true).create(true).open(part)?;
             file.write_all(&bytes)?;

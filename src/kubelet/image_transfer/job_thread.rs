@@ -94,6 +94,7 @@ pub(super) async fn fetch_on_thread(
         let _ = sender.try_send(fetched);
         drop(alive);
     };
+    // A thread of its own: a slow link takes hours, and the pools have few threads.
     rt::thread("image-fetch", run).map_err(FetchError::StartThread)?;
     let ended = async { result.recv().await.unwrap_or(Err(FetchError::NoResult)) };
     let fetched = rt::either(ended, stopped(passage)).await;

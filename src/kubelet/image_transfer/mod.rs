@@ -139,7 +139,8 @@ pub(crate) enum Kept {
 
 /// Parts that no pull has used for this long, in seconds, are removed.
 const MAX_UNUSED_SECONDS: i64 = 7 * 24 * 3600;
-/// Number and interval of checks until the runtime lists an imported image.
+/// Number and interval of checks until the runtime lists an imported image. containerd's CRI plugin learns of an import
+/// by an event, a moment later.
 const FETCHED_IMAGE_CHECKS: (usize, Duration) = (40, Duration::from_millis(250));
 /// How long a cancelled thread may take to end.
 const THREAD_END_TIMEOUT: Duration = Duration::from_secs(60);
@@ -193,6 +194,7 @@ impl Fetcher {
         let fetched = fetch_on_thread(inputs, passage, Box::new(|job: &mut Job| Ok(vec![job.run()?]))).await?;
         let top = fetched.into_iter().next().ok_or(FetchError::NoResult)?;
         let names = name.all_names(&top.digest.to_string());
+        // containerd asks its verifiers for its own pulls, not for imports.
         if matches!(tool, ImportTool::Ctr(_)) {
             self.verifiers.judge(image, &top).await.map_err(FetchError::Import)?;
         }

@@ -117,6 +117,7 @@ impl PartFile {
         self.blob_path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
     }
 
+    /// Not synced: an older mark, or none, only costs bytes that are fetched again.
     fn mark(&self) -> io::Result<()> {
         fs::write(self.blob_path.with_extension("mark"), format!("{} {}\n", self.boot, self.synced))
     }

@@ -215,6 +215,7 @@ impl Peers {
         let took = rt::elapsed(begun);
         match outcome {
             Outcome::Fine | Outcome::Claim(_) | Outcome::Failed(RegistryError::Cancelled) => {}
+            // A peer without the blob, or with too many clients, is in order.
             Outcome::Failed(RegistryError::Status { status: 404 | 429 | 503, .. }) => {}
             Outcome::Failed(RegistryError::Connection { .. }) if took < QUICK_FAILURE_TIME && !peer.has_sent => {}
             Outcome::Failed(error) => {

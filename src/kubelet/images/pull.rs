@@ -37,6 +37,7 @@ impl<S: Service> Images<S> {
             PullTurn::Pull(turn) => turn,
             PullTurn::Present(present) => return Ok(present),
         };
+        // A window may have closed, or a budget ended, while the pull waited for its turn.
         self.may_pull(inputs)?;
         let begun = rt::now();
         under_way.begins(begun);
@@ -44,6 +45,7 @@ impl<S: Service> Images<S> {
         let pulled = if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(inputs).await };
         drop(turn);
         let now = rt::now();
+        // Another pull of the image still needs the intent.
         if pulled.is_err() && self.under_way.count(image) < 2 {
             self.records.end(image).await;
         }

@@ -16,6 +16,7 @@ pub(super) fn is_unreachable(error: &str) -> bool {
 const DENIALS: &[&str] =
     &["401 unauthorized", "403 forbidden", "access denied", "authorization failed", "insufficient_scope"];
 
+/// An overloaded registry counts, too: its answer (429, 502 to 504) says nothing about the image.
 const OUTAGES: &[&str] = &[
     "bad gateway",
     "connection refused",

@@ -225,6 +225,7 @@ impl<S: Service> Images<S> {
             return Err(PullError::Refused(Refusal::because(why)));
         }
         gate.keep(&image_id, &verified.image.repository(), &verified.evidence).await;
+        // A fetched image is imported with its names.
         if self.fetcher.is_none() {
             gate.name(verified).await;
         }

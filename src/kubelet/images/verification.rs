@@ -83,6 +83,7 @@ pub(super) fn verdict<'a>(
                 (puller.get(CREDENTIAL_HASH_KEY) == mark.get(CREDENTIAL_HASH_KEY), is_same_secret(puller, &mark));
             match (same_login, same_secret) {
                 (true, true) => return CredentialCheck::Recorded,
+                // As upstream, a Secret whose login has changed was rotated, and is still the one that pulled it.
                 (true, false) | (false, true) if kept(secret_count(record, repository)) => {
                     return CredentialCheck::RecordedFor(credential);
                 }

@@ -7,7 +7,7 @@ use async_channel::{Receiver, Sender};
 /// The sender's side of a cancellation.
 #[derive(Debug)]
 pub(crate) struct Cancel {
-    /// Nothing is ever sent; closing it is the signal.
+    /// Nothing is ever sent; closing it is the signal: it reaches every watch, a message only one.
     sender: Sender<Infallible>,
     receiver: Receiver<Infallible>,
 }

@@ -33,6 +33,7 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
     let ContainerInput { index, container, node, environment, .. } = input;
     let pod = index.pod;
     let security_context = container_security_context(pod, container, input.image_user, input.target, node)?;
+    // The kernel limits environment and arguments together (execve(2)).
     let mut bytes = environment.bytes();
     let command = environment.expand_all(&container.command, &mut bytes)?;
     let args = environment.expand_all(&container.args, &mut bytes)?;

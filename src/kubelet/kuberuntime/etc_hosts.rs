@@ -72,6 +72,7 @@ pub(crate) async fn make_own_files(
         mounts.push(mount(path, ETC_HOSTS, node));
     }
     let directory = dirs.container(uid, &container.name);
+    // Each instance has a file of its own, so that the message of the last one can still be read.
     let log = directory.join(format!("{:08x}", rt::random()));
     let wants_log = !container.termination_message_path.is_empty();
     if wants_log {
@@ -127,7 +128,8 @@ pub(crate) async fn update_hosts_files(node: &NodeSettings, updates: Vec<HostsUp
     }
 }
 
-/// Parses the node's resolver file; a missing file is empty.
+/// Parses the node's resolver file; a missing file is empty. Upstream starts no pod without the file, which a pod with
+/// cluster DNS can do without.
 pub(crate) async fn host_dns(node: &NodeSettings) -> Result<DnsConfig, FileError> {
     let Some(path) = node.resolv_conf.clone() else { return Ok(DnsConfig::default()) };
     rt::blocking(move || match read_text(&path) {
@@ -160,7 +162,7 @@ fn make_directory(path: &Path) -> Result<(), FileError> {
 }
 
 /// The file is mounted in running containers, so it is written in place, and only if it differs. A container may have
-/// made it very long.
+/// made it very long. It is not synced, because each start of a container compares it again.
 fn write_if_other(path: &Path, text: &str) -> io::Result<()> {
     if file::read_head(path, text.len() + 1).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
@@ -184,6 +186,7 @@ fn write_if_other(path: &Path, text: &str) -> io::Result<()> {
 /// The container must be able to write it whatever its user.
 fn make_log(path: &Path) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).mode(0o666).open(path)?;
+    // The umask has taken bits from the mode of the open.
     file.set_permissions(Permissions::from_mode(0o666))
 }
 

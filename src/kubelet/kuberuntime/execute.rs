@@ -136,6 +136,7 @@ impl PodRuntime {
                         sandbox,
                         restart_count: *restart_count,
                     };
+                    // A failure does not end the plan: an image that cannot be pulled must not delay other containers.
                     let waiting = self.start_container(&start).await.err();
                     start_metrics::container_started(*position, waiting.as_ref());
                     if let Some(waiting) = &waiting {
@@ -167,7 +168,8 @@ impl PodRuntime {
         executed
     }
 
-    /// The pod's existing sandbox, with its reconstructed configuration.
+    /// The pod's existing sandbox, with its reconstructed configuration. CreateContainer takes that configuration, too,
+    /// and the runtime does not return it.
     async fn sandbox_of(&self, sync: PodSync<'_>) -> Result<Option<Sandbox>, SandboxError> {
         let Some(seen) = sync.observed.ready_sandbox() else { return Ok(None) };
         let (mut config, _) = self.sandbox_config(sync, seen.attempt).await?;

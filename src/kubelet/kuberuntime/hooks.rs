@@ -93,7 +93,7 @@ impl Hooks {
         Err(hook.failed(what, format_args!("{error}, message: {output:?}")))
     }
 
-    /// Any response counts as success.
+    /// Any response counts as success whatever its status, as in upstream's `runHTTPHandler`.
     async fn get_url(&self, hook: &Hook<'_>, action: &HttpGetAction) -> Result<(), HookFailure> {
         let failed = |error: &dyn std::fmt::Display| {
             Err(hook.failed(format_args!("HTTP lifecycle hook ({})", action.path), format_args!("{error}")))
@@ -126,6 +126,7 @@ impl Hooks {
     async fn get_without_tls(&self, dialer: &Dialer, hook: &Hook<'_>, url: &Url, headers: Headers) -> bool {
         let mut open = url.clone();
         open.scheme = UriScheme::Http;
+        // Credentials that are meant for TLS are not sent in plain text.
         let headers = headers.without_authorization();
         if !matches!(dialer.get(&open, &headers, hook.limit).await, Ok(_) | Err(GetError::Body(_))) {
             return false;

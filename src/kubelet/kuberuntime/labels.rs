@@ -72,6 +72,7 @@ pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_co
         put(PRE_STOP, go_json(handler));
     }
     if !container.ports.is_empty() {
+        // A preStop hook may name its port.
         put(PORTS, go_json(&container.ports));
     }
     annotations

@@ -350,7 +350,7 @@ fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: 
     true
 }
 
-/// Ephemeral containers start once, before the others if necessary, and do not affect completion.
+/// Ephemeral containers start once, before init containers, which may fail for ever, and do not affect completion.
 fn plan_ephemeral_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
     let mut container_plan = Plan::default();
     for (number, wanted) in pod.ephemeral.iter().enumerate() {

@@ -50,6 +50,7 @@ impl AppliedResources {
     /// The resources of a container created by another process, from its cgroup. If the cgroup's values are what
     /// `wanted` would give, it is assumed to have `wanted`. A cgroup does not show the memory request.
     fn of_cgroup(group: &CgroupResources, wanted: &Self) -> Self {
+        // Many shares have the same weight, so a weight cannot be turned back into shares.
         let is_same_weight = is_weight_of(group.weight, wanted.shares);
         let quota = match group.cpu_max.quota {
             Limit::Max => 0,

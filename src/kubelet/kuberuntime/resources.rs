@@ -124,12 +124,14 @@ fn linux_resources(
         resources.cpu_quota = cpu_quota(milli(cpu_limit), period);
     }
     if node.cgroup_v2 && !node.single_process_oom_kill {
+        // Otherwise the kernel kills one process, and the rest of the container goes on without that one.
         resources.unified.insert("memory.oom.group".to_owned(), "1".to_owned());
     }
     resources
 }
 
-/// A limit for each huge page size of the machine: 0 without a limit of the container or pod.
+/// A limit for each huge page size of the machine: 0 without a limit of the container or pod. Huge pages are few and
+/// fixed in number: a container that requests none must not take those of others.
 fn huge_page_limits(spec: &PodSpec, resources: &ResourceRequirements, sizes: &[u64]) -> Vec<HugepageLimit> {
     let of_pod = |size| huge_pages(&pod_level(spec)?.limits, size);
     let of = |size| huge_pages(&resources.limits, size).or_else(|| of_pod(size)).unwrap_or(0);

@@ -18,7 +18,8 @@ pub(super) struct TerminationTurn {
     rank: Option<(Rc<RefCell<Ranks>>, usize)>,
 }
 
-/// Containers of one rank stop together, after all of lower ranks.
+/// Containers of one rank stop together, after all of lower ranks. A list of the containers before each one would take
+/// memory with the square of their number.
 #[derive(Debug, Default)]
 struct Ranks {
     ranks: Vec<Rank>,

@@ -86,7 +86,8 @@ impl PodRuntime {
         }
     }
 
-    /// Sends the stop signal to the first process, waits, and kills what is left.
+    /// Sends the stop signal to the first process, waits, and kills what is left. The first process alone gets the
+    /// signal, as from a runtime's StopContainer.
     pub(super) async fn end_processes(&self, kill: &ContainerKill<'_>, survivor: &Survivor<'_>, grace: Duration) {
         let (pod, pid) = (kill.pod.uid, survivor.first_pid());
         signal_process_of(&survivor.id, pid, stop_signal(kill.spec));

@@ -186,6 +186,7 @@ impl RotationTask {
                 let entry = Entry {
                     pod: pod.clone(),
                     log: Rc::new(log.log.clone()),
+                    // More than any limit, so that the first check counts the files.
                     rotation: RotationState { size: 0, full: u64::MAX, away: true },
                     has_existed: false,
                     looked: now,

@@ -120,6 +120,7 @@ fn count(log: &Path) -> io::Result<RotationState> {
 /// The runtime still writes to the renamed file: restores its name, unless the runtime has created a new file after
 /// all.
 fn put_back(renamed: &Path, log: &Path) -> io::Result<()> {
+    // link(2) fails if the name is taken; rename(2) would replace the runtime's new file.
     match fs::hard_link(renamed, log) {
         Ok(()) => fs::remove_file(renamed),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

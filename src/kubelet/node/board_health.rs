@@ -183,7 +183,8 @@ fn is_watched(problem: BoardProblem, readings: &BoardReadings) -> bool {
     }
 }
 
-/// The cause and what to do, without figures that change all the time. `None`: all is well.
+/// The cause and what to do, without figures that change all the time: each change of the message is a patch of the
+/// Node object. `None`: all is well.
 fn fault(
     problem: BoardProblem,
     readings: &BoardReadings,

@@ -102,6 +102,7 @@ impl Family {
 
     async fn sync(&self) -> Result<(), ChainError> {
         self.ensure_chain("mangle", HINT).await?;
+        // IPv6 has no `route_localnet`, so nothing has to be blocked.
         if self.is_v6 {
             return Ok(());
         }

@@ -92,7 +92,8 @@ impl ProbeResults {
         *probed != before
     }
 
-    /// Whether this probe must run now. A terminating pod runs only its readiness probes.
+    /// Whether this probe must run now. A terminating pod runs only its readiness probes, which tell whether its
+    /// endpoints still serve (KEP-1669).
     pub(super) fn is_due(&self, container: &Container, kind: ProbeKind, ending: bool) -> bool {
         let Some(probed) = self.probed.get(&container.name).filter(|_| probe_of(container, kind).is_some()) else {
             return false;

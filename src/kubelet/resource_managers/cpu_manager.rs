@@ -57,7 +57,8 @@ impl CpuManager {
         self.topology.all().without(&self.reserved)
     }
 
-    /// CPUs of all containers without exclusive ones.
+    /// CPUs of all containers without exclusive ones. Reserved CPUs are among them without `strict-cpu-reservation`:
+    /// they are kept from exclusive use only.
     pub(super) fn shared(&self, assigned: &Assigned) -> CpuSet {
         let shared = self.topology.all().without(&all_of(assigned));
         if self.options.strict_reservation { shared.without(&self.reserved) } else { shared }

@@ -326,7 +326,7 @@ impl Settings {
     }
 }
 
-/// The external volumes of all pods, also without a sandbox: volumes exist before it and after it.
+/// The external volumes of pods with a running sandbox: they are set up before it and removed after it.
 fn foreign(pods: &[PodInputs]) -> impl Iterator<Item = &ForeignVolume> {
     pods.iter().filter(|subject| subject.observed.ready_sandbox().is_some()).flat_map(|subject| &subject.foreign)
 }

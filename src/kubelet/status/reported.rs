@@ -28,6 +28,7 @@ pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: T
         }
         merged.conditions.push(disruption);
     }
+    // Others take a terminal phase as the release of what the pod uses.
     if may_run && merged.phase.is_terminal() && !shown.phase.is_terminal() {
         merged.phase = shown.phase;
         merged.reason = shown.reason.clone();

@@ -167,6 +167,7 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
     } else if !file_type.is_block_device() {
         return Err(Problem::HostPathType { path: local.from.clone(), expected: "directory or block device" });
     } else if !is_mounted {
+        // A file system that another pod has mounted must not be repaired (fsck(8)).
         if !is_shared {
             make_mountable(local)?;
         }
@@ -201,6 +202,7 @@ fn mount_directory(local: &Local, is_bound: bool) -> Result<(), Problem> {
     if local.options.is_empty() {
         return Ok(());
     }
+    // The kernel ignores the options of a bind mount; they take a remount (mount(2)).
     let mut options = Command::new("mount");
     options.args(["-o", "remount,bind", "-o", &local.options.join(",")]).arg(&local.from).arg(&local.path);
     run_checked(options, "mount")
@@ -219,6 +221,7 @@ fn mount_disk(local: &Local) -> Result<(), Problem> {
 /// Formats an empty disk; checks and repairs an existing file system.
 fn make_mountable(local: &Local) -> Result<(), Problem> {
     let disk = &local.from;
+    // `-p` reads the disk itself: by an old cache, a disk with data could pass for empty.
     let mut probe = Command::new("blkid");
     probe.args(["-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export"]).arg(disk);
     match run(probe, "blkid")? {

@@ -85,7 +85,8 @@ pub(crate) fn check_node_affinity(pod: &Pod, objects: &Objects) -> Result<(), Er
     plan::check_node_affinity(pod, objects)
 }
 
-/// Creates the directories of `pod` and sets up the volumes that its containers mount. Stops when the pod `ends`.
+/// Creates the directories of `pod` and sets up the volumes that its containers mount. Stops when the pod `ends`. The
+/// plan is made before the first await, because the objects are borrowed.
 pub(crate) fn set_up(
     pod: &Pod,
     inputs: SetUpInputs<'_>,

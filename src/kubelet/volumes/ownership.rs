@@ -65,6 +65,7 @@ impl OwnershipChange {
             self.note(changed.map_err(io::Error::from));
             return Ok(());
         }
+        // A device or a pipe is not opened for reading, which could act or hang.
         let flags = if kind == FileType::Directory {
             OWNERSHIP_OPEN_FLAGS
         } else {

@@ -210,6 +210,7 @@ impl<'a> Files<'a, '_> {
         }
         let text = match self.inputs.objects.trust_anchors(bundle) {
             Lookup::Found(text) => text,
+            // As upstream, the file is there, and empty.
             Lookup::Missing if bundle.optional == Some(true) => String::new(),
             Lookup::Missing => return Err(FilesProblem::NoTrustBundle { name: bundle.name.clone() }),
             Lookup::Unknown(why) => return Err(FilesProblem::TrustBundleUnknown { why }),

@@ -163,6 +163,7 @@ impl PlannedVolume {
             Source::Claim { read_only, .. } | Source::Device { read_only, .. } | Source::HostPath { read_only, .. } => {
                 *read_only
             }
+            // Files: since CVE-2017-1002102 no pod may write where the kubelet writes and removes files.
             Source::Files(_) | Source::Image => true,
             Source::Local(local) => local.read_only,
             Source::Nfs(nfs) => nfs.read_only,

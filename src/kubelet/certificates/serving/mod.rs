@@ -27,7 +27,7 @@ use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
 use crate::state::pods::SyncEvent;
 
-/// The certificate shown to clients; clones share it.
+/// The certificate shown to clients; clones share it. Behind a mutex because rustls wants its resolvers to be `Sync`.
 #[derive(Clone, Default)]
 pub(crate) struct ServingCertificateCell(Arc<Mutex<Option<Arc<CertifiedKey>>>>);
 

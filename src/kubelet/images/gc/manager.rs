@@ -58,6 +58,7 @@ impl<S: Service> Images<S> {
         if let Some(fetcher) = &self.fetcher {
             fetcher.sweep().await;
         }
+        // The first listing tells the images that were there from those that come later.
         if !self.gc.settings.max_age.is_zero() || !self.gc.has_listed.replace(true) {
             return Ok(true);
         }
@@ -73,6 +74,7 @@ impl<S: Service> Images<S> {
             unused.into_iter().partition(|image| image.is_overdue(self.gc.settings.max_age, now));
         self.remove(overdue, u64::MAX, "age").await.1?;
         let Some(wanted) = to_free(self.room().await?, &self.gc.settings) else { return Ok(()) };
+        // What is kept for other nodes goes first, as no pod of this one needs it.
         self.prune_shared(Kept::Nothing).await;
         self.free_parts(in_use, wanted).await;
         let room = self.room().await?;
