@@ -131,9 +131,8 @@ fn servers(
     hosts: &Path,
     connect: impl Fn(&Mirror) -> Result<Connect, FetchError>,
 ) -> Result<Vec<Registry>, FetchError> {
-    let places = [registry.to_owned(), registry.replace(':', "_") + "_", "_default".to_owned()];
-    let directory =
-        places.iter().map(|host_name| hosts.join(host_name)).find(|folder| folder.join(HOSTS_FILE).exists());
+    let folders = host_folders(registry).map(|name| hosts.join(name));
+    let directory = folders.into_iter().find(|folder| folder.join(HOSTS_FILE).exists());
     let directory = directory.unwrap_or_default();
     let text = file::read_all(&directory.join(HOSTS_FILE), MAX_FETCHED_FILE_BYTES).ok();
     let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -146,6 +145,13 @@ fn servers(
 }
 
 const HOSTS_FILE: &str = "hosts.toml";
+
+/// The names of a registry's folder, in containerd's order: `host_port_`, since a folder's name has no colon on Windows,
+/// then the registry itself, then the folder of all registries.
+fn host_folders(registry: &str) -> [String; 3] {
+    let without_colon = registry.rsplit_once(':').map(|(host, port)| format!("{host}_{port}_"));
+    [without_colon.unwrap_or_else(|| registry.to_owned()), registry.to_owned(), "_default".to_owned()]
+}
 
 fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, FetchError> {
     match authorities(mirror)? {
@@ -171,4 +177,16 @@ fn authorities(mirror: &Mirror) -> Result<Vec<CertificateDer<'static>>, FetchErr
 
 fn unusable(which: String, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FetchError {
     FetchError::Authorities { which, cause: cause.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_a_registry_are_in_containerds_order() {
+        assert_eq!(host_folders("r.io:5000"), ["r.io_5000_", "r.io:5000", "_default"]);
+        assert_eq!(host_folders("docker.io"), ["docker.io", "docker.io", "_default"]);
+        assert_eq!(host_folders("[::1]:5000"), ["[::1]_5000_", "[::1]:5000", "_default"]);
+    }
 }
