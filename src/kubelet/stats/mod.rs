@@ -211,15 +211,16 @@ impl Stats {
         let (mut containers, mut sandboxes) = (Vec::new(), Vec::new());
         if with_rest || everything {
             match within("ListContainerStats", self.cri.list_container_stats(None)).await {
-                Some(stats) => containers = stats,
-                None => snapshot.is_partial = true,
+                Ok(stats) => containers = stats,
+                Err(_) => snapshot.is_partial = true,
             }
         }
         if everything && !self.sandboxes_refused.get() {
             // Not every runtime supports this for pods without a cgroup.
-            let stats = within("ListPodSandboxStats", self.cri.list_pod_sandbox_stats(None)).await;
-            self.sandboxes_refused.set(stats.is_none());
-            sandboxes = stats.unwrap_or_default();
+            match within("ListPodSandboxStats", self.cri.list_pod_sandbox_stats(None)).await {
+                Ok(stats) => sandboxes = stats,
+                Err(failure) => self.sandboxes_refused.set(failure == StatsFailure::Refused),
+            }
         }
         (containers, sandboxes)
     }
@@ -337,16 +338,25 @@ fn mount_and_usage(usage: &FilesystemUsage) -> Option<(PathBuf, DiskUsage)> {
     Some((path, cri_stats::disk_usage(usage)))
 }
 
-async fn within<T>(doing: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Option<T> {
+/// Why the runtime returned no statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StatsFailure {
+    /// The runtime answered with an error.
+    Refused,
+    /// The runtime did not answer, or not in time. It may the next time.
+    Unanswered,
+}
+
+async fn within<T>(doing: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Result<T, StatsFailure> {
     match rt::deadline(RUNTIME_STATS_DEADLINE, call).await {
-        Ok(Ok(stats)) => Some(stats),
+        Ok(Ok(stats)) => Ok(stats),
         Ok(Err(error)) => {
             log!(debug, "failed to get runtime statistics", call = doing, error = ErrorChain(&error));
-            None
+            Err(if error.status().is_some() { StatsFailure::Refused } else { StatsFailure::Unanswered })
         }
         Err(elapsed) => {
             log!(debug, "failed to get runtime statistics", call = doing, error = elapsed);
-            None
+            Err(StatsFailure::Unanswered)
         }
     }
 }

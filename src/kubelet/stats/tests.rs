@@ -11,6 +11,8 @@ use crate::platform::cgroups::{Bound, CpuStat, DeviceIo, MemoryStat, Usage};
 use crate::platform::config::Config;
 use crate::platform::host::file_system::FileSystem;
 use crate::platform::host::procfs::{Counts, DiskIo, Interface, MemInfo, Pressure, Stall};
+use crate::platform::rpc::{Client, Server, handler};
+use crate::protocol::grpc::{Code, Status};
 use crate::types::metrics::parsed::{self, Family};
 use crate::types::sorted::SortedSet;
 
@@ -335,4 +337,24 @@ fn one_pass_measures_this_machine_and_a_process() {
     // The page of a real machine is valid.
     parsed::parse(&String::from_utf8(cadvisor::cadvisor(&look, &Machine::default())).unwrap());
     let _: Value = serde_json::from_slice(&summary::summary(&look, false)).unwrap();
+}
+
+#[test]
+fn only_an_answer_refuses_the_statistics_of_sandboxes() {
+    let folder = std::env::temp_dir().join(format!("coracle-stats-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let socket = folder.join("s");
+    let asked = || {
+        let cri = RuntimeService::new(Client::new(&socket.to_string_lossy()), RUNTIME_STATS_DEADLINE);
+        async move { within("x", cri.list_pod_sandbox_stats(None)).await.unwrap_err() }
+    };
+    let failures = rt::block_on(async {
+        let without_runtime = asked().await;
+        let server = Server::bind(&socket).unwrap();
+        let refuse = handler(|_| async { Err(Status::new(Code::Unknown, "no metrics of this sandbox")) });
+        let _served = rt::spawn(async move { match server.serve(refuse).await {} });
+        [without_runtime, asked().await]
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(failures, [StatsFailure::Unanswered, StatsFailure::Refused]);
 }
