@@ -400,10 +400,8 @@ fn read_event(response: &[u8], path: &'static str) -> Result<ContainerEventRespo
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
-    use crate::platform::rpc::{Client, Reply, Server, handler};
+    use crate::platform::rpc::{Client, Server, hanging};
 
     #[test]
     fn event_is_read_without_the_containers_if_it_has_the_sandbox() {
@@ -426,18 +424,7 @@ mod tests {
         let answers = rt::block_on(async {
             // It allows 100 streams.
             let server = Server::bind(&folder.join("s")).unwrap();
-            let hung = Rc::new(Cell::new(0));
-            let count = Rc::clone(&hung);
-            let hangs = handler(move |request| {
-                let count = Rc::clone(&count);
-                async move {
-                    if request.message.windows(6).any(|part| part == b"greedy") {
-                        count.set(count.get() + 1);
-                        std::future::pending::<()>().await;
-                    }
-                    Ok(Reply::Message(Vec::new()))
-                }
-            });
+            let (hangs, hung) = hanging(|message| message.windows(6).any(|part| part == b"greedy"));
             let _served = rt::spawn(async move { match server.serve(hangs).await {} });
             let hour = Duration::from_secs(3600);
             let cri = RuntimeService::new(Client::new(&folder.join("s").to_string_lossy()), hour);

@@ -192,7 +192,7 @@ async fn end_when_idle(attempt: &Attempt<Call>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::rpc::{Client, Reply, Server, handler};
+    use crate::platform::rpc::{Client, Server, hanging};
 
     #[test]
     fn quarter_of_the_first_connection_is_the_nodes_own() {
@@ -210,18 +210,7 @@ mod tests {
         let socket = folder.join("s");
         let outcome = rt::block_on(async {
             let server = Server::bind(&socket).unwrap();
-            let hung = Rc::new(Cell::new(0));
-            let count = Rc::clone(&hung);
-            let hangs = handler(move |request| {
-                let count = Rc::clone(&count);
-                async move {
-                    if request.message == b"hang" {
-                        count.set(count.get() + 1);
-                        std::future::pending::<()>().await;
-                    }
-                    Ok(Reply::Message(Vec::new()))
-                }
-            });
+            let (hangs, hung) = hanging(|message| message == b"hang");
             let _served = rt::spawn(async move { match server.serve(hangs).await {} });
             let hour = Duration::from_secs(3600);
             let client = Client::new(&socket.to_string_lossy());

@@ -40,6 +40,24 @@ where
     Rc::new(move |request| Box::pin(respond(request)))
 }
 
+/// A handler that never answers the messages for which `hangs` holds, and the number of these.
+#[cfg(test)]
+pub(crate) fn hanging(hangs: impl Fn(&[u8]) -> bool + 'static) -> (Handler, Rc<Cell<usize>>) {
+    let hung = Rc::new(Cell::new(0));
+    let count = Rc::clone(&hung);
+    let answer = handler(move |request| {
+        let is_hanging = hangs(&request.message);
+        count.set(count.get() + usize::from(is_hanging));
+        async move {
+            if is_hanging {
+                std::future::pending::<()>().await;
+            }
+            Ok(Reply::Message(Vec::new()))
+        }
+    });
+    (answer, hung)
+}
+
 /// The connection of a call, for servers in tests that misbehave.
 #[derive(Clone)]
 pub struct Wire {

@@ -28,6 +28,8 @@ mod tests;
 pub use client::{Client, Streaming, Watch};
 pub(crate) use connector::{Attempt, Connector, live};
 pub use error::Error;
+#[cfg(test)]
+pub(crate) use handler::hanging;
 pub use handler::{Handler, Reply, Request, Wire, handler};
 pub(crate) use link::{Exchange, Link, Ongoing};
 pub(crate) use once::call_once;
