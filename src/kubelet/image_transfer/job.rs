@@ -143,7 +143,7 @@ impl Job {
         let path = format!("manifests/{}", self.reference);
         let bytes = self.document_from_any(&path, digest.as_ref(), MAX_IMAGE_MANIFEST_BYTES)?;
         let manifest_digest = Digest::of(&bytes);
-        // Not synced: whoever reads it compares the digest.
+        // Not synced: its reader compares the digest.
         fs::write(self.layout.blob(&manifest_digest), &bytes)?;
         Ok(described(manifest_digest, &bytes))
     }

@@ -149,7 +149,8 @@ impl ContainerResources {
         Self { cri, node, allocations: Rc::default(), applied: RefCell::default() }
     }
 
-    /// The resizes that the pod's running containers need, by their names.
+    /// The resizes that the pod's running containers need, by their names. The first time a container is seen, it is
+    /// learnt what it has ([`Self::learn`]).
     pub(crate) fn resizes<'a>(
         &self,
         index: &PodIndex<'a>,
