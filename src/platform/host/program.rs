@@ -1,17 +1,17 @@
 //! Runs a program on the node with an input, a timeout and a limit on its output.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::pin::Pin;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{self, Pid};
 
 use crate::platform::host::pidfd;
 use crate::platform::rt::{self, AsyncReadExt as _, AsyncWriteExt as _};
@@ -70,42 +70,27 @@ pub(crate) async fn run_fed(
 
 /// A program whose output is read as it comes. It is killed with all its children when this is dropped.
 pub(crate) struct RunningProgram {
-    /// Read one after the other: what it says, then what it complains about.
-    pipes: VecDeque<Pipe>,
+    output: rt::Async<ChildStdout>,
     _group: Group,
 }
 
-type Pipe = Pin<Box<dyn rt::AsyncRead>>;
-
-/// Starts `command` without an input.
+/// Starts `command` without an input. Both its outputs go to one pipe, so that neither can fill while the other is read.
 pub(crate) async fn stream(mut command: Command) -> io::Result<RunningProgram> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = rt::blocking(move || command.spawn()).await?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let group = Group(Some(child));
-    let mut pipes = VecDeque::new();
-    if let Some(stdout) = stdout {
-        pipes.push_back(Box::pin(rt::Async::new(stdout)?) as Pipe);
-    }
-    if let Some(stderr) = stderr {
-        pipes.push_back(Box::pin(rt::Async::new(stderr)?) as Pipe);
-    }
-    Ok(RunningProgram { pipes, _group: group })
+    let (output, stdout) = unistd::pipe2(OFlag::O_CLOEXEC)?;
+    let stderr = stdout.try_clone()?;
+    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0);
+    // The command is dropped there: while it holds the pipe, the output does not end.
+    let child = rt::blocking(move || command.spawn()).await?;
+    Ok(RunningProgram { output: rt::Async::new(ChildStdout::from(output))?, _group: Group(Some(child)) })
 }
 
 impl RunningProgram {
     /// The next part of its output; `None` at the end.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        while let Some(pipe) = self.pipes.front_mut() {
-            let mut part = vec![0; PROGRAM_READ_BYTES];
-            let count = pipe.read(&mut part).await?;
-            if count > 0 {
-                part.truncate(count);
-                return Ok(Some(part));
-            }
-            self.pipes.pop_front();
-        }
-        Ok(None)
+        let mut part = vec![0; PROGRAM_READ_BYTES];
+        let count = self.output.read(&mut part).await?;
+        part.truncate(count);
+        Ok((count > 0).then_some(part))
     }
 }
 
@@ -236,6 +221,23 @@ mod tests {
     fn unread_input_is_no_error() {
         let ended = shell("exec 0<&-; echo enough", &[b'x'; 200_000], PATIENCE).unwrap();
         assert_eq!(ended.stdout, b"enough\n");
+    }
+
+    #[test]
+    fn streamed_program_may_fill_its_error_pipe_first() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "head -c 300000 /dev/zero >&2; echo done"]);
+        let output = rt::block_on(rt::deadline(PATIENCE, async {
+            let mut program = stream(command).await?;
+            let mut output = Vec::new();
+            while let Some(part) = program.next().await? {
+                output.extend(part);
+            }
+            io::Result::Ok(output)
+        }));
+        let output = output.expect("the program does not end").unwrap();
+        assert_eq!(output.len(), 300_005);
+        assert!(output.ends_with(b"done\n"));
     }
 
     #[test]
