@@ -1,5 +1,6 @@
 //! Expands the volumes of running pods. Claims are polled, because nodes may not watch them.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
@@ -173,11 +174,15 @@ impl Csi {
             let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);
             self.record_event(volume, EventKind::Warning, Reason::VOLUME_RESIZE_FAILED, message);
         };
+        let mut claim = Cow::Borrowed(claim);
         if target.updates_claim && !target.is_marked {
-            if let Err(error) = self.patch_claim(volume, &begun_patch(claim)).await {
-                // The claim has changed, or the server is unreachable: retried at the next poll.
-                log!(info, "volume expansion postponed", volume = volume.name, error = error);
-                return;
+            match self.patch_claim(volume, &begun_patch(&claim)).await {
+                Ok(marked) => claim = Cow::Owned(marked),
+                Err(error) => {
+                    // The claim has changed, or the server is unreachable: retried at the next poll.
+                    log!(info, "volume expansion postponed", volume = volume.name, error = error);
+                    return;
+                }
             }
         }
         let request = match self.secrets(volume.expand_secret.as_ref()).await {
@@ -187,14 +192,14 @@ impl Csi {
         let mut response = NodeExpandVolumeResponse::default();
         let expanded = driver.call(method!("NodeExpandVolume"), encode(&request), &mut response).await;
         let patch = match &expanded {
-            Ok(()) => Some(done_patch(claim, &target.size)),
+            Ok(()) => Some(done_patch(&claim, &target.size)),
             Err(error) => {
                 let code = error.code().filter(|code| is_final(*code));
                 code.map(|code| failed_patch(&ErrorChain(error).to_string(), can_never_be(code), clock::now()))
             }
         };
         let patched = match patch.filter(|_| target.updates_claim) {
-            Some(patch) => self.patch_claim(volume, &patch).await,
+            Some(patch) => self.patch_claim(volume, &patch).await.map(drop),
             None => Ok(()),
         };
         match expanded {
@@ -246,11 +251,12 @@ impl Csi {
         Ok(secret.texts())
     }
 
-    async fn patch_claim(&self, volume: &CsiVolume, patch: &Value) -> Result<(), ApiError> {
-        let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(()) };
+    /// The claim after the patch.
+    async fn patch_claim(&self, volume: &CsiVolume, patch: &Value) -> Result<Value, ApiError> {
+        let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(Value::Null) };
         let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}/status");
-        let request = Request::patch(path, Patch::StrategicMerge, patch).unread();
-        client.send(&request.requested_by(Requester::Tenant)).await.map(drop)
+        let request = Request::patch(path, Patch::StrategicMerge, patch);
+        client.send(&request.requested_by(Requester::Tenant)).await?.json()
     }
 
     fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {

@@ -86,7 +86,7 @@ pub(crate) fn begun_patch(claim: &Value) -> Value {
     json!({"metadata": {"resourceVersion": version}, "status": status})
 }
 
-/// Marks the expansion as done.
+/// Marks the expansion as done. Fails if the claim has changed since: a larger size may be wanted by then.
 pub(crate) fn done_patch(claim: &Value, size: &str) -> Value {
     let gone = conditions(claim).filter(|kind| OF_GROWTH.contains(kind));
     let gone: Vec<Value> = gone.map(|kind| json!({"type": kind, "$patch": "delete"})).collect();
@@ -97,7 +97,7 @@ pub(crate) fn done_patch(claim: &Value, size: &str) -> Value {
     if !gone.is_empty() {
         status.insert("conditions".to_owned(), gone.into());
     }
-    json!({"status": status})
+    json!({"metadata": {"resourceVersion": claim.pointer("/metadata/resourceVersion")}, "status": status})
 }
 
 /// Marks the expansion as failed. `can_never_be`: infeasible, so that the controller takes over.
@@ -163,9 +163,11 @@ mod tests {
             "capacity": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": null},
             "conditions": [{"type": WAITS_FOR_NODE, "$patch": "delete"}],
         });
-        assert_eq!(done_patch(&waiting, "2Gi"), json!({"status": status}));
+        let metadata = json!({"resourceVersion": "7"});
+        assert_eq!(done_patch(&waiting, "2Gi"), json!({"metadata": metadata, "status": status}));
         waiting["status"] = json!({});
-        assert_eq!(done_patch(&waiting, "2Gi"), json!({"status": {"capacity": {"storage": "2Gi"}}}));
+        let status = json!({"capacity": {"storage": "2Gi"}});
+        assert_eq!(done_patch(&waiting, "2Gi"), json!({"metadata": metadata, "status": status}));
     }
 
     #[test]

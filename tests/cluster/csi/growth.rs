@@ -163,6 +163,22 @@ fn failed_expansion_shows_in_the_claim_and_blocks_no_pod() {
 }
 
 #[test]
+fn larger_size_wanted_during_an_expansion_is_reached() {
+    let (joined, driver) = Joined::with_growing_volume("300ms");
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    driver.let_wait("NodeExpandVolume");
+    joined.leave_to_node("2Gi");
+    driver.wait_for_call("expand", 1);
+    joined.leave_to_node("3Gi");
+    driver.mend();
+    joined.wait_for_size("3Gi");
+    let [.., Call::Expand(last)] = &*driver.calls() else { panic!("{:?}", driver.names()) };
+    assert_eq!(last.capacity_range.as_ref().unwrap().required_bytes, 3 << 30);
+    joined.delete_web(&driver);
+}
+
+#[test]
 fn read_only_volume_is_not_expanded() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     joined.leave_to_node("2Gi");
