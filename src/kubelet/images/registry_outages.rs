@@ -7,8 +7,10 @@ use crate::types::time::Backoff;
 
 /// Whether a pull failed because the registry could not be reached, so that neither the image nor the permission was
 /// checked. The texts are those of Go's network stack, containerd and CRI-O.
+///
+/// `error` quotes the image's name, which a pod chooses, so each text has a blank that no name can have.
 pub(super) fn is_unreachable(error: &str) -> bool {
-    let error = error.to_ascii_lowercase();
+    let error = [" ", &error.to_ascii_lowercase()].concat();
     !DENIALS.iter().any(|text| error.contains(text)) && OUTAGES.iter().any(|text| error.contains(text))
 }
 
@@ -23,21 +25,21 @@ const OUTAGES: &[&str] = &[
     "connection reset by peer",
     "connection timed out",
     "context deadline exceeded",
-    "deadlineexceeded",
+    "code = deadlineexceeded",
     "gateway timeout",
     "i/o timeout",
     "network is down",
     "network is unreachable",
     "no route to host",
     "no such host",
-    "registryunavailable",
+    " registryunavailable: ",
     "server misbehaving",
     "service unavailable",
     "temporary failure in name resolution",
     "timeout awaiting response headers",
     "tls handshake timeout",
     "too many requests",
-    "toomanyrequests",
+    " toomanyrequests: ",
     "unexpected eof",
     ": eof",
 ];
@@ -130,6 +132,21 @@ mod tests {
         ] {
             assert!(!is_unreachable(&[head, error].concat()), "{error}");
         }
+    }
+
+    #[test]
+    fn name_of_image_is_no_outage() {
+        for name in ["toomanyrequests", "deadlineexceeded", "registryunavailable", "eof"] {
+            for error in [
+                format!("failed to resolve reference \"r.io/a:{name}\": r.io/a:{name}: not found"),
+                format!("failed to resolve reference \"{name}:5000/{name}:{name}\": not found"),
+                format!("reading manifest {name} in r.io/{name}: manifest unknown"),
+                format!("404 Not Found: https://r.io/v2/{name}/manifests/{name}"),
+            ] {
+                assert!(!is_unreachable(&error), "{error}");
+            }
+        }
+        assert!(is_unreachable("429: server message: toomanyrequests: You have reached your pull rate limit"));
     }
 
     #[test]
