@@ -19,7 +19,7 @@ mod table;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use async_channel::{Receiver, Sender};
+use async_channel::Sender;
 
 use self::decide::{Decision, JobEvent, JobInput, Moment, PodState, decide};
 use self::record::JobRecord;
@@ -28,6 +28,7 @@ use self::table::{CronTimes, DocumentSpec, JobDocument, JobEntry, job_of, key, w
 use crate::control::pod_sources::static_pod::{
     WorkloadKind, is_pod_name_of, job_name, job_pod, job_pod_uid, owning_workload,
 };
+use crate::control::pod_sources::unread_records::UnreadRecords;
 use crate::control::pod_table::{Effect, PodTable};
 use crate::control::pod_workers::State;
 use crate::platform::host::clock;
@@ -55,16 +56,8 @@ pub(crate) struct Jobs {
     fault: Option<String>,
     /// Files of failed writes, in their order: each may have what was decided and never took effect.
     doubtful: Vec<String>,
-    unread: Option<Unread>,
-}
-
-/// Records of an earlier agent could not be read: until they are, nothing is decided, and no pod is an orphan.
-struct Unread {
-    attempts: u32,
-    read: Receiver<JobTable>,
-    /// What the sources reported meanwhile.
-    held: Vec<SourceUpdate>,
-    _task: rt::Task<()>,
+    /// Until they are read, nothing is decided.
+    unread: Option<UnreadRecords<JobTable>>,
 }
 
 struct JobChange {
@@ -76,36 +69,29 @@ struct JobChange {
 
 /// Wait before a failed write is retried, unless something changes before.
 const JOB_WRITE_RETRY_DELAY: Duration = Duration::from_secs(30);
-const JOB_READ_RETRY_DELAY: Duration = Duration::from_secs(30);
-/// After these, a record that cannot be read counts as damaged.
-const MAX_JOB_READS: u32 = 10;
 
 impl Jobs {
     pub(crate) fn new(table: JobTable, inbox: Sender<SyncEvent>) -> Self {
         let is_whole = table.unread.is_empty() && !table.is_unlisted;
-        let unread = (!is_whole).then(|| Unread::new(table.directory.clone(), inbox.clone()));
+        let unread = (!is_whole).then(|| UnreadRecords::new(reads_again(&table), inbox.clone()));
         let table = Owned::new(table);
         let clock = ScheduleClock::new(inbox.clone());
         let (in_flight, doubtful) = (Vec::new(), Vec::new());
         Self { table, clock, inbox, is_stale: false, due: None, writer: None, in_flight, fault: None, doubtful, unread }
     }
 
-    /// While records cannot be read, the source counts as incomplete, so that it makes no pod of a Job an orphan.
-    pub(crate) fn hold(&mut self, update: &mut SourceUpdate) {
-        let Some(unread) = self.unread.as_mut().filter(|_| update.complete) else { return };
-        unread.held.retain(|held| held.source != update.source);
-        unread.held.push(update.clone());
-        update.complete = false;
+    /// While records cannot be read, the update comes again, and the source is incomplete: no pod of a Job is an orphan.
+    /// True if so.
+    pub(crate) fn hold(&mut self, update: &SourceUpdate) -> bool {
+        self.unread.as_mut().map(|unread| unread.hold(update)).is_some()
     }
 
     /// The updates that were held, once the records are read.
     pub(crate) fn take_read(&mut self) -> Vec<SourceUpdate> {
-        let Some(unread) = &mut self.unread else { return Vec::new() };
-        let Ok(mut table) = unread.read.try_recv() else { return Vec::new() };
-        if table.is_unlisted || (!table.unread.is_empty() && unread.attempts < MAX_JOB_READS) {
-            let (attempts, held) = (unread.attempts.saturating_add(1), std::mem::take(&mut unread.held));
-            let again = Unread::new(table.directory, self.inbox.clone());
-            self.unread = Some(Unread { attempts, held, ..again });
+        let Some(mut table) = self.unread.as_ref().and_then(UnreadRecords::take_read) else { return Vec::new() };
+        let Some(unread) = self.unread.take() else { return Vec::new() };
+        if table.is_unlisted || (!table.unread.is_empty() && unread.may_read_again()) {
+            self.unread = Some(unread.again(reads_again(&table), self.inbox.clone()));
             return Vec::new();
         }
         let mut known_jobs = self.table.write();
@@ -115,7 +101,8 @@ impl Jobs {
         for key in table.unread {
             known_jobs.jobs.entry(key).or_default().record = Some(JobRecord::damaged());
         }
-        self.unread.take().map_or_else(Vec::new, |unread| unread.held)
+        self.is_stale = true;
+        unread.into_held()
     }
 
     pub(crate) fn view(&self) -> View<JobTable> {
@@ -289,19 +276,9 @@ impl Jobs {
     }
 }
 
-impl Unread {
-    /// Reads the records after a while.
-    fn new(directory: PathBuf, inbox: Sender<SyncEvent>) -> Self {
-        let (sender, read) = async_channel::bounded(1);
-        let task = rt::spawn(async move {
-            rt::sleep(JOB_READ_RETRY_DELAY).await;
-            let table = rt::blocking(move || JobTable::open(directory)).await;
-            // Both fail only when the agent is ending.
-            let _ = sender.send(table).await;
-            let _ = inbox.send(SyncEvent::JobsWritten(None)).await;
-        });
-        Self { attempts: 1, read, held: Vec::new(), _task: task }
-    }
+fn reads_again(table: &JobTable) -> impl FnOnce() -> JobTable + use<> {
+    let directory = table.directory.clone();
+    move || JobTable::open(directory)
 }
 
 /// `None` if the Job is gone.
@@ -409,6 +386,7 @@ mod tests {
     use super::*;
     use crate::control::jobs::record::ActivePod;
     use crate::control::pod_sources::static_pod::testing::pods_of;
+    use crate::control::pod_sources::unread_records::MAX_RECORD_READS;
     use crate::control::pod_table::testing::with_node;
     use crate::platform::rt::TestFolder;
 
@@ -483,16 +461,12 @@ mod tests {
             let folder = TestFolder::new("jobs-held");
             std::fs::create_dir_all(folder.0.join("default_a.json")).unwrap();
             let mut jobs = Jobs::new(JobTable::open(folder.0.clone()), node.inbox);
-            let mut files = update(SourceName::File, &["a"], true);
-            jobs.hold(&mut files);
-            assert!(!files.complete, "its pods are no orphans");
+            assert!(jobs.hold(&update(SourceName::File, &["a"], true)));
             let read_again = |jobs: &mut Jobs| {
-                let (sender, read) = async_channel::bounded(1);
-                jobs.unread.as_mut().expect("unread").read = read;
-                sender.try_send(JobTable::open(folder.0.clone())).unwrap();
+                jobs.unread.as_mut().expect("unread").set_read(JobTable::open(folder.0.clone()));
                 jobs.take_read().len()
             };
-            for attempt in 1..MAX_JOB_READS {
+            for attempt in 1..MAX_RECORD_READS {
                 assert_eq!(read_again(&mut jobs), 0, "attempt {attempt}");
             }
             assert_eq!(read_again(&mut jobs), 1);

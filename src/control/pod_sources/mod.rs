@@ -10,5 +10,6 @@ pub(crate) mod merge;
 mod received_pods;
 pub(crate) mod static_file;
 pub mod static_pod;
+pub(crate) mod unread_records;
 pub(crate) mod url_pods;
 mod whole_manifest;

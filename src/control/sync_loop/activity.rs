@@ -34,6 +34,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::StopRequest(_)
         | SyncEvent::StoppedPodsWritten(_)
         | SyncEvent::HostsWritten
+        | SyncEvent::RecordsRead
         | SyncEvent::JobsWritten(_)
         | SyncEvent::ScheduleDue(_)
         | SyncEvent::VersionRequest(_)

@@ -51,6 +51,7 @@ impl SyncLoop {
                 return parts.stops.on_request(request, pods.records().sources.stopped_pods());
             }
             SyncEvent::StoppedPodsWritten(written) => return self.on_stopped_pods_written(written, now),
+            SyncEvent::RecordsRead => return self.on_records_read(now),
             SyncEvent::JobsWritten(fault) => return self.on_jobs_written(fault, now),
             SyncEvent::ScheduleDue(zones) => return parts.jobs.on_schedule_due(zones),
             SyncEvent::HostsWritten => return parts.hosts_files.on_written(),
@@ -137,11 +138,22 @@ impl SyncLoop {
         self.parts.devices.release(&self.pods);
     }
 
-    /// What was decided about Jobs takes effect, or their records are read at last.
-    fn on_jobs_written(&mut self, fault: Option<String>, now: Instant) {
+    /// What the sources reported meanwhile is handled.
+    fn on_records_read(&mut self, now: Instant) {
         for update in self.parts.jobs.take_read() {
             self.on_sources(update, now);
         }
+        for update in self.parts.versions.take_read() {
+            self.on_sources(update, now);
+        }
+        self.pods.set_job_pods(self.parts.jobs.pods());
+        if self.pods.is_relisted() {
+            self.reconcile(now);
+        }
+    }
+
+    /// What was decided about Jobs takes effect.
+    fn on_jobs_written(&mut self, fault: Option<String>, now: Instant) {
         let effects = self.parts.jobs.on_written(fault, now);
         self.pods.apply(effects, now);
         self.pods.set_job_pods(self.parts.jobs.pods());

@@ -23,9 +23,8 @@ impl SyncLoop {
         if is_in_cluster {
             refuse_workloads(&mut update);
         }
-        if !is_in_cluster {
-            self.parts.jobs.hold(&mut update);
-        }
+        let waits_for_jobs = !is_in_cluster && self.parts.jobs.hold(&update);
+        update.complete &= !(self.parts.versions.hold(&update) | waits_for_jobs);
         let has_jobs = !is_in_cluster && self.parts.jobs.take_documents(&mut update);
         let complete = update.complete.then_some(update.source);
         let update = self.parts.versions.on_sources(update, &self.pods);

@@ -11,11 +11,12 @@ use super::held_pods::Decision;
 use super::record::{RecordAction, TrialResult, TrialState};
 use super::update_locks::UpdateLocks;
 use super::version_records::{self, Versions};
+use crate::control::pod_sources::unread_records::UnreadRecords;
 use crate::control::pod_table::{Effect, NodeStatusChange, PodTable};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{
-    ErrorSubject, NodeError, PodAnswer, PodEvent, SourceUpdate, SyncEvent, TagTarget, VersionAction,
+    ErrorSubject, NodeError, PodAnswer, PodEvent, SourceName, SourceUpdate, SyncEvent, TagTarget, VersionAction,
     VersionActionRequest,
 };
 use crate::types::api::conditions::{READY, TRIAL};
@@ -32,11 +33,14 @@ pub(crate) struct PodVersions {
     fault: Option<String>,
     /// Answers to send after the next write.
     answers: Vec<(Sender<PodAnswer>, PodAnswer)>,
+    /// Until they are read, their pods wait: another version than the manifest's may run.
+    unread: Option<UnreadRecords<Versions>>,
 }
 
 impl PodVersions {
     pub(crate) fn new(versions: Versions, inbox: Sender<SyncEvent>) -> Self {
-        Self { versions: Owned::new(versions), inbox, writer: None, fault: None, answers: Vec::new() }
+        let unread = versions.has_unread().then(|| UnreadRecords::new(versions.reads_again(), inbox.clone()));
+        Self { versions: Owned::new(versions), inbox, writer: None, fault: None, answers: Vec::new(), unread }
     }
 
     pub(crate) fn read(&self) -> Ref<'_, Versions> {
@@ -60,12 +64,40 @@ impl PodVersions {
         workers.chain(self.versions.read().kept()).chain(stopped).map(Arc::clone).collect()
     }
 
-    /// Replaces the pods of the update with the versions to run.
+    /// While versions cannot be read, the update comes again, and the source is incomplete: none of its pods is an
+    /// orphan. True if so.
+    pub(crate) fn hold(&mut self, update: &SourceUpdate) -> bool {
+        let unread = self.unread.as_mut().filter(|_| update.source != SourceName::Api);
+        unread.map(|unread| unread.hold(update)).is_some()
+    }
+
+    /// Replaces the pods of the update with the versions to run. Pods whose versions cannot be read are left out.
     pub(crate) fn on_sources(&mut self, mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
+        if self.unread.is_some() {
+            let versions = self.versions.read();
+            update.pods.retain(|source| !versions.is_unread(&source.pod));
+        }
         let records = pods.records();
         let is_stopped = |pod: &Pod| records.sources.stopped_pods().since(pod).is_some();
         self.versions.write().apply(&mut update, |pod| records.sources.has_namesake(pod), is_stopped);
         update
+    }
+
+    /// The updates that were held, once the records are read.
+    pub(crate) fn take_read(&mut self) -> Vec<SourceUpdate> {
+        let Some(read) = self.unread.as_ref().and_then(UnreadRecords::take_read) else { return Vec::new() };
+        let Some(unread) = self.unread.take() else { return Vec::new() };
+        if read.has_unread() && unread.may_read_again() {
+            self.unread = Some(unread.again(read.reads_again(), self.inbox.clone()));
+            return Vec::new();
+        }
+        self.versions.write().take_records(read);
+        unread.into_held()
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_read(&mut self, versions: Versions) {
+        self.unread.as_mut().expect("records are unread").set_read(versions);
     }
 
     /// Pods were stopped or started.

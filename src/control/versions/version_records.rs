@@ -32,6 +32,10 @@ pub(crate) struct Versions {
     directory: PathBuf,
     /// By file name.
     records: SortedMap<String, Entry>,
+    /// The files that the disk could not read.
+    unread: SortedSet<String>,
+    /// The disk could not read their directory.
+    is_unlisted: bool,
     /// Changes that are not on disk.
     dirty: SortedSet<String>,
     /// Changes being written.
@@ -88,7 +92,8 @@ const MAX_VERSION_RECORD_BYTES: u64 = 16 << 20;
 const VERSION_WRITE_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 impl Versions {
-    /// Reads the versions in `directory`. Blocking. Unusable files are set aside: no file keeps a pod from running.
+    /// Reads the versions in `directory`. Blocking. Damaged files are set aside: no file keeps a pod from running. What the
+    /// disk cannot read may be readable later.
     pub(crate) fn open(directory: PathBuf) -> Self {
         let mut versions = Self { directory, ..Self::default() };
         let entries = match fs::read_dir(&versions.directory) {
@@ -97,27 +102,54 @@ impl Versions {
         };
         let files = entries.and_then(Iterator::collect::<io::Result<Vec<_>>>).unwrap_or_else(|error| {
             log!(warn, "failed to read pod versions", directory = versions.directory.display(), error = error);
+            versions.is_unlisted = true;
             Vec::new()
         });
         for entry in files {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name == CLUSTER_TRIALS {
-                versions.cluster =
-                    load(&entry.path()).map(|value| ClusterTrials::from_json(&value)).unwrap_or_default();
+                let value = load(&entry.path()).ok().flatten();
+                versions.cluster = value.map(|value| ClusterTrials::from_json(&value)).unwrap_or_default();
             }
             if !name.ends_with(VERSION_RECORD_SUFFIX) {
                 continue;
             }
-            match load(&entry.path()).and_then(Record::from_json) {
-                Some(record) => drop(versions.records.insert(name, Entry { record, owner: None, manifest: None })),
-                None => {
+            match load(&entry.path()).map(|value| value.and_then(Record::from_json)) {
+                Ok(Some(record)) => drop(versions.records.insert(name, Entry { record, owner: None, manifest: None })),
+                Ok(None) => {
                     if let Err(error) = set_aside(&entry.path()) {
                         log!(warn, "pod version record not used", file = entry.path().display(), error = error);
                     }
                 }
+                Err(error) => {
+                    log!(warn, "failed to read pod versions", file = entry.path().display(), error = error);
+                    versions.unread.insert(name);
+                }
             }
         }
         versions
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        self.is_unlisted || !self.unread.is_empty()
+    }
+
+    /// Whether the versions of this pod could not be read, if it has any.
+    pub(super) fn is_unread(&self, pod: &Pod) -> bool {
+        has_versions(pod) && (self.is_unlisted || self.unread.contains(&key(pod)))
+    }
+
+    pub(super) fn reads_again(&self) -> impl FnOnce() -> Self + use<> {
+        let directory = self.directory.clone();
+        move || Self::open(directory)
+    }
+
+    /// Takes the records that were read at last. One that still cannot be read counts as damaged: the manifest counts.
+    pub(super) fn take_records(&mut self, read: Self) {
+        (self.unread, self.is_unlisted) = (SortedSet::new(), false);
+        for (key, entry) in read.records {
+            self.records.entry(key).or_insert(entry);
+        }
     }
 
     /// Handles an update of a source, and replaces pods with the versions to run. `is_doubled` tells whether another
@@ -392,11 +424,12 @@ pub(crate) fn write(written: &[FileChange]) -> Result<(), WriteError> {
     result
 }
 
-fn load(path: &Path) -> Option<Value> {
-    match durable::read(path, MAX_VERSION_RECORD_BYTES) {
-        Ok(StoredFile::Whole(text)) => serde_json::from_slice(&text).ok(),
-        Ok(StoredFile::Damaged | StoredFile::Nothing) | Err(_) => None,
-    }
+/// `None`: the file is damaged.
+fn load(path: &Path) -> io::Result<Option<Value>> {
+    Ok(match durable::read(path, MAX_VERSION_RECORD_BYTES)? {
+        StoredFile::Whole(text) => serde_json::from_slice(&text).ok(),
+        StoredFile::Damaged | StoredFile::Nothing => None,
+    })
 }
 
 /// Only pods whose uid is a hash of their manifest have versions.

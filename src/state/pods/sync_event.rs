@@ -72,6 +72,8 @@ pub(crate) enum SyncEvent {
     StopRequest(StopRequest),
     /// The stopped pods were stored; a failure is one line.
     StoppedPodsWritten(Result<StoppedPods, String>),
+    /// Records of Jobs or of versions, which could not be read at the start, were read again.
+    RecordsRead,
     /// The records of Jobs were stored; a failure is one line.
     JobsWritten(Option<String>),
     /// A scheduled time of a CronJob has come or the clock was set; the time zones of all CronJobs.

@@ -3,6 +3,9 @@
 use super::*;
 use crate::control::pod_sources::static_pod::testing::pods_of;
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::control::pod_sources::unread_records::MAX_RECORD_READS;
+use crate::control::pod_table::testing::with_node;
+use crate::control::versions::pod_versions::PodVersions;
 use crate::types::api::annotations::READY_WITHIN;
 use crate::types::api::yaml::MAX_BYTES;
 
@@ -145,6 +148,51 @@ fn damaged_file_is_set_aside_and_the_manifest_counts() {
         assert_eq!(versions.due(), None, "it is the first version that is known");
     }
     assert!(disk.0.join("default_web-n.json.corrupt").exists());
+}
+
+#[test]
+fn pod_waits_while_disk_cannot_read_its_versions() {
+    with_node(|node| {
+        let disk = Disk::new("unread");
+        let path = disk.0.join("default_web-n.json");
+        let mut former = disk.open();
+        runs(&mut former, &[pod("/m/web.yaml", "a")]);
+        disk.keep(&mut former);
+        let record = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        // Cannot be read as a file.
+        fs::create_dir(&path).unwrap();
+        let mut versions = PodVersions::new(disk.open(), node.inbox);
+        let reported = update(&[pod("/m/web.yaml", "b")], true);
+        assert!(versions.hold(&reported));
+        assert_eq!(versions.on_sources(reported, &node.pods).pods.len(), 0);
+        versions.set_read(disk.open());
+        assert_eq!(versions.take_read().len(), 0, "it still cannot be read");
+        fs::remove_dir(&path).unwrap();
+        fs::write(&path, record).unwrap();
+        versions.set_read(disk.open());
+        let [again] = versions.take_read().try_into().unwrap();
+        let given = versions.on_sources(again, &node.pods);
+        assert!(given.complete);
+        assert_eq!(given.pods[0].pod.spec.containers[0].image, "a", "the next version waits for its images");
+    });
+}
+
+#[test]
+fn pod_runs_when_its_versions_can_never_be_read() {
+    with_node(|node| {
+        let disk = Disk::new("unreadable");
+        fs::create_dir_all(disk.0.join("default_web-n.json")).unwrap();
+        let mut versions = PodVersions::new(disk.open(), node.inbox);
+        assert!(versions.hold(&update(&[pod("/m/web.yaml", "b")], true)));
+        for attempt in 1..MAX_RECORD_READS {
+            versions.set_read(disk.open());
+            assert_eq!(versions.take_read().len(), 0, "attempt {attempt}");
+        }
+        versions.set_read(disk.open());
+        let [again] = versions.take_read().try_into().unwrap();
+        assert_eq!(versions.on_sources(again, &node.pods).pods.len(), 1);
+    });
 }
 
 #[test]
