@@ -64,6 +64,9 @@ pub(super) struct Job {
 /// Failures in a row without a new byte after which a fetch gives up. The next fetch continues with the bytes on the
 /// disk.
 const MAX_FETCH_FAILURES: u32 = 5;
+/// Wrong digests of one blob after which a fetch gives up, however many bytes came in between. The first one may be due
+/// to an earlier fetch, or to the bytes of several servers.
+const MAX_DIGEST_FAILURES: usize = 3;
 const FETCH_BUFFER_BYTES: u64 = 64 << 10;
 /// Accepts blobs of every type.
 const ACCEPT_ANY_BLOB: &str = "*/*";
@@ -238,8 +241,9 @@ impl Job {
         pause(&self.cancelled, wait)
     }
 
-    /// Fetches one blob, continuing an earlier part, from other nodes and then from the registry. After a failure
-    /// without a new byte, tries the next server.
+    /// Fetches one blob, continuing an earlier part, from other nodes and then from the registry. After a failure, tries
+    /// the next server. After a wrong digest, all bytes come from one server, so that a bad one cannot spoil those of a
+    /// good one.
     fn blob(&mut self, blob: &Descriptor) -> Result<(), FetchError> {
         let blob_path = self.layout.blob(&blob.digest);
         let counted = self.present_bytes(blob);
@@ -264,7 +268,8 @@ impl Job {
             peers.copy(&mut Copying { blob, part: &mut part, cancelled, present_bytes: here }, under_way)?;
         }
         let mut waits = Backoff::new(self.waits.0, self.waits.1);
-        let (mut failures, mut server) = (0, 0);
+        let (mut failures, mut digest_failures, mut server) = (0, 0, 0);
+        let most_digest_failures = MAX_DIGEST_FAILURES.min(self.servers.len() + 1);
         loop {
             let before = part.length();
             let failure = match self.continue_blob(server, blob, &mut part) {
@@ -277,12 +282,14 @@ impl Job {
                         self.peers = None;
                         continue;
                     }
+                    digest_failures += 1;
                     let server = self.servers.get(server).map(|server| server.base().to_owned()).unwrap_or_default();
                     FetchError::Digest { what: blob.digest.to_string(), server }
                 }
                 Err(error) => error,
             };
-            if matches!(failure, FetchError::Cancelled | FetchError::Disk(_) | FetchError::Held) {
+            let is_final = matches!(failure, FetchError::Cancelled | FetchError::Disk(_) | FetchError::Held);
+            if is_final || digest_failures >= most_digest_failures {
                 return Err(failure);
             }
             if part.length() > before {
@@ -290,7 +297,9 @@ impl Job {
                 waits.reset();
             }
             failures += 1;
-            server = (server + 1) % self.servers.len().max(1);
+            if digest_failures == 0 || part.length() == 0 {
+                server = (server + 1) % self.servers.len().max(1);
+            }
             // Another server may have the blob.
             let has_others = usize::try_from(failures).unwrap_or(usize::MAX) < self.servers.len();
             if failure.is_retryable() || !has_others {

@@ -670,6 +670,34 @@ fn mirror_that_lies_is_passed_over() {
     }
 }
 
+/// Each answer brings new bytes, so failures in a row never end this fetch.
+#[test]
+fn wrong_digests_end_fetch_whose_connections_also_break() {
+    let (layer, folder) = (layer(100_000), Folder::new("wrong-cuts"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    registry.set(|state| {
+        state.faults = vec![Fault::Cut(2)];
+        state.faults.extend([Fault::Cut(50_000), Fault::Wrong].repeat(20));
+    });
+    let error = job(&[&registry], &folder, "b").run().unwrap_err().to_string();
+    assert!(error.contains("sent content that does not match sha256:"), "{error}");
+    assert_eq!(registry.blob_requests().len(), 1 + 4, "the config, and the layer twice");
+}
+
+#[test]
+fn bytes_of_bad_mirror_do_not_spoil_good_ones_after_wrong_digest() {
+    let (layer, folder) = (layer(100_000), Folder::new("wrong-mirror"));
+    let [mirror, registry] = [(); 2].map(|()| FakeRegistry::start(std::slice::from_ref(&layer)));
+    mirror.set(|state| {
+        state.faults = vec![Fault::Cut(2), Fault::Cut(10_000)];
+        state.faults.extend([Fault::Wrong; 20]);
+    });
+    registry.set(|state| state.faults = vec![Fault::Cut(10_000); 20]);
+    job(&[&mirror, &registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer));
+    assert_eq!(registry.state.lock().unwrap().sent, 10_000 + layer.len());
+}
+
 /// What a power cut may leave of a fetch, step by step: names without bytes, zeros, halves, a mark of another time.
 #[test]
 fn fetch_recovers_from_a_power_cut_at_each_step() {
