@@ -11,7 +11,9 @@ use async_channel::Sender;
 
 use super::views::NodeViews;
 use crate::control::pod_sources::merge::SourceView;
+use crate::control::pod_table::PodRecords;
 use crate::control::server::{AgentRequest, AnswerFuture, SyncHealth};
+use crate::control::versions::Versions;
 use crate::kubelet::agent_update::{
     AgentUpdates, Before, Judge, NodeNow, Place, Record, RunBefore, SLOT_VARIABLE, SeenRun, Slot, Subject, TrialEnd,
     Verdict, Wanted, end_alarm, fault,
@@ -22,7 +24,9 @@ use crate::platform::host::clock;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::protocol::sha256::sha256;
-use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, SourceName, SourceProblem, SyncEvent};
+use crate::state::pods::{
+    ContainerState, NodeEvent, ObservedCache, ObservedContainer, SourceName, SourceProblem, SyncEvent,
+};
 use crate::types::api::{EventKind, Pod, Reason, RestartPolicy};
 use crate::types::error::ErrorChain;
 
@@ -126,21 +130,7 @@ impl AgentControl {
         let (records, observed) = (self.views.records.read(), self.views.observed.read());
         let steady = i64::try_from(within.as_secs()).unwrap_or(i64::MAX);
         let old = clock::now().unix_seconds().saturating_sub(steady).saturating_mul(1_000_000_000);
-        let mut runs = Vec::new();
-        for pod in records.pods() {
-            let uid = records.running_uid(&pod.metadata.uid);
-            let Some(seen) = observed.pod(uid).filter(|_| pod.metadata.deletion_timestamp.is_none()) else { continue };
-            // A container in a crash loop says nothing about the agent.
-            let is_steady =
-                |run: &&ObservedContainer| run.is_running() && (run.restart_count == 0 || run.created_at < old);
-            runs.extend(seen.containers.iter().filter(is_steady).map(|run| RunBefore {
-                id: run.id.clone(),
-                uid: uid.to_string(),
-                name: format!("{}/{}/{}", pod.metadata.namespace, pod.metadata.name, run.name),
-                is_of_cluster: !pod.is_static(),
-                may_end: may_end(pod, &run.name),
-            }));
-        }
+        let runs = runs_before(&records, &observed, &self.views.versions.read(), old);
         // A line that is away now is not required of the trial: an update of a board offline would always be undone.
         let is_connected = self.is_connected();
         Before {
@@ -305,6 +295,28 @@ impl AgentControl {
     }
 }
 
+/// The containers that the agent on trial has to leave alone. `old` is the time, in nanoseconds since 1970, before which
+/// one that was restarted was created if it runs steadily.
+fn runs_before(records: &PodRecords, observed: &ObservedCache, versions: &Versions, old: i64) -> Vec<RunBefore> {
+    let mut runs = Vec::new();
+    for pod in records.pods() {
+        let uid = records.running_uid(&pod.metadata.uid);
+        // The agent on trial may have to replace it by another version.
+        let stays = pod.metadata.deletion_timestamp.is_none() && !versions.may_be_replaced(&pod.metadata.uid);
+        let Some(seen) = observed.pod(uid).filter(|_| stays) else { continue };
+        // A container in a crash loop says nothing about the agent.
+        let is_steady = |run: &&ObservedContainer| run.is_running() && (run.restart_count == 0 || run.created_at < old);
+        runs.extend(seen.containers.iter().filter(is_steady).map(|run| RunBefore {
+            id: run.id.clone(),
+            uid: uid.to_string(),
+            name: format!("{}/{}/{}", pod.metadata.namespace, pod.metadata.name, run.name),
+            is_of_cluster: !pod.is_static(),
+            may_end: may_end(pod, &run.name),
+        }));
+    }
+    runs
+}
+
 /// The configuration with this digest in place of the agent's file.
 fn config_subject(updates: &AgentUpdates, file: Option<PathBuf>, candidate: String) -> Result<Subject, String> {
     let path = file.ok_or("the agent has no --config FILE")?;
@@ -343,4 +355,56 @@ fn may_end(pod: &Pod, container: &str) -> bool {
 fn has_url(view: &SourceView) -> bool {
     let is_answer = |problem: &SourceProblem| problem.message.starts_with("warning: ");
     view.name == SourceName::Http && view.ready && view.problems.iter().all(is_answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::control::pod_sources::merge::Sources;
+    use crate::control::pod_sources::static_pod::testing::pods_of;
+    use crate::state::pods::{ObservedPod, SourcePod, SourceUpdate};
+
+    fn update(image: &str) -> SourceUpdate {
+        let text = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: web, annotations: {{coracle.dev/ready-within: 60s}}}}, \
+             spec: {{containers: [{{name: main, image: {image}}}]}}}}"
+        );
+        let pods = pods_of(&text).into_iter().map(|pod| SourcePod { pod: Arc::new(pod), origin: "/m/web.yaml".into() });
+        SourceUpdate {
+            source: SourceName::File,
+            pods: pods.collect(),
+            objects: Vec::new(),
+            mirrors: Vec::new(),
+            problems: Vec::new(),
+            complete: true,
+            relisted: false,
+        }
+    }
+
+    /// The source and the runtime have the version that `versions` selects.
+    fn runs(versions: &mut Versions, image: &str) -> Vec<RunBefore> {
+        let mut update = update(image);
+        versions.apply(&mut update, |_| false, |_| false);
+        let uid = update.pods[0].pod.metadata.uid.clone();
+        let mut pod = ObservedPod::new(uid.clone(), "default", "web-node");
+        *pod.containers = vec![ObservedContainer::seen("c", "main", "s", ContainerState::Running { started_at: 1 })];
+        let (mut records, mut observed) =
+            (PodRecords::new(Sources::new(&[SourceName::File])), ObservedCache::default());
+        records.sources.receive(update);
+        let ticket = observed.begin();
+        observed.observe(pod, &ticket);
+        runs_before(&records, &observed, versions, 0)
+    }
+
+    #[test]
+    fn trial_does_not_need_containers_whose_pod_is_about_to_be_replaced() {
+        let mut versions = Versions::default();
+        assert_eq!(runs(&mut versions, "a").len(), 1);
+        assert_eq!(runs(&mut versions, "b"), [], "the images of the next version are being pulled");
+        let next = versions.nexts().next().unwrap().1.metadata.uid.clone();
+        assert!(versions.take_next(&next));
+        assert_eq!(runs(&mut versions, "b"), [], "the version is on trial, and may be rejected");
+    }
 }

@@ -346,6 +346,11 @@ impl Record {
         }
     }
 
+    /// Whether the version that runs may be replaced without a change of its manifest.
+    pub(super) fn may_be_replaced(&self) -> bool {
+        self.next.is_some() || self.trial.is_some()
+    }
+
     /// Number of versions before the current one.
     pub(super) fn earlier(&self) -> usize {
         self.accepted.len().saturating_sub(1)

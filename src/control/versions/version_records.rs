@@ -328,6 +328,12 @@ impl Versions {
         owned.filter_map(|entry| Some((&entry.record.runs()?.metadata.uid, entry.record.next()?)))
     }
 
+    /// Whether another version may replace the one with this uid at any time: the next one, or the one before.
+    pub(crate) fn may_be_replaced(&self, uid: &PodUid) -> bool {
+        let replaced = self.records.values().filter(|entry| entry.record.may_be_replaced());
+        replaced.filter_map(|entry| entry.record.runs()).any(|runs| runs.metadata.uid == *uid)
+    }
+
     /// The other pods with the same owner as `next`.
     pub(super) fn siblings<'a>(&'a self, next: &'a Pod) -> impl Iterator<Item = Sibling<'a>> {
         let owner = owning_workload(next);

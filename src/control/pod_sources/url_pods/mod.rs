@@ -228,8 +228,10 @@ impl UrlSource {
     }
 
     async fn send_pods(&self) -> Result<(), Closed> {
+        self.inbox.send(SyncEvent::Sources(self.url_state.update())).await.map_err(|_| Closed)?;
+        // An update of the agent notes which pods run: those that come with it have to be known first.
         self.status_inputs.set_wanted_agent(self.url_state.agent());
-        self.inbox.send(SyncEvent::Sources(self.url_state.update())).await.map_err(|_| Closed)
+        Ok(())
     }
 
     async fn fetch(&self) -> Result<FetchedManifest, FetchError> {
