@@ -447,6 +447,7 @@ fn signed_manifests_name_the_version_of_the_agent() {
     fs::write(served.join("header"), &program[..64]).unwrap();
     ask("header", &digest(&program[..64]));
     wait_for_end(" rejected: it cannot be executed");
+    assert_eq!(fs::read_dir(board.agent().join("slots")).unwrap().count(), 0, "a refused program is removed");
     ask("program", &digest(&program));
     wait_for_end(" accepted");
     assert_eq!(board.record()["current"]["digest"], *digest(&program));

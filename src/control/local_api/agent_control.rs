@@ -15,8 +15,8 @@ use crate::control::pod_table::PodRecords;
 use crate::control::server::{AgentRequest, AnswerFuture, SyncHealth};
 use crate::control::versions::Versions;
 use crate::kubelet::agent_update::{
-    AgentUpdates, Before, Judge, NodeNow, Place, Record, RunBefore, SLOT_VARIABLE, SeenRun, Slot, Subject, TrialEnd,
-    Verdict, Wanted, end_alarm, fault,
+    AgentUpdates, Before, Judge, NodeNow, Place, Record, RunBefore, SLOT_VARIABLE, SeenRun, Slot, Subject, Verdict,
+    Wanted, end_alarm, fault,
 };
 use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
@@ -250,12 +250,7 @@ impl AgentControl {
                 Ok(()) if is_good => {
                     end_alarm();
                     let updates = self.updates();
-                    let record = rt::blocking(move || {
-                        let record = updates.record()?;
-                        updates.clean(&record, None);
-                        Ok::<_, io::Error>(record)
-                    });
-                    if let Ok(record) = record.await {
+                    if let Ok(record) = rt::blocking(move || updates.record()).await {
                         self.line.replace(record.line());
                         self.announce(&record).await;
                     }
@@ -274,7 +269,7 @@ impl AgentControl {
         }
     }
 
-    /// Sends the event of the end of the last trial, once.
+    /// Sends the event of the end of the last trial, once, and removes the files that it has left.
     pub(super) async fn announce(&self, record: &Record) {
         let Some(last) = record.last.as_ref().filter(|last| !last.is_announced) else { return };
         let line = last.line();
@@ -286,9 +281,16 @@ impl AgentControl {
         // Sent first: a kill before the write repeats the event, and loses none.
         let _ = self.inbox.send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, line))).await;
         let updates = self.updates();
-        let said = |last: &mut TrialEnd| last.is_announced = true;
-        let written = rt::blocking(move || updates.change(|record| record.last.iter_mut().for_each(said))).await;
-        if let Err(error) = written {
+        let written = rt::blocking(move || {
+            let record = updates.change(|record| {
+                record.last.iter_mut().for_each(|last| last.is_announced = true);
+                record.clone()
+            })?;
+            // A refused or rejected program is not needed any longer, nor is a former one.
+            updates.clean(&record, None);
+            Ok::<_, io::Error>(())
+        });
+        if let Err(error) = written.await {
             log!(warn, "failed to write the record of updates", error = ErrorChain(&error));
         }
         self.changed.notify();

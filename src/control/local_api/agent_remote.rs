@@ -235,6 +235,9 @@ impl RemoteUpgrades {
         if wish.is_met_by(running, || digest) {
             return Err(Obstacle::Present("it runs already".to_owned()));
         }
+        let updates = self.control.updates();
+        // Makes room first: a small disk may not have it for a third program.
+        let _ = rt::blocking(move || updates.record().map(|record| updates.clean(&record, None))).await;
         let program = self.fetch.file(wish, Wanted::Program).await?;
         let rebuilt = rt::slow(move || match FileDelta::read(&program) {
             Some(delta) => delta?.rebuild(&running_program().map_err(|error| error.to_string())?),
