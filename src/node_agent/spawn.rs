@@ -141,12 +141,14 @@ impl Agent {
     fn remote_upgrades(&self, control: &Rc<AgentControl>) -> RemoteUpgrades {
         let (config, dialer) = (&self.handles.config, &self.sources.dialer);
         let key = config.static_pods.url.as_ref().and_then(|url| url.public_key.clone());
+        let artifacts = |directory| artifacts(config, directory, dialer, self.runtime.pods.pull_budget());
         RemoteUpgrades {
             control: Rc::clone(control),
             fetch: ProgramFetch {
                 dialer: dialer.clone(),
                 budget: self.runtime.pods.pull_budget(),
-                artifacts: artifacts(config, "coracle/agent/oci", dialer, self.runtime.pods.pull_budget()),
+                artifacts: artifacts("coracle/agent/oci"),
+                config_artifacts: artifacts("coracle/agent/oci-config"),
                 key: key.unwrap_or_else(|| UPGRADE_KEY.into()),
                 root_dir: config.root_dir.clone(),
             },

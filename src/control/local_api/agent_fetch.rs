@@ -19,6 +19,8 @@ pub(crate) struct ProgramFetch {
     pub(crate) dialer: Dialer,
     pub(crate) budget: Rc<LinkBudget>,
     pub(crate) artifacts: Artifacts,
+    /// Those with configurations. It has a folder of its own: a fetch removes the parts of others in its folder.
+    pub(crate) config_artifacts: Artifacts,
     /// File with the key that must have signed every program.
     pub(crate) key: PathBuf,
     pub(crate) root_dir: PathBuf,
@@ -95,7 +97,11 @@ impl ProgramFetch {
             (Wanted::Program, true) => program_alone,
             (Wanted::Program, false) => program_and_signature,
         };
-        let files = self.artifacts.files(artifact, choose).await.map_err(Obstacle::Passing)?;
+        let artifacts = match wanted {
+            Wanted::Config => &self.config_artifacts,
+            Wanted::Program => &self.artifacts,
+        };
+        let files = artifacts.files(artifact, choose).await.map_err(Obstacle::Passing)?;
         let mut files = files.into_iter();
         let program = files.next().ok_or_else(|| Obstacle::Passing("no layer was fetched".to_owned()))?;
         let proof = match (&wish.digest, key, files.next()) {
@@ -121,9 +127,7 @@ impl ProgramFetch {
             Some(digest) => Proof::Digest(digest.clone()),
             None => self.signature(&at).await.map_err(Obstacle::Passing)?,
         };
-        let part = self.root_dir.join("coracle/agent/fetch").join(proof.part());
-        let (dialer, budget) = (self.dialer.clone(), Rc::clone(&self.budget));
-        let fetch = FileFetch { dialer, budget, part, limit: limit(wanted) };
+        let fetch = self.file_fetch(wanted, &proof);
         fetch.forget_others().await;
         loop {
             let is_continued = fetch.has_begun().await;
@@ -136,6 +140,17 @@ impl ProgramFetch {
             fetch.forget().await;
             return if is_proven { Ok(program) } else { Err(Obstacle::Final(proof.failure())) };
         }
+    }
+
+    /// A configuration has another folder than a program, since a fetch removes the parts of others in its folder.
+    fn file_fetch(&self, wanted: Wanted, proof: &Proof) -> FileFetch {
+        let folder = match wanted {
+            Wanted::Config => "coracle/agent/fetch-config",
+            Wanted::Program => "coracle/agent/fetch",
+        };
+        let part = self.root_dir.join(folder).join(proof.part());
+        let (dialer, budget) = (self.dialer.clone(), Rc::clone(&self.budget));
+        FileFetch { dialer, budget, part, limit: limit(wanted) }
     }
 
     async fn key(&self) -> Result<PublicKey, String> {
@@ -189,5 +204,47 @@ fn within(file: &ArtifactFile, limit: u64) -> Result<Descriptor, String> {
     match file.blob.size > limit {
         true => Err(format!("layer {}: larger than {limit} bytes", file.title)),
         false => Ok(file.blob.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::kubelet::image_credentials::NodeCredentials;
+    use crate::kubelet::image_transfer::ArtifactFetch;
+    use crate::platform::config::Config;
+    use crate::platform::rt::TestFolder;
+
+    #[test]
+    fn fetch_of_configuration_keeps_part_of_program() {
+        let folder = TestFolder::new("agent-fetch");
+        let config = Config { root_dir: folder.0.clone(), ..Config::default() };
+        let budget = Rc::new(LinkBudget::open(&config, None));
+        let artifacts = || Artifacts {
+            fetch: ArtifactFetch::new(folder.0.clone(), folder.0.clone(), Default::default(), Rc::clone(&budget)),
+            credentials: NodeCredentials::of(&config),
+        };
+        let fetch = ProgramFetch {
+            dialer: Dialer::new(),
+            budget: Rc::clone(&budget),
+            artifacts: artifacts(),
+            config_artifacts: artifacts(),
+            key: folder.0.join("key"),
+            root_dir: folder.0.clone(),
+        };
+        let [program, other, config] = [(Wanted::Program, "a"), (Wanted::Program, "b"), (Wanted::Config, "c")]
+            .map(|(wanted, digest)| fetch.file_fetch(wanted, &Proof::Digest(digest.to_owned())));
+        for fetch in [&program, &other, &config] {
+            fs::create_dir_all(fetch.part.parent().unwrap()).unwrap();
+            fs::write(&fetch.part, "half").unwrap();
+        }
+        rt::block_on(async {
+            config.forget_others().await;
+            assert!(program.has_begun().await && other.has_begun().await);
+            program.forget_others().await;
+            assert!(program.has_begun().await && config.has_begun().await && !other.has_begun().await);
+        });
     }
 }
