@@ -52,6 +52,8 @@ pub(super) struct Archive {
     pub(super) state: State,
     /// The images of the last import. Kept while the file exists.
     pub(super) names: ArchiveNames,
+    /// The last import failed for lack of another image.
+    lacks_image: bool,
     retry: Backoff,
     tries: u32,
 }
@@ -86,7 +88,8 @@ pub(super) enum State {
 
 impl Archive {
     fn new(stamp: Stamp, state: State, names: ArchiveNames) -> Self {
-        Self { stamp, state, names, retry: Backoff::new(FIRST_IMPORT_RETRY_DELAY, MAX_IMPORT_RETRY_DELAY), tries: 0 }
+        let retry = Backoff::new(FIRST_IMPORT_RETRY_DELAY, MAX_IMPORT_RETRY_DELAY);
+        Self { stamp, state, names, lacks_image: false, retry, tries: 0 }
     }
 
     /// When it has settled, or is due for the next attempt.
@@ -192,6 +195,7 @@ impl ArchiveList {
     /// Takes the result of an import. The next listing notices if the file has changed meanwhile.
     pub(super) fn ended(&mut self, file: &str, outcome: Result<ArchiveNames, Failure>, now: Instant) {
         let Some(archive) = self.files.get_mut(file) else { return };
+        archive.lacks_image = matches!(outcome, Err(Failure::Lacks(_)));
         archive.state = match outcome {
             Ok(names) => {
                 archive.names = names;
@@ -208,7 +212,7 @@ impl ArchiveList {
         if archive.state == State::Imported {
             // It may have what others lack.
             for other in self.files.values_mut() {
-                if matches!(other.state, State::Failed(_, Some(_))) {
+                if other.lacks_image && matches!(other.state, State::Failed(..)) {
                     other.state = State::Ready;
                 }
             }
@@ -353,6 +357,20 @@ mod tests {
         assert_eq!(list.begin().as_deref(), Some("b.tar"));
         list.ended("b.tar", Ok(images(&["b:1"])), now);
         assert_eq!(list.begin().as_deref(), Some("a.delta"));
+    }
+
+    #[test]
+    fn import_that_runtime_refused_waits_for_its_time_whatever_else_is_imported() {
+        let (mut list, now) = (ArchiveList::default(), Instant::now());
+        list.on_listing(&listing(&[("a", 1), ("b", 1), ("c", 1)]), now);
+        list.begin();
+        list.ended("a", Err(Failure::Failed("away".to_owned())), now);
+        for file in ["b", "c"] {
+            assert_eq!(list.begin().as_deref(), Some(file));
+            list.ended(file, Ok(images(&["x:1"])), now);
+        }
+        assert!(!list.has_ready());
+        assert_eq!(list.next_due(), Some(now + FIRST_IMPORT_RETRY_DELAY));
     }
 
     #[test]
