@@ -151,9 +151,13 @@ impl Provider {
             account = AccountToken { token, annotations: service_account.annotations };
         }
         let registry = repository.split('/').next().unwrap_or(repository);
+        let cached = || self.cache.borrow().find(repository, &key, rt::now()).map(<[_]>::to_vec);
+        if let Some(logins) = cached() {
+            return Ok((logins, owner));
+        }
         let _turn = self.asking.take(registry).await;
-        if let Some(logins) = self.cache.borrow().find(repository, &key, rt::now()) {
-            return Ok((logins.to_vec(), owner));
+        if let Some(logins) = cached() {
+            return Ok((logins, owner));
         }
         let CredentialProvider { api_version, args, env, default_cache_duration, .. } = &self.config;
         let mut command = Command::new(&self.program);
@@ -189,55 +193,69 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::platform::rt::TestFolder;
 
     const PLUGIN: &str = r#"#!/bin/sh
-case "$(cat)" in *slow.example*) touch "$0.hangs"; exec sleep 1000 ;; esac
+case "$(cat)" in *slow.example*) echo >>"$0.hangs"; exec sleep 1000 ;; esac
 echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
   "cacheKeyType": "Registry", "auth": {"fast.example": {"username": "u", "password": "p"}}}'
 "#;
 
-    #[test]
-    fn registry_for_which_a_plugin_hangs_delays_no_other_registry() {
-        let folder = std::env::temp_dir().join(format!("coracle-provider-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("plugin"), PLUGIN).unwrap();
-        fs::set_permissions(folder.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
+    fn provider(folder: &TestFolder, default_cache_duration: Duration) -> Rc<Provider> {
+        fs::write(folder.0.join("plugin"), PLUGIN).unwrap();
+        fs::set_permissions(folder.0.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
         let config = CredentialProvider {
             name: "plugin".to_owned(),
-            match_images: vec!["*.example".to_owned()],
-            default_cache_duration: Duration::ZERO,
+            match_images: vec!["*.example".to_owned(), "*.*.example".to_owned()],
+            default_cache_duration,
             api_version: "credentialprovider.kubelet.k8s.io/v1".to_owned(),
             args: Vec::new(),
             env: Vec::new(),
             token: None,
         };
-        let asked = rt::block_on(async {
-            let provider = Rc::new(Provider::new(&config, &folder, AccountTokens::default()));
-            let hang: Vec<_> = (0..5)
-                .map(|number| {
-                    let provider = Rc::clone(&provider);
-                    let repository = format!("slow.example/{number}");
-                    rt::spawn(async move { provider.logins(&repository, &Pod::default()).await.is_ok() })
-                })
-                .collect();
-            // The slow registry has its turn before the fast one is asked about.
-            let hangs = async {
-                while !folder.join("plugin.hangs").exists() {
-                    rt::sleep(Duration::from_millis(1)).await;
-                }
-            };
-            rt::deadline(Duration::from_secs(20), hangs).await.expect("the plugin is asked");
-            let pod = Pod::default();
-            let asked = rt::deadline(Duration::from_secs(20), provider.logins("fast.example/a", &pod)).await;
-            // The plugins end in a turn of the executor.
-            drop(hang);
-            while Rc::strong_count(&provider) > 1 {
-                rt::yield_now().await;
+        Rc::new(Provider::new(&config, &folder.0, AccountTokens::default()))
+    }
+
+    /// The number of logins for a repository, while the plugin hangs `turns` times for the slow ones.
+    async fn logins_beside(provider: &Rc<Provider>, slow: &[&str], turns: usize, repository: &str) -> Option<usize> {
+        let ask = |repository: &str| {
+            let (provider, repository) = (Rc::clone(provider), repository.to_owned());
+            async move { provider.logins(&repository, &Pod::default()).await.map_or(0, |(logins, _)| logins.len()) }
+        };
+        let hanging: Vec<_> = slow.iter().map(|repository| rt::spawn(ask(repository))).collect();
+        // The slow registries have their turns before the other one is asked about.
+        let hangs = async {
+            while fs::read(provider.program.with_extension("hangs")).map_or(0, |lines| lines.len()) < turns {
+                rt::sleep(Duration::from_millis(1)).await;
             }
-            asked
+        };
+        rt::deadline(Duration::from_secs(20), hangs).await.expect("the plugin is asked");
+        let asked = rt::deadline(Duration::from_secs(20), ask(repository)).await.ok();
+        // The plugins end in a turn of the executor.
+        drop(hanging);
+        while Rc::strong_count(provider) > 1 {
+            rt::yield_now().await;
+        }
+        asked
+    }
+
+    #[test]
+    fn registry_for_which_a_plugin_hangs_delays_no_other_registry() {
+        let folder = TestFolder::new("provider-registries");
+        let provider = provider(&folder, Duration::ZERO);
+        let slow = ["slow.example/0", "slow.example/1", "slow.example/2", "slow.example/3"];
+        assert_eq!(rt::block_on(logins_beside(&provider, &slow, 1, "fast.example/a")), Some(1));
+    }
+
+    #[test]
+    fn cached_answer_needs_no_turn() {
+        let folder = TestFolder::new("provider-cache");
+        let provider = provider(&folder, Duration::from_secs(3600));
+        let slow = ["slow.example/a", "very.slow.example/a"];
+        rt::block_on(async {
+            assert_eq!(logins_beside(&provider, &[], 0, "fast.example/a").await, Some(1));
+            assert_eq!(slow.len(), MAX_PLUGIN_REQUESTS);
+            assert_eq!(logins_beside(&provider, &slow, slow.len(), "fast.example/b").await, Some(1));
         });
-        fs::remove_dir_all(&folder).unwrap();
-        let (logins, _) = asked.expect("the plugin answers").unwrap();
-        assert_eq!(logins.len(), 1);
     }
 }
