@@ -148,7 +148,14 @@ impl ResponseCache {
             Scope::Registry => registry(image),
             Scope::Global => GLOBAL_CACHE_KEY,
         };
-        self.answers.insert(of_account(key, account), (response.logins.clone(), until));
+        let key = of_account(key, account);
+        if self.answers.len() >= MAX_CACHED_PROVIDER_RESPONSES && !self.answers.contains_key(&key) {
+            let first = self.answers.iter().min_by_key(|(_, (_, until))| *until).map(|(key, _)| key.clone());
+            if let Some(first) = first {
+                self.answers.remove(&first);
+            }
+        }
+        self.answers.insert(key, (response.logins.clone(), until));
     }
 }
 
@@ -157,6 +164,8 @@ fn of_account(key: &str, account: &str) -> String {
     [key, account].concat()
 }
 
+/// The names of a tenant's images are keys. The response that ends first gives way.
+const MAX_CACHED_PROVIDER_RESPONSES: usize = 256;
 /// Cannot collide with an image or registry, which contain a dot, colon or slash.
 const GLOBAL_CACHE_KEY: &str = "global";
 
@@ -205,6 +214,19 @@ mod tests {
         cache.insert("r.io/a", "[1]", &read(&text("Global", "")).unwrap(), hour, now);
         assert!(cache.find("r.io/b", "[1]", now).is_some());
         assert!(cache.find("r.io/a", "[2]", now).is_none() && cache.find("r.io/a", "", now).is_none());
+    }
+
+    #[test]
+    fn responses_that_end_first_give_way_to_those_of_many_images() {
+        let (now, hour) = (Instant::now(), Duration::from_secs(3600));
+        let mut cache = ResponseCache::default();
+        let image = |number: u32| format!("r.io/{number}");
+        for number in 0..1000 {
+            let response = read(&text("Image", "")).unwrap();
+            cache.insert(&image(number), "", &response, hour + Duration::from_secs(number.into()), now);
+        }
+        let is_cached = |number: &u32| cache.find(&image(*number), "", now).is_some();
+        assert!((0..1000).filter(is_cached).eq(744..1000));
     }
 
     #[test]
