@@ -13,7 +13,7 @@ use crate::platform::config::CgroupDriver;
 use crate::platform::cri::{self, RuntimeService, v1};
 use crate::platform::rt;
 use crate::state::pods::{
-    Observation, ObservedCache, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState,
+    Observation, ObservedCache, ObservedContainer, ObservedPod, ObservedSandbox, PodDirs, Relist, RuntimeState,
 };
 use crate::types::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
 use crate::types::error::ErrorChain;
@@ -217,7 +217,7 @@ impl PodRuntime {
             let again = || pids == PidQuery::Again || self.without_pid.borrow_mut().insert(listed.id.clone());
             match before.filter(|before| observe::container_unchanged(before, &listed, again)) {
                 Some(before) => pod.containers.push(before.clone()),
-                None => pod.containers.extend(container(&cri, &listed).await?),
+                None => pod.containers.extend(container(&cri, &self.dirs, &listed).await?),
             }
         }
         observe::sort(&mut pod);
@@ -250,7 +250,11 @@ async fn sandbox(cri: &RuntimeService, listed: &v1::PodSandbox) -> Result<Option
 }
 
 /// `None` if it was removed meanwhile.
-async fn container(cri: &RuntimeService, listed: &v1::Container) -> Result<Option<ObservedContainer>, cri::Error> {
+async fn container(
+    cri: &RuntimeService,
+    dirs: &PodDirs,
+    listed: &v1::Container,
+) -> Result<Option<ObservedContainer>, cri::Error> {
     let running = listed.state == v1::ContainerState::Running;
     let response = match cri.container_status(&listed.id, running).await {
         Ok(response) => response,
@@ -260,7 +264,7 @@ async fn container(cri: &RuntimeService, listed: &v1::Container) -> Result<Optio
     let pid = response.init_pid();
     let Some(status) = response.status else { return Ok(None) };
     let message = match status.state {
-        v1::ContainerState::Exited => termination_message(&status).await,
+        v1::ContainerState::Exited => termination_message(&status, dirs).await,
         _ => String::new(),
     };
     Ok(Some(observe::container(status, &listed.pod_sandbox_id, pid, &message)))

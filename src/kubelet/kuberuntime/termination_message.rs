@@ -2,12 +2,14 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::kubelet::kuberuntime::labels::{AnnotatedContainerInfo, POD_UID};
 use crate::platform::cri::v1;
 use crate::platform::host::file;
 use crate::platform::rt;
-use crate::types::api::TerminationMessagePolicy;
+use crate::state::pods::PodDirs;
+use crate::types::api::{PodUid, TerminationMessagePolicy};
 
 /// Maximum size of a termination log; its end is used.
 const LOG_BYTES: u64 = 4096;
@@ -16,25 +18,33 @@ const MAX_OUTPUT_LINES: usize = 80;
 const OUTPUT_BYTES: usize = 2048;
 /// Size of the log's end that is searched: enough for 80 lines with CRI prefixes.
 const OUTPUT_WINDOW_BYTES: u64 = 64 << 10;
+/// How long a log in a volume is waited for: a file server may hang, and the pod's status waits for the message.
+const VOLUME_LOG_WAIT: Duration = Duration::from_secs(2);
 
 /// The termination message of an exited container; empty if there is none.
-pub(super) async fn termination_message(status: &v1::ContainerStatus) -> String {
+///
+/// The node's own file comes first, then, as upstream, whatever is mounted at its path.
+pub(super) async fn termination_message(status: &v1::ContainerStatus, dirs: &PodDirs) -> String {
     let mark = AnnotatedContainerInfo::read(&status.labels, &status.annotations);
-    let mount = status.mounts.iter().find(|mount| mount.container_path == mark.message_path);
-    let log = mount.map(|mount| mount.host_path.clone());
-    let output = falls_back(&mark, status).then(|| status.log_path.clone());
-    if log.is_none() && output.is_none() {
-        return String::new();
+    let uid = PodUid::from(status.labels.get(POD_UID).map_or("", String::as_str));
+    let own_logs = dirs.container(&uid, mark.name);
+    let is_own = |mount: &&v1::Mount| Path::new(&mount.host_path).parent() == Some(&own_logs);
+    let at_path = || status.mounts.iter().filter(|mount| mount.container_path == mark.message_path);
+    let message = if let Some(own) = at_path().find(is_own) {
+        rt::blocking_for(uid.as_str(), of_log(own)).await
+    } else if let Some(mount) = at_path().next() {
+        // Apart from the pod's name lookups, as the statistics of its volumes.
+        let read = rt::inquire_for(&format!("volumes of {uid}"), of_log(mount));
+        let late = |elapsed| unreadable("termination log", Path::new(&mount.host_path), &elapsed);
+        rt::deadline(VOLUME_LOG_WAIT, read).await.unwrap_or_else(late)
+    } else {
+        String::new()
+    };
+    if !message.is_empty() || !falls_back(&mark, status) {
+        return message;
     }
-    let pod = status.labels.get(POD_UID).map_or("", String::as_str);
-    rt::blocking_for(pod, move || {
-        let words = log.map(|path| of_log(Path::new(&path))).unwrap_or_default();
-        match output {
-            Some(path) if words.is_empty() => of_output(Path::new(&path)),
-            Some(_) | None => words,
-        }
-    })
-    .await
+    let output = status.log_path.clone();
+    rt::blocking_for(uid.as_str(), move || of_output(Path::new(&output))).await
 }
 
 /// A container that failed to start has no output.
@@ -44,10 +54,12 @@ fn falls_back(mark: &AnnotatedContainerInfo<'_>, status: &v1::ContainerStatus) -
         && status.reason != "ContainerCannotRun"
 }
 
-fn of_log(path: &Path) -> String {
-    match file::read_tail(path, LOG_BYTES) {
+/// Reads the log at this mount.
+fn of_log(mount: &v1::Mount) -> impl FnOnce() -> String + Send + use<> {
+    let path = mount.host_path.clone();
+    move || match file::read_tail(Path::new(&path), LOG_BYTES) {
         Ok((bytes, _)) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) => unreadable("termination log", path, &error),
+        Err(error) => unreadable("termination log", Path::new(&path), &error),
     }
 }
 
@@ -153,18 +165,31 @@ mod tests {
         }
     }
 
+    const PATH: &str = "/dev/termination-log";
+
+    fn dirs(root: &Path) -> PodDirs {
+        PodDirs::new(root, root)
+    }
+
+    fn mount(log: &str) -> v1::Mount {
+        v1::Mount { container_path: PATH.to_owned(), host_path: log.to_owned(), ..v1::Mount::default() }
+    }
+
+    fn message(status: &v1::ContainerStatus) -> String {
+        block_on(termination_message(status, &dirs(Path::new("/nonexistent"))))
+    }
+
     fn ended(code: i32, policy: &str, log: &str, output: &str) -> v1::ContainerStatus {
         let annotations = [
-            ("io.kubernetes.container.terminationMessagePath", "/dev/termination-log"),
+            ("io.kubernetes.container.terminationMessagePath", PATH),
             ("io.kubernetes.container.terminationMessagePolicy", policy),
         ];
         let annotations: SortedMap<String, String> =
             annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        let container_path = "/dev/termination-log".to_owned();
         v1::ContainerStatus {
             exit_code: code,
             annotations,
-            mounts: vec![v1::Mount { container_path, host_path: log.to_owned(), ..v1::Mount::default() }],
+            mounts: vec![mount(log)],
             log_path: output.to_owned(),
             ..v1::ContainerStatus::default()
         }
@@ -173,11 +198,11 @@ mod tests {
     #[test]
     fn output_is_used_only_for_failures_with_an_empty_log() {
         let scratch = Scratch::new("last-words");
-        let (empty, message) = (scratch.write("empty", b""), scratch.write("message", b"bye"));
+        let (empty, full) = (scratch.write("empty", b""), scratch.write("message", b"bye"));
         let output = scratch.write("0.log", &log_of(&["F sorry"]));
-        let message_of = |code, policy, log: &str| block_on(termination_message(&ended(code, policy, log, &output)));
+        let message_of = |code, policy, log: &str| message(&ended(code, policy, log, &output));
         assert_eq!(message_of(1, "FallbackToLogsOnError", &empty), "sorry\n");
-        assert_eq!(message_of(1, "FallbackToLogsOnError", &message), "bye");
+        assert_eq!(message_of(1, "FallbackToLogsOnError", &full), "bye");
         assert_eq!(message_of(0, "FallbackToLogsOnError", &empty), "");
         assert_eq!(message_of(1, "File", &empty), "");
         let lost = message_of(1, "File", "/nonexistent/log");
@@ -186,14 +211,46 @@ mod tests {
             reason: "ContainerCannotRun".to_owned(),
             ..ended(128, "FallbackToLogsOnError", &empty, &output)
         };
-        assert_eq!(block_on(termination_message(&cannot_run)), "");
+        assert_eq!(message(&cannot_run), "");
     }
 
     #[test]
     fn end_of_a_long_log_is_used() {
         let scratch = Scratch::new("long-log");
         let log = scratch.write("log", &[&[b'a'; 5000][..], b"end"].concat());
-        let message = block_on(termination_message(&ended(0, "File", &log, "")));
+        let message = message(&ended(0, "File", &log, ""));
         assert_eq!((message.len(), message.ends_with("aend")), (4096, true));
+    }
+
+    /// The status of container `main` of pod `u1`, with these mounts at the path of its log.
+    fn ended_with(logs: &[&str]) -> v1::ContainerStatus {
+        let labels = [("io.kubernetes.pod.uid", "u1"), ("io.kubernetes.container.name", "main")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let mounts = logs.iter().map(|log| mount(log)).collect();
+        v1::ContainerStatus { labels, mounts, ..ended(1, "File", "", "") }
+    }
+
+    #[test]
+    fn nodes_own_log_is_read_instead_of_a_volume_at_its_path() {
+        let scratch = Scratch::new("own-log");
+        let own_logs = dirs(&scratch.0).container(&"u1".into(), "main");
+        std::fs::create_dir_all(&own_logs).unwrap();
+        std::fs::write(own_logs.join("01"), "own").unwrap();
+        let (volume, own) = (scratch.write("volume", b"of the volume"), own_logs.join("01").display().to_string());
+        let message_of = |logs: &[&str]| block_on(termination_message(&ended_with(logs), &dirs(&scratch.0)));
+        assert_eq!(message_of(&[&volume, &own]), "own");
+        assert_eq!(message_of(&[&volume]), "of the volume");
+    }
+
+    #[test]
+    fn log_in_a_volume_is_waited_for_briefly() {
+        let seen = rt::simulate(1, |world| async move {
+            world.disk.set(Duration::from_secs(100_000));
+            let (status, dirs) = (ended_with(&["/volume/log"]), dirs(Path::new("/root")));
+            let message = termination_message(&status, &dirs).await;
+            (message, world.passed())
+        });
+        let expected = "Error on reading termination log /volume/log: deadline exceeded".to_owned();
+        assert_eq!(seen, Ok((expected, VOLUME_LOG_WAIT)));
     }
 }
