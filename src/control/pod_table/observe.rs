@@ -66,7 +66,7 @@ impl PodTable {
         }
     }
 
-    /// The observed pod without the running containers whose `postStart` hook has not completed.
+    /// The observed pod without the new instances whose `postStart` hook has not completed.
     pub(super) fn as_started(&self, uid: &PodUid) -> Rc<ObservedPod> {
         let Some(observed) = self.observed.read().pod(uid).cloned() else {
             return Rc::new(ObservedPod::new(uid.clone(), "", ""));

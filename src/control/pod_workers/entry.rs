@@ -7,6 +7,7 @@ use crate::control::pod_workers::sync_latency::SyncLatency;
 use crate::control::pod_workers::worker::{Kind, Worker};
 use crate::kubelet::kuberuntime::Cancel;
 use crate::platform::rt;
+use crate::state::pods::StartingContainer;
 use crate::types::api::PodUid;
 
 /// A pod's worker and this process's state about it.
@@ -20,7 +21,7 @@ pub(super) struct Entry {
     /// The containers in crash-loop back-off, with their wait.
     pub(super) backing_off: Vec<(String, Duration)>,
     /// Containers that the running work starts and whose `postStart` hook must complete first.
-    pub(super) hooked: Vec<String>,
+    pub(super) hooked: Vec<StartingContainer>,
     /// Ids of the instances that the running work replaces.
     pub(super) replaced: Vec<String>,
     /// The restarts that the running work will try.

@@ -39,7 +39,7 @@ use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::{PodRuntime, WorkViews, all_containers};
 use crate::platform::rt;
-use crate::state::pods::{ObservedCache, ObservedPod, SyncEvent, WorkResult};
+use crate::state::pods::{ObservedCache, ObservedPod, StartingContainer, SyncEvent, WorkResult};
 use crate::types::api::{Pod, PodUid};
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -119,7 +119,7 @@ impl PodWorkers {
     }
 
     /// Starting containers whose `postStart` hook has not completed.
-    pub(crate) fn hooked(&self, uid: &PodUid) -> &[String] {
+    pub(crate) fn hooked(&self, uid: &PodUid) -> &[StartingContainer] {
         self.workers.get(uid).map_or(&[], |entry| &entry.hooked)
     }
 

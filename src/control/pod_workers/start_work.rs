@@ -200,7 +200,7 @@ impl PodWorkers {
         let pod = entry.worker.pod.clone();
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
             entry.restarts = sync_input::restarts(pod, plan, &observed);
-            entry.hooked = sync_input::hooked(pod, plan);
+            entry.hooked = sync_input::hooked(pod, plan, &observed);
             entry.replaced = plan.replaced();
             entry.resizes = plan.resizes();
             if entry.resizes && entry.resizing == Resizing::No {

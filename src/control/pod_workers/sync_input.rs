@@ -8,7 +8,7 @@ use crate::kubelet::kuberuntime::{
     self, Action, ActionInputs, KillReason, Plan, ProbedHealth, Resize, WantedContainer,
 };
 use crate::kubelet::probes::ContainerProbeState;
-use crate::state::pods::{ObservedContainer, ObservedPod};
+use crate::state::pods::{ObservedContainer, ObservedPod, StartingContainer};
 use crate::types::api::{self, Container, Pod};
 use crate::types::sorted::{SortedMap, SortedSet};
 
@@ -131,7 +131,7 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
 }
 
 /// The containers with a `postStart` hook that the plan starts.
-pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
+pub(crate) fn hooked(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<StartingContainer> {
     let started = plan.actions.iter().filter_map(|action| match action {
         Action::StartContainer { container: container_index, .. }
         | Action::StartCreated { container: container_index, .. } => container_index.of(pod),
@@ -144,7 +144,11 @@ pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
         | Action::ResizeContainer { .. } => None,
     });
     let has_hook = |container: &&Container| container.lifecycle.as_ref().is_some_and(|all| all.post_start.is_some());
-    started.filter(has_hook).map(|container| container.name.clone()).collect()
+    let starting = started.filter(has_hook).map(|container| {
+        let former = observed.container(&container.name).filter(|newest| newest.is_running());
+        StartingContainer { name: container.name.clone(), former: former.map(|former| former.id.clone()) }
+    });
+    starting.collect()
 }
 
 /// The containers that the plan leaves in crash-loop back-off, with their wait.
@@ -160,4 +164,32 @@ fn key(pod: &Pod, container: &Container) -> Key {
     // Hashes the canonical text: the same quantity written differently is the same definition.
     api::encode(&container.resources).to_string().hash(&mut hasher);
     Key { pod: pod.metadata.uid.clone(), container: container.name.clone(), definition: hasher.finish() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::kuberuntime::ContainerIndex;
+    use crate::state::pods::ContainerState;
+    use crate::types::api::{ExecAction, Lifecycle, LifecycleAction, LifecycleHandler};
+
+    #[test]
+    fn instance_that_a_start_replaces_waits_for_no_hook() {
+        let exec = ExecAction { command: std::iter::once("true").collect() };
+        let post_start = Some(LifecycleHandler { action: LifecycleAction::Exec(exec) });
+        let lifecycle = Some(Box::new(Lifecycle { post_start, ..Lifecycle::default() }));
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![Container { name: "main".to_owned(), lifecycle, ..Container::default() }];
+        let former = |state, action| {
+            let mut observed = ObservedPod::new("u".into(), "default", "web");
+            observed.containers.push(ObservedContainer::seen("old", "main", "s", state));
+            let plan = Plan { actions: vec![action], ..Plan::default() };
+            hooked(&pod, &plan, &observed).into_iter().map(|starting| starting.former).collect::<Vec<_>>()
+        };
+        let container = ContainerIndex::Main(0);
+        let start = Action::StartContainer { container, restart_count: 1 };
+        let start_created = Action::StartCreated { id: "old".to_owned(), container };
+        assert_eq!(former(ContainerState::Running { started_at: 1 }, start), [Some("old".to_owned())]);
+        assert_eq!(former(ContainerState::Created, start_created), [None]);
+    }
 }

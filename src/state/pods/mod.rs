@@ -35,7 +35,7 @@ pub(crate) use host_names::{HostName, HostNames, NamedPod, host_names};
 pub(crate) use node_error::{ErrorSubject, NodeError};
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedResources, ObservedSandbox, ObservedUser,
-    SandboxState,
+    SandboxState, StartingContainer,
 };
 pub(crate) use observed_cache::{ObservationTicket, ObserveResult, ObservedCache};
 pub(crate) use oom_kill::OomKill;

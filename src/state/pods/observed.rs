@@ -190,6 +190,14 @@ pub(crate) enum ContainerState {
     Unknown,
 }
 
+/// A container of which a new instance is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StartingContainer {
+    pub(crate) name: String,
+    /// Id of the instance that ran before, and may still do.
+    pub(crate) former: Option<String>,
+}
+
 /// How a container exited. Times are nanoseconds since 1970; 0 is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exit {
@@ -251,13 +259,15 @@ impl ObservedPod {
         }
     }
 
-    /// A copy in which the newest instances of these containers are created but not running.
-    pub(crate) fn without_running(&self, names: &[String]) -> Self {
+    /// A copy in which the new instances of these containers are created but not running.
+    pub(crate) fn without_running(&self, starting: &[StartingContainer]) -> Self {
         let mut pod = self.clone();
-        let names: SortedSet<&str> = names.iter().map(String::as_str).collect();
-        let newest = names.iter().filter_map(|name| self.container(name)).filter(|newest| newest.is_running());
-        let newest: SortedSet<&str> = newest.map(|newest| newest.id.as_str()).collect();
-        for container in pod.containers.iter_mut().filter(|container| newest.contains(container.id.as_str())) {
+        let new = starting.iter().filter_map(|starting| {
+            let newest = self.container(&starting.name).filter(|newest| newest.is_running())?;
+            (starting.former.as_ref() != Some(&newest.id)).then_some(newest.id.as_str())
+        });
+        let new: SortedSet<&str> = new.collect();
+        for container in pod.containers.iter_mut().filter(|container| new.contains(container.id.as_str())) {
             container.state = ContainerState::Created;
         }
         pod
@@ -333,6 +343,20 @@ mod tests {
 
     fn seen(id: &str, name: &str) -> ObservedContainer {
         ObservedContainer::seen(id, name, "s", ContainerState::Created)
+    }
+
+    #[test]
+    fn instance_that_ran_before_a_start_stays_running() {
+        let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
+        let running = ContainerState::Running { started_at: 1 };
+        pod.containers.push(ObservedContainer::seen("old", "main", "s", running.clone()));
+        let starting =
+            |former: Option<&str>| [StartingContainer { name: "main".to_owned(), former: former.map(str::to_owned) }];
+        let runs = |pod: &ObservedPod, former| pod.without_running(&starting(former)).containers[0].is_running();
+        assert!(runs(&pod, Some("old")), "it is being killed");
+        pod.containers.insert(0, ObservedContainer::seen("new", "main", "s", running));
+        assert!(!runs(&pod, Some("old")), "its hook has not completed");
+        assert!(!runs(&pod, None));
     }
 
     #[track_caller]
