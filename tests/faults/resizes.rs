@@ -67,6 +67,8 @@ fn refused_resize_is_retried_while_the_pod_keeps_running() {
         reported_cpu(&node) == "200m" && !conditions(&node).contains("PodResize")
     });
     assert!(node.seen("web").is_exactly(&[("main", 0), ("side", 0)]));
+    let log = node.log();
+    assert!(!log.contains("failed to sync pod"), "{log}");
 }
 
 #[test]

@@ -98,9 +98,12 @@ impl Entry {
     }
 
     /// Work has ended. Only a failure shows here; the next plan tells whether the resize is complete.
-    pub(super) fn resize_ends(&mut self, failure: Option<&str>) {
-        let resizes = std::mem::take(&mut self.resizes);
-        let Some(failure) = failure.filter(|_| resizes) else { return };
+    pub(super) fn resize_ends(&mut self, failure: Option<&str>, now: Instant, stretch: impl Fn(Duration) -> Duration) {
+        if !std::mem::take(&mut self.resizes) {
+            return;
+        }
+        self.worker.resized(failure.is_some(), now, stretch);
+        let Some(failure) = failure else { return };
         if let Some(generation) = self.resizing.generation() {
             self.resizing = Resizing::Failed { generation, failure: failure.to_owned() };
         }

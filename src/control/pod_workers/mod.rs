@@ -308,7 +308,7 @@ impl PodWorkers {
                     entry.worker.tried(name.clone(), waiting.clone(), now, stretch);
                 }
                 entry.worker.stale = !is_observed;
-                entry.resize_ends(resize_failure.as_deref());
+                entry.resize_ends(resize_failure.as_deref(), now, stretch);
                 entry.pace.synced(containers.iter().all(|(_, waiting)| waiting.is_none()) && failure.is_none(), now);
                 match failure {
                     Some(failure) => entry.worker.failed(failure.clone(), now, stretch),

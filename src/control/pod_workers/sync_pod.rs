@@ -76,9 +76,6 @@ async fn sync_untraced(context: SyncContext<'_>) -> WorkDone {
         let is_done = if failure.is_none() && resize_failure.is_none() { "true" } else { "false" };
         metrics::took_millis(Timed::PodResizes, &[is_done], rt::elapsed(begun));
     }
-    if let Some(resize_failure) = &resize_failure {
-        failure.get_or_insert_with(|| resize_failure.clone());
-    }
     let look = async { Some(runtime.observe_pod(&uid, &views.observed).await) };
     let cancelled = async {
         cancel.cancelled().await;
@@ -170,7 +167,7 @@ async fn set_up_and_execute(context: SyncContext<'_>, warnings: &mut Vec<(Reason
             Ok(begun) => steps = Some(begun),
             Err(error) => resize_failure = Some(ErrorChain(&error).to_string()),
         }
-    } else {
+    } else if !plan.resize_waits {
         match ensure_cgroup(context).await {
             Ok(None) => {}
             Ok(Some(sandbox)) => {

@@ -41,6 +41,8 @@ pub(crate) struct Worker {
     holds: SortedMap<String, RetryHold>,
     /// After a failed garbage collection: when it is retried.
     collecting: Option<RetryHold>,
+    /// After a failed resize: when it is retried. Until then the pod is synced without it.
+    resizing: Option<RetryHold>,
     freshness: VolumeRefresh,
     /// Limits how fast the pod's sandbox is recreated.
     remake: SandboxBackoff,
@@ -186,6 +188,7 @@ impl Worker {
             waiting: SortedMap::new(),
             holds: SortedMap::new(),
             collecting: None,
+            resizing: None,
             freshness: VolumeRefresh::default(),
             remake: SandboxBackoff { until: None, wait: Backoff::new(FIRST_WORK_RETRY_DELAY, MAX_WORK_RETRY_DELAY) },
             stale: false,
@@ -229,6 +232,7 @@ impl Worker {
                 self.wanted = true;
                 self.not_before = None;
                 self.holds.clear();
+                self.resizing = None;
                 self.pod = Some(pod);
                 self.note_change();
             }
@@ -346,6 +350,14 @@ impl Worker {
         hold.lengthen(now, stretch);
     }
 
+    /// A resize has taken effect, or failed and is retried later.
+    pub(crate) fn resized(&mut self, has_failed: bool, now: Instant, stretch: impl Fn(Duration) -> Duration) {
+        match has_failed {
+            true => self.resizing.get_or_insert_with(|| RetryHold::new(now)).lengthen(now, stretch),
+            false => self.resizing = None,
+        }
+    }
+
     /// The pod has finished, and its dead containers have not been requested yet.
     pub(crate) fn can_give_back(&self) -> bool {
         self.state == State::Finished && self.wanted && !self.gives_back
@@ -446,7 +458,11 @@ impl Worker {
         self.successor.as_ref().is_some_and(|pod| pod.spec.restart_policy == RestartPolicy::Always)
     }
 
-    fn next_sync(&self, plan: Plan, now: Instant) -> Next {
+    fn next_sync(&self, mut plan: Plan, now: Instant) -> Next {
+        let resizes_at = self.resizing.as_ref().map(|hold| hold.until).filter(|until| *until > now && plan.resizes());
+        if resizes_at.is_some() {
+            plan = plan.without_resizes();
+        }
         if !plan.actions.is_empty() && self.holds.values().any(|hold| hold.until <= now && !hold.looked) {
             return Next::Work(Work::Relist);
         }
@@ -457,7 +473,7 @@ impl Worker {
             return Next::Work(Work::Sync(plan));
         }
         let mut moments: Vec<Instant> = plan.backing_off.iter().map(|(_, until)| *until).collect();
-        moments.extend(plan.held_until);
+        moments.extend(plan.held_until.into_iter().chain(resizes_at));
         if self.freshness.done != self.freshness.wanted {
             match self.freshness.hold.as_ref().map(|hold| hold.until).filter(|until| *until > now) {
                 Some(until) => moments.push(until),

@@ -133,6 +133,9 @@ pub(crate) struct Plan {
     pub(crate) held_until: Option<Instant>,
     /// All containers have exited and none will restart.
     pub(crate) completed: bool,
+    /// A resize has failed and is left out until its retry. The pod's cgroup keeps the room for both its old and its new
+    /// resources.
+    pub(crate) resize_waits: bool,
     /// Garbage to collect when there are no actions.
     pub(crate) garbage: Vec<Garbage>,
 }

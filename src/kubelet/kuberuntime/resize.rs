@@ -380,19 +380,20 @@ fn actuated_resources(pod: &Pod, container: &Container) -> ResourceRequirements 
 impl Plan {
     /// Whether a container is resized.
     pub(crate) fn resizes(&self) -> bool {
-        self.actions.iter().any(|action| {
+        let resizes = self.actions.iter().any(|action| {
             matches!(
                 action,
                 Action::ResizePod
                     | Action::ResizeContainer { .. }
                     | Action::KillContainer { why: KillReason::Resized, .. }
             )
-        })
+        });
+        resizes && !self.resize_waits
     }
 
-    /// The plan without the updates of running containers, which would not fit in the pod's cgroup.
+    /// The plan without the updates of running containers: they would not fit in the pod's cgroup, or have failed before.
     pub(crate) fn without_resizes(&self) -> Self {
-        let mut plan = self.clone();
+        let mut plan = Self { resize_waits: true, ..self.clone() };
         plan.actions.retain(|action| !matches!(action, Action::ResizePod | Action::ResizeContainer { .. }));
         plan
     }

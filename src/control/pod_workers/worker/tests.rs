@@ -64,6 +64,22 @@ fn failures_are_retried_after_growing_waits_up_to_ten_seconds() {
 }
 
 #[test]
+fn failed_resize_delays_neither_starts_nor_a_changed_pod() {
+    let mut worker = Worker::new(pod("a"));
+    let now = Instant::now();
+    let resize = || Plan { actions: vec![Action::ResizePod], ..Plan::default() };
+    worker.resized(true, now, |wait| wait);
+    let retry = now + FIRST_WORK_RETRY_DELAY;
+    assert_eq!(worker.next(now, resize), Next::Wait(retry));
+    let both = || Plan { actions: [resize().actions, start().actions].concat(), ..Plan::default() };
+    let only_start = Plan { resize_waits: true, ..start() };
+    assert_eq!(worker.next(now, both), Next::Work(Work::Sync(only_start)));
+    assert_eq!(worker.next(retry, both), Next::Work(Work::Sync(both())));
+    worker.update_pod(pod("b"));
+    assert_eq!(worker.next(now, resize), Next::Work(Work::Sync(resize())));
+}
+
+#[test]
 fn changed_pod_does_not_wait_for_an_earlier_failure() {
     let mut worker = Worker::new(pod("a"));
     worker.failed("no".to_owned(), Instant::now(), |wait| wait);
