@@ -1,8 +1,10 @@
 //! Crash loops: their status and back-off.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use super::node::{Manifest, Node};
+use crate::wait::wait_for;
 
 #[test]
 fn second_exit_backs_off_with_upstreams_reason() {
@@ -50,4 +52,12 @@ fn crash_loop_costs_few_calls() {
     // Relist the exit, start the next instance, relist it, remove the oldest instance, relist that.
     let calls = node.fake.calls().split_off(before);
     assert!(calls.len() <= 4 * 15, "{}: {calls:?}", calls.len());
+    let pods = node.pods();
+    let logs = node.folder().join("pods/pods").join(pods.get("web").unwrap().uid()).join("containers/main");
+    let kept = || {
+        let mut names: Vec<_> = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    wait_for("the termination messages of removed instances to go", || kept() == ["3.log", "4.log"]);
 }

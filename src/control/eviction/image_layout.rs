@@ -20,7 +20,7 @@ pub(crate) enum Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CountedUsage {
     pub(crate) layers: bool,
-    /// Logs and volumes.
+    /// Logs, volumes and the pod's own files.
     pub(crate) local: bool,
 }
 

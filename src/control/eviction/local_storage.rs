@@ -56,7 +56,7 @@ fn exceeded_claim(usage: &PodUsage) -> Option<String> {
 
 fn exceeded_by_pod(pod: &Pod, usage: &PodUsage) -> Option<String> {
     let limit = *pod_limits(&pod.spec).get(EPHEMERAL_STORAGE)?;
-    let used = usage.layers().plus(usage.local()).plus(usage.pod_files);
+    let used = usage.layers().plus(usage.local());
     is_over(used.bytes, limit)
         .then(|| format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "))
 }

@@ -96,7 +96,11 @@ impl Measure {
                 claims: claims.into_iter().map(claim).collect(),
                 containers: names.into_iter().map(logs_of).collect(),
                 volumes: volumes(&shown, &dirs).map(volume).collect(),
-                pod_files: measured(&dirs.etc_hosts(&uid), end),
+                pod_files: dirs
+                    .own_files(&uid)
+                    .map(|path| measured(&path, end))
+                    .into_iter()
+                    .fold(Disk::default(), Disk::plus),
                 ..PodUsage::default()
             }
         })
@@ -151,12 +155,33 @@ mod tests {
     use super::*;
     use crate::platform::rpc::Client;
 
-    #[test]
-    fn memory_is_measured_while_walks_hang() {
+    fn candidate() -> Candidate {
         let mut pod = Pod::default();
         pod.metadata.uid = "u".into();
         let observed = Rc::new(ObservedPod::new("u".into(), "ns", "web"));
-        let candidate = Candidate { pod: Arc::new(pod), observed, claims: Vec::new() };
+        Candidate { pod: Arc::new(pod), observed, claims: Vec::new() }
+    }
+
+    #[test]
+    fn hosts_file_and_termination_messages_are_measured() {
+        let root = std::env::temp_dir().join(format!("coracle-pod-files-{}", std::process::id()));
+        let dirs = PodDirs::new(&root, &root.join("logs"));
+        let log = dirs.termination_log(&"u".into(), "main", 0);
+        fs::create_dir_all(log.parent().unwrap()).unwrap();
+        fs::write(dirs.etc_hosts(&"u".into()), "x").unwrap();
+        fs::write(&log, [b'x'; 100_000]).unwrap();
+        let cri = RuntimeService::new(Client::new("/nowhere"), Duration::from_secs(1));
+        let measure = Measure { cri, dirs, groups: None };
+        let end = rt::now() + Duration::from_secs(20);
+        let files = rt::block_on(measure.disk(&candidate(), false, end)).pod_files;
+        fs::remove_dir_all(&root).unwrap();
+        assert!(files.bytes >= 100_000, "{files:?}");
+        assert_eq!(files.inodes, 4, "the two files, and two directories");
+    }
+
+    #[test]
+    fn memory_is_measured_while_walks_hang() {
+        let candidate = candidate();
         let measure = Measure {
             cri: RuntimeService::new(Client::new("/nowhere"), Duration::from_secs(1)),
             dirs: PodDirs::new(Path::new("/nowhere"), Path::new("/nowhere")),

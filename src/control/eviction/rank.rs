@@ -147,15 +147,16 @@ mod tests {
             Some(PodUsage { containers: vec![container], volumes, ..PodUsage::default() })
         };
         let pods = [
+            (pod("files", 0, &[]), Some(PodUsage { pod_files: disk(200), ..PodUsage::default() })),
             (pod("layer", 0, &[]), uses(100, 0, false)),
             (pod("volume", 0, &[]), uses(0, 70, false)),
             (pod("memory", 0, &[]), uses(1, 1000, true)),
             (pod("asked", 0, &[(EPHEMERAL_STORAGE, "1000")]), uses(500, 400, false)),
         ];
-        check(&pods, Starved::Storage, ALL, &["layer", "volume", "memory", "asked"]);
+        check(&pods, Starved::Storage, ALL, &["files", "layer", "volume", "memory", "asked"]);
         let local = CountedUsage { layers: false, local: true };
-        check(&pods[..2], Starved::Storage, local, &["volume", "layer"]);
-        check(&pods, Starved::Inodes, ALL, &["layer", "volume", "memory", "asked"]);
+        check(&pods[..3], Starved::Storage, local, &["files", "volume", "layer"]);
+        check(&pods, Starved::Inodes, ALL, &["files", "layer", "volume", "memory", "asked"]);
     }
 
     #[test]

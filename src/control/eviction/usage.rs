@@ -11,7 +11,7 @@ pub(crate) struct PodUsage {
     pub(crate) containers: Vec<ContainerUsage>,
     pub(crate) volumes: Vec<VolumeUsage>,
     pub(crate) claims: Vec<ClaimUsage>,
-    /// The pod's own files beside those of containers and volumes.
+    /// The pod's own files beside logs and volumes: its hosts file and termination messages.
     pub(crate) pod_files: Disk,
 }
 
@@ -75,10 +75,10 @@ impl PodUsage {
         here.map(|claim| claim.disk.bytes.saturating_sub(claim.limit)).fold(0, u64::saturating_add)
     }
 
-    /// Total of container logs and disk-backed volumes.
+    /// Total of container logs, disk-backed volumes and the pod's own files.
     pub(crate) fn local(&self) -> Disk {
         let logs = self.containers.iter().filter_map(|container| container.logs);
         let volumes = self.volumes.iter().filter(|volume| !volume.in_memory).map(|volume| volume.disk);
-        logs.chain(volumes).fold(Disk::default(), Disk::plus)
+        logs.chain(volumes).fold(self.pod_files, Disk::plus)
     }
 }

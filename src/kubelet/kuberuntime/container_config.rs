@@ -65,7 +65,7 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
 }
 
 /// The log of the container instance with this restart count, relative to the pod's log directory.
-pub(crate) fn log_path(container: &str, restart_count: u32) -> String {
+fn log_path(container: &str, restart_count: u32) -> String {
     format!("{container}/{restart_count}.log")
 }
 

@@ -1,6 +1,5 @@
 //! Garbage of a living pod: dead containers and empty sandboxes. Pure.
 
-use crate::kubelet::kuberuntime::container_config::log_path;
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
 use crate::types::sorted::SortedSet;
 
@@ -9,14 +8,8 @@ const KEPT_DEAD_INSTANCES: usize = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Garbage {
-    /// `log` is the log's path in the pod's log directory.
-    Container {
-        id: String,
-        log: String,
-    },
-    Sandbox {
-        id: String,
-    },
+    Container { id: String, name: String, restart_count: u32 },
+    Sandbox { id: String },
 }
 
 pub(super) fn garbage(pod: &ObservedPod) -> Vec<Garbage> {
@@ -32,8 +25,8 @@ pub(crate) fn all_containers(pod: &ObservedPod) -> Vec<Garbage> {
 
 impl Garbage {
     fn of(container: &ObservedContainer) -> Self {
-        let log = log_path(&container.name, container.restart_count);
-        Self::Container { id: container.id.clone(), log }
+        let ObservedContainer { id, name, restart_count, .. } = container;
+        Self::Container { id: id.clone(), name: name.clone(), restart_count: *restart_count }
     }
 }
 
@@ -82,6 +75,10 @@ mod tests {
         ObservedPod::new(PodUid::from("u"), "default", "web")
     }
 
+    fn dead_instance(id: &str, name: &str) -> Garbage {
+        Garbage::Container { id: id.to_owned(), name: name.to_owned(), restart_count: 0 }
+    }
+
     #[test]
     fn newest_dead_instance_of_each_container_is_kept() {
         let dead = || ContainerState::Exited(Box::default());
@@ -95,8 +92,8 @@ mod tests {
         ];
         let ids: Vec<&str> = dead_beyond(&pod, 1).into_iter().map(|container| container.id.as_str()).collect();
         assert_eq!(ids, ["a1", "a0"]);
-        let dead = |id: &str, log: &str| Garbage::Container { id: id.to_owned(), log: log.to_owned() };
-        let all = [dead("a2", "a/0.log"), dead("a1", "a/0.log"), dead("a0", "a/0.log"), dead("b1", "b/0.log")];
+        let all =
+            [dead_instance("a2", "a"), dead_instance("a1", "a"), dead_instance("a0", "a"), dead_instance("b1", "b")];
         assert_eq!(all_containers(&pod), all);
     }
 
@@ -120,6 +117,6 @@ mod tests {
         let mut created = container("new", "a", ContainerState::Created);
         created.sandbox_id = "s2".to_owned();
         *pod.containers = vec![created, container("old", "a", ContainerState::Created)];
-        assert_eq!(garbage(&pod), [Garbage::Container { id: "old".to_owned(), log: "a/0.log".to_owned() }]);
+        assert_eq!(garbage(&pod), [dead_instance("old", "a")]);
     }
 }

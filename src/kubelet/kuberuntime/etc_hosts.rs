@@ -1,7 +1,7 @@
 //! Files mounted into each container: `/etc/hosts` and the termination log.
 
 use std::fmt;
-use std::fs::{File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -49,12 +49,14 @@ impl std::error::Error for FileError {
     }
 }
 
-/// Creates the files for the next start of `container` and returns their mounts, to be placed after those of volumes.
+/// Creates the files for the instance of `container` with this restart count and returns their mounts, to be placed after
+/// those of volumes.
 ///
 /// `volumes` tells whether a volume of the container is mounted at `/etc/hosts`.
 pub(crate) async fn make_own_files(
     pod: &Pod,
     container: &Container,
+    restart_count: u32,
     pod_ips: &[IpAddr],
     volumes: &[Mount],
     node: &NodeSettings,
@@ -72,8 +74,9 @@ pub(crate) async fn make_own_files(
         mounts.push(mount(path, ETC_HOSTS, node));
     }
     let directory = dirs.container(uid, &container.name);
-    // Each instance has a file of its own, so that the message of the last one can still be read.
-    let log = directory.join(format!("{:08x}", rt::random()));
+    // Each instance has a file of its own, so that the message of the last one can still be read. Attempts to start it
+    // share it: a start that fails for days leaves one file.
+    let log = dirs.termination_log(uid, &container.name, restart_count);
     let wants_log = !container.termination_message_path.is_empty();
     if wants_log {
         mounts.push(mount(&log, &container.termination_message_path, node));
@@ -183,8 +186,12 @@ fn write_if_other(path: &Path, text: &str) -> io::Result<()> {
     made.set_permissions(Permissions::from_mode(0o644))
 }
 
-/// The container must be able to write it whatever its user.
+/// The container must be able to write it whatever its user. An earlier attempt to start it may have left a file.
 fn make_log(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
     let file = File::options().write(true).create_new(true).mode(0o666).open(path)?;
     // The umask has taken bits from the mode of the open.
     file.set_permissions(Permissions::from_mode(0o666))
@@ -204,8 +211,6 @@ const MAX_HOST_FILE_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::super::golden;
     use super::*;
     use crate::platform::rt::block_on;
@@ -248,8 +253,8 @@ mod tests {
         let (scratch, node) = Scratch::new("own-files");
         let (pod, container) = pod();
         let ips = ["10.0.0.2".parse().unwrap()];
-        let first = block_on(make_own_files(&pod, &container, &ips, &[], &node, &no_names())).unwrap();
-        let second = block_on(make_own_files(&pod, &container, &ips, &[], &node, &no_names())).unwrap();
+        let first = block_on(make_own_files(&pod, &container, 0, &ips, &[], &node, &no_names())).unwrap();
+        let second = block_on(make_own_files(&pod, &container, 1, &ips, &[], &node, &no_names())).unwrap();
         let [hosts, log] = first.as_slice() else { panic!("{first:?}") };
         assert_eq!(
             (hosts.container_path.as_str(), log.container_path.as_str()),
@@ -265,11 +270,23 @@ mod tests {
     }
 
     #[test]
+    fn attempts_of_one_start_share_an_empty_log() {
+        let (scratch, node) = Scratch::new("shared-log");
+        let (pod, container) = pod();
+        let attempt = || block_on(make_own_files(&pod, &container, 3, &[], &[], &node, &no_names())).unwrap();
+        let log = attempt().pop().unwrap().host_path;
+        fs::write(&log, "of a container that the runtime lost").unwrap();
+        assert_eq!(attempt().pop().unwrap().host_path, log);
+        assert_eq!((fs::read_to_string(&log).unwrap().as_str(), mode(Path::new(&log))), ("", 0o666));
+        assert_eq!(fs::read_dir(scratch.0.join("pods/u1/containers/main")).unwrap().count(), 1);
+    }
+
+    #[test]
     fn names_of_other_pods_are_written_to_the_files_that_exist() {
         let (_scratch, node) = Scratch::new("host-names");
         let (pod, container) = pod();
         let ips = ["10.0.0.2".parse().unwrap()];
-        let mounts = block_on(make_own_files(&pod, &container, &ips, &[], &node, &no_names())).unwrap();
+        let mounts = block_on(make_own_files(&pod, &container, 0, &ips, &[], &node, &no_names())).unwrap();
         let file = Path::new(&mounts.first().unwrap().host_path).to_owned();
         let update = |uid: &str| {
             let mut pod = pod.clone();
@@ -288,7 +305,7 @@ mod tests {
         for selinux in [false, true] {
             let node = NodeSettings { selinux, ..node.clone() };
             let (pod, container) = pod();
-            let mounts = block_on(make_own_files(&pod, &container, &[], &[], &node, &no_names())).unwrap();
+            let mounts = block_on(make_own_files(&pod, &container, 0, &[], &[], &node, &no_names())).unwrap();
             assert_eq!(mounts.iter().map(|mount| mount.selinux_relabel).collect::<Vec<_>>(), [selinux, selinux]);
         }
     }
@@ -331,7 +348,7 @@ mod tests {
         let (pod, mut container) = pod();
         container.termination_message_path.clear();
         let volume = Mount { container_path: ETC_HOSTS.to_owned(), ..Mount::default() };
-        assert_eq!(block_on(make_own_files(&pod, &container, &[], &[volume], &node, &no_names())).unwrap(), []);
+        assert_eq!(block_on(make_own_files(&pod, &container, 0, &[], &[volume], &node, &no_names())).unwrap(), []);
     }
 
     #[test]

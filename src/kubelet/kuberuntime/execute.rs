@@ -267,7 +267,8 @@ impl PodRuntime {
         let mounts = volumes.container_mounts(container, &expand, recursive_read_only).await;
         let mut mounts = mounts.map_err(|error| config_error(&error))?;
         self.pull_volume_images(start, &mut mounts).await?;
-        let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node, &views.host_names).await;
+        let (ips, names) = (&sandbox.ips, &views.host_names);
+        let own_files = make_own_files(pod, container, restart_count, ips, &mounts, &self.node, names).await;
         mounts.extend(own_files.map_err(|error| config_error(&error))?);
         let target = target(container, observed);
         let target = target.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
@@ -326,7 +327,14 @@ impl PodRuntime {
         if let Some(container) = container {
             self.end_survivors(former(sync, Scope::Container(&container.name), Duration::ZERO)).await?;
         }
-        Ok(ignore_not_found(self.cri_for(&sync.pod.metadata.uid).remove_container(id).await)?)
+        let uid = &sync.pod.metadata.uid;
+        ignore_not_found(self.cri_for(uid).remove_container(id).await)?;
+        if let Some(container) = container {
+            let log = self.dirs.termination_log(uid, &container.name, container.restart_count);
+            // What cannot be removed now is removed with the pod.
+            let _ = rt::blocking_for(uid.as_str(), move || std::fs::remove_file(log)).await;
+        }
+        Ok(())
     }
 
     async fn image(&self, start: &ContainerStart<'_>, wanted: WantedImage<'_>) -> Result<PresentImage, Waiting> {

@@ -11,7 +11,7 @@ use crate::state::pods::{ObservedContainer, ObservedPod, PodDirs};
 use crate::types::api::{EventKind, ObjectMeta, Pod, PodUid, Reason};
 use crate::types::error::ErrorChain;
 
-/// Removes dead containers and sandboxes, with their logs.
+/// Removes dead containers and sandboxes, with their logs and termination messages.
 pub(crate) struct ContainerRemover {
     pub(super) cri: RuntimeService,
     pub(super) dirs: PodDirs,
@@ -25,7 +25,9 @@ impl ContainerRemover {
         let mut all_removed = true;
         for garbage in garbage {
             let (id, removed) = match garbage {
-                Garbage::Container { id, log } => (id, self.remove_container(pod, id, log).await),
+                Garbage::Container { id, name, restart_count } => {
+                    (id, self.remove_container(pod, id, name, *restart_count).await)
+                }
                 Garbage::Sandbox { id } => (id, remove_sandbox(&self.cri_for(&pod.uid), id).await),
             };
             if let Err(error) = removed {
@@ -74,13 +76,22 @@ impl ContainerRemover {
         self.cri.of_pod(pod.as_str())
     }
 
-    async fn remove_container(&self, pod: &ObservedPod, id: &str, log: &str) -> Result<(), cri::Error> {
+    async fn remove_container(
+        &self,
+        pod: &ObservedPod,
+        id: &str,
+        name: &str,
+        restart_count: u32,
+    ) -> Result<(), cri::Error> {
         ignore_not_found(self.cri_for(&pod.uid).remove_container(id).await)?;
-        let log = self.dirs.logs(&pod.namespace, &pod.name, &pod.uid).join(log);
+        let log = self.dirs.log(&pod.namespace, &pod.name, &pod.uid, name, restart_count);
+        let termination_log = self.dirs.termination_log(&pod.uid, name, restart_count);
         let links = self.dirs.log_links();
         let (path, until) = (log.clone(), rt::now() + REMOVAL_PATIENCE);
         let work = move || {
             remove_log(&log);
+            // What cannot be removed now is removed with the pod.
+            let _ = std::fs::remove_file(termination_log);
             remove_dead_links(&links);
             Ok(())
         };

@@ -190,7 +190,11 @@ impl CollectPass<'_> {
             container.logs = disk_usage(&container.logs_directory, self.end).ok();
             self.processes(container);
         }
-        pod.pod_files = disk_usage(&pod.etc_hosts, self.end).unwrap_or_default();
+        for path in &pod.own_files {
+            let used = disk_usage(path, self.end).unwrap_or_default();
+            pod.pod_files.bytes = pod.pod_files.bytes.saturating_add(used.bytes);
+            pod.pod_files.inodes = pod.pod_files.inodes.saturating_add(used.inodes);
+        }
         let counts = pod.containers.iter().filter_map(|container| container.processes);
         pod.processes = counts.map(|processes| processes.count).reduce(u64::saturating_add);
         if let Some(pid) = pod.network_pid {

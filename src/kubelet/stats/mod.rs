@@ -260,7 +260,7 @@ impl Stats {
             group: groups.map(|(root, driver)| CgroupName::pod(root, qos_class(pod), uid).path(driver)),
             sandbox_id: sandbox.id.clone(),
             network_pid: network_pid.filter(|_| !sandbox.host_network && !pod.spec.host_network),
-            etc_hosts: self.dirs.etc_hosts(uid),
+            own_files: self.dirs.own_files(uid),
             containers,
             ..PodSnapshot::default()
         })

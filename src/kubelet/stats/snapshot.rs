@@ -71,7 +71,7 @@ pub(crate) struct PodSnapshot {
     pub(crate) sandbox_id: String,
     /// A process in the pod's network namespace; `None` for host-network pods.
     pub(crate) network_pid: Option<u32>,
-    pub(crate) etc_hosts: PathBuf,
+    pub(crate) own_files: [PathBuf; 2],
     pub(crate) figures: UsageStats,
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) processes: Option<u64>,

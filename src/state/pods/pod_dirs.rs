@@ -77,9 +77,24 @@ impl PodDirs {
         self.plugins(uid).join(component(plugin)).join(component(name))
     }
 
+    /// Has one directory per container.
+    fn containers(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("containers")
+    }
+
     /// Files of one container: its termination messages.
     pub(crate) fn container(&self, uid: &PodUid, container: &str) -> PathBuf {
-        self.pod(uid).join("containers").join(component(container))
+        self.containers(uid).join(component(container))
+    }
+
+    /// The termination message of the container instance with this restart count.
+    pub(crate) fn termination_log(&self, uid: &PodUid, container: &str, restart_count: u32) -> PathBuf {
+        self.container(uid, container).join(format!("{restart_count}.log"))
+    }
+
+    /// Files of the pod that its containers write, outside of volumes and logs.
+    pub(crate) fn own_files(&self, uid: &PodUid) -> [PathBuf; 2] {
+        [self.etc_hosts(uid), self.containers(uid)]
     }
 
     /// Bind mounts of the pod's subpaths.
