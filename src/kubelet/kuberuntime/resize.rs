@@ -13,7 +13,7 @@ use crate::kubelet::kuberuntime::pod_index::PodIndex;
 use crate::kubelet::kuberuntime::resources::{MEMORY_HIGH, container_resources, may_swap, overhead, sandbox_resources};
 use crate::kubelet::kuberuntime::{Action, Plan, Resize};
 use crate::kubelet::node::NodeSettings;
-use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight_of};
+use crate::platform::cgroups::{self, CpuMax, HIERARCHY, Limit, Tree, Values, is_weight_of};
 use crate::platform::cri::v1::LinuxContainerResources;
 use crate::platform::cri::{self, RuntimeService};
 use crate::platform::host::procfs::Procfs;
@@ -105,6 +105,16 @@ impl KnownResources {
         Self { applied, is_uncertain: false }
     }
 
+    /// Those of a container that another process created or updated, from its cgroup. A cgroup with neither those that it
+    /// should have nor those of the checkpoint has lost an update, which is no reason to restart the container.
+    fn of_cgroup(group: &CgroupResources, wanted: &AppliedResources, recorded: AppliedResources) -> Self {
+        let has = |resources: &AppliedResources| AppliedResources::of_cgroup(group, resources) == *resources;
+        match has(wanted) {
+            true => Self::certain(AppliedResources { memory_request: recorded.memory_request, ..*wanted }),
+            false => Self { applied: recorded, is_uncertain: !has(&recorded) },
+        }
+    }
+
     /// Those of a container that another process created or updated. `recorded`: from the checkpoint. The runtime reports
     /// no memory request.
     fn reported(by_runtime: &ObservedResources, recorded: AppliedResources) -> Self {
@@ -191,12 +201,9 @@ impl ContainerResources {
             self.allocations.actuated.set_container(&pod.metadata.uid, &container.name, &actuated);
             *wanted
         });
-        let of_kernel = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
+        let of_kernel = self.group_of(running).and_then(|(tree, group)| show(&tree, &group));
         let known_resources = match (of_kernel, &running.resources) {
-            (Some(shown), _) => KnownResources::certain(AppliedResources {
-                memory_request: recorded.memory_request,
-                ..AppliedResources::of_cgroup(&shown, wanted)
-            }),
+            (Some(shown), _) => KnownResources::of_cgroup(&shown, wanted, recorded),
             (None, Some(reported)) => KnownResources::reported(reported, recorded),
             (None, None) => KnownResources::certain(recorded),
         };
@@ -265,7 +272,7 @@ impl ContainerResources {
         let pod = index.pod;
         let resources = self.linux_resources(index, container, is_init, &placements.read());
         // The kernel would kill processes until the rest fits. As upstream, the resize waits instead.
-        if let Some(used) = running.pid.filter(|_| self.node.cgroup_v2).and_then(memory_used) {
+        if let Some(used) = self.group_of(running).and_then(|(tree, group)| memory_used(&tree, &group)) {
             let limit = u64::try_from(resources.memory_limit_in_bytes).unwrap_or(0);
             if limit > 0 && used > limit {
                 return Err(ResizeError::BelowUsage { limit, used });
@@ -286,6 +293,13 @@ impl ContainerResources {
         let actuated = &self.allocations.actuated;
         actuated.set_container(&pod.metadata.uid, &container.name, &actuated_resources(pod, container));
         Ok(())
+    }
+
+    /// The container's cgroup, without cgroup v2 `None`.
+    fn group_of(&self, running: &ObservedContainer) -> Option<(Tree, String)> {
+        let pid = running.pid.filter(|_| self.node.cgroup_v2)?;
+        let cgroups = Procfs::host().process(pid).cgroups()?;
+        Some((Tree::new(Path::new(HIERARCHY)), cgroups::group_of(&running.id, cgroups.v2()?).to_owned()))
     }
 
     /// Whether the pod's own resources differ from the actuated ones. Without a record, the allocated resources are
@@ -399,9 +413,8 @@ impl Plan {
     }
 }
 
-fn show(pid: u32) -> Option<CgroupResources> {
-    let (tree, group) = group_of(pid)?;
-    let read = |file: &str| tree.read(&group, file).ok();
+fn show(tree: &Tree, group: &str) -> Option<CgroupResources> {
+    let read = |file: &str| tree.read(group, file).ok();
     Some(CgroupResources {
         weight: read("cpu.weight")?.trim().parse().ok()?,
         cpu_max: CpuMax::parse(&read("cpu.max")?)?,
@@ -409,14 +422,8 @@ fn show(pid: u32) -> Option<CgroupResources> {
     })
 }
 
-fn memory_used(pid: u32) -> Option<u64> {
-    let (tree, group) = group_of(pid)?;
-    tree.read(&group, "memory.current").ok()?.trim().parse().ok()
-}
-
-fn group_of(pid: u32) -> Option<(Tree, String)> {
-    let group = Procfs::host().process(pid).cgroups()?.v2()?.to_owned();
-    Some((Tree::new(Path::new(HIERARCHY)), group))
+fn memory_used(tree: &Tree, group: &str) -> Option<u64> {
+    tree.read(group, "memory.current").ok()?.trim().parse().ok()
 }
 
 /// The update of a container to `resources`.
@@ -474,6 +481,25 @@ mod tests {
         }
         let open = AppliedResources { quota: 0, memory: 0, ..WANTED };
         assert_eq!(AppliedResources::of_cgroup(&shown(4, Limit::Max, Limit::Max), &open), open);
+    }
+
+    #[test]
+    fn container_whose_cgroup_has_lost_an_update_is_not_restarted() {
+        let restarts = |resource: &str| ContainerResizePolicy {
+            resource_name: resource.to_owned(),
+            restart_policy: ResizeRestartPolicy::RestartContainer,
+        };
+        let container = Container { resize_policy: vec![restarts(CPU), restarts(MEMORY)], ..Container::default() };
+        let resize = |group: &CgroupResources, recorded| {
+            KnownResources::of_cgroup(group, &WANTED, recorded).resize(&WANTED, &container)
+        };
+        let updated = shown(4, Limit::At(25_000), Limit::At(33_554_432));
+        let defaults = shown(100, Limit::Max, Limit::Max);
+        let before = AppliedResources { quota: 0, memory: 0, shares: 2613, ..WANTED };
+        assert_eq!(resize(&updated, WANTED), None);
+        assert_eq!(resize(&updated, before), None, "the checkpoint is older than the update");
+        assert_eq!(resize(&defaults, WANTED), Some(Resize::InPlace { shrinks: false }));
+        assert_eq!(resize(&shown(100, Limit::Max, Limit::Max), before), Some(Resize::Restart), "it was never resized");
     }
 
     #[test]

@@ -80,6 +80,14 @@ pub(crate) fn signal_process_of(container: &str, pid: u32, signal: Signal) {
     }
 }
 
+/// The cgroup of this container on the path of a group: its processes may be in groups that they have made below it. The
+/// path itself if it does not lead through the container's.
+pub(crate) fn group_of<'a>(container: &str, path: &'a str) -> &'a str {
+    let mut ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    let is_its = |group: &&str| group.rsplit('/').next().and_then(container_id) == Some(container);
+    ends.find_map(|end| path.get(..end).filter(is_its)).unwrap_or(path)
+}
+
 /// Each process with the text of its `cgroup` file.
 fn process_cgroups(procfs: &Procfs) -> io::Result<Vec<(u32, String)>> {
     #[cfg(test)]
@@ -154,6 +162,19 @@ mod tests {
         ];
         for name in odd {
             assert_eq!(container_id(&name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn group_of_a_container_is_above_those_of_its_processes() {
+        for name in [ONE.to_owned(), format!("cri-containerd-{ONE}.scope")] {
+            let group = format!("/kubepods/pod1/{name}");
+            for path in [group.clone(), format!("{group}/init"), format!("{group}/docker/{TWO}")] {
+                assert_eq!(group_of(ONE, &path), group, "{path}");
+            }
+        }
+        for other in [format!("/kubepods/pod1/{TWO}/init"), "/".to_owned(), String::new()] {
+            assert_eq!(group_of(ONE, &other), other);
         }
     }
 

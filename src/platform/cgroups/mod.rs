@@ -14,7 +14,7 @@ mod tree;
 mod usage;
 mod values;
 
-pub(crate) use containers::{ContainerProcesses, anywhere, below, signal_process_of};
+pub(crate) use containers::{ContainerProcesses, anywhere, below, group_of, signal_process_of};
 pub(crate) use cpuset::{cpuset_of, mems_of};
 pub(crate) use error::CgroupError;
 pub(crate) use groups::Groups;
