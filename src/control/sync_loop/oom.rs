@@ -60,7 +60,8 @@ impl OomWatcher {
     /// cgroup. If the log is unreadable or misses the kill, the OOM counter of the pod's cgroup decides: that cgroup
     /// outlives the container's.
     pub(super) fn on_observed(&mut self, pod: &mut ObservedPod, pods: &PodTable) -> Vec<Effect> {
-        if pod.containers.iter().all(|container| container.exit().is_none()) {
+        let is_known = pods.observed().pod(&pod.uid).is_some();
+        if is_known && pod.containers.iter().all(|container| container.exit().is_none()) {
             return Vec::new();
         }
         // The kernel logs a kill before the runtime reports the exit.
@@ -79,6 +80,12 @@ impl OomWatcher {
         let ended: SortedSet<&str> = ended.map(|container| container.id.as_str()).collect();
         let is_news =
             |container: &ObservedContainer| container.exit().is_some() && !ended.contains(container.id.as_str());
+        let is_sigkill =
+            |container: &ObservedContainer| container.exit().is_some_and(|exit| exit.code == SIGKILL_EXIT_CODE);
+        if former.is_none() && !pod.containers.iter().any(is_sigkill) {
+            // Kills from before the first observation are no cause of a later exit.
+            counted();
+        }
         let of_pod: Vec<String> = pod.containers.iter().map(|container| container.id.clone()).collect();
         let of = |id: &str, kill: &String| !id.is_empty() && kill.contains(id);
         let kills: Vec<String> = self.kills.iter().cloned().collect();
@@ -154,6 +161,7 @@ fn unread(log: &KernelLog) -> io::Result<KernelMessages> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::path::Path;
 
     use super::*;
@@ -204,6 +212,25 @@ mod tests {
             watcher().set_reasons(&mut pod, None, || counted);
             assert_eq!(reason(&pod), expected);
         }
+    }
+
+    #[test]
+    fn kill_counted_before_the_pod_was_observed_explains_no_later_exit() {
+        let mut running = ObservedPod::new("uid".into(), "default", "a");
+        running.containers.push(ObservedContainer::seen("id", "c", "s", ContainerState::Running { started_at: 1 }));
+        let reason_after = |kills_later: u64| {
+            // As the manager of the cgroups, which has reported none of three kills.
+            let (kills, reported) = (Cell::new(3), Cell::new(0));
+            let counted = || reported.replace(kills.get()) < kills.get();
+            let mut watcher = watcher();
+            watcher.set_reasons(&mut running.clone(), None, counted);
+            kills.set(3 + kills_later);
+            let mut pod = exited(SIGKILL_EXIT_CODE);
+            watcher.set_reasons(&mut pod, Some(&running), counted);
+            reason(&pod).to_owned()
+        };
+        assert_eq!(reason_after(0), "");
+        assert_eq!(reason_after(1), Reason::OOM_KILLED.as_str());
     }
 
     #[test]
