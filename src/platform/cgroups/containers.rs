@@ -112,7 +112,12 @@ fn container_id(directory: &str) -> Option<&str> {
     let name = directory.strip_suffix(".scope").unwrap_or(directory);
     let (_, id) = name.split_at_checked(name.len().checked_sub(CONTAINER_ID_BYTES)?)?;
     let is_id = id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    (is_id && !name.starts_with(MONITOR)).then_some(id)
+    (is_id && !is_monitor(name)).then_some(id)
+}
+
+/// Whether this is the cgroup of a container's monitor. Its name has the container's id, too.
+pub(super) fn is_monitor(directory: &str) -> bool {
+    directory.starts_with(MONITOR)
 }
 
 /// Processes by the time of their start.

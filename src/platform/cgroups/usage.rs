@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use super::containers::is_monitor;
 use super::stat_files::{
     Bound, CpuStat, DeviceIo, MemoryStat, bound, cpu_max, io_stat, memory_hits, memory_throttles, number, oom_kills,
 };
@@ -122,7 +123,8 @@ impl UsageReader {
         let entries = std::fs::read_dir(self.root.join(group.trim_start_matches('/')))?;
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let container = |name: String| {
-            let index = ids.clone().position(|id| !id.is_empty() && name.contains(id))?;
+            let is_its = |id: &str| !id.is_empty() && name.contains(id) && !is_monitor(&name);
+            let index = ids.clone().position(is_its)?;
             Some((index, [group, "/", &name].concat()))
         };
         Ok(names.filter_map(container).collect())
@@ -157,6 +159,7 @@ impl UsageReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::rt::TestFolder;
 
     #[test]
     fn missing_files_are_none() {
@@ -207,5 +210,16 @@ mod tests {
         assert_eq!(missing, Err(io::ErrorKind::NotFound));
         assert_eq!(containers, [(2, "/kubepods/pod1/cri-containerd-abc.scope".to_owned())]);
         assert_eq!(processes, [vec![12, 13], vec![]]);
+    }
+
+    #[test]
+    fn group_of_a_monitor_is_no_group_of_its_container() {
+        let root = TestFolder::new("usage-monitors");
+        for name in ["crio-abc.scope", "crio-conmon-abc.scope", "crio-conmon-def", "def"] {
+            std::fs::create_dir_all(root.0.join("pod1").join(name)).unwrap();
+        }
+        let mut found = UsageReader::new(&root.0).containers("/pod1", ["abc", "def"].into_iter()).unwrap();
+        found.sort();
+        assert_eq!(found, [(0, "/pod1/crio-abc.scope".to_owned()), (1, "/pod1/def".to_owned())]);
     }
 }
