@@ -104,17 +104,18 @@ fn list(socket: &Path, output: &ImagesOutput) -> Result<String, String> {
 fn pull(socket: &Path, name: &str) -> Result<String, String> {
     let mut path = "/images?image=".to_owned();
     push_escaped(&mut path, name);
-    let response = change_within(PULL_TIMEOUT, socket, "POST", &path, &[]).map_err(RequestFailure::line)?;
+    let response = change_within(IMAGE_CHANGE_TIMEOUT, socket, "POST", &path, &[]).map_err(RequestFailure::line)?;
     let id = response.get("result").and_then(Value::as_str).unwrap_or_default();
     Ok(format!("pulled {name} ({})\n", short(id)))
 }
 
-const PULL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// The agent ends a pull or a removal earlier, when the runtime does not answer.
+const IMAGE_CHANGE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 fn remove_one(socket: &Path, name: &str) -> Result<String, String> {
     let mut path = "/images?image=".to_owned();
     push_escaped(&mut path, name);
-    let id = remove(socket, &path).map_err(|error| ErrorChain(&error).to_string())?;
+    let id = remove(IMAGE_CHANGE_TIMEOUT, socket, &path).map_err(|error| ErrorChain(&error).to_string())?;
     Ok(format!("removed {name} ({})\n", short(&id)))
 }
 

@@ -33,10 +33,10 @@ pub(super) fn decoded<T: Decode>(body: Value) -> Result<T, DecodeError> {
 }
 
 /// DELETEs `path` at the agent; returns its message.
-pub(super) fn remove(socket: &Path, path: &str) -> Result<String, LocalApiError> {
+pub(super) fn remove(patience: Duration, socket: &Path, path: &str) -> Result<String, LocalApiError> {
     let failed = |kind| LocalApiError { socket: socket.to_owned(), kind };
-    let bytes = exchange(socket, "DELETE", path, &[], LOCAL_RESPONSE_TIMEOUT)
-        .map_err(|error| LocalApiError::from_io(socket, error))?;
+    let bytes =
+        exchange(socket, "DELETE", path, &[], patience).map_err(|error| LocalApiError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     let message = String::from_utf8_lossy(body).trim().to_owned();
     if status == "200 OK" { Ok(message) } else { Err(failed(Kind::Message(message))) }

@@ -40,7 +40,8 @@ pub(super) fn images(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
         }
         ("DELETE", Some(image)) => {
             let removed = api.remove_image(image);
-            Reply::Later(Box::pin(async move {
+            // Large layers take longer than the server waits for other responses.
+            Reply::Slow(Box::pin(async move {
                 match removed.await {
                     Ok(id) => Response::text(Status::Ok, id + "\n"),
                     Err(error) => Response::text(Status::BadRequest, error + "\n"),
@@ -49,7 +50,7 @@ pub(super) fn images(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
         }
         ("POST", Some(image)) => {
             let pulled = api.pull_image(image);
-            Reply::Later(Box::pin(async move {
+            Reply::Slow(Box::pin(async move {
                 match pulled.await {
                     Ok(id) => Response::json(serde_json::json!({ "result": id }).to_string().into_bytes()),
                     Err(error) => Response::text(Status::BadRequest, error + "\n"),

@@ -14,7 +14,7 @@ use crate::control::server::{
     PodQuery, SyncStatus,
 };
 use crate::kubelet::status::{LogUnavailable, NoLog};
-use crate::platform::rt::{TestFolder, block_on, blocking, either};
+use crate::platform::rt::{AsyncReadExt as _, AsyncWriteExt as _, TestFolder, block_on, blocking, either};
 use crate::state::pods::PodAnswer;
 use crate::types::api::{Event, Reason, decode_bytes};
 use crate::types::error::ErrorChain;
@@ -71,12 +71,21 @@ impl LocalApi for TwoPods {
         Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
     }
 
-    fn pull_image(&self, _name: String) -> AnswerFuture<String> {
-        Box::pin(async { Err("no registry".to_owned()) })
+    fn pull_image(&self, name: String) -> AnswerFuture<String> {
+        Box::pin(async {
+            rt::sleep(Duration::from_secs(3600)).await;
+            Ok(name)
+        })
     }
 
     fn remove_image(&self, name: String) -> AnswerFuture<String> {
-        Box::pin(async move { Err(format!("image {name} stays")) })
+        Box::pin(async move {
+            if name == "large" {
+                rt::sleep(Duration::from_secs(60)).await;
+                return Ok(name);
+            }
+            Err(format!("image {name} stays"))
+        })
     }
 
     fn log(&self, query: &LogQuery) -> Result<LogSource, LogUnavailable> {
@@ -290,4 +299,30 @@ fn images_are_listed_and_refused_removals_are_explained() {
     assert_eq!(parse_response(&stays).unwrap(), ("400 Bad Request", &b"image a/b:1 stays\n"[..]));
     assert_eq!(parse_response(&nameless).unwrap().0, "400 Bad Request");
     assert_eq!(parse_response(&put).unwrap().0, "405 Method Not Allowed");
+}
+
+#[test]
+fn pull_and_removal_of_image_take_longer_than_other_requests() {
+    for (method, body) in [("POST", "{\"result\":\"large\"}"), ("DELETE", "large\n")] {
+        let response = rt::simulate(1, move |world| async move {
+            let connections = world.network.host("/c.sock").listen();
+            let mut client = rt::UnixStream::connect("/c.sock").await.unwrap();
+            let accepted = rt::UnixStream::Simulated(connections.recv().await.unwrap());
+            let served = ServedConnection {
+                api: Rc::new(TwoPods),
+                streaming: None,
+                slots: StreamSlots::new(1, 1),
+                peer: LocalPeer { process: 1, may_change: true },
+                unread: Rc::default(),
+                client_state: Rc::default(),
+            };
+            let _served = rt::spawn(serve_connection(accepted, served));
+            let head = format!("{method} /images?image=large HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.write_all(head.as_bytes()).await.unwrap();
+            let mut response = Vec::new();
+            client.read_to_end(&mut response).await.unwrap();
+            response
+        });
+        assert_eq!(parse_response(&response.unwrap()), Some(("200 OK", body.as_bytes())), "{method}");
+    }
 }
