@@ -62,6 +62,9 @@ fn command_runs_and_its_output_is_returned() {
     let commands: Vec<Vec<String>> =
         fake.requests::<ExecSyncRequest>("ExecSync").into_iter().map(|request| request.cmd).collect();
     assert_eq!(commands, [vec!["ls", "-l", "/"], vec!["id"]]);
+    let refused = (400, "cmd: expected UTF-8\n".to_owned());
+    assert_eq!(post(&mut reach(), path, form, "cmd=rm%20%FF-dir"), refused);
+    assert_eq!(post(&mut reach(), &format!("{path}?cmd=%FF"), "", ""), refused);
     fake.set_exec(3, "");
     assert_eq!(post(&mut reach(), path, form, "cmd=false"), (500, "command 'false' exited with 3: \n".to_owned()));
     let absent = |path: &str| post(&mut reach(), path, form, "cmd=id");

@@ -395,8 +395,10 @@ async fn next_request(
                 let body = body(stream, unread, request.body, is_kept).await?;
                 if takes.is_some() {
                     request.content = body;
+                } else if let Ok(form) = String::from_utf8(body) {
+                    request.form = form;
                 } else {
-                    request.form = String::from_utf8_lossy(&body).into_owned();
+                    return Ok(Err(RefusedRequest::unreadable(Response::not_utf8("form"))));
                 }
                 return Ok(Ok(request));
             }

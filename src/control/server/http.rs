@@ -91,6 +91,11 @@ impl Response {
         }
     }
 
+    /// The response to a request with a parameter that cannot be unescaped.
+    pub(super) fn not_utf8(parameter: &str) -> Self {
+        Self::text(Status::BadRequest, format!("{parameter}: expected UTF-8\n"))
+    }
+
     pub(super) fn too_large() -> Self {
         Self::text(Status::ContentTooLarge, "the body is too large\n")
     }

@@ -112,7 +112,8 @@ impl StreamKind {
         let container = container.to_owned();
         match verb {
             "exec" => {
-                let command = request.query_values("command");
+                // A runtime accepts no other words, so upstream's call of it fails.
+                let command = request.exact_query_values("command").ok_or_else(|| Response::not_utf8("command"))?;
                 Ok(Self::Exec { container, command, streams: Streams::of(request)? })
             }
             "attach" => Ok(Self::Attach { container, streams: Streams::of(request)? }),
@@ -210,6 +211,12 @@ mod tests {
         let streams = Streams { stdin: false, stdout: true, stderr: false, tty: true };
         let kind = StreamKind::Attach { container: "main".to_owned(), streams };
         assert_eq!(terminal, Stream { pod: PodQuery::new("ns", "web", Some("uid")), kind });
+    }
+
+    #[test]
+    fn exec_with_a_word_that_is_no_text_is_refused() {
+        let refused = of("/exec/ns/web/main?command=rm&command=%FF-dir&output=1");
+        assert_eq!(refused, Some(Err((Status::BadRequest, "command: expected UTF-8\n".to_owned()))));
     }
 
     #[test]

@@ -186,22 +186,28 @@ impl Request {
         self.query_values(key).into_iter().next()
     }
 
-    /// All values of a query parameter.
+    /// All values of a query parameter that can be unescaped.
     pub fn query_values(&self, key: &str) -> Vec<String> {
-        values(&self.query, key)
+        values(&self.query, key).flatten().collect()
     }
 
-    /// The value of a form field, or else of the query parameter (net/http: `FormValue`).
-    pub fn form_asks(&self, key: &str) -> Option<String> {
-        values(&self.form, key).into_iter().next().or_else(|| self.query_value(key))
+    /// All values of a query parameter; `None` if one cannot be unescaped. For values that mean something else without
+    /// one of them, such as the words of a command.
+    pub fn exact_query_values(&self, key: &str) -> Option<Vec<String>> {
+        values(&self.query, key).collect()
+    }
+
+    /// The values of a form field, then those of the query parameter (net/http: `FormValue` is the first); `None` if one
+    /// cannot be unescaped.
+    pub fn exact_form_values(&self, key: &str) -> Option<Vec<String>> {
+        values(&self.form, key).chain(values(&self.query, key)).collect()
     }
 }
 
-fn values(pairs: &str, key: &str) -> Vec<String> {
+fn values<'a>(pairs: &'a str, key: &'a str) -> impl Iterator<Item = Option<String>> + 'a {
     let pairs = pairs.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let plain = |text: &str| unescape(&text.replace('+', " "));
-    let named = pairs.filter(|(name, _)| plain(name).as_deref() == Some(key));
-    named.filter_map(|(_, value)| plain(value)).collect()
+    pairs.filter(move |(name, _)| plain(name).as_deref() == Some(key)).map(move |(_, value)| plain(value))
 }
 
 fn header(line: &[u8]) -> Option<(String, String)> {
@@ -391,8 +397,10 @@ mod tests {
         let (mut request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
         assert!(request.has_form());
         request.form = "cmd=ls+%2F".to_owned();
-        assert_eq!(request.form_asks("cmd").as_deref(), Some("ls /"));
-        assert_eq!(request.form_asks("b").as_deref(), Some("c"));
+        assert_eq!(request.exact_form_values("cmd"), Some(vec!["ls /".to_owned(), "a".to_owned()]));
+        assert_eq!(request.exact_form_values("b"), Some(vec!["c".to_owned()]));
+        request.form = "b=%ff".to_owned();
+        assert_eq!(request.exact_form_values("b"), None);
     }
 
     #[test]
@@ -403,5 +411,13 @@ mod tests {
         let asks = |key: &str| request.query_value(key);
         assert_eq!((asks("x"), asks("y")), (Some("1 2".to_owned()), Some(" ".to_owned())));
         assert_eq!((asks("z"), asks("w"), asks("v")), (Some(String::new()), None, None));
+    }
+
+    #[test]
+    fn value_that_cannot_be_unescaped_is_left_out_or_refused() {
+        let (request, _) = Request::take(b"GET /?a=rm&a=%ff&a=-r&b=1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().unwrap();
+        assert_eq!(request.query_values("a"), ["rm", "-r"]);
+        assert_eq!((request.exact_query_values("a"), request.exact_query_values("c")), (None, Some(vec![])));
+        assert_eq!(request.exact_query_values("b"), Some(vec!["1".to_owned()]));
     }
 }

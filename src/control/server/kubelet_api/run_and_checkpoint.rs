@@ -40,8 +40,11 @@ pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -
     if request.method != "POST" {
         return Some(Reply::Whole(Response::not_allowed()));
     }
+    let Some(commands) = request.exact_form_values("cmd") else {
+        return Some(Reply::Whole(Response::not_utf8("cmd")));
+    };
     // Split at each space, as upstream does.
-    let command: Vec<String> = request.form_asks("cmd").unwrap_or_default().split(' ').map(str::to_owned).collect();
+    let command: Vec<String> = commands.first().map_or("", String::as_str).split(' ').map(str::to_owned).collect();
     let id = match api.running_container(&pod, container) {
         Ok(id) => id,
         Err(NotFound::Pod) => return Some(Reply::Whole(no_pod())),
