@@ -162,7 +162,7 @@ impl PodAdmission {
 
     /// Ends the pod. Resources planned for it and not allocated yet stay free.
     fn reject(&self, uid: &PodUid, rejection: Rejection) -> Effect {
-        metrics::count(Count::AdmissionRejections, &[rejection.reason.as_str()]);
+        metrics::count(Count::AdmissionRejections, &[rejection.counted_reason()]);
         self.devices.release(uid);
         reject(uid, rejection)
     }

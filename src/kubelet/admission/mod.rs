@@ -30,6 +30,39 @@ pub(crate) struct Rejection {
     pub(crate) message: String,
 }
 
+/// Upstream's `admissionRejectionReasons`. The reason of a taint, a label or a port is not among them.
+const COUNTED_REJECTION_REASONS: &[Reason] = &[
+    Reason::APP_ARMOR,
+    Reason::EVICTED,
+    Reason::INIT_CONTAINER_RESTART_POLICY_FORBIDDEN,
+    Reason::NODE_SHUTDOWN,
+    Reason::OUT_OF_CPU,
+    Reason::OUT_OF_EPHEMERAL_STORAGE,
+    Reason::OUT_OF_MEMORY,
+    Reason::OUT_OF_PODS,
+    Reason::POD_FEATURE_UNSUPPORTED,
+    Reason::POD_LEVEL_RESOURCES_NOT_SUPPORTED,
+    Reason::POD_OS_NOT_SUPPORTED,
+    Reason::POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
+    Reason::SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED,
+    Reason::SYSCTL_FORBIDDEN,
+    Reason::TOPOLOGY_AFFINITY_ERROR,
+    Reason::UNEXPECTED_ADMISSION_ERROR,
+    Reason::VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
+];
+
+impl Rejection {
+    /// The reason in the metric of rejections, as upstream's `recordAdmissionRejection` counts it: a tenant may invent
+    /// names of extended resources.
+    pub(crate) fn counted_reason(&self) -> &str {
+        match self.reason.as_str() {
+            reason if COUNTED_REJECTION_REASONS.contains(&self.reason) => reason,
+            reason if reason.starts_with("OutOf") => "OutOfExtendedResources",
+            _ => "Other",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Admission {
     sysctls: AllowedSysctls,
@@ -263,6 +296,23 @@ mod tests {
     const AFFINITY: (&str, &str) =
         ("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector");
     const NAME: (&str, &str) = ("NodeName", "Predicate NodeName failed: node(s) didn't match the requested node name");
+
+    #[test]
+    fn metric_of_rejections_has_upstreams_reasons_only() {
+        for (reason, counted) in [
+            ("OutOfcpu", "OutOfcpu"),
+            ("OutOfephemeral-storage", "OutOfephemeral-storage"),
+            ("OutOfexample.com/fpga", "OutOfExtendedResources"),
+            ("OutOfhugepages-2Mi", "OutOfExtendedResources"),
+            ("TopologyAffinityError", "TopologyAffinityError"),
+            ("TaintToleration", "Other"),
+            ("NodePorts", "Other"),
+            ("PodNameTooLong", "Other"),
+        ] {
+            let rejection = Rejection { reason: reason.to_owned().into(), message: String::new() };
+            assert_eq!(rejection.counted_reason(), counted);
+        }
+    }
 
     #[test]
     fn pod_whose_log_directory_would_have_too_long_a_name_is_rejected() {
