@@ -104,6 +104,10 @@ impl NodeLogText {
 }
 
 impl Text for NodeLogText {
+    fn open_limit(&self) -> Duration {
+        NODE_LOG_TIMEOUT
+    }
+
     fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Response>> + '_>> {
         Box::pin(async {
             self.find().await;
@@ -196,6 +200,12 @@ mod tests {
     fn service_of_the_journal_is_read_by_journalctl() {
         let shown = query_logs("journal", asking(&["kubelet"], &["--lines=2"]), JOURNAL);
         assert_eq!(shown, "--utc --no-pager --output=short-precise --lines=2 --unit=kubelet\nwhy\n");
+    }
+
+    #[test]
+    fn slow_journal_has_upstreams_time_to_answer() {
+        let text = NodeLogText::new(asking(&["kubelet"], &[]), Path::new("/"), Path::new("journalctl"));
+        assert_eq!(text.open_limit(), Duration::from_secs(30));
     }
 
     #[test]
