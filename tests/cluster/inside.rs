@@ -151,7 +151,7 @@ fn debugging_handlers_can_be_disabled() {
     for path in ["/logs/", "/run/default/own-node-a/main", "/containerLogs/default/own-node-a/main"] {
         assert_eq!(served.place.get(path, Some(&admin)), disabled, "{path}");
     }
-    for path in ["/configz", "/checkpoint/default/own-node-a/main"] {
+    for path in ["/configz", "/checkpoint/default/own-node-a/main", "/statusz", "/flagz"] {
         assert_eq!(served.place.get(path, Some(&admin)).0, 404, "{path}");
     }
     assert_eq!(served.place.get("/pods", Some(&admin)).0, 200);

@@ -234,15 +234,17 @@ impl ServedConnection {
         if let Some(response) = debug_flags(request, server.settings.debug_flags) {
             return response;
         }
+        // Upstream installs these pages with the debugging handlers, and has no message in their place.
+        let shows = |gate| server.settings.debugging && server.gates.is_on(gate);
         match &*request.path {
             "/metrics/slis" => health_metrics::page(&checks),
-            "/statusz" if server.gates.is_on(Gate::ComponentStatusz) => {
+            "/statusz" if shows(Gate::ComponentStatusz) => {
                 let (started, since) = server.started;
                 let uptime_seconds = rt::elapsed(since).as_secs();
                 let version = KUBERNETES_VERSION.trim_start_matches('v');
                 zpages::statusz(request, &zpages::Process { started, uptime_seconds, version })
             }
-            "/flagz" if server.gates.is_on(Gate::ComponentFlagz) => zpages::flagz(request, &server.flags),
+            "/flagz" if shows(Gate::ComponentFlagz) => zpages::flagz(request, &server.flags),
             "/pods" | "/pods/" => pod_lists::pods(&*server.api),
             "/runningpods" | "/runningpods/" => pod_lists::running(&*server.api),
             _ => Response::not_found(),
