@@ -46,8 +46,7 @@ use crate::platform::config::Config;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{
-    ContainerState, EventRing, HostIps, ObservedPod, PodAnswer, PodChange, PodDirs, PressureCondition, SourceName,
-    SyncEvent,
+    EventRing, HostIps, ObservedPod, PodAnswer, PodChange, PodDirs, PressureCondition, SourceName, SyncEvent,
 };
 use crate::types::api::annotations::{NEXT_VERSION, UPDATE_HELD};
 use crate::types::api::{self, Event, Pod, PodUid, Time};
@@ -158,7 +157,7 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn running_pods(&self, each: &mut dyn FnMut(Value)) {
-        self.views.observed.read().iter().map(|pod| running_pod(pod)).for_each(each);
+        self.views.observed.read().iter().filter_map(|pod| running_pod(pod)).for_each(each);
     }
 
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
@@ -384,17 +383,21 @@ fn image_entry(KnownImage { image, users }: KnownImage) -> ImageEntry {
     }
 }
 
-/// The kubelet's `/runningpods` format (`ToAPIPod`): only running containers, and no list if there are none.
-fn running_pod(pod: &ObservedPod) -> Value {
-    let running = pod.containers.iter().filter(|container| matches!(container.state, ContainerState::Running { .. }));
+/// The kubelet's `/runningpods` format (`ToAPIPod`): only running containers, and no list if there are none. `None` if the
+/// pod has neither a ready sandbox nor a running container (`GetPods`).
+fn running_pod(pod: &ObservedPod) -> Option<Value> {
+    let running = pod.containers.iter().filter(|container| container.is_running());
     let containers: Vec<Value> =
         running.map(|container| json!({"name": container.name, "image": container.image, "resources": {}})).collect();
-    let containers = if containers.is_empty() { Value::Null } else { Value::Array(containers) };
-    json!({
+    let containers = match containers.is_empty() {
+        true => pod.ready_sandbox().map(|_| Value::Null)?,
+        false => Value::Array(containers),
+    };
+    Some(json!({
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid.as_str()},
         "spec": {"containers": containers},
         "status": {},
-    })
+    }))
 }
 
 fn pull_budget(budget: &LinkBudget) -> Option<PullBudgetStatus> {
@@ -478,5 +481,35 @@ fn board_status(condition: &BoardCondition) -> ConditionStatus {
         last_transition_time: condition.since.to_string(),
         reason: condition.problem.reason(condition.holds).as_str().to_owned(),
         message: condition.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::pods::{ContainerState, ObservedContainer, ObservedSandbox, SandboxState};
+
+    #[test]
+    fn running_pods_have_a_ready_sandbox_or_a_running_container() {
+        let pod = |state, container| {
+            let mut pod = ObservedPod::new("u".into(), "ns", "p");
+            pod.sandboxes.push(ObservedSandbox {
+                id: "s".to_owned(),
+                attempt: 0,
+                state,
+                created_at: 1,
+                host_network: false,
+                ips: Vec::new(),
+                has_address: false,
+                pid: None,
+            });
+            pod.containers.extend([ObservedContainer::seen("c", "main", "s", container)]);
+            running_pod(&pod).map(|pod| pod["spec"]["containers"].as_array().map_or(0, Vec::len))
+        };
+        let running = || ContainerState::Running { started_at: 1 };
+        assert_eq!(pod(SandboxState::Ready, running()), Some(1));
+        assert_eq!(pod(SandboxState::Ready, ContainerState::Created), Some(0));
+        assert_eq!(pod(SandboxState::NotReady, running()), Some(1));
+        assert_eq!(pod(SandboxState::NotReady, ContainerState::Created), None);
     }
 }
