@@ -11,7 +11,7 @@ use crate::types::api::{Container, Pod, PodUid, Volume, VolumeSource};
 use crate::types::sorted::SortedSet;
 
 /// A CSI, NFS or persistent volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ForeignVolume {
     /// The pod's uid and namespace.
     pub(super) pod: String,
@@ -23,7 +23,7 @@ pub(crate) struct ForeignVolume {
     pub(super) teller: UsageSource,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UsageSource {
     Driver {
         name: String,

@@ -3,6 +3,7 @@
 use super::external_volumes::ForeignVolume;
 use super::snapshot::VolumeSnapshot;
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
+use crate::types::sorted::SortOnce;
 
 /// A claim and the usage of its volume.
 #[derive(Debug)]
@@ -21,12 +22,9 @@ impl ClaimUsage {
 
 /// For a claim used by several pods, keeps the first.
 pub(super) fn each_once(claims: impl Iterator<Item = ClaimUsage>) -> Vec<ClaimUsage> {
-    let mut once: Vec<ClaimUsage> = Vec::new();
-    for claim in claims {
-        if !once.iter().any(|earlier| (&earlier.namespace, &earlier.claim) == (&claim.namespace, &claim.claim)) {
-            once.push(claim);
-        }
-    }
+    let mut once: Vec<ClaimUsage> = claims.collect();
+    once.sort_once_by(|one, other| (&one.namespace, &one.claim).cmp(&(&other.namespace, &other.claim)));
+    once.dedup_by(|later, first| (&later.namespace, &later.claim) == (&first.namespace, &first.claim));
     once
 }
 

@@ -18,15 +18,16 @@ use crate::platform::host::file_system::file_system;
 use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The last statistics of each volume. A request starts an inquiry for each, at most once a minute.
 pub(super) struct VolumeStatsCache {
     csi: Rc<Csi>,
-    queries: RefCell<Vec<RunningQuery>>,
+    /// A pod's author may name thousands of volumes.
+    queries: RefCell<SortedMap<ForeignVolume, RunningQuery>>,
 }
 
 struct RunningQuery {
-    of: ForeignVolume,
     began: Instant,
     cached: Rc<CachedUsage>,
     /// Closed when the walk has ended.
@@ -56,15 +57,16 @@ impl VolumeStatsCache {
     /// Starts the inquiries that are due, and forgets other volumes.
     pub(super) fn begin<'a>(&self, volumes: impl Iterator<Item = &'a ForeignVolume>) {
         let now = rt::now();
-        let mut before = self.queries.take();
-        let mut queries = Vec::new();
-        for volume in volumes {
-            let old = before.iter().position(|old| old.of == *volume).map(|index| before.swap_remove(index));
-            queries.push(match old {
-                Some(old) if !old.is_due(now) => old,
-                old => self.inquire(volume, old.map(|old| old.cached).unwrap_or_default(), now),
-            });
+        let volumes: Vec<&ForeignVolume> = volumes.collect();
+        let wanted: SortedSet<&ForeignVolume> = volumes.iter().copied().collect();
+        let mut queries = self.queries.take();
+        queries.retain(|volume, _| wanted.contains(&volume));
+        for (volume, query) in queries.iter_mut().filter(|(_, query)| query.is_due(now)) {
+            *query = self.inquire(volume, Rc::clone(&query.cached), now);
         }
+        let new = volumes.into_iter().filter(|volume| !queries.contains_key(*volume));
+        let new: Vec<_> = new.map(|volume| (volume.clone(), self.inquire(volume, Rc::default(), now))).collect();
+        queries.extend(new);
         self.queries.replace(queries);
     }
 
@@ -74,7 +76,7 @@ impl VolumeStatsCache {
         let awaited: Vec<_> = {
             let queries = self.queries.borrow();
             queries
-                .iter()
+                .values()
                 .filter(waits_for)
                 .map(|inquiry| (Rc::clone(&inquiry.cached), inquiry.ended.clone()))
                 .collect()
@@ -94,7 +96,7 @@ impl VolumeStatsCache {
     /// The last result for this volume.
     pub(super) fn last_result(&self, volume: &ForeignVolume) -> Option<VolumeSnapshot> {
         let queries = self.queries.borrow();
-        queries.iter().find(|inquiry| inquiry.of == *volume)?.cached.snapshot.borrow().clone()
+        queries.get(volume)?.cached.snapshot.borrow().clone()
     }
 
     fn inquire(&self, volume: &ForeignVolume, cached: Rc<CachedUsage>, now: Instant) -> RunningQuery {
@@ -119,7 +121,7 @@ impl VolumeStatsCache {
             tells.is_slow.set(rt::elapsed(now) > VOLUME_STATS_WAIT);
             drop(held);
         });
-        RunningQuery { of: volume.clone(), began: now, cached, ended, task }
+        RunningQuery { began: now, cached, ended, task }
     }
 }
 

@@ -78,21 +78,24 @@ fn file_system_is_measured_and_forgotten_with_its_volume() {
         let seen = result_of(&inquiries, &volumes, &volumes[0]).await;
         assert_eq!((&*seen.name, seen.claim.as_deref(), seen.is_elsewhere), ("v", Some("data"), true));
         assert!(seen.disk.capacity > 0 && seen.used.bytes == seen.disk.used && seen.at > 0, "{seen:?}");
-        while inquiries.queries.borrow().iter().any(|inquiry| !inquiry.task.is_finished()) {
+        while inquiries.queries.borrow().values().any(|inquiry| !inquiry.task.is_finished()) {
             rt::yield_now().await;
         }
         assert_eq!(inquiries.last_result(&volumes[1]), None, "nothing is mounted there");
-        let began = inquiries.queries.borrow()[0].began;
+        let last_begun = || inquiries.queries.borrow()[&volumes[0]].began;
+        let began = last_begun();
         inquiries.begin(volumes.iter());
-        assert_eq!(inquiries.queries.borrow()[0].began, began, "less than a minute ago");
-        let a_minute_passes =
-            || inquiries.queries.borrow_mut()[0].began = began.checked_sub(MIN_VOLUME_STATS_INTERVAL).unwrap();
+        assert_eq!(last_begun(), began, "less than a minute ago");
+        let a_minute_passes = || {
+            let mut queries = inquiries.queries.borrow_mut();
+            queries.get_mut(&volumes[0]).unwrap().began = began.checked_sub(MIN_VOLUME_STATS_INTERVAL).unwrap();
+        };
         a_minute_passes();
         inquiries.begin(volumes.iter());
-        assert!(inquiries.queries.borrow()[0].began >= began, "now it is");
+        assert!(last_begun() >= began, "now it is");
         a_minute_passes();
         inquiries.begin(volumes.iter());
-        assert!(inquiries.queries.borrow()[0].began < began, "it has not answered yet");
+        assert!(last_begun() < began, "it has not answered yet");
         inquiries.begin(std::iter::empty());
         assert_eq!(inquiries.last_result(&volumes[0]), None);
     });
@@ -114,7 +117,8 @@ fn only_the_first_request_waits_for_a_hanging_file_server() {
     let inquiries = inquiries(&scratch.root);
     rt::block_on(async {
         result_of(&inquiries, &volumes, &volumes[0]).await;
-        let is_slow = || inquiries.queries.borrow()[1].cached.is_slow.get();
+        let hanging = volumes[1].clone();
+        let is_slow = || inquiries.queries.borrow()[&hanging].cached.is_slow.get();
         while !is_slow() {
             inquiries.wait().await;
         }
@@ -124,16 +128,37 @@ fn only_the_first_request_waits_for_a_hanging_file_server() {
             inquiries.wait().await;
         }
         assert!(asked.elapsed() < 10 * VOLUME_STATS_WAIT, "{:?}", asked.elapsed());
-        assert_eq!(inquiries.last_result(&volumes[1]), None);
-        assert!(!inquiries.queries.borrow()[1].task.is_finished());
+        assert_eq!(inquiries.last_result(&hanging), None);
+        assert!(!inquiries.queries.borrow()[&hanging].task.is_finished());
         // Another pod's volumes are measured all the same.
         let honest = ForeignVolume { pod: "honest".to_owned(), ..scratch.volume("h", "/", UsageSource::Mount) };
         volumes.push(honest.clone());
         let answered = rt::deadline(Duration::from_secs(20), result_of(&inquiries, &volumes, &honest)).await;
         assert_eq!(answered.map(|seen| seen.name), Ok("h".to_owned()));
         scratch.server = None;
-        while inquiries.queries.borrow().iter().any(|inquiry| !inquiry.task.is_finished()) {
+        while inquiries.queries.borrow().values().any(|inquiry| !inquiry.task.is_finished()) {
             rt::yield_now().await;
         }
     });
+}
+
+/// Processor time of two requests for this many volumes of a pod, the second one with results. No task runs.
+fn time_of_requests(count: usize) -> Duration {
+    let scratch = Scratch::new(&format!("many-{count}"));
+    let volumes: Vec<_> =
+        (0..count).map(|number| scratch.volume(&format!("v{number}"), "here", UsageSource::Mount)).collect();
+    let inquiries = inquiries(&scratch.root);
+    let begun = rt::processor_time();
+    for _ in 0..2 {
+        inquiries.begin(volumes.iter());
+        assert!(volumes.iter().all(|volume| inquiries.last_result(volume).is_none()));
+    }
+    rt::processor_time() - begun
+}
+
+#[test]
+fn work_for_volumes_grows_with_their_number() {
+    let best = |count| (0..3).map(|_| time_of_requests(count)).min().unwrap();
+    let (few, many) = (best(1000), best(4000));
+    assert!(many < 8 * few, "{few:?} for 1000 volumes, {many:?} for 4000");
 }
