@@ -2,9 +2,12 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::rc::Rc;
 use std::time::Duration;
+
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, listen, socket_with};
 
 use super::connection_shares::{ClientState, ConnectionLimits, Peer};
 use super::open_connections::{ConnectionFuture, Connections};
@@ -76,23 +79,41 @@ impl Listener {
 
 /// As in the kubelet, the unspecified address listens on both IP families.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    if address.ip().is_unspecified() && address.is_ipv4() {
-        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
-        if let Ok(listener) = TcpListener::bind(both).await {
+    if address.ip().is_unspecified() {
+        if let Ok(listener) = bind_both(address.port()) {
             return Ok(listener);
         }
     }
     TcpListener::bind(address).await
 }
 
+/// Listens on both IP families, also with `net.ipv6.bindv6only`.
+fn bind_both(port: u16) -> io::Result<TcpListener> {
+    #[cfg(test)]
+    if rt::world().is_some() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let socket = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    set_ipv6_v6only(&socket, false)?;
+    rustix::net::bind(&socket, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
+    listen(&socket, MAX_UNACCEPTED_CONNECTIONS)?;
+    TcpListener::try_from(std::net::TcpListener::from(socket))
+}
+
+/// As of the standard library's listeners.
+const MAX_UNACCEPTED_CONNECTIONS: i32 = 128;
+
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
     use std::os::fd::{AsRawFd as _, OwnedFd};
 
+    use nix::sched::{CloneFlags, unshare};
     use nix::sys::socket::{
         AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrStorage, bind as bind_socket, connect, socket,
     };
+    use rustix::net::sockopt::ipv6_v6only;
 
     use super::*;
     use crate::control::server::connections::{Reply, SingleGet, serve_connection};
@@ -130,5 +151,19 @@ mod tests {
             };
             assert_eq!(rt::deadline(Duration::from_secs(1), honest).await.as_ref(), Ok(b"HTTP/1.1 200"));
         });
+    }
+
+    #[test]
+    fn unspecified_address_is_of_both_families_whatever_the_nodes_default() {
+        let in_own_network = |address: IpAddr| {
+            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace of this thread");
+            std::fs::write("/proc/sys/net/ipv6/bindv6only", "1").unwrap();
+            let listener = rt::block_on(bind(SocketAddr::new(address, 0))).unwrap();
+            (listener.local_addr().unwrap().is_ipv6(), ipv6_v6only(&listener).unwrap())
+        };
+        for address in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
+            let bound = std::thread::spawn(move || in_own_network(address)).join().unwrap();
+            assert_eq!(bound, (true, false), "{address}");
+        }
     }
 }

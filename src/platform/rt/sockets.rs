@@ -160,6 +160,20 @@ impl TcpListener {
     }
 }
 
+impl TryFrom<std::net::TcpListener> for TcpListener {
+    type Error = io::Error;
+
+    fn try_from(listener: std::net::TcpListener) -> io::Result<Self> {
+        smol::net::TcpListener::try_from(listener).map(Self)
+    }
+}
+
+impl AsFd for TcpListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct UnixListener(smol::net::unix::UnixListener);
 
