@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
-use crate::kubelet::volumes::{self, SetUpInputs};
+use crate::kubelet::volumes::{self, Refreshed, SetUpInputs};
 use crate::state::objects::Objects;
 use crate::state::pods::{WorkDone, WorkResult};
 use crate::types::api::Pod;
@@ -23,11 +23,8 @@ pub(super) async fn refresh_volumes(
         let with = SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
         volumes::refresh(pod, with, csi, Box::pin(async move { watch.cancelled().await }))
     };
-    let (all_refreshed, failed) = match refreshed.await {
-        Ok(kept) => (true, kept),
-        Err(error) => (false, vec![error]),
-    };
-    let warnings = failed.iter().map(|error| (error.reason(), ErrorChain(error).to_string())).collect();
+    let Refreshed { all_refreshed, errors } = refreshed.await;
+    let warnings = errors.iter().map(|error| (error.reason(), ErrorChain(error).to_string())).collect();
     WorkDone {
         uid: pod.metadata.uid.clone(),
         observation: None,

@@ -47,6 +47,7 @@ use crate::types::sorted::SortedMap;
 use error::Problem;
 use mounts::{MountInputs, PreparedVolume};
 use plan::{Files, Plan, PlannedVolume, Source};
+use volume_uses::VolumeUses;
 
 pub(crate) use env_values::FileValue;
 pub use env_values::check_env_file;
@@ -78,6 +79,14 @@ pub(crate) struct PodVolumes {
     pub(crate) stale_errors: Vec<Error>,
     /// Groups of PersistentVolumes that the pod does not have itself.
     pub(crate) groups: Vec<i64>,
+}
+
+/// The outcome of a refresh.
+#[derive(Debug)]
+pub(crate) struct Refreshed {
+    /// Every volume has its new content, or keeps its previous one because the new one is unknown.
+    pub(crate) all_refreshed: bool,
+    pub(crate) errors: Vec<Error>,
 }
 
 /// Checks the node affinity of the pod's PersistentVolumes, before they are mounted.
@@ -199,53 +208,57 @@ fn failed(volume: &CsiVolume, failure: SetUpError) -> Error {
     Error::Csi { phase, volume: volume.name.clone(), is_block: volume.is_block, source }
 }
 
-/// Updates the files of ConfigMap, Secret, projected and downward API volumes. Stops when the pod `ends`. Returns the
-/// errors of volumes that keep their previous content.
+/// Updates the files of ConfigMap, Secret, projected and downward API volumes. A volume that fails does not keep the
+/// others from their update. Stops when the pod `ends`.
 pub(crate) fn refresh(
     pod: &Pod,
     inputs: SetUpInputs<'_>,
     csi: &Rc<Csi>,
     mut ends: PodTerminating,
-) -> impl Future<Output = Result<Vec<Error>, Error>> + use<> {
-    let plan = Plan::new(pod, inputs);
+) -> impl Future<Output = Refreshed> + use<> {
+    let planned_volumes: Vec<_> = plan::planned_volumes(pod, &VolumeUses::of(&pod.spec), inputs).collect();
     let csi = Rc::clone(csi);
     let uid = pod.metadata.uid.clone();
     async move {
-        let plan = plan?;
-        let refreshed = rt::blocking_for(uid.as_str(), move || {
-            let mut kept = Vec::new();
-            for planned in &plan.volumes {
-                match &planned.source {
-                    Source::Files(files) => kept.extend(set_up_files(files, &planned.name)?),
-                    Source::Claim { .. }
-                    | Source::Csi(_)
-                    | Source::Device { .. }
-                    | Source::EmptyDir(_)
-                    | Source::HostPath { .. }
-                    | Source::Image
-                    | Source::Local(_)
-                    | Source::Nfs(_) => {}
-                }
-            }
-            Ok((plan, kept))
-        });
-        let (plan, mut kept) = refreshed.await?;
-        let sources = plan.volumes.iter().map(|planned| &planned.source);
-        for planned in sources.filter_map(|source| if let Source::Csi(planned) = source { Some(planned) } else { None })
-        {
-            if planned.is_republished {
-                let volume = &planned.volume;
-                let ended = async {
-                    (&mut ends).await;
-                    Ok(())
-                };
-                let published = rt::either(ended, csi.republish(volume)).await;
-                let failure = |error| failed(volume, SetUpError { phase: Phase::SetUp, error });
-                kept.extend(published.map_err(failure).err());
-            }
+        let written = rt::blocking_for(uid.as_str(), move || write_files(planned_volumes));
+        let (mut refreshed, republished) = written.await;
+        for planned in republished {
+            let volume = &planned.volume;
+            let ended = async {
+                (&mut ends).await;
+                Ok(())
+            };
+            let published = rt::either(ended, csi.republish(volume)).await;
+            let failure = |error| failed(volume, SetUpError { phase: Phase::SetUp, error });
+            refreshed.errors.extend(published.map_err(failure).err());
         }
-        Ok(kept)
+        refreshed
     }
+}
+
+/// Writes the new content of the file volumes. Returns also the CSI volumes to publish again.
+fn write_files(planned_volumes: Vec<Result<PlannedVolume, Error>>) -> (Refreshed, Vec<Box<csi::Csi>>) {
+    let mut refreshed = Refreshed { all_refreshed: true, errors: Vec::new() };
+    let mut republished = Vec::new();
+    for planned in planned_volumes {
+        let written = planned.and_then(|PlannedVolume { name, source }| match source {
+            Source::Files(files) => set_up_files(&files, &name),
+            Source::Csi(planned) => {
+                republished.extend(Some(planned).filter(|planned| planned.is_republished));
+                Ok(None)
+            }
+            Source::Claim { .. }
+            | Source::Device { .. }
+            | Source::EmptyDir(_)
+            | Source::HostPath { .. }
+            | Source::Image
+            | Source::Local(_)
+            | Source::Nfs(_) => Ok(None),
+        });
+        refreshed.all_refreshed &= written.is_ok();
+        refreshed.errors.extend(written.unwrap_or_else(Some));
+    }
+    (refreshed, republished)
 }
 
 impl PodVolumes {

@@ -176,12 +176,6 @@ impl Plan {
         let (meta, dirs) = (&pod.metadata, inputs.dirs);
         let logs = dirs.logs(&meta.namespace, &meta.name, &meta.uid);
         let uses = VolumeUses::of(&pod.spec);
-        let used = pod.spec.volumes.iter().filter(|volume| uses.is_used(&volume.name));
-        let shared = PodFiles::new(pod, inputs);
-        let volumes = used.map(|volume| match source(pod, volume, &uses, &shared, inputs) {
-            Ok(source) => Ok(PlannedVolume { name: volume.name.clone(), source }),
-            Err(problem) => Err(Error::SetUp { volume: volume.name.clone(), problem }),
-        });
         Ok(Self {
             private: vec![
                 dirs.pods().to_owned(),
@@ -190,10 +184,24 @@ impl Plan {
                 dirs.plugins(&meta.uid),
             ],
             logs: pod.spec.all_containers().map(|container| logs.join(&container.name)).collect(),
-            volumes: volumes.collect::<Result<_, _>>()?,
+            volumes: planned_volumes(pod, &uses, inputs).collect::<Result<_, _>>()?,
             groups: groups(pod, &uses, inputs.objects),
         })
     }
+}
+
+/// The volumes that the pod's containers use, each planned on its own.
+pub(super) fn planned_volumes<'a>(
+    pod: &'a Pod,
+    uses: &'a VolumeUses<'_>,
+    inputs: SetUpInputs<'a>,
+) -> impl Iterator<Item = Result<PlannedVolume, Error>> {
+    let used = pod.spec.volumes.iter().filter(|volume| uses.is_used(&volume.name));
+    let shared = PodFiles::new(pod, inputs);
+    used.map(move |volume| match source(pod, volume, uses, &shared, inputs) {
+        Ok(source) => Ok(PlannedVolume { name: volume.name.clone(), source }),
+        Err(problem) => Err(Error::SetUp { volume: volume.name.clone(), problem }),
+    })
 }
 
 /// Fails for a PersistentVolume whose node affinity does not match the node's labels.

@@ -556,18 +556,13 @@ fn config_map(data: &str) -> Objects {
     objects(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c, namespace: ns}}\ndata: {data}"))
 }
 
-/// The errors of volumes that were kept.
-fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<Vec<String>, String> {
+/// Whether all volumes were refreshed, and the errors.
+fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> (bool, Vec<String>) {
     let node = golden::node_with_memory(64 << 20);
-    let text = |error: &Error| ErrorChain(error).to_string();
-    let kept = block_on(refresh(
-        pod,
-        SetUpInputs { dirs, node: &node, objects },
-        &no_drivers(),
-        Box::pin(std::future::pending()),
-    ))
-    .map_err(|error| text(&error))?;
-    Ok(kept.iter().map(text).collect())
+    let inputs = SetUpInputs { dirs, node: &node, objects };
+    let Refreshed { all_refreshed, errors } =
+        block_on(refresh(pod, inputs, &no_drivers(), Box::pin(std::future::pending())));
+    (all_refreshed, errors.iter().map(|error| ErrorChain(error).to_string()).collect())
 }
 
 #[test]
@@ -583,10 +578,11 @@ fn missing_object_is_an_error_unless_the_volume_was_set_up() {
         let is_gone =
             gone.get(&pod, crate::state::objects::ObjectKind::ConfigMap, "c") == crate::state::objects::Lookup::Missing;
         assert_eq!(set_up_with(&pod, &dirs, &gone).unwrap().stale_errors.is_empty(), !is_gone);
-        assert_eq!(refresh_with(&pod, &dirs, &gone).unwrap(), if is_gone { vec![error.clone()] } else { Vec::new() });
+        let errors = if is_gone { vec![error.clone()] } else { Vec::new() };
+        assert_eq!(refresh_with(&pod, &dirs, &gone), (true, errors));
         assert_eq!(volume.join("k").exists(), is_gone, "an empty object differs from a missing one");
     }
-    refresh_with(&pod, &dirs, &config_map("{k: two}")).unwrap();
+    assert_eq!(refresh_with(&pod, &dirs, &config_map("{k: two}")), (true, Vec::new()));
     assert_eq!(fs::read_to_string(volume.join("k")).unwrap(), "two");
     block_on(tear_down(&dirs, &uid("u1"), &no_drivers(), &Removals::default())).unwrap();
     assert!(set_up_now(&pod, &dirs).is_err(), "content of another pod's volume was used");
@@ -601,9 +597,30 @@ fn refresh_leaves_other_volumes_alone() {
     let volumes = json!([{"name": "c", "configMap": {"name": "c"}}, {"name": "e", "emptyDir": {}},
         {"name": "h", "hostPath": {"path": late, "type": "Directory"}}]);
     let pod = pod("u1", mounts, volumes);
-    refresh_with(&pod, &dirs, &config_map("{k: one}")).unwrap();
+    assert_eq!(refresh_with(&pod, &dirs, &config_map("{k: one}")), (true, Vec::new()));
     assert!(!dirs.volume(&uid("u1"), "kubernetes.io/empty-dir", "e").exists());
     assert!(dirs.volume(&uid("u1"), "kubernetes.io/configmap", "c").join("k").exists());
+}
+
+#[test]
+fn volume_that_cannot_be_refreshed_keeps_no_other_volume_from_it() {
+    let (_scratch, dirs) = Scratch::new("refresh-each");
+    let names = ["claimed", "full", "written"];
+    let mounts = names.map(|name| json!({"name": name, "mountPath": format!("/{name}")}));
+    let of_claim = json!({"name": "claimed", "persistentVolumeClaim": {"claimName": "gone"}});
+    let of_map = |name: &str| json!({"name": name, "configMap": {"name": "c"}});
+    let [full, written] = ["full", "written"].map(|name| dirs.volume(&uid("u1"), "kubernetes.io/configmap", name));
+    let first = pod("u1", json!(mounts[1..]), json!([of_map("full"), of_map("written")]));
+    set_up_with(&first, &dirs, &config_map("{k: one}")).unwrap();
+    let flags = nix::mount::MsFlags::MS_RDONLY;
+    nix::mount::mount(Some("tmpfs"), &full, Some("tmpfs"), flags, None::<&str>).unwrap();
+    let pod = pod("u1", json!(mounts), json!([of_claim, of_map("full"), of_map("written")]));
+    let (all_refreshed, errors) = refresh_with(&pod, &dirs, &config_map("{k: two}"));
+    assert_eq!(fs::read_to_string(written.join("k")).unwrap(), "two");
+    assert!(!all_refreshed, "it is not tried again");
+    let [claim, read_only] = &errors[..] else { panic!("{errors:?}") };
+    assert!(claim.contains("error processing PVC gone"), "{claim}");
+    assert!(read_only.contains("\"full\"") && read_only.contains("Read-only file system"), "{read_only}");
 }
 
 #[test]
