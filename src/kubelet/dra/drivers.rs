@@ -44,8 +44,8 @@ impl DraManager {
             return Err(DraError::OwnDriver);
         }
         let client = Client::new(&socket);
-        let plugin =
-            Rc::new(Plugin { driver: driver.clone(), client, socket, version, is_connected: Cell::new(false) });
+        let (driver_name, socket, is_connected) = (driver.clone(), socket.into(), Cell::new(false));
+        let plugin = Rc::new(Plugin { driver: driver_name, client, socket, version, is_connected });
         let follower = rt::spawn(health::follow(Rc::clone(self), Rc::clone(&plugin)));
         self.add(driver, RegisteredPlugin { plugin, follower });
         self.changed.notify();
@@ -65,12 +65,12 @@ impl DraManager {
     fn deregister(&self, plugin: &PluginInfo) {
         let mut drivers = self.drivers.borrow_mut();
         let Some(instances) = drivers.get_mut(&plugin.name) else { return };
-        instances.retain(|instance| instance.plugin.socket != plugin.endpoint);
+        instances.retain(|instance| *instance.plugin.socket != *plugin.endpoint);
         if instances.is_empty() {
             drivers.remove(&plugin.name);
-            self.health.borrow_mut().forget(&plugin.name);
         }
         drop(drivers);
+        self.health.borrow_mut().forget(&plugin.name, &plugin.endpoint);
         self.changed.notify();
     }
 

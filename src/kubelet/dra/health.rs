@@ -33,6 +33,8 @@ struct ReportedHealth {
     message: String,
     timeout: Duration,
     at: Instant,
+    /// The socket of the instance that reported it.
+    socket: Rc<str>,
 }
 
 impl HealthCache {
@@ -41,12 +43,23 @@ impl HealthCache {
         reported.map_or((DeviceHealth::Unknown, ""), |reported| (reported.health, &reported.message))
     }
 
-    pub(super) fn forget(&mut self, driver: &str) {
-        self.drivers.remove(driver);
+    /// Forgets what this instance of the driver has reported last. True if any device's health changed.
+    pub(super) fn forget(&mut self, driver: &str, socket: &str) -> bool {
+        let Some(driver_devices) = self.drivers.get_mut(driver) else { return false };
+        let mut changed = false;
+        driver_devices.retain(|_, device| {
+            let is_of_other = *device.socket != *socket;
+            changed |= !is_of_other && device.health != DeviceHealth::Unknown;
+            is_of_other
+        });
+        if driver_devices.is_empty() {
+            self.drivers.remove(driver);
+        }
+        changed
     }
 
-    /// Takes the complete list of a driver. True if any device's health changed.
-    fn update(&mut self, driver: &str, reports: Vec<Report>, now: Instant) -> bool {
+    /// Takes the complete list of an instance of a driver. True if any device's health changed.
+    fn update(&mut self, driver: &str, socket: &Rc<str>, reports: Vec<Report>, now: Instant) -> bool {
         let driver_devices = self.drivers.entry(driver.to_owned()).or_default();
         let mut changed = false;
         for report in reports.into_iter().take(MAX_DRIVER_DEVICES) {
@@ -61,6 +74,7 @@ impl HealthCache {
                 message: shortened(report.message),
                 timeout: seconds.map_or(DEVICE_HEALTH_TIMEOUT, Duration::from_secs),
                 at: now,
+                socket: Rc::clone(socket),
             };
             let shown = |device_health: &ReportedHealth| (device_health.health, device_health.message.clone());
             let key = (device.pool_name, device.device_name);
@@ -128,8 +142,11 @@ pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
             while watch.changed().await {}
         }
         manager.set_connected(&plugin, false);
-        manager.health.borrow_mut().forget(&plugin.driver);
-        manager.health_changed().await;
+        // Another instance of the driver may still report.
+        let changed = manager.health.borrow_mut().forget(&plugin.driver, &plugin.socket);
+        if changed {
+            manager.health_changed().await;
+        }
         rt::sleep(HEALTH_STREAM_RETRY_DELAY).await;
     }
 }
@@ -157,7 +174,7 @@ async fn watch_resources(manager: &DraManager, plugin: &Plugin, method: &'static
             Some(None) => manager.health.borrow_mut().expire(driver, rt::now()),
             Some(Some(message)) => {
                 let list: HealthResponse = decode(&message).map_err(|_| Error::Protocol("malformed health report"))?;
-                manager.health.borrow_mut().update(driver, list.devices, rt::now())
+                manager.health.borrow_mut().update(driver, &plugin.socket, list.devices, rt::now())
             }
         };
         if changed {
@@ -195,16 +212,32 @@ mod tests {
     #[test]
     fn health_is_unknown_before_a_report_and_after_it_expires() {
         let told = rt::simulate(1, |_| async {
-            let (mut cache, begun) = (HealthCache::default(), rt::now());
+            let (mut cache, socket, begun) = (HealthCache::default(), Rc::from("/one"), rt::now());
             assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unknown, ""));
-            assert!(cache.update("d", vec![report("a", 2, "too hot")], begun));
+            assert!(cache.update("d", &socket, vec![report("a", 2, "too hot")], begun));
             assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unhealthy, "too hot"));
-            assert!(!cache.update("d", vec![report("a", 2, "too hot")], begun), "nothing new");
+            assert!(!cache.update("d", &socket, vec![report("a", 2, "too hot")], begun), "nothing new");
             let end = begun + DEVICE_HEALTH_TIMEOUT;
             assert_eq!(cache.next_expiry("d"), Some(end));
             assert!(cache.expire("d", end) && !cache.expire("d", end));
             assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unknown, ""));
             assert_eq!(cache.next_expiry("d"), None);
+        });
+        assert_eq!(told, Ok(()));
+    }
+
+    #[test]
+    fn instance_takes_only_its_own_reports_with_it() {
+        let told = rt::simulate(1, |_| async {
+            let (mut cache, begun) = (HealthCache::default(), rt::now());
+            let [former, next] = ["/former", "/next"].map(Rc::<str>::from);
+            cache.update("d", &former, vec![report("a", 1, ""), report("b", 1, "")], begun);
+            cache.update("d", &next, vec![report("a", 1, "")], begun);
+            assert!(cache.forget("d", &former), "nothing reports b");
+            assert_eq!(cache.of("d", "pool", "b"), (DeviceHealth::Unknown, ""));
+            assert!(!cache.forget("d", &former), "each failed connection changed the health");
+            assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Healthy, ""));
+            assert!(cache.forget("d", &next) && cache.drivers.is_empty());
         });
         assert_eq!(told, Ok(()));
     }

@@ -1,6 +1,7 @@
 //! Calls to a plugin of a DRA driver, in the version that it offers.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::error::DraError;
@@ -14,7 +15,7 @@ use crate::types::metrics::{self, Timed};
 pub(super) struct Plugin {
     pub(super) driver: String,
     pub(super) client: Client,
-    pub(super) socket: String,
+    pub(super) socket: Rc<str>,
     pub(super) version: Version,
     pub(super) is_connected: Cell<bool>,
 }
