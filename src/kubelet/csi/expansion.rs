@@ -168,6 +168,8 @@ impl Csi {
         Ok((!is_refused).then_some((claim, target)))
     }
 
+    /// Holds the volume's lock, so no request waits at the gate, which may stay shut for hours. The next poll repeats
+    /// what was not sent, and NodeExpandVolume may be repeated.
     async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, state: &ExpansionState) {
         let size = size_in_bytes(&target.size);
         let failed = |why: &str| {
@@ -244,8 +246,10 @@ impl Csi {
         let ObjectKey { namespace, name, .. } = key;
         let failed = |source| ExpandSecretError { namespace: namespace.clone(), name: name.clone(), source };
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-        let secret_object =
-            client.send(&Request::get(path).requested_by(Requester::Tenant)).await.and_then(|response| response.json());
+        let secret_object = client
+            .send(&Request::get(path).requested_by(Requester::Tenant).at_once())
+            .await
+            .and_then(|response| response.json());
         let secret_object = secret_object.map_err(|error| failed(error.into()))?;
         let secret: ConfigObject = decode::<Secret>(secret_object).map_err(|error| failed(error.into()))?.value.into();
         Ok(secret.texts())
@@ -256,7 +260,7 @@ impl Csi {
         let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(Value::Null) };
         let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}/status");
         let request = Request::patch(path, Patch::StrategicMerge, patch);
-        client.send(&request.requested_by(Requester::Tenant)).await?.json()
+        client.send(&request.requested_by(Requester::Tenant).at_once()).await?.json()
     }
 
     fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
@@ -277,4 +281,35 @@ fn is_final(code: Code) -> bool {
 /// Upstream's `isInfeasibleError`.
 fn can_never_be(code: Code) -> bool {
     matches!(code, Code::InvalidArgument | Code::OutOfRange | Code::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::platform::apiserver::{Client, Gate, Opening};
+    use crate::platform::net::{Dialer, ProxySettings};
+    use crate::state::objects::ObjectKind;
+
+    #[test]
+    fn expansion_does_not_wait_for_the_gate() {
+        let ended = rt::simulate(1, |_| async {
+            let gate = Gate::new(Opening::Shut, None);
+            let client = Client::behind(gate, "/nowhere".into(), Dialer::of_server(ProxySettings::default()));
+            let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, Some(client));
+            let (namespace, name) = ("ns".to_owned(), "n".to_owned());
+            let volume = CsiVolume {
+                claim: Some((namespace.clone(), name.clone())),
+                expand_secret: Some(ObjectKey { kind: ObjectKind::Secret, namespace, name }),
+                ..CsiVolume::default()
+            };
+            let driver = Driver::named("node-7", &[], 1);
+            for is_marked in [false, true] {
+                let target = Target { size: "2Gi".to_owned(), is_marked, updates_claim: true };
+                csi.grow(&volume, &driver, &json!({}), &target, &ExpansionState::default()).await;
+            }
+        });
+        assert_eq!(ended, Ok(()));
+    }
 }
