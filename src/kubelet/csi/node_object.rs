@@ -27,18 +27,19 @@ const MAX_CSI_NODE_RETRY_DELAY: Duration = Duration::from_secs(120);
 const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 
 impl CsiNodeRegistration {
-    /// Updates the objects whenever drivers change; never returns.
+    /// Updates the objects whenever drivers change, and when the node has another Node object; never returns.
     pub(crate) async fn run(self) {
-        let mut seen = 0;
         let mut backoff = Backoff::new(FIRST_CSI_NODE_RETRY_DELAY, MAX_CSI_NODE_RETRY_DELAY);
+        // Nothing is reported before the first driver.
+        self.csi.changed.beyond(0).await;
         loop {
-            self.csi.changed.beyond(seen).await;
             self.status_inputs.admission_is_possible().await;
-            let now = self.csi.changed.changes();
+            let (drivers_seen, uid_seen) = (self.csi.changed.changes(), self.status_inputs.uid_changed.changes());
             match self.update_csi_node().await {
                 Ok(()) => {
-                    seen = now;
                     backoff.reset();
+                    let uid_changed = self.status_inputs.uid_changed.beyond(uid_seen);
+                    rt::either(self.csi.changed.beyond(drivers_seen), uid_changed).await;
                 }
                 Err(error) => {
                     log!(warn, "failed to update CSINode, retrying", error = ErrorChain(&error));
@@ -62,19 +63,14 @@ impl CsiNodeRegistration {
             Err(error) if error.is_not_found() => Value::Null,
             csi_node => csi_node?,
         };
-        let registered_drivers = csi_node.pointer("/spec/drivers").and_then(Value::as_array);
-        let wanted = drivers_of(registered_drivers.map_or(&[], Vec::as_slice), &drivers);
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.pointer("/metadata/uid")});
         if csi_node.is_null() {
-            let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.pointer("/metadata/uid")});
             let object = json!({
                 "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-                "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {"drivers": wanted},
+                "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {"drivers": drivers_of(&[], &drivers)},
             });
             self.send(&Request::post(collection_path, &object)).await?;
-        } else if registered_drivers != Some(&wanted) {
-            // A merge patch replaces the whole list: with the version, the change of another client is not lost.
-            let version = csi_node.pointer("/metadata/resourceVersion");
-            let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"drivers": wanted}});
+        } else if let Some(patch) = csi_node_patch(&csi_node, &owner, &drivers) {
             self.send(&Request::patch(path, Patch::Merge, &patch)).await?;
         }
         Ok(())
@@ -83,6 +79,25 @@ impl CsiNodeRegistration {
     async fn send(&self, request: &Request) -> Result<Value, ApiError> {
         self.client.send(&request.clone().ranked(Rank::Node)).await?.json()
     }
+}
+
+/// The merge patch with the drivers, and with the owner if it is a former Node object; `None` if nothing changes.
+fn csi_node_patch(csi_node: &Value, owner: &Value, drivers: &Drivers) -> Option<Value> {
+    let registered_drivers = csi_node.pointer("/spec/drivers").and_then(Value::as_array);
+    let wanted = drivers_of(registered_drivers.map_or(&[], Vec::as_slice), drivers);
+    let mut owners = csi_node.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    let is_owned = owners.any(|reference| reference.get("uid") == owner.get("uid"));
+    if is_owned && registered_drivers == Some(&wanted) {
+        return None;
+    }
+    // A merge patch replaces the whole list: with the version, the change of another client is not lost.
+    let version = csi_node.pointer("/metadata/resourceVersion");
+    let metadata = match is_owned {
+        true => json!({"resourceVersion": version}),
+        // The garbage collector removes what belongs to a former Node object.
+        false => json!({"resourceVersion": version, "ownerReferences": [owner]}),
+    };
+    Some(json!({"metadata": metadata, "spec": {"drivers": wanted}}))
 }
 
 /// Entries of drivers that have not registered with this process stay: the drivers may still come.
@@ -160,6 +175,24 @@ mod tests {
         let told = drivers_of(&known, &drivers());
         assert_eq!(json!(told), expected);
         assert_eq!(drivers_of(&told, &drivers()), told);
+    }
+
+    #[test]
+    fn csi_node_of_a_former_node_object_gets_the_new_owner() {
+        let drivers: Drivers = drivers();
+        let owner = |uid: &str| json!({"kind": "Node", "name": "n", "uid": uid});
+        let object = |entries: &[Value]| {
+            let metadata = json!({"resourceVersion": "7", "ownerReferences": [owner("one")]});
+            json!({"metadata": metadata, "spec": {"drivers": entries}})
+        };
+        let entries = drivers_of(&[], &drivers);
+        let kept = object(&entries);
+        assert_eq!(csi_node_patch(&kept, &owner("one"), &drivers), None);
+        let metadata = json!({"resourceVersion": "7", "ownerReferences": [owner("two")]});
+        let expected = json!({"metadata": metadata, "spec": {"drivers": entries}});
+        assert_eq!(csi_node_patch(&kept, &owner("two"), &drivers), Some(expected));
+        let expected = json!({"metadata": {"resourceVersion": "7"}, "spec": {"drivers": entries}});
+        assert_eq!(csi_node_patch(&object(&[]), &owner("one"), &drivers), Some(expected));
     }
 
     #[test]

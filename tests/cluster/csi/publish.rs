@@ -152,6 +152,20 @@ fn read_write_once_pod_volume_passes_to_the_next_pod() {
 }
 
 #[test]
+fn new_node_object_gets_the_drivers_of_the_node() {
+    let joined = Joined::with_volume();
+    let _driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.wait(CSI_NODE, "the driver to be told of", |node| !node["spec"]["drivers"].is_null());
+    joined.api.delete(NODE);
+    let node = joined.api.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}}));
+    let uid = &node["metadata"]["uid"];
+    joined.api.wait(CSI_NODE, "the new owner", |node| node["metadata"]["ownerReferences"][0]["uid"] == *uid);
+    let node = joined.api.get(NODE).unwrap();
+    let known_as = &node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"];
+    assert_eq!(known_as, &json!(format!("{{\"{NAME}\":\"node-7\"}}")));
+}
+
+#[test]
 fn requires_republish_repeats_the_call_and_failures_keep_the_volume() {
     let mut joined = Joined::new();
     joined.start(&format!("{SHORT}syncFrequency: 1s\n"), &[]);
