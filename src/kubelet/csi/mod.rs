@@ -89,8 +89,7 @@ impl Csi {
     /// Loads the volumes of pods from an earlier process.
     pub(crate) async fn find_present(&self, pods: &Path) {
         let pods = pods.to_owned();
-        // Unreadable directories are reported at tear-down.
-        let volumes_on_disk = rt::blocking(move || vol_data::all_volumes(&pods).unwrap_or_default()).await;
+        let volumes_on_disk = rt::blocking(move || vol_data::readable_volumes(&pods)).await;
         let persistent = volumes_on_disk.into_iter().filter(|(_, data)| !data.is_ephemeral);
         self.present
             .borrow_mut()

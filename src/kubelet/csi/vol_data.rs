@@ -110,12 +110,38 @@ pub(super) fn is_used_elsewhere(path: &Path, data: &VolData, is_other: &dyn Fn(&
 }
 
 /// The volumes of all pods, except those with a missing or corrupt data file.
-pub(super) fn all_volumes(pods: &Path) -> io::Result<Vec<(PathBuf, VolData)>> {
+fn all_volumes(pods: &Path) -> io::Result<Vec<(PathBuf, VolData)>> {
+    find_volumes(pods, &|_, error| Err(error))
+}
+
+/// As [`all_volumes`], without those that cannot be read, which are logged.
+pub(super) fn readable_volumes(pods: &Path) -> Vec<(PathBuf, VolData)> {
+    let skipped = |path: &Path, error: io::Error| {
+        log!(warn, "failed to read CSI volumes, skipping them", path = path.display(), error = error);
+        Ok(())
+    };
+    find_volumes(pods, &skipped).unwrap_or_default()
+}
+
+/// `failed` decides whether the rest is still read.
+fn find_volumes(
+    pods: &Path,
+    failed: &dyn Fn(&Path, io::Error) -> io::Result<()>,
+) -> io::Result<Vec<(PathBuf, VolData)>> {
     let mut volumes = Vec::new();
     for pod in fs::read_dir(pods)? {
-        for volume in volumes_of(&pod?.path())? {
-            if let Some(data) = of_place(&volume)? {
-                volumes.push((volume, data));
+        let pod = match pod {
+            Ok(pod) => pod.path(),
+            Err(error) => {
+                failed(pods, error)?;
+                continue;
+            }
+        };
+        let of_pod = volumes_of(&pod).or_else(|error| failed(&pod, error).map(|()| Vec::new()))?;
+        for volume in of_pod {
+            match of_place(&volume) {
+                Ok(data) => volumes.extend(data.map(|data| (volume, data))),
+                Err(error) => failed(&volume, error)?,
             }
         }
     }
@@ -155,6 +181,24 @@ mod tests {
             assert!(is_used_elsewhere(&own, &data("h"), &|other| label_at(other).is_some()).unwrap(), "{folder}");
             fs::remove_dir_all(root.join("pods")).unwrap();
         }
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn unreadable_volume_hides_no_other_volume() {
+        let root = std::env::temp_dir().join(format!("coracle-vol-data-skip-{}", std::process::id()));
+        let data = VolData { driver: "d".to_owned(), handle: "h".to_owned(), is_ephemeral: false };
+        let place = |pod: &str| root.join(pod).join("volumes").join(FOLDER).join("pv");
+        for pod in ["a", "c"] {
+            fs::create_dir_all(place(pod)).unwrap();
+            write(&paths::data(&place(pod)), &of_pod(&data, "pv", "n", "a")).unwrap();
+        }
+        // A directory, which cannot be read as a file.
+        fs::create_dir_all(paths::data(&place("b")).join(VOL_DATA_FILE)).unwrap();
+        let mut paths: Vec<PathBuf> = readable_volumes(&root).into_iter().map(|(path, _)| path).collect();
+        paths.sort();
+        assert_eq!(paths, [place("a"), place("c")]);
+        assert!(is_used_elsewhere(&root.join("x/volumes/y/z"), &data, &|_| true).is_err());
         fs::remove_dir_all(&root).unwrap();
     }
 
