@@ -17,7 +17,7 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
     // The mount table has resolved paths.
     let directory = match fs::canonicalize(directory) {
         Ok(directory) => directory,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+        Err(error) if is_missing(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
     let mut failure = None;
@@ -47,12 +47,17 @@ pub(crate) fn is_mount_point(path: &Path) -> io::Result<bool> {
 pub(crate) fn mounted_at(path: &Path) -> io::Result<bool> {
     let parent = match path.parent().map(fs::canonicalize) {
         Some(Ok(parent)) => parent,
-        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Some(Err(error)) if is_missing(&error) => return Ok(false),
         Some(Err(error)) => return Err(error),
         None => return Ok(true),
     };
     let path = path.file_name().map_or_else(|| parent.clone(), |name| parent.join(name));
     Ok(mounts_below(&parent)?.iter().any(|mount| mount.point == path))
+}
+
+/// There is nothing at the path, or a part of it is a file.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// The mount of the file system that `path` is on, if the mount table has it.
@@ -112,6 +117,7 @@ mod tests {
         unmount_below(&top.join("nothing")).unwrap();
         fs::write(top.join("file"), "").unwrap();
         unmount_below(&top.join("file/below")).unwrap();
+        assert!(!mounted_at(&top.join("file/below/it")).unwrap());
         drop(busy);
         fs::remove_dir_all(&top).unwrap();
     }
