@@ -17,6 +17,7 @@ use crate::types::api::ObjectText;
 pub(super) enum LookupError {
     Api(ApiError),
     BoundElsewhere { volume: String, name: String },
+    ClaimDeleted,
     ClaimRefused(ClaimRefusal),
     FetchClaim { name: String, source: ApiError },
     NotAttached(NotAttached),
@@ -31,6 +32,7 @@ impl fmt::Display for LookupError {
             Self::BoundElsewhere { volume, name } => {
                 write!(f, "PersistentVolume {volume:?} is not bound to the claim {name:?}")
             }
+            Self::ClaimDeleted => f.write_str("PVC is being deleted"),
             Self::ClaimRefused(refusal) => refusal.fmt(f),
             Self::FetchClaim { name, source } => write!(f, "fetch ResourceClaim {name}: {source}"),
             Self::NotAttached(error) => error.fmt(f),
@@ -65,6 +67,10 @@ pub(super) async fn look_up(client: &Client, topic: &Topic) -> Result<Value, Loo
     };
     let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await;
     let claim = claim.map_err(LookupError::Api)?;
+    // No pod starts with such a claim. One that has it uses its stored copy.
+    if claim.pointer("/metadata/deletionTimestamp").is_some() {
+        return Err(LookupError::ClaimDeleted);
+    }
     if let Some(ClaimOwner { pod_name, .. }) = owner.as_ref().filter(|owner| !is_controlled_by(&claim, &owner.pod)) {
         // A claim of another pod of the same name may still be being deleted.
         let (namespace, name, pod_name) = (namespace.clone(), name.clone(), pod_name.clone());

@@ -166,6 +166,27 @@ fn new_node_object_gets_the_drivers_of_the_node() {
 }
 
 #[test]
+fn claim_that_is_being_deleted_keeps_its_pod_and_starts_no_other() {
+    const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
+    let mut joined = Joined::with_volume();
+    joined.api.patch(CLAIM, &json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    joined.api.delete(CLAIM);
+    joined.node.kill_agent();
+    joined.start(SHORT, &[]);
+    joined.wait_until_ready();
+    joined.node.fake.exit("main", 1);
+    let has_restarted = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1 && is_ready(pod);
+    joined.api.wait(WEB, "the container to start again", has_restarted);
+    joined.delete_web(&driver);
+    joined.api.create(&claiming("other"));
+    joined.wait_for_event("error processing PVC data: PVC is being deleted");
+    assert_eq!(driver.names(), ALL_IN_ORDER);
+}
+
+#[test]
 fn requires_republish_repeats_the_call_and_failures_keep_the_volume() {
     let mut joined = Joined::new();
     joined.start(&format!("{SHORT}syncFrequency: 1s\n"), &[]);
