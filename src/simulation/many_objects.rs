@@ -68,7 +68,9 @@ impl Watched {
 
     /// Follows all topics of these pods, of which some are shared.
     fn follow_pods(&mut self, objects: &mut Objects, pods: &[Arc<Pod>]) {
-        objects.set_pods(pods);
+        for topic in objects.set_pods(pods).outdated {
+            self.watcher.release(&topic);
+        }
         self.watcher.follow(objects.pod_topics().iter().map(|(topic, pod)| (Arc::clone(topic), pod)).collect());
     }
 
@@ -257,5 +259,37 @@ fn pod_with_thousands_of_objects_does_not_delay_topics_that_it_shares() {
         // The pod's watch reports changes at once.
         watched.create(&[SHARED.to_owned()]);
         assert!(watched.heard(usize::MAX, Duration::from_secs(1)).await.contains(&config_map(SHARED)));
+    });
+}
+
+#[test]
+fn claim_is_looked_up_again_for_the_pod_that_replaces_its_last_user() {
+    simulate("replaced-pod", |world, folder| async move {
+        let mut watched = Watched::begin(&world, &folder).await;
+        watched.api.change(|server| {
+            let metadata = json!({"name": "shared", "namespace": "default"});
+            let spec = json!({"accessModes": ["ReadWriteOnce"], "volumeName": "disk"});
+            let claim = server.create(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": metadata, "spec": spec}));
+            let uid = &claim["metadata"]["uid"];
+            let reference =
+                json!({"kind": "PersistentVolumeClaim", "namespace": "default", "name": "shared", "uid": uid});
+            server.create(&json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "claimRef": reference, "hostPath": {"path": "/disk"}}}));
+            let path = "/api/v1/namespaces/default/persistentvolumeclaims/shared/status";
+            server.patch(path, &json!({"status": {"phase": "Bound"}}));
+        });
+        let pods = [pod("greedy", &honest()), pod("honest", &honest())];
+        let pods = pods.map(|pod| Arc::new(decode::<Pod>(pod).unwrap().value));
+        let claim = Topic::claim(&pods[0], &pods[0].spec.volumes[0]).unwrap();
+        let mut objects = Objects::default();
+        let mut is_heard_for = async |pods: &[Arc<Pod>]| {
+            watched.follow_pods(&mut objects, pods);
+            watched.heard(usize::MAX, Duration::from_secs(5)).await.contains(&claim)
+        };
+        assert!(is_heard_for(&pods[..1]).await);
+        assert!(!is_heard_for(&pods).await, "it was looked up again although a user stayed");
+        assert!(!is_heard_for(&pods[1..]).await, "it was looked up again although a user stayed");
+        assert!(is_heard_for(&pods[..1]).await);
     });
 }

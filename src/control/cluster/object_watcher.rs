@@ -49,8 +49,7 @@ impl ObjectWatcher {
         let followed_topics = self.watches.keys().cloned().chain(self.requests.topics());
         let released: Vec<Arc<Topic>> = followed_topics.filter(|topic| !wanted.contains_key(topic)).collect();
         for topic in &released {
-            self.requests.release(topic);
-            self.context.store.forget(topic);
+            self.release(topic);
         }
         let of_node = wanted.iter().filter(|(topic, pod)| **pod == PodUid::default() && can_be_watched(topic)).count();
         let mut budget = WatchBudget::new(self.context.client.max_watches(), of_node);
@@ -78,6 +77,12 @@ impl ObjectWatcher {
         }
         self.watches.extend(begun);
         released
+    }
+
+    /// Requests the topic no more, and again only when a pod needs it.
+    pub(crate) fn release(&mut self, topic: &Arc<Topic>) {
+        self.requests.release(topic);
+        self.context.store.forget(topic);
     }
 
     fn watch(&mut self, topic: Arc<Topic>) -> rt::Task<()> {

@@ -9,7 +9,7 @@ use crate::control::pod_table::{Effect, PodTable};
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::offline::OfflineStore;
-use crate::state::objects::{AnswerEffect, ObjectChanges, ObjectEvent, Objects, SourceObject, Topic};
+use crate::state::objects::{AnswerEffect, ObjectChanges, ObjectEvent, Objects, PodsChange, SourceObject, Topic};
 use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, PodUid};
 use crate::types::owned::{Owned, View};
@@ -121,7 +121,10 @@ impl ObjectWatch {
         let drivers = self.csi.registered();
         let classes = classes_of_static_pods(pods);
         let mut objects = self.objects.write();
-        let has_changed = objects.set_pods(&of_cluster);
+        let PodsChange { has_changed, outdated } = objects.set_pods(&of_cluster);
+        for topic in &outdated {
+            follower.release(topic);
+        }
         if has_changed || drivers != self.drivers || classes != self.classes {
             let drivers_of_node = drivers.iter().cloned().map(Topic::CsiDriver);
             let of_node = drivers_of_node.chain(classes.iter().cloned().map(Topic::RuntimeClass));

@@ -80,6 +80,15 @@ pub(crate) struct AnswerEffect {
     pub(crate) stale_topics: usize,
 }
 
+/// The result of [`Objects::set_pods`].
+#[derive(Debug)]
+pub(crate) struct PodsChange {
+    pub(crate) has_changed: bool,
+    /// Topics that are looked up once, of which no former user is left. Their answers are forgotten: another pod may
+    /// need them again, and a claim may be bound to another volume by then.
+    pub(crate) outdated: Vec<Arc<Topic>>,
+}
+
 /// The result of replacing the objects.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectChanges {
@@ -336,10 +345,17 @@ impl Objects {
         self.pod_topics.is_complete(&pod.metadata.uid).unwrap_or_else(all_answered)
     }
 
-    /// Determines what these pods need, if they have changed, and forgets all other pods. True if anything changed.
-    pub(crate) fn set_pods(&mut self, pods: &[Arc<Pod>]) -> bool {
+    /// Determines what these pods need, if they have changed, and forgets all other pods.
+    pub(crate) fn set_pods(&mut self, pods: &[Arc<Pod>]) -> PodsChange {
         let uids: SortedSet<&PodUid> = pods.iter().map(|pod| &pod.metadata.uid).collect();
-        let mut has_changed = self.pod_topics.retain(|uid| uids.contains(uid));
+        let unused = self.pod_topics.retain(|uid| uids.contains(uid));
+        let mut has_changed = unused.is_some();
+        let mut outdated = unused.unwrap_or_default();
+        // The others change by themselves when their objects do.
+        outdated.retain(|topic| matches!(**topic, Topic::Attachment(_) | Topic::Claim { .. }));
+        for topic in &outdated {
+            self.topics.forget(topic);
+        }
         for pod in pods {
             if !self.pod_topics.is_current(pod) {
                 let topics = self.topics(pod);
@@ -347,7 +363,7 @@ impl Objects {
                 has_changed = true;
             }
         }
-        has_changed
+        PodsChange { has_changed, outdated }
     }
 
     /// What all pods need.

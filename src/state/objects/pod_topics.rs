@@ -65,15 +65,16 @@ impl PodTopics {
         }
     }
 
-    /// Forgets all other pods. True if there were any.
-    pub(super) fn retain(&mut self, keep: impl Fn(&PodUid) -> bool) -> bool {
+    /// Forgets all other pods. Returns the topics that only they needed, or `None` if there were no others.
+    pub(super) fn retain(&mut self, keep: impl Fn(&PodUid) -> bool) -> Option<Vec<Arc<Topic>>> {
         let gone: Vec<PodUid> = self.pods.keys().filter(|uid| !keep(uid)).cloned().collect();
+        let mut unused = Vec::new();
         for uid in &gone {
             if let Some(entry) = self.pods.remove(uid) {
-                release(&mut self.users, uid, entry.topics.into_iter());
+                unused.extend(release(&mut self.users, uid, entry.topics.into_iter()));
             }
         }
-        !gone.is_empty()
+        (!gone.is_empty()).then_some(unused)
     }
 
     /// The first answer for a topic has arrived.
@@ -129,15 +130,22 @@ impl PodTopics {
     }
 }
 
-/// Removes `uid` from the users of `topics`.
-fn release(users: &mut BTreeMap<Arc<Topic>, Vec<PodUid>>, uid: &PodUid, topics: impl Iterator<Item = Arc<Topic>>) {
+/// Removes `uid` from the users of `topics`. Returns those that have no other user.
+fn release(
+    users: &mut BTreeMap<Arc<Topic>, Vec<PodUid>>,
+    uid: &PodUid,
+    topics: impl Iterator<Item = Arc<Topic>>,
+) -> Vec<Arc<Topic>> {
+    let mut unused = Vec::new();
     for topic in topics {
         let Some(of_topic) = users.get_mut(&topic) else { continue };
         of_topic.retain(|user| user != uid);
         if of_topic.is_empty() {
             users.remove(&topic);
+            unused.push(topic);
         }
     }
+    unused
 }
 
 #[cfg(test)]
@@ -199,7 +207,9 @@ mod tests {
         assert_eq!(owners(&pod_topics), [of("x", "a"), of("y", "a"), of("z", "b")]);
         pod_topics.set(&pod("a"), topics(&["x"]), |_| true);
         assert_eq!(owners(&pod_topics), [of("x", "a"), of("y", "b"), of("z", "b")]);
-        assert!(pod_topics.retain(|uid| uid.as_str() == "a") && !pod_topics.retain(|_| true));
+        let unused = pod_topics.retain(|uid| uid.as_str() == "a").unwrap();
+        assert_eq!(unused.iter().map(|topic| (**topic).clone()).collect::<Vec<_>>(), topics(&["y", "z"]));
+        assert_eq!(pod_topics.retain(|_| true), None);
         assert_eq!(owners(&pod_topics), [of("x", "a")]);
     }
 

@@ -139,6 +139,33 @@ fn token_beyond_the_limit_of_a_pod_is_refused_by_its_name() {
 }
 
 #[test]
+fn pod_that_replaces_the_last_user_of_a_claim_waits_for_its_volume() {
+    let pod = |uid: &str| -> Arc<Pod> {
+        let annotations = json!({(crate::types::api::annotations::CONFIG_SOURCE): "api"});
+        let metadata = json!({"name": "p", "namespace": "ns", "uid": uid, "annotations": annotations});
+        let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}});
+        let spec = json!({"nodeName": "n", "enableServiceLinks": false, "volumes": [volume]});
+        Arc::new(decode(json!({"metadata": metadata, "spec": spec})).unwrap().value)
+    };
+    let [former, next] = ["former", "next"].map(pod);
+    let claim = Topic::claim(&former, &former.spec.volumes[0]).unwrap();
+    let mut objects = Objects::default();
+    let set = |objects: &mut Objects, pods: &[&Arc<Pod>]| -> Vec<Topic> {
+        let pods: Vec<Arc<Pod>> = pods.iter().copied().cloned().collect();
+        objects.set_pods(&pods).outdated.iter().map(|topic| (**topic).clone()).collect()
+    };
+    set(&mut objects, &[&former]);
+    for topic in Topic::of(&former) {
+        objects.on_event(ObjectEvent::Failed(topic, "refused".to_owned()));
+    }
+    assert_eq!(set(&mut objects, &[&former, &next]), []);
+    assert!(objects.are_known(&next), "another user is left");
+    set(&mut objects, &[&former]);
+    assert_eq!(set(&mut objects, &[&next]), [claim]);
+    assert!(!objects.are_known(&next));
+}
+
+#[test]
 fn every_reference_is_found() {
     let pod = json!({"metadata": {"namespace": "ns", "name": "p"}, "spec": {
         "imagePullSecrets": [{"name": "s0"}],
