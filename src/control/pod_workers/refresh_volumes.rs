@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::kubelet::csi::Csi;
-use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
+use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::volumes::{self, Refreshed, SetUpInputs};
 use crate::state::objects::Objects;
 use crate::state::pods::{WorkDone, WorkResult};
@@ -16,12 +16,11 @@ pub(super) async fn refresh_volumes(
     objects: &View<Objects>,
     csi: &Rc<Csi>,
     pod: &Pod,
-    watch: CancelWatch,
 ) -> WorkDone {
     let refreshed = {
         let objects = objects.read();
         let with = SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
-        volumes::refresh(pod, with, csi, Box::pin(async move { watch.cancelled().await }))
+        volumes::refresh(pod, with, csi)
     };
     let Refreshed { all_refreshed, errors } = refreshed.await;
     let warnings = errors.iter().map(|error| (error.reason(), ErrorChain(error).to_string())).collect();

@@ -231,7 +231,7 @@ impl PodWorkers {
                 // A pod without a spec never syncs: its worker starts in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,
                 (Work::Refresh, Some(pod)) => {
-                    refresh_volumes::refresh_volumes(&runtime, &views.objects, &csi, &pod, watch).await
+                    refresh_volumes::refresh_volumes(&runtime, &views.objects, &csi, &pod).await
                 }
                 (Work::Relist, _) => relist_pod::relist_pod(&runtime, &observed, &views.observed).await,
                 (Work::Collect(garbage), _) => {

@@ -116,6 +116,20 @@ pub(crate) struct UnmountFailure {
     pub(crate) error: CsiError,
 }
 
+impl Phase {
+    /// Upstream's name of the operation.
+    pub(crate) fn operation(self, is_block: bool) -> &'static str {
+        match (self, is_block) {
+            (Self::WaitForAttach, false) => "MountVolume.WaitForAttach",
+            (Self::WaitForAttach, true) => "MapVolume.WaitForAttach",
+            (Self::MountDevice, false) => "MountVolume.MountDevice",
+            (Self::MountDevice, true) => "MapVolume.SetUpDevice",
+            (Self::SetUp, false) => "MountVolume.SetUp",
+            (Self::SetUp, true) => "MapVolume.MapPodDevice",
+        }
+    }
+}
+
 impl CsiError {
     /// For `map_err`.
     pub(super) fn io<'a>(doing: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Self + use<'a> {

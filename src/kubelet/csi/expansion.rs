@@ -263,7 +263,7 @@ impl Csi {
         client.send(&request.requested_by(Requester::Tenant).at_once()).await?.json()
     }
 
-    fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
+    pub(super) fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
         let event = PodEvent::of_pod(&paths::pod_uid(&volume.host_path), kind, reason, message);
         // Events may be dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::PodEvent(event));

@@ -10,6 +10,7 @@ mod error;
 mod expansion;
 mod node_object;
 mod paths;
+mod republish;
 mod usage;
 pub mod v1;
 mod vol_data;
@@ -36,6 +37,7 @@ pub(crate) use error::{CsiError, MissingObject, Phase, SetUpError, UnmountFailur
 use expansion::{ExpansionPoll, ExpansionState};
 pub(crate) use node_object::CsiNodeRegistration;
 pub(crate) use paths::target;
+use republish::Republish;
 pub(crate) use volume::{CsiVolume, FsGroupPending, MountLabel, PodTerminating, handle_of_inline};
 
 pub(crate) struct Csi {
@@ -58,6 +60,7 @@ pub(crate) struct Csi {
     recurrences: RefCell<Vec<PeriodicUpdate>>,
     waiting: RefCell<Vec<AttachmentWait>>,
     growths: RefCell<Vec<ExpansionPoll>>,
+    republishes: RefCell<Vec<Republish>>,
     /// By the path of the volume.
     expansions: RefCell<Vec<(PathBuf, Rc<ExpansionState>)>>,
     /// `None` without a cluster.
@@ -80,6 +83,7 @@ impl Csi {
             recurrences: RefCell::default(),
             waiting: RefCell::default(),
             growths: RefCell::default(),
+            republishes: RefCell::default(),
             expansions: RefCell::default(),
             client,
             inbox,

@@ -100,6 +100,14 @@ impl Csi {
         ends: &mut PodTerminating,
     ) -> Result<FsGroupPending, SetUpError> {
         let CsiVolume { driver: name, handle, .. } = volume;
+        let target = volume.target();
+        let failed = |error| CsiError::during("kubernetes.io/csi")(error).in_phase(Phase::SetUp);
+        let is_published = is_published(volume).await.map_err(failed)?;
+        let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&target);
+        if self.is_done(&target, is_published) {
+            // It is published, even if its driver is not registered now, or hangs in a later call for the volume.
+            return Ok(FsGroupPending(self.driver(name).is_ok_and(|driver| !owned(&driver))));
+        }
         let turn = self.volume_lock(name, handle);
         let ended = async {
             (&mut *ends).await;
@@ -109,14 +117,6 @@ impl Csi {
             Some(turn) => turn,
             None => return Err(CsiError::PodEnds.in_phase(Phase::SetUp)),
         };
-        let target = volume.target();
-        let failed = |error| CsiError::during("kubernetes.io/csi")(error).in_phase(Phase::SetUp);
-        let is_published = is_published(volume).await.map_err(failed)?;
-        let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&target);
-        if self.is_done(&target, is_published) {
-            // It is published, even if its driver is not registered now.
-            return Ok(FsGroupPending(self.driver(name).is_ok_and(|driver| !owned(&driver))));
-        }
         if let Some(missing) = &volume.missing {
             return Err(CsiError::Missing(missing.clone()).in_phase(missing.phase()));
         }
@@ -191,23 +191,7 @@ impl Csi {
         Ok(FsGroupPending(!owned(&driver)))
     }
 
-    /// Repeats NodePublishVolume for a published volume, because its volume context may have changed. The volume stays
-    /// published even if this fails.
-    pub(crate) async fn republish(&self, volume: &CsiVolume) -> Result<(), CsiError> {
-        let turn = self.volume_lock(&volume.driver, &volume.handle);
-        let _turn = turn.acquire().await;
-        if !is_published(volume).await? {
-            return Ok(());
-        }
-        if let Some(missing) = &volume.missing {
-            return Err(CsiError::Missing(missing.clone()));
-        }
-        let driver = self.driver(&volume.driver)?;
-        let request = self.publish_request(volume, &driver);
-        Ok(driver.call(method!("NodePublishVolume"), request, &mut Empty::default()).await?)
-    }
-
-    fn publish_request(&self, volume: &CsiVolume, driver: &Driver) -> Vec<u8> {
+    pub(super) fn publish_request(&self, volume: &CsiVolume, driver: &Driver) -> Vec<u8> {
         let mut attributes = volume.attributes.clone();
         attributes.extend(volume.pod_attributes.iter().map(|(key, value)| (key.clone(), value.clone())));
         let staged_at = self.staged_at(volume, driver);
@@ -233,6 +217,7 @@ impl Csi {
     pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), UnmountFailure> {
         self.end_attachment_wait(pod);
         self.end_expansion(pod);
+        self.end_republish(pod);
         let directory = pod.to_owned();
         let uid = pod.file_name().unwrap_or_default().to_string_lossy();
         let volumes_of_pod = rt::blocking_for(&uid, move || {

@@ -198,16 +198,8 @@ impl fmt::Display for Error {
                 write!(f, "cannot find volume {volume:?} to mount into container {container:?}")
             }
             Self::Csi { phase, volume, is_block, .. } => {
-                let doing = match (phase, is_block) {
-                    (Phase::WaitForAttach, false) => "MountVolume.WaitForAttach",
-                    (Phase::WaitForAttach, true) => "MapVolume.WaitForAttach",
-                    (Phase::MountDevice, false) => "MountVolume.MountDevice",
-                    (Phase::MountDevice, true) => "MapVolume.SetUpDevice",
-                    (Phase::SetUp, false) => "MountVolume.SetUp",
-                    (Phase::SetUp, true) => "MapVolume.MapPodDevice",
-                };
                 // Upstream's message, including the space before the colon.
-                write!(f, "{doing} failed for volume {volume:?} ")
+                write!(f, "{} failed for volume {volume:?} ", phase.operation(*is_block))
             }
             Self::NoSuchDevice { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to pass into container {container:?}")

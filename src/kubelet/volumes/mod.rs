@@ -208,43 +208,30 @@ fn failed(volume: &CsiVolume, failure: SetUpError) -> Error {
     Error::Csi { phase, volume: volume.name.clone(), is_block: volume.is_block, source }
 }
 
-/// Updates the files of ConfigMap, Secret, projected and downward API volumes. A volume that fails does not keep the
-/// others from their update. Stops when the pod `ends`.
-pub(crate) fn refresh(
-    pod: &Pod,
-    inputs: SetUpInputs<'_>,
-    csi: &Rc<Csi>,
-    mut ends: PodTerminating,
-) -> impl Future<Output = Refreshed> + use<> {
+/// Updates the files of ConfigMap, Secret, projected and downward API volumes, and has CSI volumes published again. A
+/// volume that fails does not keep the others from their update.
+pub(crate) fn refresh(pod: &Pod, inputs: SetUpInputs<'_>, csi: &Rc<Csi>) -> impl Future<Output = Refreshed> + use<> {
     let planned_volumes: Vec<_> = plan::planned_volumes(pod, &VolumeUses::of(&pod.spec), inputs).collect();
     let csi = Rc::clone(csi);
     let uid = pod.metadata.uid.clone();
     async move {
-        let written = rt::blocking_for(uid.as_str(), move || write_files(planned_volumes));
-        let (mut refreshed, republished) = written.await;
-        for planned in republished {
-            let volume = &planned.volume;
-            let ended = async {
-                (&mut ends).await;
-                Ok(())
-            };
-            let published = rt::either(ended, csi.republish(volume)).await;
-            let failure = |error| failed(volume, SetUpError { phase: Phase::SetUp, error });
-            refreshed.errors.extend(published.map_err(failure).err());
+        let (refreshed, republished) = rt::blocking_for(uid.as_str(), move || write_files(planned_volumes)).await;
+        for volume in republished {
+            csi.republish(volume);
         }
         refreshed
     }
 }
 
 /// Writes the new content of the file volumes. Returns also the CSI volumes to publish again.
-fn write_files(planned_volumes: Vec<Result<PlannedVolume, Error>>) -> (Refreshed, Vec<Box<csi::Csi>>) {
+fn write_files(planned_volumes: Vec<Result<PlannedVolume, Error>>) -> (Refreshed, Vec<CsiVolume>) {
     let mut refreshed = Refreshed { all_refreshed: true, errors: Vec::new() };
     let mut republished = Vec::new();
     for planned in planned_volumes {
         let written = planned.and_then(|PlannedVolume { name, source }| match source {
             Source::Files(files) => set_up_files(&files, &name),
             Source::Csi(planned) => {
-                republished.extend(Some(planned).filter(|planned| planned.is_republished));
+                republished.extend(planned.is_republished.then_some(planned.volume));
                 Ok(None)
             }
             Source::Claim { .. }

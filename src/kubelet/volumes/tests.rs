@@ -560,8 +560,7 @@ fn config_map(data: &str) -> Objects {
 fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> (bool, Vec<String>) {
     let node = golden::node_with_memory(64 << 20);
     let inputs = SetUpInputs { dirs, node: &node, objects };
-    let Refreshed { all_refreshed, errors } =
-        block_on(refresh(pod, inputs, &no_drivers(), Box::pin(std::future::pending())));
+    let Refreshed { all_refreshed, errors } = block_on(refresh(pod, inputs, &no_drivers()));
     (all_refreshed, errors.iter().map(|error| ErrorChain(error).to_string()).collect())
 }
 
