@@ -16,7 +16,7 @@ use super::fairness::{self, PriorityLevel};
 use super::faults::{self, End, Fault, WatchFault};
 use super::http::{BUFFERED, CHUNK, Message, Response};
 use super::identity::Identity;
-use super::negotiation::accepted;
+use super::negotiation::{accepted, encoded};
 use super::patch::PatchType;
 use super::request_log::Request;
 use super::resources::{Resource, Target};
@@ -310,7 +310,7 @@ fn execute(world: &mut World, request: &Request) -> Result<Reply, ApiError> {
         _ => return Err(ApiError::method_not_allowed()),
     };
     let object = if object["kind"] == "Status" { object } else { form.show(object) };
-    let response = Response::new(status, "application/json", object.to_string() + "\n");
+    let response = Response::new(status, "application/json", encoded(&object) + "\n");
     let is_read = request.method == "GET" && request.header("accept-encoding").contains("gzip");
     let is_large = response.body.len() > world.options.gzip_above;
     Ok(Reply::Answer(if is_read && is_large { response.gzipped() } else { response }))
@@ -324,7 +324,7 @@ fn unreadable(target: &Target, error: &serde_json::Error) -> ApiError {
 }
 
 fn refusal(error: &ApiError) -> Response {
-    let response = Response::new(error.code, "application/json", error.status().to_string() + "\n");
+    let response = Response::new(error.code, "application/json", encoded(&error.status()) + "\n");
     let response = match error.retry_after {
         Some(seconds) => response.header("Retry-After", seconds.to_string()),
         None => response,

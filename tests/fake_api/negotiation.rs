@@ -1,4 +1,4 @@
-//! Content negotiation: whole objects, or metadata only. Pure.
+//! The content of responses: whole objects, or metadata only, as Go encodes them. Pure.
 
 use serde_json::{Value, json};
 
@@ -51,6 +51,20 @@ impl Form {
         }
     }
 }
+
+/// The object as JSON, with the escapes of Go's encoder. Outside of strings, JSON has none of these characters.
+pub(crate) fn encoded(object: &Value) -> String {
+    let mut text = object.to_string();
+    for (character, escape) in GO_ESCAPES {
+        if text.contains(character) {
+            text = text.replace(character, escape);
+        }
+    }
+    text
+}
+
+const GO_ESCAPES: [(char, &str); 5] =
+    [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
 
 fn metadata_of(object: &Value) -> Value {
     json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"] })

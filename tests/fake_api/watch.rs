@@ -10,7 +10,7 @@ use super::api_error::ApiError;
 use super::collections::{self, ListOptions};
 use super::exchange::{Exchange, Seen};
 use super::faults::WatchFault;
-use super::negotiation::Form;
+use super::negotiation::{Form, encoded};
 use super::resources::Target;
 use super::selectors::Selector;
 use super::shared::{Following, Shared, lock};
@@ -92,7 +92,7 @@ impl Watch {
     fn line(&self, event: &Value) -> Vec<u8> {
         let object = &event["object"];
         let object = if event["type"] == "ERROR" { object.clone() } else { self.form.show(object.clone()) };
-        format!("{{\"type\":{},\"object\":{object}}}\n", event["type"]).into_bytes()
+        format!("{{\"type\":{},\"object\":{}}}\n", event["type"], encoded(&object)).into_bytes()
     }
 
     fn bookmark(&self, version: u64) -> Value {

@@ -215,3 +215,18 @@ fn both_event_groups_show_the_same_objects() {
     let list = client.get("/api/v1/events?fieldSelector=involvedObject.name%3Dweb").json();
     assert_eq!(list["items"][0]["message"], "hello");
 }
+
+/// kube-apiserver encodes with Go's `encoding/json`, which escapes for HTML.
+#[test]
+fn content_has_the_escapes_of_go() {
+    let api = start();
+    let mut client = Client::admin(&api);
+    let object = config_map("a", "<&>\u{2028}\u{2029}");
+    let escaped = br"\u003c\u0026\u003e\u2028\u2029";
+    let has = |text: &[u8]| text.windows(escaped.len()).any(|part| part == escaped);
+    let answer = client.post("/api/v1/namespaces/default/configmaps", &object);
+    assert!(has(&answer.body));
+    assert_eq!(answer.json()["data"], object["data"]);
+    client.watch("/api/v1/configmaps?watch=true&fieldSelector=metadata.name%3Da");
+    assert!(has(&client.chunk().unwrap().unwrap()));
+}
