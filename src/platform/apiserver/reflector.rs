@@ -85,8 +85,11 @@ async fn list(
     reflection: &mut Reflection,
     listener: &Sender<Change>,
 ) -> Result<WatchOutcome, ApiError> {
-    let response = client.send(request).await?;
-    let object = response.object()?;
+    let response = client.send(request).await;
+    if matches!(response, Err(ApiError::Malformed(_))) {
+        reflection.page_unread();
+    }
+    let object = response?.object()?;
     // Each of the two reads a page of up to 32 MiB.
     rt::yield_now().await;
     let Some(change) = reflection.listed(&object)? else { return Ok(WatchOutcome::More) };

@@ -8,6 +8,8 @@
 //!          ^  \___ more pages: List(continue)                    |  ended or failed: again from there
 //!          '------- 410, no version, another history ------------'
 //! ```
+//!
+//! A watch whose line cannot be read would get the same line again: a list follows, whose pages can be smaller.
 
 use std::time::Duration;
 
@@ -54,6 +56,8 @@ pub(super) struct Reflection {
     initial: Option<Vec<ObjectText>>,
     /// Pages of the list so far.
     pages: u32,
+    /// Objects that a page may have.
+    page_objects: u32,
     /// Whether the last request's resource version was also too old.
     expired: bool,
     backoff: Backoff,
@@ -81,8 +85,11 @@ pub(super) enum ReflectorRequest {
 /// A shorter watch is followed by a delay: a server or proxy that ends every watch at once would be asked in a busy
 /// loop otherwise (client-go's "very short watch").
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
-/// Objects per page.
-const LIST_PAGE_OBJECTS: &str = "250";
+/// Objects per page at most.
+const MAX_PAGE_OBJECTS: u32 = 250;
+/// A page that could not be read is followed by one that is so many times smaller. Of 250, it takes two steps to pages
+/// of which each fits into a response whatever the objects are.
+const PAGE_OBJECTS_STEP: u32 = 8;
 /// Timeout of a page.
 const LIST_PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// client-go's back-off of a reflector.
@@ -112,6 +119,7 @@ impl Reflection {
             streams: true,
             initial: None,
             pages: 0,
+            page_objects: MAX_PAGE_OBJECTS,
             expired: false,
             backoff: Backoff::new(FIRST_REFLECTOR_DELAY, MAX_REFLECTOR_DELAY),
         }
@@ -131,10 +139,8 @@ impl Reflection {
                 let watch = watch.with_query("resourceVersionMatch", "NotOlderThan");
                 ReflectorRequest::Watch { request: watch.with_query("allowWatchBookmarks", "true"), limit }
             }
-            Next::Begin => ReflectorRequest::List(self.list().with_query("limit", LIST_PAGE_OBJECTS)),
-            Next::Continue(mark) => {
-                ReflectorRequest::List(self.list().with_query("limit", LIST_PAGE_OBJECTS).with_query("continue", mark))
-            }
+            Next::Begin => ReflectorRequest::List(self.list()),
+            Next::Continue(mark) => ReflectorRequest::List(self.list().with_query("continue", mark)),
             Next::Watch(version) => {
                 let watch = self.watch(seconds).with_query("resourceVersion", version);
                 let request = match self.collection.bookmarks {
@@ -160,7 +166,8 @@ impl Reflection {
     }
 
     fn list(&self) -> Request {
-        self.selected().accepting_gzip().within(LIST_PAGE_TIMEOUT).ranked(self.collection.rank)
+        let list = self.selected().with_query("limit", &self.page_objects.to_string());
+        list.accepting_gzip().within(LIST_PAGE_TIMEOUT).ranked(self.collection.rank)
     }
 
     fn watch(&self, seconds: u64) -> Request {
@@ -187,10 +194,16 @@ impl Reflection {
         initial_objects.extend(items);
         let mark = text("continue");
         if mark.is_empty() {
+            self.page_objects = self.page_objects.saturating_mul(PAGE_OBJECTS_STEP).min(MAX_PAGE_OBJECTS);
             return Ok(Some(self.complete(text("resourceVersion"))));
         }
         self.next = Next::Continue(mark);
         Ok(None)
+    }
+
+    /// Handles a page that could not be read, because it is longer than a response may be or for another reason.
+    pub(super) fn page_unread(&mut self) {
+        self.page_objects = (self.page_objects / PAGE_OBJECTS_STEP).max(1);
     }
 
     fn complete(&mut self, version: String) -> Change {
@@ -274,6 +287,10 @@ impl Reflection {
             self.next = Next::Begin;
             let again = std::mem::replace(&mut self.expired, true);
             return if was_asked_anew || again { self.backoff.next_wait() } else { Duration::ZERO };
+        }
+        if matches!(error, ApiError::Malformed(_)) {
+            self.next = Next::Begin;
+            self.streams = false;
         }
         match &self.next {
             Next::Continue(_) => self.next = Next::Begin,

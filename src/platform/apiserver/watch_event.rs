@@ -21,8 +21,8 @@ pub(super) struct Lines {
     searched: usize,
 }
 
-/// Upper bound on a line; etcd accepts objects up to 1.5 MiB.
-const MAX_WATCH_LINE_BYTES: usize = 8 << 20;
+/// Upper bound on a line: etcd accepts objects up to 1.5 MiB, and Go's JSON encoder escapes one byte as six (`\u003c`).
+const MAX_WATCH_LINE_BYTES: usize = 16 << 20;
 
 impl Lines {
     pub(super) fn receive(&mut self, bytes: Vec<u8>) {
@@ -126,6 +126,26 @@ mod tests {
             assert_eq!(read, [WatchEvent::Added(first), WatchEvent::Bookmark(second)]);
             assert_eq!(read[0].resource_version(), "7");
         }
+    }
+
+    #[test]
+    fn largest_object_that_is_all_escapes_is_read() {
+        let object = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"a":"{}"}}"#, r"\u003c".repeat(1536 << 10));
+        let mut lines = Lines::default();
+        for part in format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n").as_bytes().chunks(1 << 20) {
+            assert_eq!(lines.next().unwrap(), None);
+            lines.receive(part.to_vec());
+        }
+        assert_eq!(lines.next().unwrap().unwrap().resource_version(), "7");
+    }
+
+    #[test]
+    fn endless_line_is_an_error() {
+        let mut lines = Lines::default();
+        lines.receive(vec![b' '; MAX_WATCH_LINE_BYTES]);
+        assert_eq!(lines.next().unwrap(), None);
+        lines.receive(vec![b' ']);
+        assert!(lines.next().is_err());
     }
 
     #[test]

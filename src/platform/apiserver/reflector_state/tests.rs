@@ -95,6 +95,51 @@ fn failed_watch_resumes_without_a_list() {
 }
 
 #[test]
+fn list_follows_a_watch_line_that_cannot_be_read() {
+    let unreadable = ApiError::Malformed("watch line too long".into());
+    let begun = || {
+        let mut reflection = Reflection::new(pods());
+        reflection.begun();
+        reflection
+    };
+    let mut watching = begun();
+    watching.watched(end(5));
+    for mut reflection in [begun(), watching] {
+        // Events of other objects arrive before the line.
+        reflection.watched(WatchEvent::Added(object("a", 3)));
+        assert_eq!(reflection.failed(&unreadable, LONG), FIRST_REFLECTOR_DELAY);
+        assert_eq!(asked(&reflection), "list &limit=250");
+        let list = json!({"metadata": {"resourceVersion": "9"}, "items": [value("b", 8)]});
+        let replaced = Change::Replaced(vec![object("b", 8)]);
+        assert_eq!(reflection.listed(&ObjectText::of(&list)).unwrap(), Some(replaced));
+        assert_eq!(asked(&reflection), "watch &resourceVersion=9&allowWatchBookmarks=true");
+    }
+}
+
+#[test]
+fn pages_that_cannot_be_read_get_smaller_and_grow_after_a_list() {
+    let mut reflection = Reflection::new(pods());
+    reflection.failed(&refused(400), LONG);
+    let unreadable = ApiError::Malformed("longer than 33554432 bytes".into());
+    let fail = |reflection: &mut Reflection| {
+        reflection.page_unread();
+        reflection.failed(&unreadable, LONG);
+        asked(reflection)
+    };
+    let page = |mark: &str| ObjectText::of(&json!({"metadata": {"continue": mark}, "items": []}));
+    assert_eq!(fail(&mut reflection), "list &limit=31");
+    reflection.listed(&page("m")).unwrap();
+    assert_eq!(asked(&reflection), "list &limit=31&continue=m");
+    for limit in [3, 1, 1] {
+        assert_eq!(fail(&mut reflection), format!("list &limit={limit}"));
+    }
+    for limit in [8, 64, 250, 250] {
+        reflection.listed(&page("")).unwrap();
+        assert_eq!(asked(&reflection), format!("list &limit={limit}"));
+    }
+}
+
+#[test]
 fn expired_version_starts_over_at_once() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
