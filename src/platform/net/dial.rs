@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, socket};
@@ -30,6 +30,8 @@ pub(crate) struct Dialer {
 
 /// A server and its proxy are looked up one after the other.
 const MAX_LOOKUPS: usize = 1;
+/// Shortest time to connect to one of several addresses.
+const MIN_CONNECT_TIME: Duration = Duration::from_secs(2);
 
 impl Dialer {
     pub(crate) fn new() -> Self {
@@ -70,12 +72,14 @@ impl Dialer {
             Err(rt::Elapsed) => return Err(DialError::Timeout { address: None }),
         };
         let mut failure = DialError::NoSuchHost { host: host.to_owned() };
-        for address in addresses {
-            let time_left = end.saturating_duration_since(rt::now());
-            match rt::deadline(time_left, open(address)).await {
+        for (at, address) in addresses.iter().copied().enumerate() {
+            let Some(limit) = connect_time(end, addresses.len() - at) else {
+                return Err(DialError::Timeout { address: Some(address) });
+            };
+            match rt::deadline(limit, open(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(cause)) => failure = DialError::Connect { address, cause },
-                Err(rt::Elapsed) => return Err(DialError::Timeout { address: Some(address) }),
+                Err(rt::Elapsed) => failure = DialError::Timeout { address: Some(address) },
             }
         }
         Err(failure)
@@ -121,6 +125,14 @@ impl Dialer {
     }
 }
 
+/// The time for the first of `addresses` until `end`, of which the others get their part (Go: `partialDeadline`);
+/// `None` if none is left.
+pub(super) fn connect_time(end: Instant, addresses: usize) -> Option<Duration> {
+    let left = end.saturating_duration_since(rt::now());
+    let addresses = u32::try_from(addresses).unwrap_or(u32::MAX).max(1);
+    (!left.is_zero()).then(|| (left / addresses).max(MIN_CONNECT_TIME).min(left))
+}
+
 /// Calls connect(2) twice: a pod on this node has accepted by the second call, which saves two wake-ups for waiting and
 /// one for a timeout.
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {
@@ -150,6 +162,26 @@ async fn open(address: SocketAddr) -> io::Result<TcpStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn silent_address_leaves_time_for_the_others() {
+        let dialed = rt::simulate(1, |world| async move {
+            let [silent, alive] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+            let addresses = [silent, alive].map(|ip| world.network.host(&SocketAddr::new(ip, 443).to_string()));
+            addresses[0].set_line(rt::Line::BlackHole);
+            let _accepted = addresses[1].listen();
+            let mut outcomes = Vec::new();
+            for names in [&[silent, alive][..], &[silent, silent], &[silent; 9]] {
+                let name = names.len().to_string() + &outcomes.len().to_string();
+                names.iter().for_each(|ip| world.network.add_name(&name, *ip));
+                let begun = rt::now();
+                let dialed = Dialer::new().dial(&name, 443, Duration::from_secs(10)).await;
+                outcomes.push((dialed.is_ok(), rt::elapsed(begun).as_secs()));
+            }
+            outcomes
+        });
+        assert_eq!(dialed, Ok(vec![(true, 5), (false, 10), (false, 10)]));
+    }
 
     #[test]
     fn abandoned_lookup_keeps_its_slot() {

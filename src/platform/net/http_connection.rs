@@ -15,6 +15,7 @@ use rustls::client::{ClientConfig, ClientConnection};
 use rustls::pki_types::{CertificateDer, ServerName};
 use ureq::unversioned::transport::{Buffers, LazyBuffers, NextTimeout, Transport};
 
+use super::dial::connect_time;
 use super::proxy::ProxyScheme;
 use super::stream_error::StreamError;
 use super::tunnel::{Tunnel, TunnelStep};
@@ -145,11 +146,10 @@ impl Connection {
 fn dial(host: &str, addresses: &[SocketAddr], end: Instant) -> Result<TcpStream, DialError> {
     let mut failure = DialError::NoSuchHost { host: host.to_owned() };
     for (at, address) in addresses.iter().copied().enumerate() {
-        let Some(left) = time_left(end) else { return Err(DialError::Timeout { address: Some(address) }) };
-        // An address that does not answer leaves time for the others, as in Go.
-        let others = u32::try_from(addresses.len().saturating_sub(at)).unwrap_or(u32::MAX);
-        let share = (left / others.max(1)).max(MIN_CONNECT_TIME).min(left);
-        match TcpStream::connect_timeout(&address, share) {
+        let Some(limit) = connect_time(end, addresses.len() - at) else {
+            return Err(DialError::Timeout { address: Some(address) });
+        };
+        match TcpStream::connect_timeout(&address, limit) {
             Ok(tcp) => return Ok(tcp),
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 failure = DialError::Timeout { address: Some(address) };
@@ -159,9 +159,6 @@ fn dial(host: &str, addresses: &[SocketAddr], end: Instant) -> Result<TcpStream,
     }
     Err(failure)
 }
-
-/// Shortest time to connect to one of several addresses.
-const MIN_CONNECT_TIME: Duration = Duration::from_secs(2);
 
 fn open_tunnel(stream: &mut Box<dyn Duplex>, proxy: &Proxy, url: &Url) -> Result<(), GetError> {
     let failed = |error: io::Error| GetError::Proxy(ProxyError::io(proxy, &error));
