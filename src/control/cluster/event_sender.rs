@@ -106,11 +106,41 @@ async fn send(client: &Client, unsent: &UnsentEvent) -> Result<(SendOutcome, Opt
         // The response to an earlier attempt was lost.
         Err(error) if is_new && error.is_already_exists() => Ok((SendOutcome::Accepted, None)),
         Err(error) if !is_new && error.is_not_found() => Ok((SendOutcome::Gone, None)),
-        // The node's credentials may be renewed.
-        Err(error) if error.is_retryable() || error.is_unauthorized() => Err(error),
+        Err(error) if may_be_accepted_later(&error) => Err(error),
         Err(error) => {
             log!(debug, "API server rejected event", error = ErrorChain(&error));
             Ok((SendOutcome::Rejected, None))
         }
+    }
+}
+
+/// Whether the server is away or overloaded, or the node's credentials may be renewed. Other refusals are about the
+/// event, also 500, with which a failed admission webhook ends: as in client-go (`recordEvent`), such an event does not
+/// hold back the others.
+fn may_be_accepted_later(error: &ApiError) -> bool {
+    match error {
+        ApiError::Refused(status) => matches!(status.code, 401 | 429 | 502 | 503 | 504) || status.retry_after.is_some(),
+        error => error.is_retryable(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::apiserver::Status;
+
+    #[test]
+    fn only_refusals_that_are_not_about_the_event_are_retried() {
+        let refused = |code, retry_after: Option<u64>| {
+            let retry_after = retry_after.map(Duration::from_secs);
+            may_be_accepted_later(&ApiError::Refused(Box::new(Status { code, retry_after, ..Status::default() })))
+        };
+        let retried = [401, 429, 502, 503, 504];
+        for code in [400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504] {
+            assert_eq!(refused(code, None), retried.contains(&code), "{code}");
+        }
+        assert!(refused(500, Some(2)), "etcd is away");
+        assert!(may_be_accepted_later(&ApiError::Timeout) && may_be_accepted_later(&ApiError::NeverSent));
+        assert!(!may_be_accepted_later(&ApiError::Malformed("a page of a proxy".into())));
     }
 }
