@@ -63,7 +63,7 @@ pub(super) struct ApiServer {
     pub(super) verdicts: Verdicts,
     fairness: Fairness,
     /// `--goaway-chance`, in parts per thousand.
-    goaway: u32,
+    pub(super) goaway: Cell<u32>,
     /// Requests in a second that count as a storm.
     storm: u32,
 }
@@ -92,7 +92,7 @@ impl ApiServer {
             lease: LeaseWatch::new(world, record, plan.lease),
             verdicts: Verdicts::default(),
             fairness: Fairness::default(),
-            goaway: if seed % 4 == 3 { 10 } else { 0 },
+            goaway: Cell::new(if seed % 4 == 3 { 10 } else { 0 }),
             storm: storm(plan.own_pods()),
         })
     }
@@ -308,7 +308,7 @@ impl Link {
 
     fn head(&self, stream: StreamId, response: &Response) {
         self.used.set(rt::now());
-        if self.server.world.chance(self.server.goaway) {
+        if self.server.world.chance(self.server.goaway.get()) {
             self.server.record.count("GOAWAYs by chance");
             self.is_leaving.set(true);
             self.with(Connection::go_away);

@@ -180,9 +180,51 @@ impl ManyWatches {
     }
 
     async fn ask_for_lease(&self) -> ApiError {
-        let lease = Request::get(format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"));
-        self.client.send(&lease.ranked(Rank::Lease)).await.unwrap_err()
+        ask_for_lease(&self.client).await
     }
+}
+
+/// There is none.
+async fn ask_for_lease(client: &Client) -> ApiError {
+    let lease = Request::get(format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"));
+    client.send(&lease.ranked(Rank::Lease)).await.unwrap_err()
+}
+
+/// A server with `--goaway-chance` has its clients connect again and again.
+#[test]
+fn connection_that_replaces_another_ends_no_absence() {
+    let kubeconfig = kubeconfig("goaway");
+    let path = kubeconfig.clone();
+    let ended = rt::simulate(1, move |world| async move {
+        let api = api_server(&world, 1);
+        api.start();
+        let gate = Gate::new(Opening::Open(Rank::Event), None);
+        let client = Client::behind(Rc::clone(&gate), path, Dialer::of_server(ProxySettings::default()));
+        let ask = async || assert_eq!(ask_for_lease(&client).await.code(), Some(404));
+        ask().await;
+        api.stop();
+        rt::sleep(Duration::from_secs(60)).await;
+        api.start();
+        ask().await;
+        let mut admitted = vec![gate.admits(Rank::Event)];
+        for _ in 0..2 {
+            // An hour, in which the first connection ends.
+            for _ in 0..120 {
+                ask().await;
+                rt::sleep(Duration::from_secs(30)).await;
+            }
+            let connections = client.traffic().connections();
+            api.goaway.set(1000);
+            ask().await;
+            api.goaway.set(0);
+            ask().await;
+            assert_eq!(client.traffic().connections(), connections + 1);
+            admitted.push(gate.admits(Rank::Event));
+        }
+        admitted
+    });
+    assert_eq!(ended, Ok(vec![false, true, true]));
+    std::fs::remove_file(kubeconfig).unwrap();
 }
 
 /// Each watch occupies one of the hundred streams that the server accepts on a connection.

@@ -40,7 +40,8 @@ pub(super) struct Transport {
     /// The newest resource version of the watches in this history.
     pub(super) watched: Cell<Option<u64>>,
     pub(super) overload: Overload,
-    /// When the last connection was lost, and `hurried`'s count at that time; `None` before the first connection.
+    /// When the last connection was lost, and `hurried`'s count at that time; `None` before the first loss and while
+    /// there is a connection.
     lost: Cell<Option<(Instant, u64)>>,
 }
 
@@ -148,9 +149,10 @@ impl Transport {
         let lives = live(connector, attempt, caller, socket, API_CONNECT_TIMEOUT, silent);
         match (role, self.credentials) {
             (ConnectionRole::First, Credentials::Kubeconfig) => {
-                rt::either(lives, rt::either(self.come_back(), self.renew_credential(attempt))).await;
-                // Without a connection, the absence continues.
-                if attempt.came_about() {
+                rt::either(lives, rt::either(self.come_back(attempt), self.renew_credential(attempt))).await;
+                // Without a connection, the absence continues. With another one, such as after a GOAWAY, there is none.
+                let is_replaced = connector.upgrade().is_some_and(|connector| connector.connected_link().is_some());
+                if attempt.came_about() && !is_replaced {
                     self.lost.set(Some((rt::now(), self.gate.hurried.changes())));
                 }
             }
@@ -160,8 +162,11 @@ impl Transport {
     }
 
     /// Paces the requests on a new connection after a long absence.
-    async fn come_back(&self) {
-        if let Some(guard) = self.reconnect_guard() {
+    async fn come_back(&self, attempt: &Attempt<Exchange>) {
+        let guard = self.reconnect_guard();
+        attempt.connected().await;
+        self.lost.set(None);
+        if let Some(guard) = guard {
             guard.run(&self.traffic, &self.overload).await;
         }
         std::future::pending().await
