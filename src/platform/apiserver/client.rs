@@ -103,26 +103,31 @@ impl Client {
             metrics::count(Count::RestRetries, &[&code, &self.transport().server.borrow(), request.method()]);
         };
         let response = in_time(request, async |left| self.send_once(request, left).await, retried).await;
-        pass.ended(has_server_responded(&response));
+        self.gate().on_ended(request.rank, has_server_responded(&response));
+        drop(pass);
         response
     }
 
-    async fn pass(&self, request: &Request) -> Result<GatePass, ApiError> {
+    /// `None` for a request that does not wait: a client of the kubelet API may cause them without a pause, and the gate
+    /// would never be quiet.
+    async fn pass(&self, request: &Request) -> Result<Option<GatePass>, ApiError> {
         if request.waits {
             self.gate().admitted(request.rank).await;
-        } else if !self.gate().admits_now(request.rank) {
-            return Err(ApiError::Unreachable("API server sync is paused: see coracle.yaml".into()));
+            return Ok(Some(self.gate().passes(request.rank)));
         }
-        Ok(self.gate().passes(request.rank))
+        match self.gate().admits_now(request.rank) {
+            true => Ok(None),
+            false => Err(ApiError::Unreachable("API server sync is paused: see coracle.yaml".into())),
+        }
     }
 
     /// Sends a request whose response has no end. Returns once the server has accepted it.
     pub(crate) async fn open(&self, request: &Request) -> Result<Stream, ApiError> {
         let pass = self.pass(request).await?;
         let opened = self.open_in_time(request).await;
-        pass.ended(has_server_responded(&opened));
+        self.gate().on_ended(request.rank, has_server_responded(&opened));
         // A round ends when all of its requests have; an open gate never waits for a stream.
-        let pass = (!self.gate().is_open()).then_some(pass);
+        let pass = pass.filter(|_| !self.gate().is_open());
         opened.map(|ongoing| Stream { ongoing, _client: self.clone(), _pass: pass })
     }
 
@@ -400,5 +405,22 @@ impl Stream {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Client({:?})", self.transport().kubeconfig)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gate_is_quiet_during_a_request_that_does_not_wait() {
+        let gate = Gate::new(Opening::Open(Rank::Event), None);
+        let client = Client::behind(Rc::clone(&gate), PathBuf::new(), Dialer::new());
+        gate.narrow(Some(Rank::Lease));
+        let moved = gate.moved.changes();
+        let pass = rt::block_on(client.pass(&Request::get("/api").at_once()));
+        assert!(pass.is_ok() && gate.is_quiet());
+        drop(pass);
+        assert_eq!(gate.moved.changes(), moved);
     }
 }

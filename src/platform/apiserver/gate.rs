@@ -231,6 +231,12 @@ impl Gate {
         self.counts.each_ref().map(|counts| (counts.succeeded.get(), counts.failed.get()))
     }
 
+    /// Records the outcome of a request.
+    pub(super) fn on_ended(&self, rank: Rank, succeeded: bool) {
+        let counts = self.counts(rank);
+        add(if succeeded { &counts.succeeded } else { &counts.failed });
+    }
+
     fn counts(&self, rank: Rank) -> &Counts {
         let [lease, node, intent, status, event] = &self.counts;
         match rank {
@@ -281,14 +287,6 @@ pub(super) struct GatePass {
     rank: Rank,
 }
 
-impl GatePass {
-    /// Records the outcome of the request.
-    pub(super) fn ended(&self, succeeded: bool) {
-        let counts = self.gate.counts(self.rank);
-        add(if succeeded { &counts.succeeded } else { &counts.failed });
-    }
-}
-
 impl Drop for GatePass {
     fn drop(&mut self) {
         let under_way = &self.gate.counts(self.rank).under_way;
@@ -330,7 +328,7 @@ mod tests {
         let pass = gate.passes(Rank::Event);
         drop(event);
         assert!(!gate.is_quiet());
-        pass.ended(true);
+        gate.on_ended(Rank::Event, true);
         drop(pass);
         assert!(gate.is_quiet());
         assert_eq!(gate.tally()[4], (1, 0));

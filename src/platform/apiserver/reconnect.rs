@@ -29,6 +29,8 @@ const OVERLOADED_RESPONSE_TIME: Duration = Duration::from_secs(5);
 /// fleet's request rate at most doubles.
 const NODE_SPREAD: Duration = Duration::from_secs(60);
 const MAX_RECONNECT_SPREAD: Duration = Duration::from_secs(150);
+/// How long the requests of a rank delay the next rank.
+const MAX_RANK_SETTLE_TIME: Duration = Duration::from_secs(30);
 
 /// The longest delays after an absence: of node status, and then of the rest; `None` if it was too short.
 pub(super) fn spread(away: Duration) -> Option<[Duration; 2]> {
@@ -77,11 +79,15 @@ impl ReconnectGuard {
     /// Widens the gate step by step, until everything is admitted.
     pub(super) async fn run(self, traffic: &Traffic, overload: &Overload) {
         let [node, rest] = self.waits;
+        let settled = async || {
+            // After this time the next rank follows all the same.
+            let _ = rt::deadline(MAX_RANK_SETTLE_TIME, settle(&self.gate, traffic)).await;
+        };
         let (hurried, mut seen_signs) = (self.gate.hurried.changes(), overload.signs.get());
         let mut in_hurry = false;
         for (rank, wait) in [(Rank::Node, node), (Rank::Intent, rest), (Rank::Status, Duration::ZERO)] {
             let turn = async {
-                settle(&self.gate, traffic).await;
+                settled().await;
                 let signs = overload.signs.get();
                 let is_overloaded = std::mem::replace(&mut seen_signs, signs) != signs;
                 rt::sleep(if is_overloaded { wait.max(self.overloaded) } else { wait }).await;
@@ -92,13 +98,13 @@ impl ReconnectGuard {
                 true
             };
             if in_hurry {
-                settle(&self.gate, traffic).await;
+                settled().await;
             } else {
                 in_hurry = rt::either(turn, hurry).await;
             }
             self.gate.narrow(Some(rank));
         }
-        settle(&self.gate, traffic).await;
+        settled().await;
     }
 }
 
@@ -146,5 +152,24 @@ mod tests {
             let took = took.unwrap();
             assert!(expected.contains(&took), "away for {away} s: {took} s");
         }
+    }
+
+    #[test]
+    fn requests_without_a_pause_do_not_keep_the_gate_narrow() {
+        let took = rt::simulate(1, |_| async move {
+            let (gate, traffic) = (Gate::new(Opening::Open(Rank::Event), None), Traffic::default());
+            let most = spread(NOTICED_ABSENCE_TIME).unwrap_or_default();
+            let comeback = ReconnectGuard::begin(&gate, most, 0.99);
+            let begun = rt::now();
+            let requests = async {
+                loop {
+                    let _pass = gate.passes(Rank::Lease);
+                    rt::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            rt::either(requests, comeback.run(&traffic, &Overload::default())).await;
+            rt::elapsed(begun).as_secs()
+        });
+        assert!((120..125).contains(&took.unwrap()));
     }
 }
