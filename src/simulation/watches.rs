@@ -76,6 +76,7 @@ fn no_change_is_lost_when_the_gate_is_shut() {
                 path: "/api/v1/pods".into(),
                 field_selector: format!("spec.nodeName={NODE}"),
                 bookmarks: true,
+                rereads_after_loss: false,
                 rank: Rank::Intent,
                 requester: Requester::Node,
             };
@@ -148,6 +149,7 @@ impl ManyWatches {
                 path: "/api/v1/namespaces/default/configmaps".into(),
                 field_selector: format!("metadata.name=c-{number}"),
                 bookmarks: false,
+                rereads_after_loss: false,
                 rank: Rank::Intent,
                 requester: Requester::Tenant,
             };

@@ -54,7 +54,9 @@ fn lost_status_is_reported_again_and_nothing_restarts() {
     joined.api.create(&pod("other", &json!({})));
     joined.api.wait(OTHER, "the pod of the new history to be ready", is_ready);
     assert!(before.iter().all(|id| joined.running().contains(id)));
-    assert_eq!((joined.lists(PODS), joined.lists(NODES)), (2, 2));
+    assert_eq!(joined.lists(PODS), 2);
+    // Once for the lost connection, and once for the new history.
+    assert!((2..=3).contains(&joined.lists(NODES)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::joined::{Joined, NODE, NODES, STATUS, condition};
+use crate::fake_api::world::Network;
 
 /// A Node object from an earlier registration, with additions of other clients.
 fn earlier() -> Value {
@@ -94,6 +95,18 @@ fn deleted_node_is_not_recreated_until_the_agent_restarts() {
     joined.node.kill_agent();
     joined.start("", &[]);
     joined.wait_until_ready();
+}
+
+#[test]
+fn node_that_was_deleted_during_an_outage_registers_again() {
+    let mut joined = Joined::new();
+    joined.start("nodeLeaseDurationSeconds: 4\n", &[]);
+    joined.wait_until_ready();
+    joined.api.set_network(Network::Refused);
+    joined.api.delete(NODE);
+    joined.api.set_network(Network::Open);
+    joined.wait_until_ready();
+    assert_eq!(joined.api.count("create", NODES), 2);
 }
 
 #[test]

@@ -37,7 +37,14 @@ pub(super) fn collection(topic: &Topic) -> Option<Collection> {
 
 pub(super) fn selected(path: String, field_selector: String) -> Collection {
     // A bookmark comes every minute to each watch: 80 MB a day for 220 objects.
-    Collection { path, field_selector, bookmarks: false, rank: Rank::Intent, requester: Requester::Tenant }
+    Collection {
+        path,
+        field_selector,
+        bookmarks: false,
+        rereads_after_loss: false,
+        rank: Rank::Intent,
+        requester: Requester::Tenant,
+    }
 }
 
 /// An unreadable object does not replace the stored one.

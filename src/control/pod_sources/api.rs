@@ -41,6 +41,7 @@ impl ApiSource {
             field_selector: format!("spec.nodeName={}", self.node),
             // The next exchange resumes at the last bookmark, even if no pod of the node has changed for long.
             bookmarks: true,
+            rereads_after_loss: false,
             rank: Rank::Intent,
             requester: Requester::Node,
         };

@@ -69,6 +69,7 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, CsrError> {
         path: CSR_PATH.to_owned(),
         field_selector: format!("metadata.name={name}"),
         bookmarks: false,
+        rereads_after_loss: false,
         rank: Rank::Intent,
         requester: Requester::Node,
     };

@@ -52,6 +52,8 @@ impl NodeRegistration {
             field_selector: format!("metadata.name={}", self.profile.metadata.name),
             // Heartbeats change the object often enough.
             bookmarks: false,
+            // A node that was deleted during an outage registers again.
+            rereads_after_loss: true,
             rank: Rank::Node,
             requester: Requester::Node,
         };

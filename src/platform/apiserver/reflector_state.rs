@@ -30,6 +30,9 @@ pub(crate) struct Collection {
     /// Bookmarks cost a line per minute, and avoid a new list after a long time without changes. A watch that begins
     /// with initial events has them in any case.
     pub(crate) bookmarks: bool,
+    /// After a lost connection it is read again. What was deleted meanwhile is then missing; a watch that resumes would
+    /// report the deletion as if it had just happened.
+    pub(crate) rereads_after_loss: bool,
     pub(crate) rank: Rank,
     pub(crate) requester: Requester,
 }
@@ -288,9 +291,10 @@ impl Reflection {
             let again = std::mem::replace(&mut self.expired, true);
             return if was_asked_anew || again { self.backoff.next_wait() } else { Duration::ZERO };
         }
-        if matches!(error, ApiError::Malformed(_)) {
+        let is_unreadable = matches!(error, ApiError::Malformed(_));
+        self.streams &= !is_unreadable;
+        if is_unreadable || self.collection.rereads_after_loss && error.code().is_none() {
             self.next = Next::Begin;
-            self.streams = false;
         }
         match &self.next {
             Next::Continue(_) => self.next = Next::Begin,

@@ -8,6 +8,7 @@ fn pods() -> Collection {
         path: "/api/v1/pods".to_owned(),
         field_selector: "spec.nodeName=n".to_owned(),
         bookmarks: true,
+        rereads_after_loss: false,
         rank: Rank::Intent,
         requester: Requester::Node,
     }
@@ -91,6 +92,22 @@ fn failed_watch_resumes_without_a_list() {
     for error in [ApiError::Lost("reset".into()), ApiError::Timeout, refused(500), refused(401), refused(429)] {
         reflection.failed(&error, LONG);
         assert_eq!(asked(&reflection), "watch &resourceVersion=5&allowWatchBookmarks=true");
+    }
+}
+
+#[test]
+fn collection_is_read_again_after_a_lost_connection_if_it_wants() {
+    for (rereads_after_loss, lost) in [(false, "watch &resourceVersion=5&allowWatchBookmarks=true"), (true, STREAM)] {
+        for error in [ApiError::Lost("reset".into()), ApiError::Timeout, ApiError::Unreachable("no route".into())] {
+            let mut reflection = Reflection::new(Collection { rereads_after_loss, ..pods() });
+            reflection.begun();
+            reflection.watched(end(5));
+            assert_eq!(reflection.ended(LONG), Duration::ZERO);
+            reflection.failed(&refused(500), LONG);
+            assert_eq!(asked(&reflection), "watch &resourceVersion=5&allowWatchBookmarks=true");
+            reflection.failed(&error, LONG);
+            assert_eq!(asked(&reflection), lost);
+        }
     }
 }
 
