@@ -404,6 +404,7 @@ mod tests {
             objects: Vec::new(),
             mirrors: Vec::new(),
             problems: Vec::new(),
+            unread: Vec::new(),
             complete,
             relisted: false,
         }

@@ -96,6 +96,7 @@ mod tests {
             objects: Vec::new(),
             mirrors: Vec::new(),
             problems: Vec::new(),
+            unread: Vec::new(),
             complete: true,
             relisted: false,
         });

@@ -100,18 +100,18 @@ impl CpuAssignment {
     /// Releases the CPUs of terminated pods, and of unknown pods once all sources are ready.
     fn release(&mut self, pods: &PodTable) {
         let all_ready = pods.all_sources_ready();
-        self.has_misplaced_containers |= self
-            .managers
-            .release_others(|uid: &PodUid| keeps_cpus(pods.worker(uid).map(|worker| worker.state), all_ready));
+        self.has_misplaced_containers |= self.managers.release_others(|uid| {
+            keeps_cpus(pods.worker(uid).map(|worker| worker.state), !all_ready || pods.knows(uid))
+        });
     }
 }
 
-/// Whether a pod keeps its CPUs. An unknown pod has no `state`.
-fn keeps_cpus(state: Option<State>, all_sources_ready: bool) -> bool {
+/// Whether a pod keeps its CPUs. A pod without a worker has no `state`; a source may have it.
+fn keeps_cpus(state: Option<State>, may_exist: bool) -> bool {
     match state {
         Some(State::Sync | State::Terminating { .. }) => true,
         Some(State::Terminated | State::Finished) => false,
-        None => !all_sources_ready,
+        None => may_exist,
     }
 }
 
@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn pod_keeps_its_cpus_until_its_containers_have_stopped() {
         let terminating = State::Terminating { grace: Duration::ZERO };
-        for all_ready in [false, true] {
-            assert!(keeps_cpus(Some(State::Sync), all_ready) && keeps_cpus(Some(terminating), all_ready));
-            assert!(!keeps_cpus(Some(State::Terminated), all_ready) && !keeps_cpus(Some(State::Finished), all_ready));
+        for may_exist in [false, true] {
+            assert!(keeps_cpus(Some(State::Sync), may_exist) && keeps_cpus(Some(terminating), may_exist));
+            assert!(!keeps_cpus(Some(State::Terminated), may_exist) && !keeps_cpus(Some(State::Finished), may_exist));
         }
     }
 
     #[test]
-    fn unknown_pod_keeps_its_cpus_until_all_sources_are_ready() {
-        assert!(keeps_cpus(None, false) && !keeps_cpus(None, true));
+    fn pod_without_a_worker_keeps_its_cpus_while_a_source_may_have_it() {
+        assert!(keeps_cpus(None, true) && !keeps_cpus(None, false));
     }
 }

@@ -72,18 +72,18 @@ fn if_known(pods: &PodTable, act: impl FnOnce(&dyn Fn(&PodUid) -> bool)) {
     }
     let observed = pods.observed();
     let stays = |uid: &PodUid| {
-        let is_observed = || observed.pod(uid).is_some() || pods.workers().is_unseen(uid);
-        keeps_devices(pods.worker(uid).map(|worker| worker.state), is_observed)
+        let may_run = || observed.pod(uid).is_some() || pods.workers().is_unseen(uid) || pods.knows(uid);
+        keeps_devices(pods.worker(uid).map(|worker| worker.state), may_run)
     };
     act(&stays);
 }
 
-/// Whether a pod keeps its devices. An unknown pod has no `state`.
-fn keeps_devices(state: Option<State>, is_observed: impl FnOnce() -> bool) -> bool {
+/// Whether a pod keeps its devices. A pod without a worker has no `state`.
+fn keeps_devices(state: Option<State>, may_run: impl FnOnce() -> bool) -> bool {
     match state {
         Some(State::Sync | State::Terminating { .. }) => true,
         Some(State::Terminated | State::Finished) => false,
-        None => is_observed(),
+        None => may_run(),
     }
 }
 

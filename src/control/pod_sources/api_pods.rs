@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::control::pod_sources::merge::same_content;
-use crate::control::pod_sources::received_pods::{PodChange, PodKey, ReceivedPod};
+use crate::control::pod_sources::received_pods::{PodChange, PodKey, ReceivedPod, without_spec};
 use crate::kubelet::offline::WriteUrgency;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
@@ -20,8 +20,8 @@ pub(super) struct ApiPods {
     /// A list arrived since the last update.
     relisted: bool,
     pods: SortedMap<PodUid, Arc<Pod>>,
-    /// Pods that cannot be decoded, by namespace and name. Their last known state stays.
-    unread: SortedMap<String, SourceProblem>,
+    /// Pods that cannot be decoded. Their last known state stays, but for their deletion.
+    unread: SortedMap<PodUid, SourceProblem>,
     away: Option<SourceProblem>,
     /// Recently deleted pods: later changes of them are outdated.
     deleted: VecDeque<PodUid>,
@@ -72,8 +72,8 @@ impl ApiPods {
                 let before = self.pods.clone();
                 self.apply_pod(*pod, &before, now);
             }
-            PodChange::Deleted(PodKey { name, uid, .. }) => {
-                self.unread.remove(&name);
+            PodChange::Deleted(PodKey { uid, .. }) => {
+                self.unread.remove(&uid);
                 self.kept.extend(self.pods.remove(&uid).map(StoreChange::Remove));
                 if self.deleted.len() == REMEMBERED_DELETED_PODS {
                     self.deleted.pop_front();
@@ -114,7 +114,7 @@ impl ApiPods {
         let old = before.get(&uid);
         match pod {
             Ok(pod) => {
-                self.unread.remove(&name);
+                self.unread.remove(&uid);
                 let pod = Arc::new(annotated(pod, old, now));
                 if !pod.is_mirror() {
                     // A change of the status alone was written by this node itself.
@@ -125,12 +125,20 @@ impl ApiPods {
                 self.pods.insert(uid, pod);
             }
             Err(error) => {
-                self.unread.insert(name.clone(), problem(&name, error.to_string(), now));
+                self.unread.insert(uid.clone(), problem(&name, error.to_string(), now));
+                let deleted = without_spec(&content).filter(|pod| pod.metadata.deletion_timestamp.is_some());
                 if let Some(old) = old {
                     let mut old = Pod::clone(old);
                     // Changes older than the undecodable one stay outdated.
                     old.metadata.resource_version = resource_version;
+                    if let Some(Pod { metadata, .. }) = deleted {
+                        old.metadata.deletion_timestamp = metadata.deletion_timestamp;
+                        old.metadata.deletion_grace_period_seconds = metadata.deletion_grace_period_seconds;
+                    }
                     self.pods.insert(uid, Arc::new(old));
+                } else if let Some(deleted) = deleted {
+                    // The end of a pod needs no spec.
+                    self.pods.insert(uid, Arc::new(annotated(deleted, None, now)));
                 }
             }
         }
@@ -149,7 +157,8 @@ impl ApiPods {
             objects: Vec::new(),
             mirrors,
             problems: self.unread.values().chain(&self.away).cloned().collect(),
-            complete: self.synced && self.unread.is_empty(),
+            unread: self.unread.keys().cloned().collect(),
+            complete: self.synced,
             relisted: std::mem::take(&mut self.relisted),
         })
     }
@@ -182,6 +191,7 @@ mod tests {
     use crate::control::pod_sources::received_pods::read_all;
     use crate::platform::apiserver::Change;
     use crate::platform::rt;
+    use crate::types::api::PodPhase;
 
     fn apply(pods: &mut ApiPods, change: Change, now: Timestamp) {
         pods.apply(rt::block_on(PodChange::read(change)), now);
@@ -283,9 +293,44 @@ mod tests {
             update.problems[0].message,
             "spec.containers[0].image: expected a string, found a number: put it in quotes"
         );
-        assert!(!update.complete);
+        assert_eq!(update.unread, ["a".into()]);
         apply(&mut pods, Change::Applied(ObjectText::of(&pod("a", json!("k")))), at(3));
-        assert!(pods.update().unwrap().problems.is_empty());
+        let update = pods.update().unwrap();
+        assert!(update.problems.is_empty() && update.unread.is_empty());
+    }
+
+    #[test]
+    fn undecodable_pod_keeps_no_other_pod_from_being_known() {
+        let mut pods = ApiPods::default();
+        apply(&mut pods, replaced(&[pod("a", json!(7)), pod("b", json!("i"))]), at(1));
+        let update = pods.update().unwrap();
+        assert_eq!((names(&update.pods), update.unread, update.complete), (vec!["b"], vec!["a".into()], true));
+        apply(&mut pods, Change::Deleted(ObjectText::of(&pod("a", json!(7)))), at(2));
+        assert!(pods.update().unwrap().unread.is_empty());
+    }
+
+    #[test]
+    fn deletion_of_an_undecodable_pod_is_seen() {
+        let deleted = |name: &str| {
+            let mut object = pod(name, json!(7));
+            object["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:09Z");
+            object["metadata"]["deletionGracePeriodSeconds"] = json!(5);
+            object["status"] = json!({"phase": "Running"});
+            object
+        };
+        let mut pods = ApiPods::default();
+        apply(&mut pods, replaced(&[pod("known", json!("i"))]), at(1));
+        apply(&mut pods, Change::Applied(ObjectText::of(&deleted("known"))), at(2));
+        apply(&mut pods, Change::Applied(ObjectText::of(&deleted("new"))), at(2));
+        let update = pods.update().unwrap();
+        assert_eq!(names(&update.pods), ["known", "new"]);
+        for SourcePod { pod, .. } in &update.pods {
+            assert!(pod.is_of_cluster() && pod.metadata.deletion_timestamp.is_some());
+            assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(5));
+        }
+        assert_eq!(update.pods[0].pod.spec.containers[0].image, "i");
+        let new = &update.pods[1].pod;
+        assert_eq!((new.spec.containers.len(), new.status.phase), (0, PodPhase::Running));
     }
 
     #[test]

@@ -28,6 +28,7 @@ struct Source {
     pods: Vec<SourcePod>,
     objects: Vec<SourceObject>,
     problems: Vec<SourceProblem>,
+    unread: Vec<PodUid>,
     mirrors: Vec<Arc<Pod>>,
     /// Found by the merge.
     duplicates: Vec<SourceProblem>,
@@ -76,6 +77,7 @@ impl Sources {
         source.pods = update.pods;
         source.objects = update.objects;
         source.problems = update.problems;
+        source.unread = update.unread;
         source.mirrors = update.mirrors;
     }
 
@@ -125,6 +127,11 @@ impl Sources {
 
     pub(crate) fn all_ready(&self) -> bool {
         self.sources.values().all(|source| source.ready)
+    }
+
+    /// The pods that a source has and cannot read.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = &PodUid> {
+        self.sources.values().flat_map(|source| &source.unread)
     }
 
     /// The changes since the last call. `runs` tells which pods the runtime has.

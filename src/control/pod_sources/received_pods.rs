@@ -89,6 +89,12 @@ impl PodKey {
     }
 }
 
+/// A pod without its spec, and without a status that cannot be decoded; `None` if its metadata cannot be decoded.
+pub(super) fn without_spec(content: &ObjectText) -> Option<Pod> {
+    let decode = |left_out: &[&str]| content.without(left_out).decode::<Pod>().map(|decoded| decoded.value).ok();
+    decode(&["spec"]).or_else(|| decode(&["spec", "status"]))
+}
+
 #[cfg(test)]
 mod tests {
     use std::pin::pin;

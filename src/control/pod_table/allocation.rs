@@ -32,7 +32,7 @@ impl PodTable {
     /// Forgets the allocations of pods that no source and no worker has.
     pub(crate) fn remove_orphaned_allocations(&mut self) {
         if self.all_sources_ready() {
-            let is_known = |uid: &PodUid| self.workers.worker(uid).is_some();
+            let is_known = |uid: &PodUid| self.knows(uid);
             self.allocations.allocated.remove_orphaned(is_known);
             self.allocations.actuated.remove_orphaned(is_known);
         }

@@ -15,7 +15,7 @@ impl PodTable {
             Effect::End(end) if end.cause == EndCause::Rejected && !syncs(&end.uid) => {
                 Some("a pod that ends is not rejected")
             }
-            Effect::EndOrphan(pod) if self.worker(&pod.uid).is_some() => Some("a pod with a worker is no orphan"),
+            Effect::EndOrphan(pod) if self.knows(&pod.uid) => Some("a pod with a worker or of a source is no orphan"),
             Effect::EndOrphan(pod) if !self.all_sources_ready() && !self.workers.has_namesake(pod) => {
                 Some("before every source has reported, only the former pod of a changed manifest ends")
             }

@@ -230,6 +230,16 @@ impl PodTable {
         self.records.read().sources.all_ready()
     }
 
+    /// A worker has the pod, or a source that cannot read it.
+    pub(crate) fn knows(&self, uid: &PodUid) -> bool {
+        self.workers.worker(uid).is_some() || self.records.read().sources.unread().any(|unread| unread == uid)
+    }
+
+    /// The pods that [`Self::knows`], and those of which the runtime has reported only the name.
+    pub(crate) fn known_uids(&self) -> Vec<PodUid> {
+        self.workers.uids().chain(self.records.read().sources.unread()).cloned().collect()
+    }
+
     /// Without the runtime every attempt would only count as a failure of the pod.
     pub(crate) fn can_work(&self) -> bool {
         self.relisted && self.records.read().runtime.ready

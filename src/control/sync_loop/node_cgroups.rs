@@ -51,7 +51,7 @@ impl NodeCgroups {
 
     fn spawn_maintenance(&mut self, pods: &PodTable) {
         self.has_seen_all_pods |= pods.all_sources_ready();
-        let known_pods = pods.all_sources_ready().then(|| pods.workers().uids().cloned().collect());
+        let known_pods = pods.all_sources_ready().then(|| pods.known_uids());
         let maintenance = maintain(Rc::clone(&self.groups), known_pods, running_pods(pods), self.inbox.clone());
         let former = self.task.take();
         self.task = Some(rt::spawn(async move {

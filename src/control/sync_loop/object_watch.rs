@@ -140,10 +140,12 @@ impl ObjectWatch {
         self.tidy_store(pods);
     }
 
-    /// Once all pods and the objects that they refer to are known, the rest of the store is garbage.
+    /// Once all pods and the objects that they refer to are known, the rest of the store is garbage. The last readable
+    /// state of an unread pod, and its objects, are not.
     fn tidy_store(&mut self, pods: &PodTable) {
         let Some(WatchState { store, .. }) = &self.watched else { return };
-        if !self.store_is_tidy && self.objects.read().all_are_known() && pods.all_sources_ready() {
+        let all_are_read = pods.all_sources_ready() && pods.records().sources.unread().next().is_none();
+        if !self.store_is_tidy && self.objects.read().all_are_known() && all_are_read {
             self.store_is_tidy = true;
             store.remove_unclaimed();
         }

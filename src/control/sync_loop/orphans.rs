@@ -43,13 +43,13 @@ impl Orphans {
     pub(super) fn round(&self, pods: &PodTable) -> Vec<Effect> {
         let (all_ready, workers, observed) = (pods.all_sources_ready(), pods.workers(), pods.observed());
         let free = observed.iter().map(|pod| &**pod).chain(workers.all_unseen());
-        let free = free.filter(|pod| workers.worker(&pod.uid).is_none());
+        let free = free.filter(|pod| !pods.knows(&pod.uid));
         let is_static = |pod: &ObservedPod| pod.source.as_deref().is_some_and(|source| source != "api");
         let is_former = |pod: &ObservedPod| is_static(pod) && workers.has_namesake(pod);
         free.filter(|pod| all_ready || is_former(pod)).cloned().map(Effect::EndOrphan).collect()
     }
 
-    /// Removes the directories of pods without a worker. Runs after orphaned pods in the runtime have got workers.
+    /// Removes the directories of unknown pods. Runs after orphaned pods in the runtime have got workers.
     pub(super) fn remove_directories(&mut self, pods: &PodTable, now: Instant) {
         if !pods.all_sources_ready() {
             return;
@@ -60,7 +60,7 @@ impl Orphans {
         // Also without a removal before, so that it is scheduled.
         let is_due = self.leftovers.is_due(now);
         if self.removal.as_ref().is_none_or(|task| task.is_finished() && is_due) {
-            let kept_pods = pods.workers().uids().cloned().collect();
+            let kept_pods = pods.known_uids();
             let (runtime, csi) = (Rc::clone(pods.runtime()), Rc::clone(&self.csi));
             self.removal = Some(rt::spawn(remove(runtime, csi, kept_pods, pods.view(), Rc::clone(&self.outcome))));
         }
@@ -96,6 +96,7 @@ async fn remove(
 mod tests {
     use super::*;
     use crate::control::pod_table::testing::{pod, with_node};
+    use crate::state::pods::{SourceName, SourceUpdate};
 
     #[test]
     fn pod_without_a_worker_ends_as_an_orphan() {
@@ -108,6 +109,27 @@ mod tests {
             assert_eq!(orphans.round(&node.pods), [Effect::EndOrphan(orphan.clone())]);
             node.pods.apply([Effect::EndOrphan(orphan)], now);
             assert_eq!(orphans.round(&node.pods), []);
+        });
+    }
+
+    #[test]
+    fn pod_that_its_source_cannot_read_is_no_orphan() {
+        with_node(|mut node| {
+            node.pods.receive(SourceUpdate {
+                source: SourceName::Api,
+                pods: Vec::new(),
+                objects: Vec::new(),
+                mirrors: Vec::new(),
+                problems: Vec::new(),
+                unread: vec!["unread".into()],
+                complete: true,
+                relisted: true,
+            });
+            let [unread, orphan] = ["unread", "orphan"].map(|uid| ObservedPod::new(uid.into(), "default", uid));
+            node.list(vec![unread, orphan.clone()]);
+            assert!(node.pods.all_sources_ready());
+            assert_eq!(Orphans::new(node.csi).round(&node.pods), [Effect::EndOrphan(orphan)]);
+            assert!(node.pods.known_uids().contains(&"unread".into()));
         });
     }
 }

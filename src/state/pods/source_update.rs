@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::state::objects::SourceObject;
-use crate::types::api::{Pod, Time};
+use crate::types::api::{Pod, PodUid, Time};
 
 /// The sources of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,8 +29,10 @@ pub(crate) struct SourceUpdate {
     /// Mirror pods from the API server.
     pub(crate) mirrors: Vec<Arc<Pod>>,
     pub(crate) problems: Vec<SourceProblem>,
-    /// `pods` is the whole list, so pods not in it are orphaned. False while something that may define an unknown pod
-    /// could not be read; then running pods of unknown origin are left alone.
+    /// Pods of the source that could not be read. What the node has of them stays.
+    pub(crate) unread: Vec<PodUid>,
+    /// `pods` and `unread` are the whole list, so other pods are orphaned. False while something that may define an
+    /// unknown pod could not be read; then running pods of unknown origin are left alone.
     pub(crate) complete: bool,
     /// The source has listed everything again, so this replaces what it reported before.
     pub(crate) relisted: bool,

@@ -26,6 +26,7 @@ fn of_source(pods: Vec<crate::types::api::Pod>) -> SourceUpdate {
         objects: Vec::new(),
         mirrors: Vec::new(),
         problems: Vec::new(),
+        unread: Vec::new(),
         complete: true,
         relisted: false,
     }

@@ -264,6 +264,7 @@ fn ephemeral_containers_of_all_pods_are_counted() {
         objects: Vec::new(),
         mirrors: Vec::new(),
         problems: Vec::new(),
+        unread: Vec::new(),
         complete: true,
         relisted: false,
     });

@@ -196,6 +196,7 @@ impl PodList {
             objects: self.pods.values().flat_map(|entry| &entry.manifest.objects).cloned().collect(),
             mirrors: Vec::new(),
             problems: self.problems().cloned().collect(),
+            unread: Vec::new(),
             complete: self.loaded && self.problem.is_none() && !self.pods.values().any(|entry| entry.broken),
             relisted: false,
         }

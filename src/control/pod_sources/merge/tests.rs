@@ -10,8 +10,8 @@ fn pod(uid: &str, name: &str) -> SourcePod {
 }
 
 fn update(pods: Vec<SourcePod>) -> SourceUpdate {
-    let (objects, mirrors, problems) = (Vec::new(), Vec::new(), Vec::new());
-    SourceUpdate { source: SourceName::File, pods, objects, mirrors, problems, complete: true, relisted: false }
+    let (objects, mirrors, problems, unread) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    SourceUpdate { source: SourceName::File, pods, objects, mirrors, problems, unread, complete: true, relisted: false }
 }
 
 fn sources() -> Sources {

@@ -390,6 +390,7 @@ impl Files {
             mirrors: Vec::new(),
             objects: self.files.values().flat_map(|file| &file.objects).cloned().collect(),
             problems: problems.cloned().collect(),
+            unread: Vec::new(),
             complete: self.directory.is_some()
                 && !self.doubted
                 && self.problem.is_none()

@@ -150,6 +150,7 @@ impl UrlState {
             objects: self.manifest.objects.clone(),
             mirrors: Vec::new(),
             problems: self.problem.iter().cloned().chain(self.manifest.warnings.iter().map(warning)).collect(),
+            unread: Vec::new(),
             complete: self.has_accepted(),
             relisted: false,
         }

@@ -34,6 +34,7 @@ fn offer(node: &mut Node, versions: &mut PodVersions, uid: &str, annotations: &s
         objects: Vec::new(),
         mirrors: Vec::new(),
         problems: Vec::new(),
+        unread: Vec::new(),
         complete: true,
         relisted: false,
     };

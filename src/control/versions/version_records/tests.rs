@@ -56,6 +56,7 @@ fn update(pods: &[SourcePod], complete: bool) -> SourceUpdate {
         objects: Vec::new(),
         mirrors: Vec::new(),
         problems: Vec::new(),
+        unread: Vec::new(),
         complete,
         relisted: false,
     }
@@ -344,6 +345,7 @@ fn siblings_are_the_other_pods_of_the_owner() {
         objects: Vec::new(),
         mirrors: Vec::new(),
         problems: Vec::new(),
+        unread: Vec::new(),
         complete: true,
         relisted: false,
     };
