@@ -114,6 +114,10 @@ pub(crate) enum Problem {
     NodeAffinity {
         is_block: bool,
     },
+    /// An emptyDir with a medium that is none.
+    UnknownMedium {
+        medium: String,
+    },
     /// An unsupported volume type.
     Unsupported {
         kind: &'static str,
@@ -278,6 +282,7 @@ impl fmt::Display for Problem {
             Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
             Self::MountOptions => f.write_str("mount options are not supported for this volume type"),
             Self::NodeAffinity { .. } => f.write_str("no matching NodeSelectorTerms"),
+            Self::UnknownMedium { medium } => write!(f, "unknown storage medium {medium:?}"),
             Self::Unsupported { kind } => write!(f, "volumes of the kind {kind} are not supported"),
         }
     }
@@ -369,6 +374,7 @@ impl std::error::Error for Problem {
             | Self::HostPathType { .. }
             | Self::MountOptions
             | Self::NodeAffinity { .. }
+            | Self::UnknownMedium { .. }
             | Self::Unsupported { .. } => None,
         }
     }

@@ -476,13 +476,14 @@ fn nfs_device(source: &NfsVolumeSource) -> String {
 }
 
 fn medium(uses: &VolumeUses<'_>, source: &EmptyDirVolumeSource, memory: u64) -> Result<Medium, Problem> {
-    match source.medium {
+    match &source.medium {
         StorageMedium::Disk => Ok(Medium::Disk),
         StorageMedium::Memory => Ok(Medium::Memory { size: memory_size(uses, source.size_limit, memory) }),
-        StorageMedium::HugePages { page_size: Some(size) } => Ok(Medium::HugePages { page_size: bytes(size) }),
+        StorageMedium::HugePages { page_size: Some(size) } => Ok(Medium::HugePages { page_size: bytes(*size) }),
         StorageMedium::HugePages { page_size: None } => {
             Ok(Medium::HugePages { page_size: uses.page_size.map(bytes).ok_or(Problem::HugePageSize)? })
         }
+        StorageMedium::Unknown(medium) => Err(Problem::UnknownMedium { medium: medium.clone() }),
     }
 }
 

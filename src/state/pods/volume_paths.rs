@@ -30,10 +30,10 @@ pub(crate) struct VolumeDir {
 pub(crate) fn volume_dirs(pod: &Pod, uid: &PodUid, dirs: &PodDirs) -> Vec<VolumeDir> {
     let place = |name: &String, source: &VolumeSource| {
         let (kind, in_memory) = match source {
-            VolumeSource::EmptyDir(source) => match source.medium {
+            VolumeSource::EmptyDir(source) => match &source.medium {
                 StorageMedium::Disk => (EMPTY_DIR, false),
                 StorageMedium::Memory => (EMPTY_DIR, true),
-                StorageMedium::HugePages { .. } => return None,
+                StorageMedium::HugePages { .. } | StorageMedium::Unknown(_) => return None,
             },
             VolumeSource::ConfigMap(_) => (CONFIG_MAP, false),
             VolumeSource::DownwardApi(_) => (DOWNWARD_API, true),

@@ -4,7 +4,7 @@ use super::decode::{Decode, DecodeContext, DecodeError, Input, text};
 use super::encode::{Encode, Json};
 use super::quantity::Quantity;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StorageMedium {
     /// The node's disk.
     #[default]
@@ -13,6 +13,8 @@ pub enum StorageMedium {
     Memory,
     /// A hugetlbfs; without a size, of the only page size that the pod requests.
     HugePages { page_size: Option<Quantity> },
+    /// The API server accepts any text. A volume with this one is not set up.
+    Unknown(String),
 }
 
 impl Decode for StorageMedium {
@@ -24,11 +26,7 @@ impl Decode for StorageMedium {
             "HugePages" => return Ok(Self::HugePages { page_size: None }),
             text => text.strip_prefix("HugePages-").and_then(|size| size.parse().ok()),
         };
-        page_size.map(|size| Self::HugePages { page_size: Some(size) }).ok_or_else(|| {
-            DecodeError::new(format_args!(
-                "expected \"\", \"Memory\", \"HugePages\" or \"HugePages-<size>\", found {text:?}"
-            ))
-        })
+        Ok(page_size.map_or(Self::Unknown(text), |size| Self::HugePages { page_size: Some(size) }))
     }
 }
 
@@ -39,6 +37,7 @@ impl Encode for StorageMedium {
             Self::Memory => json.string("Memory"),
             Self::HugePages { page_size: None } => json.string("HugePages"),
             Self::HugePages { page_size: Some(size) } => json.raw(format_args!("\"HugePages-{size}\"")),
+            Self::Unknown(text) => json.string(text),
         }
     }
 

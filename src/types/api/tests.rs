@@ -215,11 +215,10 @@ fn medium_is_read_and_written() {
         ("Memory", StorageMedium::Memory),
         ("HugePages", StorageMedium::HugePages { page_size: None }),
         ("HugePages-2Mi", StorageMedium::HugePages { page_size: "2Mi".parse().ok() }),
+        ("memory", StorageMedium::Unknown("memory".to_owned())),
+        ("HugePages-x", StorageMedium::Unknown("HugePages-x".to_owned())),
     ] {
         assert_eq!(decode::<StorageMedium>(json!(text)).unwrap().value, medium);
         assert_eq!(encode(&medium), json!(text));
-    }
-    for text in ["memory", "HugePages-", "HugePages-x"] {
-        assert!(decode::<StorageMedium>(json!(text)).is_err(), "{text}");
     }
 }

@@ -90,6 +90,13 @@ fn unsupported_type_is_named_with_its_volume() {
 }
 
 #[test]
+fn unknown_medium_is_named_in_upstreams_words() {
+    let error = plan(&using(json!({"name": "v", "emptyDir": {"medium": "memory"}}))).unwrap_err();
+    let text = crate::types::error::ErrorChain(&error).to_string();
+    assert_eq!(text, "MountVolume.SetUp failed for volume \"v\" : unknown storage medium \"memory\"");
+}
+
+#[test]
 fn written_volumes_have_upstreams_paths() {
     let memory = Medium::Memory { size: Some(GIB) };
     for (source, plugin, medium) in [

@@ -8,8 +8,8 @@ use super::scope::Scope;
 use super::{file_paths, projections, remote_volumes};
 use crate::types::api::decode::Path;
 use crate::types::api::{
-    CsiVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, NfsVolumeSource, ObjectMeta, PodSpec, Volume,
-    VolumeSource,
+    CsiVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, NfsVolumeSource, ObjectMeta, PodSpec, StorageMedium,
+    Volume, VolumeSource,
 };
 use crate::types::sorted::SortedSet;
 
@@ -71,6 +71,9 @@ fn require(text: &str, field: &str, path: &Path<'_>, faults: &mut Faults) {
 fn check_empty_dir(source: &EmptyDirVolumeSource, path: &Path<'_>, faults: &mut Faults) {
     if let Some(limit) = source.size_limit.filter(|limit| limit.is_negative()) {
         faults.invalid(&path.key("sizeLimit"), &limit.to_string(), "must not be negative");
+    }
+    if let StorageMedium::Unknown(medium) = &source.medium {
+        faults.invalid(&path.key("medium"), medium, "must be \"\", \"Memory\", \"HugePages\" or \"HugePages-<size>\"");
     }
 }
 

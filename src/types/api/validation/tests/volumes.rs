@@ -37,6 +37,10 @@ fn volume_names_are_unique() {
 fn local_volumes_need_their_fields() {
     passes(json!({"emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}));
     check_source(json!({"emptyDir": {"sizeLimit": -1}}), &["emptyDir.sizeLimit: \"-1\": must not be negative"]);
+    check_source(
+        json!({"emptyDir": {"medium": "memory"}}),
+        &["emptyDir.medium: \"memory\": must be \"\", \"Memory\", \"HugePages\" or \"HugePages-<size>\""],
+    );
     passes(json!({"hostPath": {"path": "/a..b/c", "type": "Directory"}}));
     check_source(json!({"hostPath": {}}), &["hostPath.path: required"]);
     check_source(json!({"hostPath": {"path": "/a/../b"}}), &["hostPath.path: \"/a/../b\": must not contain '..'"]);
