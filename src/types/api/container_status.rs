@@ -1,8 +1,9 @@
 //! The status of a container. Pure.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
-use super::container::RecursiveReadOnlyMode;
 use super::decode::{Decode, DecodeContext, DecodeError, Input};
 use super::encode::{Encode, Json};
 use super::map::Map;
@@ -114,7 +115,7 @@ object! {
         name: String,
         mount_path: String,
         read_only: bool,
-        recursive_read_only: Option<RecursiveReadOnlyMode>,
+        recursive_read_only: Option<Cow<'static, str>>,
     }
 }
 

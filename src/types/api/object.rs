@@ -152,10 +152,25 @@ macro_rules! key {
 }
 
 /// An enum of API strings: `Variant = "Word"`. The variant marked `#[default]` stands for an absent field.
+///
+/// After `lenient`, an unknown word counts as absent: the API server does not check a field of the status, which others
+/// may write, and one such word must not make the rest unreadable.
 macro_rules! words {
+    (@is_absent $input:ident) => {
+        $input.as_str() == Some("") && Self::from_word("").is_none()
+    };
+    (@is_absent $input:ident lenient) => {
+        $input.as_str().is_some_and(|word| Self::from_word(word).is_none())
+    };
+    (@kind) => {
+        $crate::types::api::fields::Kind::Words(Self::WORDS)
+    };
+    (@kind lenient) => {
+        $crate::types::api::fields::Kind::Text
+    };
     (
         $(#[$meta:meta])*
-        pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)* }
+        pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)* } $($lenient:ident)?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +205,7 @@ macro_rules! words {
             }
 
             fn is_absent(input: &$crate::types::api::decode::Input<'_>) -> bool {
-                input.as_str() == Some("") && Self::from_word("").is_none()
+                words!(@is_absent input $($lenient)?)
             }
         }
 
@@ -203,7 +218,7 @@ macro_rules! words {
         #[cfg(test)]
         impl $crate::types::api::fields::KnownFields for $name {
             fn visit(fields: &mut $crate::types::api::fields::Fields) {
-                fields.note($crate::types::api::fields::Kind::Words(Self::WORDS));
+                fields.note(words!(@kind $($lenient)?));
             }
         }
     };

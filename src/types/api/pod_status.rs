@@ -47,6 +47,7 @@ words! {
         Failed = "Failed",
         Unknown = "Unknown",
     }
+    lenient
 }
 
 impl PodStatus {
@@ -69,6 +70,7 @@ words! {
         Burstable = "Burstable",
         BestEffort = "BestEffort",
     }
+    lenient
 }
 
 object! {
@@ -100,6 +102,7 @@ words! {
         #[default]
         Unknown = "Unknown",
     }
+    lenient
 }
 
 /// The condition types that the kubelet writes.

@@ -222,3 +222,19 @@ fn medium_is_read_and_written() {
         assert_eq!(encode(&medium), json!(text));
     }
 }
+
+#[test]
+fn unknown_words_of_a_status_count_as_absent() {
+    let conditions = ["true", "Yes", "True"].map(|status| json!({"type": "example.com/gate", "status": status}));
+    let mounts = json!([{"name": "v", "recursiveReadOnly": "Odd"}]);
+    let status = decode::<PodStatus>(json!({
+        "phase": "Odd", "qosClass": "Odd", "conditions": conditions,
+        "containerStatuses": [{"name": "c", "volumeMounts": mounts}],
+    }));
+    let status = status.unwrap().value;
+    assert_eq!((status.phase, status.qos_class), (PodPhase::Pending, None));
+    let statuses: Vec<ConditionStatus> = status.conditions.iter().map(|condition| condition.status).collect();
+    assert_eq!(statuses, [ConditionStatus::Unknown, ConditionStatus::Unknown, ConditionStatus::True]);
+    assert_eq!(encode(&status)["containerStatuses"][0]["volumeMounts"], mounts);
+    assert!(decode::<PodStatus>(json!({"phase": 1})).is_err());
+}

@@ -373,7 +373,7 @@ impl ContainerInput<'_> {
                 name: mount.name.clone(),
                 mount_path: mount.mount_path.clone(),
                 read_only: mount.read_only,
-                recursive_read_only: mount.read_only.then(|| self.recursive_read_only(mount, before)),
+                recursive_read_only: mount.read_only.then(|| self.recursive_read_only(mount, before).as_str().into()),
             }
         };
         self.container.volume_mounts.iter().map(of).collect()
@@ -387,7 +387,9 @@ impl ContainerInput<'_> {
         match self.input.recursive_read_only {
             Some(true) => RecursiveReadOnlyMode::Enabled,
             Some(false) => RecursiveReadOnlyMode::Disabled,
-            None => before.and_then(|before| before.recursive_read_only).unwrap_or(RecursiveReadOnlyMode::Disabled),
+            None => before
+                .and_then(|before| RecursiveReadOnlyMode::from_word(before.recursive_read_only.as_deref()?))
+                .unwrap_or(RecursiveReadOnlyMode::Disabled),
         }
     }
 

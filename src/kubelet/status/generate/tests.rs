@@ -743,8 +743,8 @@ fn read_only_mounts_show_whether_they_are_recursive() {
     let mut modes = |able, seen| {
         life.recursive_read_only = able;
         let status = life.see(&[("main", seen)]);
-        let modes = status.container_statuses[0].volume_mounts.iter().map(|mount| mount.recursive_read_only);
-        modes.map(|mode| mode.map_or("-", RecursiveReadOnlyMode::as_str)).collect::<Vec<_>>().join(" ")
+        let mounts = status.container_statuses[0].volume_mounts.iter();
+        mounts.map(|mount| mount.recursive_read_only.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(modes(None, Seen::Nothing), "- Disabled Disabled Disabled Disabled");
     assert_eq!(modes(Some(true), Seen::Running), "- Disabled Disabled Enabled Enabled");
