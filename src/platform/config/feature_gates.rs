@@ -105,7 +105,7 @@ struct KnownGate<'a> {
     standing: Standing,
 }
 
-const FEATURE_GATES_FIELD: &str = "featureGates";
+pub(super) const FEATURE_GATES_FIELD: &str = "featureGates";
 
 impl FeatureGates {
     pub(crate) fn is_on(&self, gate: Gate) -> bool {

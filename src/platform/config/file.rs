@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Error;
 use super::check::{Problem, check_document, remove_unknown};
+use super::feature_gates::FEATURE_GATES_FIELD;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
 use crate::types::api::yaml::{self, Document, DuplicateKey};
 use crate::types::sorted::SortOnce;
@@ -121,6 +122,18 @@ fn resolve_paths(fields: &mut Map<String, Value>, schema: &[Field], dir: &Path) 
             _ => {}
         }
     }
+}
+
+/// Lays the fields of flags over those of files. A map of flags replaces that of the files, as `Set` of upstream's flags
+/// clears it; only feature gates are merged (`kubeletConfigFlagPrecedence` in cmd/kubelet/app/server.go).
+pub(super) fn lay_flags_over(fields: &mut Map<String, Value>, flags: Map<String, Value>) {
+    for Field { name, kind, .. } in KUBELET_CONFIGURATION {
+        let is_map = matches!(kind, Kind::Map(_) | Kind::Keys(..) | Kind::Options(_));
+        if is_map && *name != FEATURE_GATES_FIELD && flags.contains_key(*name) {
+            fields.remove(*name);
+        }
+    }
+    merge(fields, flags);
 }
 
 /// Merges `patch` into `fields` (RFC 7396): null removes, mappings are merged, anything else replaces.

@@ -118,7 +118,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     ineffective.append(&mut flags.ineffective);
     warnings.0.extend(ineffective.warnings());
     warnings.0.append(&mut flags.warnings);
-    file::merge(&mut fields, std::mem::take(&mut flags.fields));
+    file::lay_flags_over(&mut fields, std::mem::take(&mut flags.fields));
     let providers = credential_providers(&flags)?;
     let file = coracle_file::read(flags.coracle_config.as_deref())?;
     let CoracleFile { name_template, reenrolment, sync, images, devices, update_lock_limit, api_endpoint } = file;

@@ -307,6 +307,35 @@ fn drop_ins_merge_in_path_order_and_flags_win() {
 }
 
 #[test]
+fn map_of_flags_replaces_that_of_files() {
+    let dir = TempDir::new();
+    let file = dir.write(
+        "config.yaml",
+        &document(
+            r#""evictionHard":{"memory.available":"200Mi","nodefs.available":"5%"},"systemReserved":{"cpu":"1"},
+               "evictionMinimumReclaim":{"memory.available":"1Mi"},"featureGates":{"ContainerCheckpoint":false}"#,
+        ),
+    );
+    let line = [
+        "--config",
+        &file,
+        "--eviction-hard=memory.available<50Mi",
+        "--system-reserved=memory=1Gi",
+        "--system-reserved=pid=10",
+        "--eviction-minimum-reclaim=",
+        "--feature-gates=ContainerRestartRules=false",
+    ];
+    let fields: Value =
+        serde_json::from_slice(&loaded_with_origin(&line).0.configured.page(CgroupDriver::Systemd)).unwrap();
+    let fields = &fields["kubeletconfig"];
+    assert_eq!(fields["evictionHard"], json!({"memory.available": "50Mi"}));
+    assert_eq!(fields["systemReserved"], json!({"memory": "1Gi", "pid": "10"}));
+    assert_eq!(fields["evictionMinimumReclaim"], json!({}));
+    assert_eq!(fields["featureGates"], json!({"ContainerCheckpoint": false, "ContainerRestartRules": false}));
+    assert!(loaded(&["--config", &file, "--eviction-hard="]).0.eviction.thresholds.is_empty());
+}
+
+#[test]
 fn relative_paths_start_at_their_file() {
     let dir = TempDir::new();
     let base = dir.write("config.yaml", &document(r#""staticPodPath":"manifests","podLogsDir":"logs""#));
