@@ -110,6 +110,8 @@ pub(crate) enum Problem {
     },
     /// A PersistentVolume with mount options, of a type that has none.
     MountOptions,
+    /// A volume type that this version does not know.
+    NoPlugin,
     /// The node affinity of a PersistentVolume does not match the node's labels.
     NodeAffinity {
         is_block: bool,
@@ -281,6 +283,7 @@ impl fmt::Display for Problem {
             }
             Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
             Self::MountOptions => f.write_str("mount options are not supported for this volume type"),
+            Self::NoPlugin => f.write_str("no volume plugin matched"),
             Self::NodeAffinity { .. } => f.write_str("no matching NodeSelectorTerms"),
             Self::UnknownMedium { medium } => write!(f, "unknown storage medium {medium:?}"),
             Self::Unsupported { kind } => write!(f, "volumes of the kind {kind} are not supported"),
@@ -373,6 +376,7 @@ impl std::error::Error for Problem {
             | Self::HugePageSize
             | Self::HostPathType { .. }
             | Self::MountOptions
+            | Self::NoPlugin
             | Self::NodeAffinity { .. }
             | Self::UnknownMedium { .. }
             | Self::Unsupported { .. } => None,

@@ -328,6 +328,7 @@ fn source<'a>(
         VolumeSource::Rbd(_) => unsupported("rbd"),
         VolumeSource::ScaleIo(_) => unsupported("scaleIO"),
         VolumeSource::StorageOs(_) => unsupported("storageos"),
+        VolumeSource::Unknown => Err(Problem::NoPlugin),
         VolumeSource::VsphereVolume(_) => unsupported("vsphereVolume"),
     }
 }

@@ -148,6 +148,8 @@ fn apply_to_volume(volume: &mut Volume) {
         VolumeSource::ScaleIo(source) => {
             fill_keys(source, &[("storageMode", json!("ThinProvisioned")), ("fsType", json!("xfs"))]);
         }
+        // The API server removes unknown fields first.
+        unknown @ VolumeSource::Unknown => *unknown = VolumeSource::EmptyDir(Box::default()),
         // The others have no default, or get it from their type.
         _ => {}
     }

@@ -224,22 +224,24 @@ macro_rules! words {
     };
 }
 
-/// An enum of objects, exactly one of whose keys may be given: `Variant(Type) = "key"`.
+/// An enum of objects, exactly one of whose keys may be given: `Variant(Type) = "key"`. The variant after `else` stands
+/// for keys of none.
 macro_rules! one_of {
     (
         $(#[$meta:meta])*
         pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident($type:ty) = $key:literal,)* }
+        $(else $other:ident)?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq)]
-        pub enum $name { $($(#[$variant_meta])* $variant($type),)* }
+        pub enum $name { $($(#[$variant_meta])* $variant($type),)* $($other)? }
 
         impl $name {
             pub const KEYS: &'static [&'static str] = &[$($key),*];
 
             /// The key of this variant in its object.
             pub const fn key(&self) -> &'static str {
-                match self { $(Self::$variant(_) => $key,)* }
+                match self { $(Self::$variant(_) => $key,)* $(Self::$other => "",)? }
             }
 
             /// Decodes an entry into `one`, which must be `None`, if its key belongs to a variant.
@@ -248,10 +250,11 @@ macro_rules! one_of {
                 entry: $crate::types::api::decode::Entry<'_>,
             ) -> Result<(), $crate::types::api::DecodeError> {
                 if !Self::KEYS.contains(&entry.key()) {
+                    $(one.get_or_insert(Self::$other);)?
                     entry.unknown();
                     return Ok(());
                 }
-                if let Some(one) = one {
+                if let Some(one) = one.as_ref()$(.filter(|one| **one != Self::$other))? {
                     return Err($crate::types::api::object::two_of(one.key(), &entry));
                 }
                 *one = match entry.key() {
@@ -262,7 +265,7 @@ macro_rules! one_of {
             }
 
             pub(super) fn write(&self, json: &mut $crate::types::api::encode::Json) {
-                match self { $(Self::$variant(value) => json.always($key, value),)* }
+                match self { $(Self::$variant(value) => json.always($key, value),)* $(Self::$other => {})? }
             }
         }
 

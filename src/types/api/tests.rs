@@ -209,6 +209,21 @@ fn every_volume_source_is_written_under_its_own_key() {
 }
 
 #[test]
+fn volume_with_an_unknown_source_is_an_empty_dir_in_manifests_only() {
+    for (volume, is_unknown) in [
+        (json!({"name": "v", "newKind": {}}), true),
+        (json!({"newKind": {}, "name": "v", "newField": 1, "emptyDir": {}}), false),
+    ] {
+        let mut pod = decode::<Pod>(json!({"spec": {"volumes": [volume]}})).unwrap().value;
+        assert_eq!(pod.spec.volumes[0].source == VolumeSource::Unknown, is_unknown);
+        defaults::apply(&mut pod);
+        assert_eq!(pod.spec.volumes[0].source, VolumeSource::EmptyDir(Box::default()));
+    }
+    let two = json!({"name": "v", "newKind": {}, "emptyDir": {}, "secret": {}});
+    assert!(decode::<Volume>(two).is_err());
+}
+
+#[test]
 fn medium_is_read_and_written() {
     for (text, medium) in [
         ("", StorageMedium::Disk),

@@ -50,9 +50,10 @@ one_of! {
         StorageOs(Box<Value>) = "storageos",
         VsphereVolume(Box<Value>) = "vsphereVolume",
     }
+    else Unknown
 }
 
-// The API makes a volume without a source an emptyDir.
+// The API makes a volume without a source an emptyDir. One with an unknown source is none: its data would be lost.
 one_of_object!(Volume {
     name: String,
     @one source: VolumeSource, default Some(VolumeSource::EmptyDir(Box::default()))

@@ -83,6 +83,13 @@ fn unused_invalid_volume_is_ignored() {
 }
 
 #[test]
+fn unknown_type_fails_in_upstreams_words() {
+    let error = plan(&using(json!({"name": "v", "newKind": {}}))).unwrap_err();
+    let text = crate::types::error::ErrorChain(&error).to_string();
+    assert_eq!(text, "MountVolume.SetUp failed for volume \"v\" : no volume plugin matched");
+}
+
+#[test]
 fn unsupported_type_is_named_with_its_volume() {
     let error = plan(&using(json!({"name": "v", "iscsi": {}}))).unwrap_err();
     let text = crate::types::error::ErrorChain(&error).to_string();

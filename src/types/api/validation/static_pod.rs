@@ -109,6 +109,7 @@ fn check_volume(source: &VolumeSource, path: &Path<'_>, faults: &mut Faults) {
         | VolumeSource::PortworxVolume(_)
         | VolumeSource::Quobyte(_)
         | VolumeSource::Secret(_)
+        | VolumeSource::Unknown
         | VolumeSource::VsphereVolume(_) => {}
     }
 }

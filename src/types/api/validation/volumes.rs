@@ -36,6 +36,8 @@ fn check_source(volume: &Volume, meta: &ObjectMeta, scope: &Scope<'_>, path: &Pa
         VolumeSource::HostPath(source) => check_host_path(source, path, faults),
         // The API server requires a reference of pods, the kubelet does not.
         VolumeSource::Image(_) => {}
+        // The defaults have replaced it.
+        VolumeSource::Unknown => {}
         VolumeSource::Nfs(source) => check_nfs(source, path, faults),
         VolumeSource::PersistentVolumeClaim(source) => require(&source.claim_name, "claimName", path, faults),
         VolumeSource::Projected(source) => projections::check_projected(source, scope, path, faults),
