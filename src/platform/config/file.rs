@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::Error;
 use super::check::{Problem, check_document, remove_unknown};
 use super::feature_gates::FEATURE_GATES_FIELD;
+use super::pods::MAX_PODS_FIELD;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
 use crate::types::api::yaml::{self, Document, DuplicateKey};
 use crate::types::sorted::SortOnce;
@@ -132,6 +133,10 @@ pub(super) fn lay_flags_over(fields: &mut Map<String, Value>, flags: Map<String,
         if is_map && *name != FEATURE_GATES_FIELD && flags.contains_key(*name) {
             fields.remove(*name);
         }
+    }
+    // Upstream sets the defaults before it reads the flags: 0 of a file is the default, 0 of the flag is no pod.
+    if fields.get(MAX_PODS_FIELD).and_then(Value::as_i64) == Some(0) {
+        fields.remove(MAX_PODS_FIELD);
     }
     merge(fields, flags);
 }

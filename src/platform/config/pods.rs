@@ -41,6 +41,7 @@ impl Default for PodSettings {
     }
 }
 
+pub(super) const MAX_PODS_FIELD: &str = "maxPods";
 const MAX_RESTART_PERIOD: &str = "crashLoopBackOff.maxContainerRestartPeriod";
 
 impl PodSettings {
@@ -59,7 +60,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<PodSettings, Problem> {
         pids_limit: fields.int("podPidsLimit").filter(|limit| *limit > 0),
         ..PodSettings::default()
     };
-    fields.replace("maxPods", Fields::positive, &mut pods.max_pods);
+    fields.replace(MAX_PODS_FIELD, Fields::count, &mut pods.max_pods);
     fields.replace("seccompDefault", Fields::bool, &mut pods.seccomp_default);
     if let Some(Value::Array(names)) = fields.at("allowedUnsafeSysctls") {
         pods.allowed_unsafe_sysctls = names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();

@@ -254,6 +254,19 @@ fn zero_means_the_default() {
 }
 
 #[test]
+fn zero_pods_are_those_of_the_flag_only() {
+    let dir = TempDir::new();
+    let file = dir.write("config.yaml", &document(r#""maxPods":0"#));
+    let max_pods = |line: &[&str]| {
+        let config = loaded_with_origin(line).0;
+        let page: Value = serde_json::from_slice(&config.configured.page(CgroupDriver::Systemd)).unwrap();
+        (config.pods.max_pods, page["kubeletconfig"]["maxPods"].clone())
+    };
+    assert_eq!(max_pods(&["--config", &file]), (110, json!(110)));
+    assert_eq!(max_pods(&["--config", &file, "--max-pods=0"]), (0, json!(0)));
+}
+
+#[test]
 fn period_is_at_least_a_second() {
     let (config, warnings) = file_loaded(
         r#""syncFrequency":"1ns","fileCheckFrequency":"1ms","runtimeRequestTimeout":"1ns","httpCheckFrequency":"1us",
