@@ -42,7 +42,9 @@ fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Fa
     let mut size = 0_usize;
     for (key, value) in annotations.iter() {
         faults.name(path, key, &ANNOTATION_KEY);
-        if key.starts_with(APP_ARMOR_PREFIX) && SecurityProfile::of_annotation(value).is_none() {
+        // An empty one names no profile.
+        let is_profile = key.starts_with(APP_ARMOR_PREFIX) && !value.is_empty();
+        if is_profile && SecurityProfile::of_annotation(value).is_none() {
             let wanted = "must be \"runtime/default\", \"unconfined\" or \"localhost/\" and the name of a profile";
             faults.invalid(&path.key(key), value, wanted);
         }

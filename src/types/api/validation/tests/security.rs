@@ -159,7 +159,9 @@ fn windows_options_and_unknown_values_are_refused() {
 #[test]
 fn app_armor_annotations_are_validated() {
     let key = "container.apparmor.security.beta.kubernetes.io/c";
-    check(json!({"metadata": {"annotations": {key: "localhost/mine"}}}), &[] as &[&str]);
+    for accepted in ["localhost/mine", ""] {
+        check(json!({"metadata": {"annotations": {key: accepted}}}), &[] as &[&str]);
+    }
     let wanted = "must be \"runtime/default\", \"unconfined\" or \"localhost/\" and the name of a profile";
     check(
         json!({"metadata": {"annotations": {key: "mine"}}}),
