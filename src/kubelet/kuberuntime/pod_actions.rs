@@ -231,13 +231,13 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
             // As upstream, only a sidecar is replaced when its definition has changed.
             Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) || !sidecar => {
                 match wanted.health {
-                    ProbedHealth::Starting => plan_resize(pod, container, wanted, index, plan),
+                    ProbedHealth::Starting => plan_resize(container, wanted, index, plan),
                     ProbedHealth::Started if sidecar => {
-                        plan_resize(pod, container, wanted, index, plan);
+                        plan_resize(container, wanted, index, plan);
                         continue;
                     }
                     ProbedHealth::Started => {
-                        plan_resize(pod, container, wanted, index, plan);
+                        plan_resize(container, wanted, index, plan);
                         return false;
                     }
                     ProbedHealth::Failed(probe) => {
@@ -250,7 +250,7 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                 }
             }
             Some((ContainerState::Running { .. }, container)) => {
-                plan_replacement(pod, container, index, KillReason::DefinitionChanged, plan);
+                plan_replacement(container, index, KillReason::DefinitionChanged, plan);
             }
             // It may have failed, and so the pod.
             Some((ContainerState::Unknown, _))
@@ -260,7 +260,7 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                 return false;
             }
             Some((ContainerState::Unknown, container)) => {
-                plan_replacement(pod, container, index, KillReason::StateUnknown, plan);
+                plan_replacement(container, index, KillReason::StateUnknown, plan);
             }
             Some((ContainerState::Created, container)) => plan_created(pod, container, wanted, index, plan),
             Some((ContainerState::Exited(exit), _)) => {
@@ -296,16 +296,16 @@ fn plan_main_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
                 plan_restart_on_request(container, index, plan);
             }
             ContainerState::Running { .. } if container.hash != Some(wanted.hash) => {
-                plan_replacement(pod, container, index, KillReason::DefinitionChanged, plan);
+                plan_replacement(container, index, KillReason::DefinitionChanged, plan);
             }
             ContainerState::Running { .. } => match wanted.health {
                 ProbedHealth::Failed(probe) => plan_end_of_unhealthy(pod, container, index, probe, plan),
                 ProbedHealth::Starting | ProbedHealth::Started => {
-                    plan_resize(pod, container, wanted, index, plan);
+                    plan_resize(container, wanted, index, plan);
                     kept = true;
                 }
             },
-            ContainerState::Unknown => plan_replacement(pod, container, index, KillReason::StateUnknown, plan),
+            ContainerState::Unknown => plan_replacement(container, index, KillReason::StateUnknown, plan),
             ContainerState::Created if container.sandbox_id == sandbox.id => {
                 plan_created(pod, container, wanted, index, plan);
             }
@@ -386,17 +386,10 @@ fn plan_start(pod: &ActionInputs<'_>, index: ContainerIndex, plan: &mut Plan) {
     }
 }
 
-fn plan_replacement(
-    pod: &ActionInputs<'_>,
-    old: &ObservedContainer,
-    index: ContainerIndex,
-    why: KillReason,
-    plan: &mut Plan,
-) {
+fn plan_replacement(old: &ObservedContainer, index: ContainerIndex, why: KillReason, plan: &mut Plan) {
     plan.actions.push(Action::KillContainer { id: old.id.clone(), container: index, why, restarts: true });
     let restart_count = old.restart_count.saturating_add(1);
     // A replaced container did not crash, so it has no back-off.
-    debug_assert!(pod.wanted(index).is_some());
     plan.actions.push(Action::StartContainer { container: index, restart_count });
 }
 
@@ -412,19 +405,13 @@ fn plan_restart_on_request(old: &ObservedContainer, index: ContainerIndex, plan:
     plan.actions.push(Action::StartContainer { container: index, restart_count: old.restart_count.saturating_add(1) });
 }
 
-fn plan_resize(
-    pod: &ActionInputs<'_>,
-    container: &ObservedContainer,
-    wanted: &WantedContainer<'_>,
-    index: ContainerIndex,
-    plan: &mut Plan,
-) {
+fn plan_resize(container: &ObservedContainer, wanted: &WantedContainer<'_>, index: ContainerIndex, plan: &mut Plan) {
     match wanted.resize {
         None => {}
         Some(Resize::InPlace { shrinks }) => {
             plan.actions.push(Action::ResizeContainer { id: container.id.clone(), container: index, shrinks });
         }
-        Some(Resize::Restart) => plan_replacement(pod, container, index, KillReason::Resized, plan),
+        Some(Resize::Restart) => plan_replacement(container, index, KillReason::Resized, plan),
     }
 }
 
@@ -459,7 +446,7 @@ fn plan_created(
     if container.hash == Some(wanted.hash) {
         plan.actions.push(Action::StartCreated { id: container.id.clone(), container: index });
     } else {
-        plan_replacement(pod, container, index, KillReason::DefinitionChanged, plan);
+        plan_replacement(container, index, KillReason::DefinitionChanged, plan);
     }
 }
 
