@@ -19,6 +19,8 @@ pub(super) enum PodState {
     Active {
         restarts: u32,
     },
+    /// Its containers exited with 0, and the rest of it is not known to have stopped: it will have succeeded.
+    Ending,
     /// Its containers exited with 0, and nothing of it runs.
     Succeeded,
     Failed,
@@ -86,7 +88,7 @@ pub(super) fn decide(input: &JobInput<'_>, record: &JobRecord, times: &mut JobTi
         return decision;
     }
     let restarts = count_ended(input, &mut decision.record, times, at);
-    suspend(input.spec, &mut decision, times);
+    suspend(input, &mut decision, times);
     let active = (!decision.record.is_suspended).then(|| {
         let active = times.active.get_or_insert_with(|| Stopwatch::new(record.started, at));
         let started = at.clock.map(|clock| clock.saturating_sub_unsigned(active.elapsed(at.now).as_secs()));
@@ -119,6 +121,10 @@ fn count_ended(input: &JobInput<'_>, record: &mut JobRecord, times: &mut JobTime
                 record.active.push(pod);
                 continue;
             }
+            PodState::Ending => {
+                record.active.push(pod);
+                continue;
+            }
             PodState::Succeeded => true,
             PodState::Failed => false,
         };
@@ -145,11 +151,12 @@ fn backoff(failures: u32) -> Duration {
     FIRST_JOB_BACKOFF.saturating_mul(factor).min(MAX_JOB_BACKOFF)
 }
 
-/// The pods of a suspended Job end without counting as failed, and its deadline starts again when it is resumed.
-fn suspend(spec: &JobSpec, decision: &mut Decision, times: &mut JobTimes) {
-    let record = &mut decision.record;
+/// The pods of a suspended Job end without counting as failed, and its deadline starts again when it is resumed. One
+/// that has done its work still counts.
+fn suspend(input: &JobInput<'_>, decision: &mut Decision, times: &mut JobTimes) {
+    let (spec, record) = (input.spec, &mut decision.record);
     if spec.suspend {
-        record.active.clear();
+        record.active.retain(|pod| (input.state)(pod) == PodState::Ending);
         record.started = None;
         times.active = None;
     }
@@ -232,7 +239,11 @@ fn scale(input: &JobInput<'_>, decision: &mut Decision, times: &JobTimes, at: Mo
         None if record.succeeded > 0 => record.active.len(),
         None => parallelism,
     };
-    record.active.truncate(wanted);
+    if record.active.len() > wanted {
+        // What has done its work is not done again.
+        record.active.sort_by_key(|pod| (input.state)(pod) != PodState::Ending);
+        record.active.truncate(wanted);
+    }
     if record.active.len() >= wanted || (input.has_leaving_pods)() {
         return;
     }

@@ -315,8 +315,9 @@ fn state(uid: &PodUid, pods: &PodTable) -> PodState {
     let has_stopped = pods.worker(uid).is_some_and(|worker| worker.wanted) && !pods.may_run(uid);
     match status.phase {
         PodPhase::Succeeded if has_stopped => PodState::Succeeded,
+        PodPhase::Succeeded => PodState::Ending,
         PodPhase::Failed if has_stopped && !is_rejected() => PodState::Failed,
-        PodPhase::Pending | PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed | PodPhase::Unknown => {
+        PodPhase::Pending | PodPhase::Running | PodPhase::Failed | PodPhase::Unknown => {
             let all = status.container_statuses.iter().chain(&status.init_container_statuses);
             let restarts = |container: &ContainerStatus| u32::try_from(container.restart_count).unwrap_or(0);
             PodState::Active { restarts: all.map(restarts).fold(0, u32::saturating_add) }

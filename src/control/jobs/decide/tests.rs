@@ -256,6 +256,29 @@ fn suspended_job_ends_its_pods_without_counting_them() {
 }
 
 #[test]
+fn pod_that_has_done_its_work_counts_in_a_suspended_job() {
+    let mut node = Node::new(spec(3, 3));
+    node.settle();
+    node.end(1, PodState::Ending);
+    node.spec.suspend = true;
+    node.settle();
+    assert_eq!((node.active(), node.record.succeeded), (vec![1], 0));
+    node.end(1, PodState::Succeeded);
+    node.settle();
+    assert_eq!((node.active(), node.record.succeeded), (vec![], 1));
+}
+
+#[test]
+fn lower_parallelism_keeps_pods_that_have_done_their_work() {
+    let mut node = Node::new(spec(9, 3));
+    node.settle();
+    node.end(2, PodState::Ending);
+    node.spec.parallelism = Some(2);
+    node.settle();
+    assert_eq!(node.active(), [2, 0]);
+}
+
+#[test]
 fn lower_parallelism_ends_the_newest_pods() {
     let mut node = Node::new(spec(9, 4));
     node.settle();
