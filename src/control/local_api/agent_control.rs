@@ -282,12 +282,9 @@ impl AgentControl {
         let _ = self.inbox.send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, line))).await;
         let updates = self.updates();
         let written = rt::blocking(move || {
-            let record = updates.change(|record| {
-                record.last.iter_mut().for_each(|last| last.is_announced = true);
-                record.clone()
-            })?;
+            updates.change(|record| record.last.iter_mut().for_each(|last| last.is_announced = true))?;
             // A refused or rejected program is not needed any longer, nor is a former one.
-            updates.clean(&record, None);
+            updates.clean(&updates.record()?, None);
             Ok::<_, io::Error>(())
         });
         if let Err(error) = written.await {
