@@ -196,6 +196,21 @@ mod tests {
         std::iter::repeat_with(next).take(len).collect()
     }
 
+    /// The check value of the catalogue of CRCs, and each byte once.
+    #[test]
+    fn checksum_is_that_of_gzip_and_goes_on_between_parts() {
+        let sum = |parts: &[&[u8]]| {
+            let mut crc = Crc::new();
+            parts.iter().for_each(|part| crc.update(part));
+            crc.sum()
+        };
+        assert_eq!(sum(&[]), 0);
+        assert_eq!(sum(&[b"123456789"]), 0xcbf4_3926);
+        assert_eq!(sum(&[b"1234", b"", b"56789"]), 0xcbf4_3926);
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        assert_eq!(sum(&[&all]), 0x2905_8c73);
+    }
+
     #[test]
     fn every_length_and_distance_of_a_match_comes_back() {
         let noise = noise(DEFLATE_WINDOW_BYTES + 300);
