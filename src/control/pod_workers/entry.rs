@@ -104,7 +104,9 @@ impl Entry {
         }
         self.worker.resized(failure.is_some(), now, stretch);
         let Some(failure) = failure else { return };
-        if let Some(generation) = self.resizing.generation() {
+        let is_known =
+            matches!(&self.resizing, Resizing::Failed { failure: known, .. } if differs_in_numbers(known, failure));
+        if let Some(generation) = self.resizing.generation().filter(|_| !is_known) {
             self.resizing = Resizing::Failed { generation, failure: failure.to_owned() };
         }
     }
@@ -125,4 +127,11 @@ impl Entry {
             Some(Kind::CleanUp) | None => {}
         }
     }
+}
+
+/// Upstream's failure of a resize names the bytes that are in use. They are others with each retry, and each would send an
+/// event and a status.
+fn differs_in_numbers(known: &str, failure: &str) -> bool {
+    let words = |text| str::split(text, |letter: char| letter.is_ascii_digit()).filter(|word| !word.is_empty());
+    words(known).eq(words(failure))
 }

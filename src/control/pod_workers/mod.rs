@@ -553,4 +553,26 @@ mod tests {
         });
         assert_eq!(seen, Ok((vec![Resizing::InProgress { generation: 2 }; 2], 0)));
     }
+
+    #[test]
+    fn failed_resize_is_news_once_whatever_numbers_its_retries_name() {
+        let failures = ["limit (100) below current usage (4096)", "limit (100) below current usage (81)", "no answer"];
+        let seen = rt::simulate(1, move |_| async move {
+            let (inbox, _events) = async_channel::bounded(100);
+            let mut workers = workers(inbox).await;
+            let (pod, now) = (pod("a"), rt::now());
+            let uid = &pod.metadata.uid;
+            workers.resize(&pod, 2);
+            let mut seen = Vec::new();
+            for failure in failures {
+                let entry = workers.workers.get_mut(uid).unwrap();
+                entry.resizes = true;
+                entry.resize_ends(Some(failure), now, |wait| wait);
+                seen.push(entry.resizing.clone());
+            }
+            seen
+        });
+        let failed = |failure: &str| Resizing::Failed { generation: 2, failure: failure.to_owned() };
+        assert_eq!(seen, Ok([0, 0, 2].map(|at| failed(failures[at])).to_vec()));
+    }
 }
