@@ -65,6 +65,11 @@ fn command_runs_and_its_output_is_returned() {
     let refused = (400, "cmd: expected UTF-8\n".to_owned());
     assert_eq!(post(&mut reach(), path, form, "cmd=rm%20%FF-dir"), refused);
     assert_eq!(post(&mut reach(), &format!("{path}?cmd=%FF"), "", ""), refused);
+    fake.set_exec(0, &"x".repeat(1 << 20));
+    assert_eq!(post(&mut reach(), path, form, "cmd=cat"), (200, "x".repeat(1 << 20)));
+    fake.set_exec(0, &"x".repeat(3 << 20));
+    let cut = format!("{}\n[output longer than 1 MiB, the rest is left out]\n", "x".repeat(1 << 20));
+    assert_eq!(post(&mut reach(), path, form, "cmd=yes"), (200, cut));
     fake.set_exec(3, "");
     assert_eq!(post(&mut reach(), path, form, "cmd=false"), (500, "command 'false' exited with 3: \n".to_owned()));
     let absent = |path: &str| post(&mut reach(), path, form, "cmd=id");
@@ -77,7 +82,7 @@ fn command_runs_and_its_output_is_returned() {
     fake.on("ExecSync").hang();
     let mut door = reach();
     assert!(door.begin(format!("POST {path}?cmd=id HTTP/1.1\r\nHost: node\r\n\r\n").as_bytes()));
-    fake.wait_for_calls("ExecSync", 4);
+    fake.wait_for_calls("ExecSync", 6);
     drop(door);
     assert_eq!(reach().get("/healthz", "").0, 200);
 }

@@ -237,6 +237,9 @@ fn output_of_a_command_is_cut_as_it_arrives() {
         let answer = runtime.exec_sync("pod", &container, &["yes".to_owned()], Duration::from_secs(60)).await.unwrap();
         assert_eq!((answer.exit_code, answer.stdout.len()), (3, 10 << 10));
         assert!(answer.stdout.capacity() < 64 << 10);
+        let minute = Duration::from_secs(60);
+        let answer = runtime.exec_keeping("pod", &container, &["yes".to_owned()], minute, 1 << 20).await.unwrap();
+        assert_eq!((answer.exit_code, answer.stdout.len()), (3, 1 << 20));
     });
 }
 

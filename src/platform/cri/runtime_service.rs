@@ -25,7 +25,7 @@ const MAX_EXECS: usize = 96;
 /// The slow probes and hooks of one pod leave room for those of others.
 const MAX_EXECS_OF_POD: usize = 4;
 
-/// Bytes kept of each output of a command. Upstream keeps as much of a probe's output.
+/// Bytes kept of each output of a probe or hook. Upstream keeps as much of a probe's output.
 const MAX_EXEC_OUTPUT_BYTES: usize = 10 * 1024;
 
 /// Expands to a method's path.
@@ -296,16 +296,28 @@ impl RuntimeService {
     /// [`MAX_EXEC_OUTPUT_BYTES`] bytes.
     ///
     /// The wait for other commands of `owner`, such as a pod's uid, does not count.
-    pub async fn exec_sync(
+    pub fn exec_sync(
         &self,
         owner: &str,
         id: &str,
         cmd: &[String],
         limit: Duration,
+    ) -> impl Future<Output = Result<ExecSyncResponse, Error>> {
+        self.exec_keeping(owner, id, cmd, limit, MAX_EXEC_OUTPUT_BYTES)
+    }
+
+    /// As [`Self::exec_sync`], but keeps `most` bytes of each output.
+    pub async fn exec_keeping(
+        &self,
+        owner: &str,
+        id: &str,
+        cmd: &[String],
+        limit: Duration,
+        most: usize,
     ) -> Result<ExecSyncResponse, Error> {
         let turn = self.execs.take(owner).await;
         // 0 would mean no timeout.
-        self.of_pod(owner).exec_for(turn, id, cmd, whole_seconds(limit).max(1), limit).await
+        self.of_pod(owner).exec_for(turn, id, cmd, whole_seconds(limit).max(1), limit, most).await
     }
 
     /// Runs `cmd` and waits for its exit, for `longest` at most. Until then the runtime kills it only with its
@@ -321,7 +333,7 @@ impl RuntimeService {
             let late = Status::new(Code::DeadlineExceeded, "too many other commands run in the pod");
             return Err(Error::rpc(path!("ExecSync"), id, rpc::Error::Status(late)));
         };
-        self.of_pod(owner).exec_for(turn, id, cmd, 0, longest).await
+        self.of_pod(owner).exec_for(turn, id, cmd, 0, longest, MAX_EXEC_OUTPUT_BYTES).await
     }
 
     async fn exec_for(
@@ -331,11 +343,12 @@ impl RuntimeService {
         cmd: &[String],
         timeout: i64,
         longest: Duration,
+        most: usize,
     ) -> Result<ExecSyncResponse, Error> {
         let request = ExecSyncRequest { container_id: id.to_owned(), cmd: cmd.to_vec(), timeout };
         // As upstream, leaves the runtime time to end the command and to clean up.
         let longest = self.timeout.saturating_add(longest);
-        call_truncated(&self.client, path!("ExecSync"), id, encode(&request), longest, MAX_EXEC_OUTPUT_BYTES).await
+        call_truncated(&self.client, path!("ExecSync"), id, encode(&request), longest, most).await
     }
 
     /// The URL to stream from.

@@ -36,7 +36,8 @@ pub(super) struct Call {
     limit: u32,
     /// Whether it was caused by a tenant, not by the node itself.
     pub(super) is_of_tenant: bool,
-    cut: Option<CutAnswer>,
+    /// Set for [`ResponseMode::Cut`].
+    pub(super) cut: Option<CutAnswer>,
     /// Content that was not taken yet.
     buf: Vec<u8>,
     /// Received bytes that were not returned to the peer's window.
@@ -120,11 +121,7 @@ impl Exchange for Call {
 impl Call {
     /// `limit`: the longest message.
     pub(super) fn new(answers: ResponseMode, limit: u32) -> Self {
-        let cut = match answers {
-            ResponseMode::Cut { limit } => Some(CutAnswer::new(limit)),
-            ResponseMode::Many | ResponseMode::One => None,
-        };
-        Self { answers, limit, is_of_tenant: false, cut, buf: Vec::new(), buffered_bytes: 0 }
+        Self { answers, limit, is_of_tenant: false, cut: None, buf: Vec::new(), buffered_bytes: 0 }
     }
 
     /// Takes the next complete message from the buffer.

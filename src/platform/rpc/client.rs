@@ -1,11 +1,13 @@
 //! The client: calls to one Unix socket over connections that are made on demand.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::Error;
 use super::call::{Call, ResponseMode};
 use super::client_connections::Connections;
+use super::cut_answer::CutAnswer;
 use super::link::Ongoing;
 use crate::platform::rt::{self, Turn, Turns};
 use crate::protocol::grpc;
@@ -25,6 +27,8 @@ struct Inner {
     limit: u32,
     /// For calls of tenants.
     turns: Rc<Turns>,
+    /// Bytes that long cut answers claim.
+    long_answers: Rc<Cell<usize>>,
 }
 
 /// Most calls of tenants at a time, and those of one.
@@ -44,6 +48,7 @@ impl Client {
             connections: Connections::new(endpoint),
             limit,
             turns: Turns::new(MAX_TENANT_CALLS, MAX_CALLS_OF_TENANT),
+            long_answers: Rc::default(),
         };
         Self { inner: Rc::new(inner), owner: None }
     }
@@ -113,6 +118,9 @@ impl Client {
         let time_left = timeout.saturating_sub(rt::elapsed(begun));
         let mut call = Call::new(answers, self.inner.limit);
         call.is_of_tenant = self.owner.is_some();
+        if let ResponseMode::Cut { limit } = answers {
+            call.cut = Some(CutAnswer::new(limit, Rc::clone(&self.inner.long_answers)));
+        }
         let mut ongoing = link?.call(method, request, Some(time_left), call)?;
         match rt::deadline(time_left, ongoing.only()).await {
             Ok(response) => response,

@@ -14,6 +14,7 @@ use crate::control::server::connections::Reply;
 use crate::control::server::http::{Response, Status};
 use crate::control::server::local_api::{LocalApi, NotFound, PodQuery};
 use crate::platform::cri::RuntimeService;
+use crate::platform::cri::v1::ExecSyncResponse;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
@@ -28,6 +29,10 @@ pub(super) struct Checkpoints {
 
 /// The time limit of a stream. A client that disconnects ends the command.
 const MAX_RUN_TIME: Duration = Duration::from_secs(4 * 3600);
+/// Bytes returned of each output of a command.
+const MAX_RUN_OUTPUT_BYTES: usize = 1 << 20;
+/// Takes a line of its own, as a cut output may end within a line.
+const CUT_OUTPUT_NOTICE: &[u8] = b"\n[output longer than 1 MiB, the rest is left out]\n";
 
 /// `None` for any other path.
 pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -> Option<Reply> {
@@ -54,18 +59,35 @@ pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -
     };
     let cri = cri.clone();
     Some(Reply::Slow(Box::pin(async move {
-        match cri.exec_sync(&format!("run {id}"), &id, &command, MAX_RUN_TIME).await {
-            Ok(mut output) if output.exit_code == 0 => {
-                output.stdout.append(&mut output.stderr);
-                Response::json(output.stdout)
-            }
-            Ok(output) => {
-                let stderr = String::from_utf8_lossy(&output.stderr);
-                internal(format!("command '{}' exited with {}: {stderr}", command.join(" "), output.exit_code))
-            }
+        // One byte more, by which a longer output is noticed.
+        let most = MAX_RUN_OUTPUT_BYTES + 1;
+        match cri.exec_keeping(&format!("run {id}"), &id, &command, MAX_RUN_TIME, most).await {
+            Ok(output) => output_of(&command, output),
             Err(error) => internal(ErrorChain(&error).to_string()),
         }
     })))
+}
+
+/// The output of a command that has ended: as upstream, without stdout if it failed.
+fn output_of(command: &[String], output: ExecSyncResponse) -> Response {
+    let ExecSyncResponse { mut stdout, mut stderr, exit_code } = output;
+    let is_success = exit_code == 0;
+    let is_cut = stderr.len() > MAX_RUN_OUTPUT_BYTES || is_success && stdout.len() > MAX_RUN_OUTPUT_BYTES;
+    if is_success {
+        stdout.truncate(MAX_RUN_OUTPUT_BYTES);
+    } else {
+        stdout = format!("command '{}' exited with {exit_code}: ", command.join(" ")).into_bytes();
+    }
+    stderr.truncate(MAX_RUN_OUTPUT_BYTES);
+    stdout.append(&mut stderr);
+    if is_cut {
+        stdout.extend_from_slice(CUT_OUTPUT_NOTICE);
+    }
+    if is_success {
+        return Response::json(stdout);
+    }
+    stdout.push(b'\n');
+    Response { body: stdout, ..internal(String::new()) }
 }
 
 /// `None` for any other path.
@@ -149,4 +171,35 @@ fn no_pod() -> Response {
 
 fn internal(text: String) -> Response {
     Response::text(Status::InternalServerError, text + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The response to `id`, with outputs of this many bytes.
+    fn body(stdout: usize, stderr: usize, exit_code: i32) -> (Status, String) {
+        let output = ExecSyncResponse { stdout: vec![b'o'; stdout], stderr: vec![b'e'; stderr], exit_code };
+        let response = output_of(&["id".to_owned()], output);
+        (response.status, String::from_utf8(response.body).unwrap())
+    }
+
+    #[test]
+    fn output_is_returned_up_to_a_limit_and_says_when_there_is_more() {
+        let limit = MAX_RUN_OUTPUT_BYTES;
+        let notice = "\n[output longer than 1 MiB, the rest is left out]\n";
+        let long = |letter: &str| letter.repeat(limit);
+        assert_eq!(body(limit, limit, 0), (Status::Ok, [long("o"), long("e")].concat()));
+        assert_eq!(body(limit + 1, 2, 0), (Status::Ok, [&*long("o"), "ee", notice].concat()));
+        assert_eq!(body(2, limit + 1, 0), (Status::Ok, ["oo", &*long("e"), notice].concat()));
+    }
+
+    #[test]
+    fn output_of_a_failed_command_is_stderr() {
+        let failed = |text: &str| (Status::InternalServerError, format!("command 'id' exited with 3: {text}\n"));
+        assert_eq!(body(MAX_RUN_OUTPUT_BYTES + 1, 2, 3), failed("ee"));
+        let long = "e".repeat(MAX_RUN_OUTPUT_BYTES);
+        let cut = failed(&format!("{long}\n[output longer than 1 MiB, the rest is left out]\n"));
+        assert_eq!(body(0, MAX_RUN_OUTPUT_BYTES + 1, 3), cut);
+    }
 }
