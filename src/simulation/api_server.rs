@@ -66,6 +66,8 @@ pub(super) struct ApiServer {
     pub(super) goaway: Cell<u32>,
     /// Requests in a second that count as a storm.
     storm: u32,
+    /// Of the last request.
+    pub(super) authorization: RefCell<String>,
 }
 
 /// Requests per second that count as a storm. A node of a few pods sends about a hundred after an outage.
@@ -94,6 +96,7 @@ impl ApiServer {
             fairness: Fairness::default(),
             goaway: Cell::new(if seed % 4 == 3 { 10 } else { 0 }),
             storm: storm(plan.own_pods()),
+            authorization: RefCell::default(),
         })
     }
 
@@ -276,7 +279,9 @@ impl Link {
         let mut state = self.state.borrow_mut();
         let ended = match event {
             Event::Head { stream, fields, end } => {
-                state.arriving.push((stream, message(&fields)));
+                let message = message(&fields);
+                message.header("authorization").clone_into(&mut self.server.authorization.borrow_mut());
+                state.arriving.push((stream, message));
                 end.then_some(stream)
             }
             Event::Data { stream, data, end } => {

@@ -39,6 +39,7 @@ mod record;
 mod restores;
 mod runtime_checks;
 mod steps;
+mod token_file;
 mod trials;
 mod update_locks;
 mod wanted;

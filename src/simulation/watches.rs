@@ -113,7 +113,7 @@ fn no_change_is_lost_when_the_gate_is_shut() {
     std::fs::remove_file(kubeconfig).unwrap();
 }
 
-fn api_server(world: &Rc<World>, seed: u64) -> Rc<ApiServer> {
+pub(super) fn api_server(world: &Rc<World>, seed: u64) -> Rc<ApiServer> {
     let plan = Plan { seed, lease: Duration::from_secs(40), episodes: Vec::new() };
     ApiServer::new(world, &Record::new(world, Lines::default()), &plan)
 }
@@ -187,7 +187,7 @@ impl ManyWatches {
 }
 
 /// There is none.
-async fn ask_for_lease(client: &Client) -> ApiError {
+pub(super) async fn ask_for_lease(client: &Client) -> ApiError {
     let lease = Request::get(format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"));
     client.send(&lease.ranked(Rank::Lease)).await.unwrap_err()
 }

@@ -27,6 +27,8 @@ pub(crate) struct Access {
     /// The kubeconfig's, which precedes that of the environment.
     pub(super) proxy: Option<Proxy>,
     pub(super) token: Option<String>,
+    /// The file of the token.
+    pub(super) token_file: Option<PathBuf>,
     /// The token is that of a plugin.
     pub(super) plugin_token: bool,
     /// The trusted CA certificates.
@@ -97,10 +99,10 @@ impl Access {
             Some(proxy).filter(|proxy| proxy.contains("://")).and_then(Proxy::parse).ok_or_else(wrong)
         });
         let proxy = proxy.transpose()?;
-        let token = match &kubeconfig.token {
-            Some(Token::Data(token)) => Some(token.clone()),
-            Some(Token::File(path)) => Some(read_token(path)?),
-            None => None,
+        let (token, token_file) = match &kubeconfig.token {
+            Some(Token::Data(token)) => (Some(token.clone()), None),
+            Some(Token::File(path)) => (Some(read_token(path)?), Some(path.clone())),
+            None => (None, None),
         };
         let mut trusted = Vec::new();
         let tls = match url.scheme {
@@ -115,7 +117,7 @@ impl Access {
             }
         };
         let authorities = trusted.iter().map(digest).collect();
-        Ok(Self { url, tls, proxy, token, plugin_token: false, trusted, authorities })
+        Ok(Self { url, tls, proxy, token, token_file, plugin_token: false, trusted, authorities })
     }
 
     /// The same server without the client's credentials. Those of others are not sent in plain text over a network.
@@ -132,7 +134,7 @@ impl Access {
             Some((_, name)) => Some((Arc::new(tls::client_config(trust, None)?), name)),
             None => None,
         };
-        Ok(Self { tls, token: None, plugin_token: false, ..self })
+        Ok(Self { tls, token: None, token_file: None, plugin_token: false, ..self })
     }
 
     /// The client certificate and key, if there are any.
@@ -230,7 +232,8 @@ fn read(path: &Path) -> Result<Vec<u8>, AccessError> {
     read_all(path, MAX_CREDENTIAL_FILE_BYTES).map_err(|cause| AccessError::Read { path: path.to_owned(), cause })
 }
 
-fn read_token(path: &Path) -> Result<String, AccessError> {
+/// Blocks.
+pub(super) fn read_token(path: &Path) -> Result<String, AccessError> {
     let wrong = |problem: &str| AccessError::Wrong { path: path.to_owned(), problem: problem.to_owned() };
     let text = String::from_utf8(read(path)?).map_err(|_| wrong("expected a token"))?;
     match text.trim() {

@@ -186,6 +186,7 @@ impl Client {
         if !self.is_admitted(request) {
             return Err(ApiError::NeverSent);
         }
+        self.transport().refresh_token().await;
         let Ok(link) = rt::deadline(timeout, self.inner.connections.link(request.requester)).await else {
             return Err(self.failure().unwrap_or(ApiError::NeverSent));
         };

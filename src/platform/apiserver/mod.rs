@@ -24,6 +24,7 @@ mod request;
 mod retry;
 mod single_request;
 mod tls;
+mod token_file;
 mod traffic;
 mod transport;
 mod watch_event;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use super::gate::Gate;
 use super::kubeconfig::KubeconfigSource;
 use super::reconnect::{Overload, ReconnectGuard, spread};
 use super::request::{Caller, SharedToken};
+use super::token_file::TokenFile;
 use super::traffic::Traffic;
 use crate::platform::net::Dialer;
 use crate::platform::rpc::{Attempt, Connector, Signal, live};
@@ -27,6 +29,8 @@ pub(super) struct Transport {
     pub(super) kubeconfig: KubeconfigSource,
     /// The credential of the kubeconfig's plugin.
     pub(super) exec: ExecCredentials,
+    /// That of the kubeconfig which the last connection has loaded.
+    token_file: RefCell<Option<Rc<TokenFile>>>,
     dialer: Dialer,
     credentials: Credentials,
     pub(super) gate: Rc<Gate>,
@@ -82,6 +86,7 @@ impl Transport {
         Rc::new(Self {
             kubeconfig,
             exec: ExecCredentials::default(),
+            token_file: RefCell::default(),
             dialer,
             credentials,
             gate,
@@ -146,6 +151,10 @@ impl Transport {
         if access.plugin_token {
             caller.token = self.exec.token();
         }
+        match &access.token_file {
+            Some(path) => caller.token = self.token_of_file(path, access.token.clone()),
+            None => drop(self.token_file.take()),
+        }
         let lives = live(connector, attempt, caller, socket, API_CONNECT_TIMEOUT, silent);
         match (role, self.credentials) {
             (ConnectionRole::First, Credentials::Kubeconfig) => {
@@ -158,6 +167,24 @@ impl Transport {
             }
             // These carry no lease.
             (ConnectionRole::Further, _) | (_, Credentials::Requests) => rt::either(lives, keep_alive(attempt)).await,
+        }
+    }
+
+    /// The token that was just read from this file, for all connections that have loaded it.
+    fn token_of_file(&self, path: &Path, token: Option<String>) -> SharedToken {
+        let mut last = self.token_file.borrow_mut();
+        if let Some(file) = last.as_ref().filter(|file| file.is_at(path)) {
+            file.set(token);
+            return file.token();
+        }
+        last.insert(TokenFile::new(path, token)).token()
+    }
+
+    /// Reads the token file again if that is due.
+    pub(super) async fn refresh_token(&self) {
+        let file = self.token_file.borrow().clone();
+        if let Some(file) = file {
+            file.refresh().await;
         }
     }
 
