@@ -41,7 +41,7 @@ use crate::kubelet::csi::Csi;
 use crate::kubelet::node::{Machine, NodeSettings};
 use crate::platform::cgroups::{CgroupName, Depth};
 use crate::platform::config::CgroupDriver;
-use crate::platform::cri::v1::{ContainerStats, FilesystemUsage, PodSandboxStats};
+use crate::platform::cri::v1::{ContainerStats, FilesystemUsage, ImageFsInfoResponse, PodSandboxStats};
 use crate::platform::cri::{self, ImageService, RuntimeService};
 use crate::platform::host::clock;
 use crate::platform::host::disk_usage::DiskUsage;
@@ -101,8 +101,8 @@ pub(crate) enum StatsEndpoint {
     Summary { only_cpu_and_memory: bool },
 }
 
-/// Deadline of each call to the runtime. A page without layers is better than no page, and the whole page must be ready
-/// before the server's timeout.
+/// Deadline of the calls to the runtime, which are made at the same time: a runtime that hangs is waited for once. A
+/// page without layers is better than no page, and the whole page must be ready before the server's timeout.
 const RUNTIME_STATS_DEADLINE: Duration = Duration::from_secs(3);
 
 /// The sources of the statistics.
@@ -163,8 +163,16 @@ impl Stats {
         if with_volumes {
             self.inquiries.begin(foreign(subjects));
         }
+        let disks = async {
+            match with_rest {
+                true => within("ImageFsInfo", self.images.image_fs_info()).await.unwrap_or_default(),
+                false => ImageFsInfoResponse::default(),
+            }
+        };
+        let by_runtime = self.by_runtime(with_rest, groups.is_none());
+        let (disks, (containers, sandboxes)) = rt::zip(disks, by_runtime).await;
+        look.is_partial = containers.is_err();
         if with_rest {
-            let disks = within("ImageFsInfo", self.images.image_fs_info()).await.unwrap_or_default();
             inputs.images = disks.image_filesystems.first().and_then(mount_and_usage);
             inputs.layers = disks.container_filesystems.first().and_then(mount_and_usage);
             let places = |subject: &PodInputs| {
@@ -173,7 +181,6 @@ impl Stats {
             };
             self.walks.update(|| subjects.iter().map(places).collect()).await;
         }
-        let (containers, sandboxes) = self.by_runtime(with_rest, groups.is_none(), &mut look).await;
         // A container can make this slow, and many clients may request it at the same time.
         let mut look = rt::slow_for("statistics", move || {
             look.at = clock::timestamp().as_nanosecond();
@@ -182,7 +189,7 @@ impl Stats {
         })
         .await;
         let now = look.at;
-        cri_stats::take(&mut look.pods, &containers, &sandboxes, now);
+        cri_stats::take(&mut look.pods, &containers.unwrap_or_default(), &sandboxes, now);
         if groups.is_none() {
             look.node.pods = look.node.figures.clone();
         }
@@ -206,23 +213,25 @@ impl Stats {
         &self,
         with_rest: bool,
         everything: bool,
-        snapshot: &mut Snapshot,
-    ) -> (Vec<ContainerStats>, Vec<PodSandboxStats>) {
-        let (mut containers, mut sandboxes) = (Vec::new(), Vec::new());
-        if with_rest || everything {
-            match within("ListContainerStats", self.cri.list_container_stats(None)).await {
-                Ok(stats) => containers = stats,
-                Err(_) => snapshot.is_partial = true,
+    ) -> (Result<Vec<ContainerStats>, StatsFailure>, Vec<PodSandboxStats>) {
+        let containers = async {
+            match with_rest || everything {
+                true => within("ListContainerStats", self.cri.list_container_stats(None)).await,
+                false => Ok(Vec::new()),
             }
-        }
-        if everything && !self.sandboxes_refused.get() {
+        };
+        let sandboxes = async {
             // Not every runtime supports this for pods without a cgroup.
-            match within("ListPodSandboxStats", self.cri.list_pod_sandbox_stats(None)).await {
-                Ok(stats) => sandboxes = stats,
-                Err(failure) => self.sandboxes_refused.set(failure == StatsFailure::Refused),
+            if !everything || self.sandboxes_refused.get() {
+                return Vec::new();
             }
-        }
-        (containers, sandboxes)
+            let stats = within("ListPodSandboxStats", self.cri.list_pod_sandbox_stats(None)).await;
+            stats.unwrap_or_else(|failure| {
+                self.sandboxes_refused.set(failure == StatsFailure::Refused);
+                Vec::new()
+            })
+        };
+        rt::zip(containers, sandboxes).await
     }
 
     /// The known fields of a pod; `None` if it has no running sandbox.

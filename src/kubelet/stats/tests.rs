@@ -11,7 +11,8 @@ use crate::platform::cgroups::{Bound, CpuStat, DeviceIo, MemoryStat, Usage};
 use crate::platform::config::Config;
 use crate::platform::host::file_system::FileSystem;
 use crate::platform::host::procfs::{Counts, DiskIo, Interface, MemInfo, Pressure, Stall};
-use crate::platform::rpc::{Client, Server, handler};
+use crate::platform::rpc::{Client, Server, ServerLimits, handler, hanging, serve_connection};
+use crate::platform::rt::{TestFolder, UnixStream};
 use crate::protocol::grpc::{Code, Status};
 use crate::types::metrics::parsed::{self, Family};
 use crate::types::sorted::SortedSet;
@@ -357,4 +358,40 @@ fn only_an_answer_refuses_the_statistics_of_sandboxes() {
     });
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(failures, [StatsFailure::Unanswered, StatsFailure::Refused]);
+}
+
+#[test]
+fn runtime_that_hangs_is_waited_for_once() {
+    let folder = TestFolder::new("stats-hanging");
+    let root = folder.0.clone();
+    let ended = rt::simulate(1, move |world| async move {
+        const SOCKET: &str = "/run/simulated/runtime.sock";
+        let (hangs, hung) = hanging(|_| true);
+        let connections = world.network.host(SOCKET).listen();
+        let _served = rt::spawn(async move {
+            let mut serving = Vec::new();
+            while let Ok(pipe) = connections.recv().await {
+                let stream = UnixStream::Simulated(pipe);
+                let hangs = Rc::clone(&hangs);
+                serving.push(rt::spawn(async move {
+                    let _ = serve_connection(stream, hangs, ServerLimits::large()).await;
+                }));
+            }
+        });
+        let (client, minutes) = (Client::new(SOCKET), Duration::from_secs(120));
+        let (inbox, _events) = async_channel::unbounded();
+        let dependencies = Dependencies {
+            dirs: PodDirs::new(&root, &root),
+            cri: RuntimeService::new(client.clone(), minutes),
+            images: ImageService::new(client, minutes),
+            csi: Csi::new(&root, "node1", inbox, None),
+        };
+        let stats = Stats::new(&NodeSettings::new(&Config::default(), &NodeInfo::default()), dependencies);
+        let begun = world.passed();
+        let page = stats.render(StatsEndpoint::Summary { only_cpu_and_memory: false }, Vec::new(), None).await;
+        let page: Value = serde_json::from_slice(&page).unwrap();
+        assert!(page["node"]["memory"]["workingSetBytes"].as_u64().is_some_and(|bytes| bytes > 0), "{page}");
+        (hung.get(), (world.passed() - begun).as_secs())
+    });
+    assert_eq!(ended, Ok((3, RUNTIME_STATS_DEADLINE.as_secs())));
 }

@@ -41,6 +41,7 @@ pub use blocking::{
 };
 #[cfg(not(test))]
 pub use smol::Async;
+pub use smol::future::zip;
 pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 pub use smol::lock::{Semaphore, SemaphoreGuard, SemaphoreGuardArc};
 #[cfg(not(test))]
