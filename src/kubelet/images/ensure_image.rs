@@ -3,18 +3,15 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::pull_error::FailedPull;
 use super::service::Service;
-use super::verification::{CredentialCheck, PullOrigin, has_accounts, recorded, verdict};
+use super::verification::{CredentialCheck, PullOrigin, has_accounts, verdict};
 use super::{Images, PresentImage, WantedImage, pull_policy};
 use crate::kubelet::image_archives::image_name;
 use crate::kubelet::image_credentials::{Credential, PullSecrets, RepositorySecrets};
 use crate::kubelet::image_transfer::Hold;
 use crate::platform::config::CredentialsVerification;
 use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};
-use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::Waiting;
 use crate::types::api::annotations::{URGENT, yes_or_no};
@@ -227,7 +224,7 @@ impl<S: Service> Images<S> {
         match check {
             CredentialCheck::Allowed | CredentialCheck::Recorded => true,
             CredentialCheck::RecordedFor(credential) => {
-                self.record(inputs, image_ref, pull_records.record.as_ref(), Some(credential)).await;
+                self.record(inputs, image_ref, Some(credential)).await;
                 true
             }
             CredentialCheck::Ask => false,
@@ -235,16 +232,8 @@ impl<S: Service> Images<S> {
     }
 
     /// Records the credentials that pulled the image.
-    pub(super) async fn record(
-        &self,
-        inputs: &PullInputs<'_>,
-        image_ref: &str,
-        former: Option<&Value>,
-        credential: Option<&Credential>,
-    ) {
-        let now = clock::now().to_string();
-        let Some(record) = recorded(former, image_ref, &inputs.repository, credential, &now) else { return };
-        if let Err(error) = self.records.write(image_ref, &record).await {
+    pub(super) async fn record(&self, inputs: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
+        if let Err(error) = self.records.record(image_ref, &inputs.repository, credential).await {
             log!(warn, "failed to record image pull", image = inputs.image(), error = error);
         }
     }

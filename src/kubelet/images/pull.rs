@@ -85,11 +85,8 @@ impl<S: Service> Images<S> {
         if self.verification == CredentialsVerification::Never {
             return;
         }
-        let pull_records = self.records.of_image(image_ref, inputs.image()).await;
-        self.record(inputs, image_ref, pull_records.record.as_ref(), credential).await;
-        if pull_records.intended {
-            self.records.end(inputs.image()).await;
-        }
+        self.record(inputs, image_ref, credential).await;
+        self.records.end(inputs.image()).await;
     }
 
     async fn take_turn(&self, inputs: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {

@@ -3,8 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::verification::intent;
+use super::verification::{intent, recorded};
+use crate::kubelet::image_credentials::Credential;
+use crate::platform::host::clock;
 use crate::platform::host::file::{read_all, replace_within};
 use crate::platform::rt;
 use crate::protocol::sha256::sha256;
@@ -13,6 +16,8 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(super) struct PullRecords {
     dir: PathBuf,
+    /// Held by each job that changes a record, even if its task is dropped.
+    write_lock: Arc<rt::Semaphore>,
 }
 
 /// The records of an image.
@@ -24,7 +29,7 @@ pub(super) struct KnownRecords {
 
 impl PullRecords {
     pub(super) fn new(root_dir: &Path) -> Self {
-        Self { dir: root_dir.join("image_manager") }
+        Self { dir: root_dir.join("image_manager"), write_lock: Arc::new(rt::Semaphore::new(1)) }
     }
 
     /// The records of an image with the runtime's id `image_ref` and the name `image`. An unreadable record counts as
@@ -41,9 +46,25 @@ impl PullRecords {
         rt::blocking(move || replace_within(&path, text.as_bytes(), MAX_PULL_RECORD_BYTES)).await
     }
 
-    pub(super) async fn write(&self, image_ref: &str, record: &Value) -> io::Result<()> {
-        let (path, text) = (self.pulled(image_ref), record.to_string());
-        rt::blocking(move || replace_within(&path, text.as_bytes(), MAX_PULL_RECORD_BYTES)).await
+    /// Adds the credential that pulled the image to its record. One job reads and writes, so that pulls that end
+    /// together are all recorded.
+    pub(super) async fn record(
+        &self,
+        image_ref: &str,
+        repository: &str,
+        credential: Option<&Credential>,
+    ) -> io::Result<()> {
+        let (path, now) = (self.pulled(image_ref), clock::now().to_string());
+        let (image_ref, repository, credential) = (image_ref.to_owned(), repository.to_owned(), credential.cloned());
+        let turn = self.write_lock.acquire_arc().await;
+        let change = move || {
+            let _turn = turn;
+            match recorded(read(&path).as_ref(), &image_ref, &repository, credential.as_ref(), &now) {
+                Some(record) => replace_within(&path, record.to_string().as_bytes(), MAX_PULL_RECORD_BYTES),
+                None => Ok(()),
+            }
+        };
+        rt::blocking(change).await
     }
 
     /// Removes the intent; the result has been recorded.
@@ -58,7 +79,12 @@ impl PullRecords {
 
     async fn remove(&self, path: PathBuf) {
         let shown = path.display().to_string();
-        match rt::blocking(move || fs::remove_file(path)).await {
+        let turn = self.write_lock.acquire_arc().await;
+        let change = move || {
+            let _turn = turn;
+            fs::remove_file(path)
+        };
+        match rt::blocking(change).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 log!(warn, "failed to remove pull record", file = shown, error = error);
             }
@@ -97,8 +123,6 @@ fn file_name(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -110,7 +134,7 @@ mod tests {
             assert!(nothing.record.is_none() && !nothing.intended);
             records.intend("a:1").await.unwrap();
             let intended = records.of_image("sha256:1", "a:1").await.intended;
-            records.write("sha256:1", &json!({"x": 1})).await.unwrap();
+            records.record("sha256:1", "r.io/a", None).await.unwrap();
             records.end("a:1").await;
             let known = records.of_image("sha256:1", "a:1").await;
             records.forget("sha256:1").await;
@@ -123,7 +147,7 @@ mod tests {
         };
         fs::remove_dir_all(&dir).unwrap();
         assert!(intended && !known.intended && is_broken);
-        assert_eq!(known.record, Some(json!({"x": 1})));
+        assert_eq!(known.record.unwrap()["imageRef"], "sha256:1");
         assert!(after.record.is_none());
     }
 }

@@ -404,12 +404,17 @@ fn strict_node_fails_during_an_outage() {
 
 /// Pull secrets of a pod with one Secret that has these logins for r.io.
 fn secrets(users: &[(&str, &str)]) -> PullSecrets {
+    secrets_of("s", users)
+}
+
+/// The same with a Secret of this name.
+fn secrets_of(name: &str, users: &[(&str, &str)]) -> PullSecrets {
     let auths: serde_json::Map<String, serde_json::Value> = users
         .iter()
         .map(|(place, user)| ((*place).to_owned(), serde_json::json!({"username": user, "password": "p"})))
         .collect();
     let secret = serde_json::json!({
-        "metadata": {"namespace": "ns", "name": "s"}, "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"namespace": "ns", "name": name}, "type": "kubernetes.io/dockerconfigjson",
         "stringData": {".dockerconfigjson": serde_json::json!({"auths": auths}).to_string()}
     });
     let mut secret = crate::types::api::decode::<crate::types::api::Secret>(secret).unwrap().value;
@@ -420,7 +425,7 @@ fn secrets(users: &[(&str, &str)]) -> PullSecrets {
     objects.replace(&[crate::state::objects::SourceObject { object, origin: "m".into(), since }]);
     let mut pod = pod("u");
     pod.metadata.namespace = "ns".to_owned();
-    pod.spec.image_pull_secrets = vec![crate::types::api::LocalObjectReference { name: "s".to_owned() }];
+    pod.spec.image_pull_secrets = vec![crate::types::api::LocalObjectReference { name: name.to_owned() }];
     PullSecrets::of(&pod, &objects)
 }
 
@@ -645,6 +650,77 @@ fn image_pulled_with_a_secret_is_only_for_pods_with_it() {
     assert_eq!(never.unwrap_err().reason, Reason::ERR_IMAGE_NEVER_PULL);
     assert_eq!(script.pulled.borrow().len(), 2);
     assert_eq!(pulling.unwrap(), 0, "an intent record is left");
+}
+
+/// A node whose records are in a directory of their own.
+struct Node {
+    root_dir: PathBuf,
+    script: Rc<Script>,
+}
+
+impl Node {
+    fn new(name: &str) -> Self {
+        let root_dir = std::env::temp_dir().join(format!("coracle-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root_dir);
+        Self { root_dir, script: Rc::default() }
+    }
+
+    /// A process with the default policy.
+    fn process(&self) -> Rc<Images<Rc<Script>>> {
+        let config = config_with(|config| {
+            config.root_dir.clone_from(&self.root_dir);
+            config.images.credentials_verification = CredentialsVerification::NeverForPreloaded;
+        });
+        Rc::new(images_as(&self.script, config))
+    }
+
+    /// The next pull, which waits until the sender is dropped.
+    fn waiting_pull(&self, image: Image) -> Sender<()> {
+        let (word, listens) = async_channel::bounded(1);
+        self.script.pulls.borrow_mut().push_back(Pull::Waits(listens, image));
+        word
+    }
+
+    async fn has_begun(&self, pulls: usize) {
+        while self.script.pulls() < pulls {
+            rt::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root_dir);
+    }
+}
+
+/// The id of r.io/a:1 for a pod of this user, which has a Secret for r.io.
+async fn with_secret(images: &Images<Rc<Script>>, user: &str, policy: PullPolicy) -> Result<String, Reason> {
+    let secrets = secrets_of(user, &[("r.io", user)]);
+    let ensured = ensure_with(images, user, "r.io/a:1", policy, &secrets).await;
+    ensured.map(|present| present.image_ref).map_err(|waiting| waiting.reason)
+}
+
+#[test]
+fn pulls_that_end_together_are_both_recorded() {
+    let node = Node::new("pulls-together");
+    let images = node.process();
+    let words = [node.waiting_pull(image("sha256:1")), node.waiting_pull(image("sha256:1"))];
+    rt::block_on(async {
+        let pulls = ["a", "b"].map(|user| {
+            let images = Rc::clone(&images);
+            rt::spawn(async move { with_secret(&images, user, PullPolicy::Always).await })
+        });
+        node.has_begun(2).await;
+        drop(words);
+        for pull in pulls {
+            pull.await.unwrap();
+        }
+        for user in ["a", "b"] {
+            let present = with_secret(&images, user, PullPolicy::Never).await;
+            assert_eq!(present.as_deref(), Ok("sha256:1"), "the Secret {user} is not recorded");
+        }
+    });
 }
 
 /// A window that opens in two hours.
