@@ -121,6 +121,7 @@ mod tests {
             requested: begun,
             begun: Some(begun),
             progress: Some(Arc::new(Progress::of(2_000_000, here, all))),
+            intent: None,
         };
         let shown = |here, all, seconds| under_way_line(&pull(here, all), begun + Duration::from_secs(seconds));
         assert_eq!(shown(0, 0, 5), "pulling", "the manifest is not known yet");

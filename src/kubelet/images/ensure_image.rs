@@ -231,11 +231,18 @@ impl<S: Service> Images<S> {
         }
     }
 
-    /// Records the credentials that pulled the image.
-    pub(super) async fn record(&self, inputs: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
-        if let Err(error) = self.records.record(image_ref, &inputs.repository, credential).await {
+    /// Records the credentials that pulled the image. Returns whether they are recorded.
+    pub(super) async fn record(
+        &self,
+        inputs: &PullInputs<'_>,
+        image_ref: &str,
+        credential: Option<&Credential>,
+    ) -> bool {
+        let recorded = self.records.record(image_ref, &inputs.repository, credential).await;
+        if let Err(error) = &recorded {
             log!(warn, "failed to record image pull", image = inputs.image(), error = error);
         }
+        recorded.is_ok()
     }
 
     /// The runtime's image with this name or id.

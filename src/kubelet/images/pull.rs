@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::ensure_image::PullInputs;
 use super::pull_error::{self, FailedPull, PullError};
+use super::pulls_under_way::PullGuard;
 use super::service::{ImageError, Service};
 use super::signatures::Verified;
 use super::{Images, PresentImage, pull_policy};
@@ -42,12 +43,12 @@ impl<S: Service> Images<S> {
         let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
-        let pulled = if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(inputs).await };
+        let pulled =
+            if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(inputs, &under_way).await };
         drop(turn);
         let now = rt::now();
-        // Another pull of the image still needs the intent.
-        if pulled.is_err() && self.under_way.count(image) < 2 {
-            self.records.end(image).await;
+        if pulled.is_err() {
+            self.records.end(image, &under_way, false).await;
         }
         match pulled {
             Err(PullError::Came(present)) => {
@@ -62,7 +63,7 @@ impl<S: Service> Images<S> {
             }
             Err(error) => Err(self.failed(inputs, &error, now)),
             Ok((image_ref, credential)) => {
-                self.record_pull(inputs, &image_ref, credential.as_ref()).await;
+                self.record_pull(inputs, &under_way, &image_ref, credential.as_ref()).await;
                 self.outages.borrow_mut().end_outage(inputs.registry());
                 self.backoff.borrow_mut().forget_old(now);
                 let (took, with_wait) = (go_duration(now - begun), go_duration(now - requested));
@@ -80,13 +81,18 @@ impl<S: Service> Images<S> {
         }
     }
 
-    /// Records who may use the image, and removes the intent record.
-    async fn record_pull(&self, inputs: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
-        if self.verification == CredentialsVerification::Never {
-            return;
+    /// Records who may use the image, and removes the intent record. Without the record the intent stays: the image
+    /// would count as preloaded.
+    async fn record_pull(
+        &self,
+        inputs: &PullInputs<'_>,
+        under_way: &PullGuard,
+        image_ref: &str,
+        credential: Option<&Credential>,
+    ) {
+        if self.verification != CredentialsVerification::Never && self.record(inputs, image_ref, credential).await {
+            self.records.end(inputs.image(), under_way, true).await;
         }
-        self.record(inputs, image_ref, credential).await;
-        self.records.end(inputs.image()).await;
     }
 
     async fn take_turn(&self, inputs: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
@@ -111,7 +117,11 @@ impl<S: Service> Images<S> {
 
     /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
     /// credential that succeeded.
-    async fn pull_with_credentials(&self, inputs: &PullInputs<'_>) -> Result<(String, Option<Credential>), PullError> {
+    async fn pull_with_credentials(
+        &self,
+        inputs: &PullInputs<'_>,
+        under_way: &PullGuard,
+    ) -> Result<(String, Option<Credential>), PullError> {
         self.record_missing_secrets(inputs);
         let credentials = self.all_credentials(inputs).await;
         log!(info, "pulling image", image = inputs.image(), pod = inputs.pod.full_name(), logins = credentials.len());
@@ -120,7 +130,7 @@ impl<S: Service> Images<S> {
             return Ok((image_ref, None));
         }
         if credentials.iter().any(|credential| credential.owner != Owner::Node) {
-            self.intend(inputs).await;
+            self.intend(inputs, under_way).await;
         }
         let mut errors: Vec<ImageError> = Vec::new();
         for credential in credentials {
@@ -134,11 +144,11 @@ impl<S: Service> Images<S> {
     }
 
     /// A failed write does not prevent the pod from starting.
-    async fn intend(&self, inputs: &PullInputs<'_>) {
+    async fn intend(&self, inputs: &PullInputs<'_>, under_way: &PullGuard) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
-        if let Err(error) = self.records.intend(inputs.image()).await {
+        if let Err(error) = self.records.intend(inputs.image(), under_way).await {
             log!(warn, "failed to record image pull", image = inputs.image(), error = error);
         }
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::pulls_under_way::PullGuard;
 use super::verification::{intent, recorded};
 use crate::kubelet::image_credentials::Credential;
 use crate::platform::host::clock;
@@ -41,9 +42,17 @@ impl PullRecords {
 
     /// Written before a pull with a pod's credentials: if its result is never recorded, the image is not open to all
     /// pods.
-    pub(super) async fn intend(&self, image: &str) -> io::Result<()> {
+    pub(super) async fn intend(&self, image: &str, pull: &PullGuard) -> io::Result<()> {
         let (path, text) = (self.pulling(image), intent(image).to_string());
-        rt::blocking(move || replace_within(&path, text.as_bytes(), MAX_PULL_RECORD_BYTES)).await
+        let turn = self.write_lock.acquire_arc().await;
+        let change = move || {
+            let existed = path.exists();
+            let written = replace_within(&path, text.as_bytes(), MAX_PULL_RECORD_BYTES);
+            (turn, written.map(|()| existed))
+        };
+        let (_turn, existed) = rt::blocking(change).await;
+        pull.intends(image, existed?);
+        Ok(())
     }
 
     /// Adds the credential that pulled the image to its record. One job reads and writes, so that pulls that end
@@ -67,19 +76,21 @@ impl PullRecords {
         rt::blocking(change).await
     }
 
-    /// Removes the intent; the result has been recorded.
-    pub(super) async fn end(&self, image: &str) {
-        self.remove(self.pulling(image)).await;
+    /// The pull has ended, and was `recorded` or has failed: removes the intent if no other pull needs it.
+    pub(super) async fn end(&self, image: &str, pull: &PullGuard, recorded: bool) {
+        let turn = self.write_lock.acquire_arc().await;
+        if pull.ends_intent(image, recorded) {
+            self.remove(turn, self.pulling(image)).await;
+        }
     }
 
     /// The image was removed.
     pub(super) async fn forget(&self, image_ref: &str) {
-        self.remove(self.pulled(image_ref)).await;
+        self.remove(self.write_lock.acquire_arc().await, self.pulled(image_ref)).await;
     }
 
-    async fn remove(&self, path: PathBuf) {
+    async fn remove(&self, turn: rt::SemaphoreGuardArc, path: PathBuf) {
         let shown = path.display().to_string();
-        let turn = self.write_lock.acquire_arc().await;
         let change = move || {
             let _turn = turn;
             fs::remove_file(path)
@@ -124,18 +135,20 @@ fn file_name(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubelet::images::PullsUnderWay;
 
     #[test]
     fn record_is_kept_until_the_image_is_removed() {
         let dir = std::env::temp_dir().join(format!("coracle-pull-records-{}", std::process::id()));
         let records = PullRecords::new(&dir);
+        let pull = PullsUnderWay::default().add("a:1", "web", rt::now());
         let (known, intended, after) = rt::block_on(async {
             let nothing = records.of_image("sha256:1", "a:1").await;
             assert!(nothing.record.is_none() && !nothing.intended);
-            records.intend("a:1").await.unwrap();
+            records.intend("a:1", &pull).await.unwrap();
             let intended = records.of_image("sha256:1", "a:1").await.intended;
             records.record("sha256:1", "r.io/a", None).await.unwrap();
-            records.end("a:1").await;
+            records.end("a:1", &pull, true).await;
             let known = records.of_image("sha256:1", "a:1").await;
             records.forget("sha256:1").await;
             records.forget("sha256:1").await;

@@ -674,10 +674,14 @@ impl Node {
         Rc::new(images_as(&self.script, config))
     }
 
+    fn will(&self, pull: Pull) {
+        self.script.pulls.borrow_mut().push_back(pull);
+    }
+
     /// The next pull, which waits until the sender is dropped.
     fn waiting_pull(&self, image: Image) -> Sender<()> {
         let (word, listens) = async_channel::bounded(1);
-        self.script.pulls.borrow_mut().push_back(Pull::Waits(listens, image));
+        self.will(Pull::Waits(listens, image));
         word
     }
 
@@ -685,6 +689,23 @@ impl Node {
         while self.script.pulls() < pulls {
             rt::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// A pull of r.io/a:1 with the Secret of this user, until it is dropped in the middle.
+    fn interrupted_pull(&self, images: &Images<Rc<Script>>, user: &str) {
+        let _word = self.waiting_pull(image("never"));
+        let begun = self.script.pulls() + 1;
+        rt::block_on(rt::either(
+            async {
+                let pulled = with_secret(images, user, PullPolicy::Always).await;
+                panic!("the pull has ended: {pulled:?}");
+            },
+            self.has_begun(begun),
+        ));
+    }
+
+    fn intents(&self) -> usize {
+        std::fs::read_dir(self.root_dir.join("image_manager/pulling")).map_or(0, Iterator::count)
     }
 }
 
@@ -700,6 +721,13 @@ async fn with_secret(images: &Images<Rc<Script>>, user: &str, policy: PullPolicy
     let ensured = ensure_with(images, user, "r.io/a:1", policy, &secrets).await;
     ensured.map(|present| present.image_ref).map_err(|waiting| waiting.reason)
 }
+
+/// The id of r.io/a:1 for a pod without credentials.
+fn without_secret(images: &Images<Rc<Script>>, policy: PullPolicy) -> Result<String, Reason> {
+    now(images, "r.io/a:1", policy).map(|present| present.image_ref).map_err(|waiting| waiting.reason)
+}
+
+const REFUSED: Result<String, Reason> = Err(Reason::ERR_IMAGE_NEVER_PULL);
 
 #[test]
 fn pulls_that_end_together_are_both_recorded() {
@@ -721,6 +749,61 @@ fn pulls_that_end_together_are_both_recorded() {
             assert_eq!(present.as_deref(), Ok("sha256:1"), "the Secret {user} is not recorded");
         }
     });
+}
+
+#[test]
+fn failed_pull_keeps_the_intent_of_an_interrupted_one() {
+    let node = Node::new("kept-intent");
+    node.interrupted_pull(&node.process(), "a");
+    let images = node.process();
+    // The runtime has finished the pull of the former process.
+    node.script.add("r.io/a:1", image("sha256:1"));
+    for pull in ["the first", "the second"] {
+        node.will(Pull::Fails("no"));
+        let failed = match pull {
+            "the first" => without_secret(&images, PullPolicy::Always),
+            _ => rt::block_on(with_secret(&images, "b", PullPolicy::Always)),
+        };
+        assert_eq!(failed, Err(Reason::ERR_IMAGE_PULL));
+        assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED, "{pull} failed pull has opened the image");
+    }
+    node.will(Pull::Gives(image("sha256:1")));
+    assert_eq!(rt::block_on(with_secret(&images, "a", PullPolicy::Always)).as_deref(), Ok("sha256:1"));
+    assert_eq!((without_secret(&images, PullPolicy::Never), node.intents()), (REFUSED, 0));
+}
+
+#[test]
+fn intent_lasts_as_long_as_the_pulls_that_wrote_it() {
+    let node = Node::new("shared-intent");
+    let images = node.process();
+    let word = node.waiting_pull(image("sha256:1"));
+    rt::block_on(async {
+        let pull = {
+            let images = Rc::clone(&images);
+            rt::spawn(async move { with_secret(&images, "a", PullPolicy::Always).await })
+        };
+        node.has_begun(1).await;
+        node.will(Pull::Fails("no"));
+        assert!(with_secret(&images, "b", PullPolicy::Always).await.is_err());
+        assert_eq!(node.intents(), 1, "the failed pull has removed it");
+        drop(word);
+        assert_eq!((pull.await.as_deref(), node.intents()), (Ok("sha256:1"), 0));
+    });
+    node.will(Pull::Fails("no"));
+    assert!(rt::block_on(with_secret(&images, "c", PullPolicy::Always)).is_err());
+    assert_eq!(node.intents(), 0, "the failed pull has left it");
+}
+
+#[test]
+fn image_whose_pull_could_not_be_recorded_is_not_open() {
+    let node = Node::new("no-record");
+    let images = node.process();
+    let records = node.root_dir.join("image_manager");
+    std::fs::create_dir_all(&records).unwrap();
+    std::fs::write(records.join("pulled"), "no folder").unwrap();
+    node.will(Pull::Gives(image("sha256:1")));
+    assert_eq!(rt::block_on(with_secret(&images, "a", PullPolicy::Always)).as_deref(), Ok("sha256:1"));
+    assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED);
 }
 
 /// A window that opens in two hours.
