@@ -148,7 +148,9 @@ impl<S: Service> Images<S> {
         if self.verification == CredentialsVerification::Never {
             return;
         }
-        if let Err(error) = self.records.intend(inputs.image(), under_way).await {
+        // Without an answer every image counts as one that the pull brings.
+        let present = self.service.status(&inputs.spec).await.ok().flatten().map(|image| image.id);
+        if let Err(error) = self.records.intend(inputs.image(), &inputs.repository, present, under_way).await {
             log!(warn, "failed to record image pull", image = inputs.image(), error = error);
         }
     }

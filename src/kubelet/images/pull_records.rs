@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pulls_under_way::PullGuard;
-use super::verification::{intent, recorded};
+use super::verification::{credentials_of, intent, may_have_brought, recorded};
 use crate::kubelet::image_credentials::Credential;
 use crate::platform::host::clock;
 use crate::platform::host::file::{read_all, replace_within};
@@ -25,6 +25,7 @@ pub(super) struct PullRecords {
 #[derive(Debug, Default)]
 pub(super) struct KnownRecords {
     pub(super) record: Option<Value>,
+    /// A pull under this name may have brought it without a record.
     pub(super) intended: bool,
 }
 
@@ -37,16 +38,30 @@ impl PullRecords {
     /// missing, so that it does not prevent a pod from starting.
     pub(super) async fn of_image(&self, image_ref: &str, image: &str) -> KnownRecords {
         let (record, intent) = (self.pulled(image_ref), self.pulling(image));
-        rt::blocking(move || KnownRecords { record: read(&record), intended: intent.exists() }).await
+        let image_ref = image_ref.to_owned();
+        rt::blocking(move || KnownRecords { record: read(&record), intended: intended(&intent, &image_ref) }).await
     }
 
     /// Written before a pull with a pod's credentials: if its result is never recorded, the image is not open to all
-    /// pods.
-    pub(super) async fn intend(&self, image: &str, pull: &PullGuard) -> io::Result<()> {
-        let (path, text) = (self.pulling(image), intent(image).to_string());
+    /// pods. An image without a pull, `present` under this name, stays as open as it is.
+    pub(super) async fn intend(
+        &self,
+        image: &str,
+        repository: &str,
+        present: Option<String>,
+        pull: &PullGuard,
+    ) -> io::Result<()> {
+        let path = self.pulling(image);
+        let record = present.as_deref().map(|image_ref| self.pulled(image_ref));
+        let (name, repository) = (image.to_owned(), repository.to_owned());
         let turn = self.write_lock.acquire_arc().await;
         let change = move || {
             let existed = path.exists();
+            let is_pulled = record
+                .and_then(|record| read(&record))
+                .is_some_and(|record| credentials_of(&record, &repository).is_some());
+            let former = present.filter(|image_ref| !is_pulled && !intended(&path, image_ref));
+            let text = intent(&name, former.as_deref()).to_string();
             let written = replace_within(&path, text.as_bytes(), MAX_PULL_RECORD_BYTES);
             (turn, written.map(|()| existed))
         };
@@ -112,6 +127,11 @@ impl PullRecords {
     }
 }
 
+/// Whether a pull with this intent may have brought the image. An unreadable intent is one of any image.
+fn intended(intent: &Path, image_ref: &str) -> bool {
+    intent.exists() && read(intent).is_none_or(|intent| may_have_brought(&intent, image_ref))
+}
+
 fn read(path: &Path) -> Option<Value> {
     let problem = match read_all(path, MAX_PULL_RECORD_BYTES) {
         Ok(text) => match serde_json::from_slice::<Value>(&text) {
@@ -145,7 +165,7 @@ mod tests {
         let (known, intended, after) = rt::block_on(async {
             let nothing = records.of_image("sha256:1", "a:1").await;
             assert!(nothing.record.is_none() && !nothing.intended);
-            records.intend("a:1", &pull).await.unwrap();
+            records.intend("a:1", "a", None, &pull).await.unwrap();
             let intended = records.of_image("sha256:1", "a:1").await.intended;
             records.record("sha256:1", "r.io/a", None).await.unwrap();
             records.end("a:1", &pull, true).await;

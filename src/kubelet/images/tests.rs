@@ -806,6 +806,35 @@ fn image_whose_pull_could_not_be_recorded_is_not_open() {
     assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED);
 }
 
+#[test]
+fn interrupted_pull_leaves_a_preloaded_image_open() {
+    let node = Node::new("preloaded");
+    let images = node.process();
+    node.script.add("r.io/a:1", image("sha256:0"));
+    for _ in 0..2 {
+        node.interrupted_pull(&images, "a");
+        assert_eq!(without_secret(&images, PullPolicy::Never).as_deref(), Ok("sha256:0"));
+    }
+    // The runtime has finished the last pull.
+    node.script.present.borrow_mut().clear();
+    node.script.add("r.io/a:1", image("sha256:1"));
+    assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED);
+    node.interrupted_pull(&images, "a");
+    assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED, "what the first pull has brought");
+}
+
+#[test]
+fn preloaded_image_that_was_removed_is_not_open_once_pulled() {
+    let node = Node::new("removed");
+    let images = node.process();
+    node.script.add("r.io/a:1", image("sha256:0"));
+    node.interrupted_pull(&images, "a");
+    node.script.present.borrow_mut().clear();
+    node.interrupted_pull(&images, "a");
+    node.script.add("r.io/a:1", image("sha256:0"));
+    assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED);
+}
+
 /// A window that opens in two hours.
 fn closed() -> Vec<crate::types::time_windows::TimeWindow> {
     let minute = u16::try_from(crate::platform::host::clock::now().unix_seconds() / 60 % 1440).unwrap();

@@ -64,7 +64,7 @@ pub(super) fn verdict<'a>(
         return CredentialCheck::Allowed;
     }
     let PullOrigin::Recorded(record) = pulled else { return CredentialCheck::Ask };
-    let Some(credentials) = record.get(MAPPING).and_then(|mapping| mapping.get(repository)) else {
+    let Some(credentials) = credentials_of(record, repository) else {
         // No kubelet has pulled it under this name, so an image with the name was preloaded.
         let was_put_here = is_named && *policy == CredentialsVerification::NeverForPreloaded;
         return if was_put_here { CredentialCheck::Allowed } else { CredentialCheck::Ask };
@@ -95,14 +95,18 @@ pub(super) fn verdict<'a>(
     CredentialCheck::Ask
 }
 
+/// The credentials that pulled the image from this repository; `None` if no kubelet has.
+pub(super) fn credentials_of<'a>(record: &'a Value, repository: &str) -> Option<&'a Value> {
+    record.get(MAPPING)?.get(repository)
+}
+
 fn accounts_of(credentials: &Value) -> impl Iterator<Item = &Value> {
     credentials.get(ACCOUNTS).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Whether a service account has pulled an image of this repository.
 pub(super) fn has_accounts(record: &Value, repository: &str) -> bool {
-    let credentials = record.get(MAPPING).and_then(|mapping| mapping.get(repository));
-    credentials.is_some_and(|credentials| accounts_of(credentials).next().is_some())
+    credentials_of(record, repository).is_some_and(|credentials| accounts_of(credentials).next().is_some())
 }
 
 impl ServiceAccount {
@@ -119,8 +123,7 @@ fn kept(count: usize) -> bool {
 }
 
 fn secret_count(record: &Value, repository: &str) -> usize {
-    let credentials = record.get(MAPPING).and_then(|mapping| mapping.get(repository));
-    let secrets = credentials.and_then(|credentials| credentials.get(SECRETS));
+    let secrets = credentials_of(record, repository).and_then(|credentials| credentials.get(SECRETS));
     secrets.and_then(Value::as_array).map_or(0, Vec::len)
 }
 
@@ -207,10 +210,22 @@ const SECRETS: &str = "kubernetesSecrets";
 const ACCOUNTS: &str = "kubernetesServiceAccounts";
 const NODE_PODS_ACCESSIBLE_KEY: &str = "nodePodsAccessible";
 const CREDENTIAL_HASH_KEY: &str = "credentialHash";
+/// Upstream has no such field, and asks the registry for the image of an intent that it cannot read.
+const FORMER_IMAGE_REF_KEY: &str = "coracleFormerImageRef";
 
-/// The record written before a pull with a pod's credentials.
-pub(super) fn intent(image: &str) -> Value {
-    json!({"kind": "ImagePullIntent", "apiVersion": API_VERSION, "image": image})
+/// The record written before a pull with a pod's credentials. `former`: the id of the image that had this name before
+/// any kubelet pulled it.
+pub(super) fn intent(image: &str, former: Option<&str>) -> Value {
+    let mut intent = json!({"kind": "ImagePullIntent", "apiVersion": API_VERSION, "image": image});
+    if let (Some(former), Some(fields)) = (former, intent.as_object_mut()) {
+        fields.insert(FORMER_IMAGE_REF_KEY.to_owned(), Value::from(former));
+    }
+    intent
+}
+
+/// Whether the pull with this intent may have brought the image; one that was there before stays as open as it was.
+pub(super) fn may_have_brought(intent: &Value, image_ref: &str) -> bool {
+    intent.get(FORMER_IMAGE_REF_KEY).and_then(Value::as_str) != Some(image_ref)
 }
 
 #[cfg(test)]
@@ -342,6 +357,16 @@ mod tests {
         let added = recorded(Some(&others), "sha256:1", REPOSITORY, Some(&credential("more", "q")), "later").unwrap();
         assert_eq!(secret_count(&added, REPOSITORY), 2);
         assert_eq!(added["credentialMapping"]["r.io/a"]["kubernetesServiceAccounts"], json!([account]));
+    }
+
+    #[test]
+    fn intent_has_upstreams_format_unless_a_preloaded_image_has_the_name() {
+        let expected =
+            json!({"kind": "ImagePullIntent", "apiVersion": "kubelet.config.k8s.io/v1beta1", "image": "r.io/a:1"});
+        assert_eq!(intent("r.io/a:1", None), expected);
+        assert!(may_have_brought(&expected, "sha256:1"));
+        let preloaded = intent("r.io/a:1", Some("sha256:1"));
+        assert!(!may_have_brought(&preloaded, "sha256:1") && may_have_brought(&preloaded, "sha256:2"));
     }
 
     #[test]
