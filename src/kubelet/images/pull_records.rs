@@ -39,7 +39,8 @@ impl PullRecords {
     pub(super) async fn of_image(&self, image_ref: &str, image: &str) -> KnownRecords {
         let (record, intent) = (self.pulled(image_ref), self.pulling(image));
         let image_ref = image_ref.to_owned();
-        rt::blocking(move || KnownRecords { record: read(&record), intended: intended(&intent, &image_ref) }).await
+        // In this order: a pull that ends writes the record before it removes the intent.
+        rt::blocking(move || KnownRecords { intended: intended(&intent, &image_ref), record: read(&record) }).await
     }
 
     /// Written before a pull with a pod's credentials: if its result is never recorded, the image is not open to all
