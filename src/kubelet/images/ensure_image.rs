@@ -209,10 +209,9 @@ impl<S: Service> Images<S> {
             None => PullOrigin::Preloaded,
         };
         let secrets = inputs.secrets.find(&inputs.repository);
-        let is_named = present
-            .names
-            .iter()
-            .any(|name| image_name::repository(name).is_ok_and(|repository| repository == inputs.repository));
+        let is_ours = |name: &String| image_name::repository(name).is_ok_and(|name| name == inputs.repository);
+        // A pull that was interrupted may have given it the name.
+        let is_named = !pull_records.intended && present.names.iter().any(is_ours);
         let account = match &pull_records.record {
             Some(record) if has_accounts(record, &inputs.repository) => {
                 self.credentials.service_account(&inputs.repository, inputs.pod).await

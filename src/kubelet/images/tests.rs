@@ -835,6 +835,19 @@ fn preloaded_image_that_was_removed_is_not_open_once_pulled() {
     assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED);
 }
 
+#[test]
+fn interrupted_pull_protects_an_image_pulled_under_another_name() {
+    let node = Node::new("other-name");
+    let images = node.process();
+    let named = Image { repo_tags: vec!["r.io/a:1".to_owned(), "r.io/b:1".to_owned()], ..image("sha256:1") };
+    let secrets = secrets(&[("r.io", "b")]);
+    node.will(Pull::Gives(named.clone()));
+    assert!(rt::block_on(ensure_with(&images, "b", "r.io/b:1", PullPolicy::Always, &secrets)).is_ok());
+    node.interrupted_pull(&images, "a");
+    node.script.add("r.io/a:1", named);
+    assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED);
+}
+
 /// A window that opens in two hours.
 fn closed() -> Vec<crate::types::time_windows::TimeWindow> {
     let minute = u16::try_from(crate::platform::host::clock::now().unix_seconds() / 60 % 1440).unwrap();
