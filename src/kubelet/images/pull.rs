@@ -63,13 +63,12 @@ impl<S: Service> Images<S> {
             }
             Err(error) => Err(self.failed(inputs, &error, now)),
             Ok((image_ref, credential)) => {
-                self.record_pull(inputs, &under_way, &image_ref, credential.as_ref()).await;
                 self.outages.borrow_mut().end_outage(inputs.registry());
                 self.backoff.borrow_mut().forget_old(now);
                 let (took, with_wait) = (go_duration(now - begun), go_duration(now - requested));
                 log!(info, "image pulled", image = image, took = took, with_wait = with_wait);
                 self.gc.on_pulled(&image_ref, now);
-                let described = self.described(inputs, image_ref).await?;
+                let described = self.described(inputs, image_ref, &under_way, credential.as_ref()).await?;
                 let size = described.size;
                 metrics::took(Timed::ImagePulls, &[size_bucket(size)], now - begun);
                 let message = format!(
@@ -273,13 +272,20 @@ impl<S: Service> Images<S> {
         FailedPull { waiting, is_unreachable }
     }
 
-    /// Looks up the image that was just pulled.
-    async fn described(&self, inputs: &PullInputs<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
+    /// Looks up the image that was just pulled, and records the pull by its id: the runtime may have returned a digest.
+    async fn described(
+        &self,
+        inputs: &PullInputs<'_>,
+        image_ref: String,
+        under_way: &PullGuard,
+        credential: Option<&Credential>,
+    ) -> Result<PresentImage, Waiting> {
         let spec = ImageSpec { image: image_ref, ..ImageSpec::default() };
-        match self.image_status(inputs, &spec).await? {
-            Some(present) => Ok(PresentImage { image_ref: spec.image, ..present }),
-            None => Err(self.inspect_error(inputs, "the runtime does not have what it has just pulled")),
-        }
+        let Some(present) = self.image_status(inputs, &spec).await? else {
+            return Err(self.inspect_error(inputs, "the runtime does not have what it has just pulled"));
+        };
+        self.record_pull(inputs, under_way, &present.image_ref, credential).await;
+        Ok(PresentImage { image_ref: spec.image, ..present })
     }
 }
 

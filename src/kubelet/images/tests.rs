@@ -1,5 +1,6 @@
 //! Images with a scripted image service.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::pending;
 use std::path::PathBuf;
@@ -40,6 +41,8 @@ pub(super) struct Script {
     inspect_error: Option<&'static str>,
     /// The id of an image that cannot be removed.
     unremovable: Option<&'static str>,
+    /// What pulls return instead of the id, as some versions of CRI-O.
+    pull_ref: Cell<Option<&'static str>>,
 }
 
 impl Script {
@@ -89,7 +92,7 @@ impl Service for Rc<Script> {
                 found
             }
         };
-        let id = found.id.clone();
+        let id = self.pull_ref.get().map_or_else(|| found.id.clone(), str::to_owned);
         self.present.borrow_mut().push((image.image.clone(), found));
         Ok(id)
     }
@@ -846,6 +849,18 @@ fn interrupted_pull_protects_an_image_pulled_under_another_name() {
     node.interrupted_pull(&images, "a");
     node.script.add("r.io/a:1", named);
     assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED);
+}
+
+#[test]
+fn pull_is_recorded_by_the_id_of_the_image() {
+    let node = Node::new("by-digest");
+    let images = node.process();
+    node.script.pull_ref.set(Some("r.io/a@sha256:9"));
+    node.script.add("r.io/a@sha256:9", image("1"));
+    node.will(Pull::Gives(image("1")));
+    assert!(rt::block_on(with_secret(&images, "a", PullPolicy::Always)).is_ok());
+    assert_eq!(without_secret(&images, PullPolicy::Never), REFUSED);
+    assert_eq!(rt::block_on(with_secret(&images, "a", PullPolicy::Never)).as_deref(), Ok("1"));
 }
 
 /// A window that opens in two hours.
