@@ -133,6 +133,7 @@ impl Agent {
             cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),
             inbox: handles.inbox.clone(),
             line: RefCell::default(),
+            known: RefCell::default(),
             changed: Signal::default(),
             restart,
         }

@@ -271,6 +271,52 @@ fn crashing_hanging_and_foreign_programs_are_rejected() {
 }
 
 #[test]
+fn damaged_record_is_set_aside_and_updates_go_on() {
+    let board = Board::new();
+    let damage = || {
+        fs::create_dir_all(board.agent()).unwrap();
+        fs::write(board.agent().join("record.json"), "damaged").unwrap();
+    };
+    let upgrade = |mark: &str, within: &str| {
+        let program = board.other_program(mark);
+        board.run(&["upgrade", program.to_str().unwrap(), "--unsigned", "--within", within, "--wait"])
+    };
+    // The installed program runs, then that of an update, which knows its record.
+    for mark in ["a", "b"] {
+        damage();
+        let (code, text) = upgrade(mark, "2s");
+        assert!(code == 0 && text.contains(" accepted\n"), "{text}");
+        assert_eq!(board.record()["previous"].is_object(), mark == "b");
+        board.check_pods();
+    }
+    assert_eq!(fs::read_to_string(board.agent().join("record.json.corrupt")).unwrap(), "damaged");
+    let log = board.node.log();
+    assert!(log.contains("error record of updates unusable, set aside file="), "{log}");
+    let said = "record of updates rejected: damaged and set aside; a trial under way has no verdict";
+    assert!(board.node.ask(&["events"]).unwrap().contains(said));
+    // The launcher finds it.
+    damage();
+    board.kill_agent();
+    board.check_pods();
+    assert_eq!(board.verdict(), (false, "damaged and set aside; a trial under way has no verdict".to_owned()));
+    wait_for("the line", || board.node.ask(&["status"]).is_some_and(|text| text.contains(said)));
+    assert!(board.record()["current"].is_null());
+    // The program on trial finds it, whatever its verdict.
+    let digest = board.store(&fs::read(board.other_program("c")).unwrap());
+    assert!(board.arm(&digest, env!("CARGO_PKG_VERSION"), 20));
+    wait_for("the trial", || board.node.ask(&["status"]).is_some_and(|text| text.contains("on trial, start 1 of 3")));
+    damage();
+    assert_eq!(board.verdict(), (false, "the record of updates was damaged".to_owned()));
+    // The former one was the installed program.
+    let children = || fs::read_to_string(format!("/proc/{0}/task/{0}/children", board.supervisor.id())).unwrap();
+    let runs = || fs::read_link(format!("/proc/{}/exe", children().trim()));
+    wait_for("the installed program", || runs().is_ok_and(|program| program == Path::new(CORACLE)));
+    board.check_pods();
+    let said = "rejected: the record of updates was damaged; the former one runs";
+    wait_for("the event", || board.node.log().contains(said));
+}
+
+#[test]
 fn program_that_runs_without_the_runtime_rejects_itself() {
     let board = Board::new();
     let deaf =
@@ -489,6 +535,13 @@ fn signed_manifests_configure_the_agent_and_what_cuts_the_board_off_is_undone() 
     let former = fs::read_to_string(&file).unwrap();
     let good = format!("{former}maxPods: 7\n");
     ask(&good, " accepted");
+    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+    // Without the record it may not have been judged, and has another trial.
+    fs::write(board.agent().join("record.json"), "damaged").unwrap();
+    board.kill_agent();
+    wait_for("another verdict", || board.record()["last"]["accepted"] == true);
+    board.check_pods();
+    assert_eq!(board.node.log().matches("coracle: start 1 of 3 of ").count(), 2);
     assert_eq!(fs::read_to_string(&file).unwrap(), good);
     let port = good.split("staticPodURL: ").nth(1).unwrap().lines().next().unwrap();
     ask(&good.replace(port, "http://127.0.59.1:9/x"), "rejected: the URL of manifests does not answer");

@@ -16,7 +16,7 @@ use crate::control::server::{AgentRequest, AnswerFuture, SyncHealth};
 use crate::control::versions::Versions;
 use crate::kubelet::agent_update::{
     AgentUpdates, Before, Judge, NodeNow, Place, Record, RunBefore, SLOT_VARIABLE, SeenRun, Slot, Subject, Verdict,
-    Wanted, end_alarm, fault,
+    Wanted, end_alarm, fault, is_damage,
 };
 use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
@@ -29,6 +29,7 @@ use crate::state::pods::{
 };
 use crate::types::api::{EventKind, Pod, Reason, RestartPolicy};
 use crate::types::error::ErrorChain;
+use crate::types::time::Backoff;
 
 pub(crate) struct AgentControl {
     pub(crate) root_dir: PathBuf,
@@ -42,6 +43,8 @@ pub(crate) struct AgentControl {
     pub(crate) inbox: Sender<SyncEvent>,
     /// For `coracle status`.
     pub(crate) line: RefCell<Option<String>>,
+    /// The record that was read last.
+    pub(crate) known: RefCell<Option<Record>>,
     /// Notified when the record has changed.
     pub(crate) changed: Signal,
     /// Ends this process, and starts the launcher in its place.
@@ -50,17 +53,19 @@ pub(crate) struct AgentControl {
 
 /// Interval of the checks during a trial.
 const TRIAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// First and longest wait after the record could not be read.
+const UPDATE_RECORD_WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
 
 impl AgentControl {
     /// Carries out a request. Returns what happens next, as one line.
     pub(super) fn request(self: &Rc<Self>, request: AgentRequest) -> AnswerFuture<String> {
         let control = Rc::clone(self);
         Box::pin(async move {
+            control.record().await?;
             let line = match request {
                 AgentRequest::Url { .. } => return Err("not supported here".to_owned()),
                 AgentRequest::RuntimeVerdict => {
-                    let read = control.read_record().await;
-                    return read.map(|_| String::new()).map_err(|error| ErrorChain(&error).to_string());
+                    return control.read_record().await.map(|_| String::new());
                 }
                 AgentRequest::RollBack => {
                     let updates = control.updates();
@@ -96,7 +101,7 @@ impl AgentControl {
             updates.read(area, &digest).map_err(|error| format!("{}: {error}", stored.display()))?;
             let subject = match version {
                 Some(version) => Subject::Program(Slot { digest, version }),
-                None => config_subject(&updates, file, digest)?,
+                None => config_subject(&updates, file, digest, requested_key.is_none())?,
             };
             let name = subject.name();
             // The record is written after the file: a power cut between them leaves a file that the next upgrade
@@ -183,12 +188,13 @@ impl AgentControl {
         if !updates.record_path().exists() && !updates.has_runtime_verdict() {
             return;
         }
-        let record = match self.read_record().await {
-            Ok(record) => record,
-            Err(error) => {
-                log!(warn, "record of updates unreadable, no trial is judged", error = ErrorChain(&error));
-                return;
+        let mut waits = Backoff::new(UPDATE_RECORD_WAITS.0, UPDATE_RECORD_WAITS.1);
+        let record = loop {
+            match self.read_record().await {
+                Ok(record) => break record,
+                Err(line) => log!(warn, "failed to read the record of updates, retrying", error = line),
             }
+            rt::sleep(waits.next_wait()).await;
         };
         if !is_this_process(&record) {
             return;
@@ -199,19 +205,46 @@ impl AgentControl {
         }
     }
 
+    /// The record. A damaged one is replaced by what this process knows of it, in which a trial has failed. The error is
+    /// one line.
+    pub(super) async fn record(&self) -> Result<Record, String> {
+        let (updates, known) = (self.updates(), self.known.borrow().clone());
+        let is_slot = std::env::var_os(SLOT_VARIABLE).is_some();
+        let is_another = known.as_ref().map_or(is_slot, |known| known.trial.is_some());
+        let read = rt::blocking(move || {
+            let file = updates.record_path();
+            let read = match updates.record() {
+                Err(error) if is_damage(&error) => {
+                    log!(error, "record of updates unusable, set aside", file = file.display(), error = error);
+                    let now = clock::timestamp().to_string();
+                    updates.replace_damaged(known.unwrap_or_default(), &now).map(|record| (record, true))
+                }
+                read => read.map(|record| (record, false)),
+            };
+            read.map_err(|error| format!("{}: {error}", file.display()))
+        });
+        let (record, is_replaced) = read.await?;
+        self.known.replace(Some(record.clone()));
+        if is_replaced && is_another {
+            // The new record has another program or configuration than this process, and the next one announces it.
+            let _ = self.restart.try_send(());
+        } else if is_replaced {
+            self.line.replace(record.line());
+            self.announce(&record).await;
+        }
+        Ok(record)
+    }
+
     /// Reads the record, with the verdict on the runtime's configuration if there is a new one, and announces the last
     /// one.
-    async fn read_record(&self) -> io::Result<Record> {
+    async fn read_record(&self) -> Result<Record, String> {
+        // A damaged one takes no verdict.
+        self.record().await?;
         let updates = self.updates();
-        let read = rt::blocking(move || {
-            let taken = updates.take_runtime_verdict();
-            (taken, updates.record())
-        });
-        let (taken, record) = read.await;
-        if let Err(error) = taken {
+        if let Err(error) = rt::blocking(move || updates.take_runtime_verdict()).await {
             log!(warn, "failed to take the verdict on the runtime's configuration", error = ErrorChain(&error));
         }
-        let record = record?;
+        let record = self.record().await?;
         self.line.replace(record.line());
         self.announce(&record).await;
         Ok(record)
@@ -241,22 +274,20 @@ impl AgentControl {
         loop {
             let (updates, verdict) = (self.updates(), verdict.clone());
             let time = clock::timestamp().to_string();
-            let is_good = verdict == Verdict::Good;
             let written = rt::blocking(move || match verdict {
                 Verdict::Good => updates.change(|record| record.accept(&time)),
-                Verdict::Bad(reason) => updates.reject(&reason, &time),
+                Verdict::Bad(reason) => updates.reject(&reason, &time).map(|()| false),
             });
             match written.await {
-                Ok(()) if is_good => {
+                Ok(true) => {
                     end_alarm();
-                    let updates = self.updates();
-                    if let Ok(record) = rt::blocking(move || updates.record()).await {
+                    if let Ok(record) = self.record().await {
                         self.line.replace(record.line());
                         self.announce(&record).await;
                     }
                     return;
                 }
-                Ok(()) => {
+                Ok(false) => {
                     // The former program announces it.
                     log!(error, "trial of this agent failed, the former one runs again");
                     let _ = self.restart.try_send(());
@@ -265,6 +296,8 @@ impl AgentControl {
                 // The alarm ends this process if it goes on.
                 Err(error) => log!(error, "failed to write the end of a trial", error = ErrorChain(&error)),
             }
+            // Without a usable record the trial has failed.
+            let _ = self.record().await;
             rt::sleep(TRIAL_CHECK_INTERVAL).await;
         }
     }
@@ -283,8 +316,12 @@ impl AgentControl {
         let updates = self.updates();
         let written = rt::blocking(move || {
             updates.change(|record| record.last.iter_mut().for_each(|last| last.is_announced = true))?;
-            // A refused or rejected program is not needed any longer, nor is a former one.
-            updates.clean(&updates.record()?, None);
+            // A refused or rejected program is not needed any longer, nor is a former one. That of a lost record stays until
+            // the next update, of which the file may be there already.
+            let record = updates.record()?;
+            if !record.is_lost() {
+                updates.clean(&record, None);
+            }
             Ok::<_, io::Error>(())
         });
         if let Err(error) = written.await {
@@ -316,8 +353,13 @@ fn runs_before(records: &PodRecords, observed: &ObservedCache, versions: &Versio
     runs
 }
 
-/// The configuration with this digest in place of the agent's file.
-fn config_subject(updates: &AgentUpdates, file: Option<PathBuf>, candidate: String) -> Result<Subject, String> {
+/// The configuration with this digest in place of the agent's file. `is_change`: the file must have another content.
+fn config_subject(
+    updates: &AgentUpdates,
+    file: Option<PathBuf>,
+    candidate: String,
+    is_change: bool,
+) -> Result<Subject, String> {
     let path = file.ok_or("the agent has no --config FILE")?;
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     // A link stays one.
@@ -331,7 +373,7 @@ fn config_subject(updates: &AgentUpdates, file: Option<PathBuf>, candidate: Stri
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
     };
-    if former.as_ref() == Some(&candidate) {
+    if is_change && former.as_ref() == Some(&candidate) {
         return Err(format!("{} has this content already", path.display()));
     }
     Ok(Subject::Config { path, candidate, former })

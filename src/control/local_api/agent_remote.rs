@@ -65,8 +65,13 @@ impl RemoteUpgrades {
         loop {
             let seen = (inputs.wanted_upgrade_changed.changes(), self.control.changed.changes());
             let (wish, config) = self.wishes();
-            let record = self.record(wish.is_some() || config.is_some()).await;
             let mut is_late = false;
+            let record = self.record(wish.is_some() || config.is_some()).await.unwrap_or_else(|line| {
+                log!(warn, "failed to read the record of updates, retrying", error = line);
+                self.show(line + "; tried again");
+                is_late = true;
+                None
+            });
             let report = record.as_ref().and_then(TrialReport::of);
             if let (Some(client), Some(report)) = (&self.control.cluster, report) {
                 if reported.as_ref() != Some(&report) {
@@ -144,14 +149,13 @@ impl RemoteUpgrades {
         }
     }
 
-    /// `None` if there is nothing to report and to do, or the record cannot be read.
-    async fn record(&self, is_needed: bool) -> Option<Record> {
-        let updates = self.control.updates();
+    /// `None` if there is nothing to report and to do. The error is one line.
+    async fn record(&self, is_needed: bool) -> Result<Option<Record>, String> {
         // On a node without updates, the disk is not asked.
-        if !is_needed && !updates.record_path().exists() {
-            return None;
+        if !is_needed && !self.control.updates().record_path().exists() {
+            return Ok(None);
         }
-        rt::blocking(move || updates.record()).await.ok()
+        self.control.record().await.map(Some)
     }
 
     async fn follow(&self, wish: &Wish) -> Result<(), String> {
@@ -196,7 +200,7 @@ impl RemoteUpgrades {
             log!(warn, "failed to write the record of updates", error = ErrorChain(&error));
             return Err(ErrorChain(&error).to_string());
         }
-        if let Some(record) = self.record(true).await {
+        if let Ok(Some(record)) = self.record(true).await {
             self.control.line.replace(record.line());
             self.control.announce(&record).await;
         }
@@ -213,8 +217,10 @@ impl RemoteUpgrades {
         let updates = self.control.updates();
         let stored = rt::blocking(move || updates.store(Place::Config, &text)).await;
         let digest = stored.map_err(|error| Obstacle::Passing(error.to_string()))?;
-        let is_present = self.control.has_config(&digest).await;
-        if is_present {
+        let record = self.record(true).await.map_err(Obstacle::Passing)?;
+        // That of a lost record may have been on trial, and has another one.
+        let is_lost = record.is_some_and(|record| record.is_lost());
+        if !is_lost && self.control.has_config(&digest).await {
             return Err(Obstacle::Present("it is the present one".to_owned()));
         }
         let armed = self.control.arm(Place::Config, digest, None, config.within(), Some(config.key())).await;
@@ -223,7 +229,7 @@ impl RemoteUpgrades {
 
     /// Fetches and verifies the program, and puts it on trial. `is_noted`: the record keeps the key of the wish.
     async fn upgrade(&self, wish: &Wish, is_noted: bool) -> Result<String, Obstacle> {
-        let record = self.record(true).await.unwrap_or_default();
+        let record = self.record(true).await.map_err(Obstacle::Passing)?.unwrap_or_default();
         let current = record.current.map(|current| current.digest);
         let running = env!("CARGO_PKG_VERSION");
         let digest = match &current {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 use nix::unistd::{alarm, execve};
 
-use super::record::{Slot, StartPlan, TrialEnd};
-use super::slots::{AgentUpdates, Place};
+use super::record::{Record, Slot, StartPlan, TrialEnd};
+use super::slots::{AgentUpdates, Place, is_damage};
 use crate::platform::host::clock;
 
 /// The digest of the slot that was executed.
@@ -29,13 +29,19 @@ pub(crate) fn launch(root_dir: &Path, version: &str, say: &dyn Fn(&str)) {
     if env::var_os(SLOT_VARIABLE).is_some() || !updates.record_path().exists() {
         return;
     }
+    let now = || clock::timestamp().to_string();
     let mut record = match updates.record() {
         Ok(record) => record,
         Err(error) => {
-            return say(&format!("{}: {error}; the installed program runs", updates.record_path().display()));
+            say(&format!("{}: {error}; the installed program runs", updates.record_path().display()));
+            if is_damage(&error) {
+                if let Err(error) = updates.replace_damaged(Record::default(), &now()) {
+                    say(&format!("the damaged record is not set aside: {error}"));
+                }
+            }
+            return;
         }
     };
-    let now = || clock::timestamp().to_string();
     let plan = record.plan(version, &now());
     // A candidate that cannot be executed or counted is rejected, and the second plan has no trial.
     let Err(reason) = carry_out(&updates, &plan, say) else { return };

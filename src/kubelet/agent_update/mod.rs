@@ -25,6 +25,6 @@ pub(crate) use elf::foreign_program;
 pub(crate) use launch::{SLOT_VARIABLE, end_alarm, launch, restart};
 pub(crate) use record::{Record, Slot, Subject, Trial, Wanted, is_newer};
 pub(crate) use runtime_trial::RuntimeTrial;
-pub(crate) use slots::{AgentUpdates, Place};
+pub(crate) use slots::{AgentUpdates, Place, is_damage};
 pub(crate) use verdict::{Before, Fault, Judge, NodeNow, RunBefore, SeenRun, Verdict, fault};
 pub(crate) use wish::{ConfigWish, Wish};

@@ -186,13 +186,14 @@ impl Record {
         self.last = Some(TrialEnd { subject, is_accepted: true, reason: String::new(), time, is_announced: true });
     }
 
-    /// The trial was good.
-    pub(crate) fn accept(&mut self, now: &str) {
-        let Some(trial) = self.trial.take() else { return };
+    /// The trial was good. False if there is none, or if it has not started: then another one was judged.
+    pub(crate) fn accept(&mut self, now: &str) -> bool {
+        let Some(trial) = self.trial.take_if(|trial| trial.starts > 0) else { return false };
         self.last = Some(TrialEnd::new(&trial.subject, true, "", now));
         if let Subject::Program(slot) = trial.subject {
             self.previous = self.current.replace(slot);
         }
+        true
     }
 
     /// The trial was bad. Returns the writes that restore the former state, in their order.
@@ -204,6 +205,22 @@ impl Record {
             // The record comes last: a cut between the two repeats both.
             Subject::Config { path, former, .. } => vec![Write::Config { path, content: former }, Write::Record],
         }
+    }
+
+    /// The record on the disk is damaged, and this is what is known of it. No trial of it is ever accepted. Returns the
+    /// writes.
+    pub(super) fn lose(&mut self, now: &str) -> Vec<Write> {
+        if self.trial.is_some() {
+            return self.reject("the record of updates was damaged", now);
+        }
+        let (subject, reason) = (RECORD_SUBJECT.to_owned(), RECORD_DAMAGE.to_owned());
+        self.last = Some(TrialEnd { subject, is_accepted: false, reason, time: now.to_owned(), is_announced: false });
+        vec![Write::Record]
+    }
+
+    /// The record before this one was damaged, and nothing was tried since.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.last.as_ref().is_some_and(|last| last.subject == RECORD_SUBJECT)
     }
 
     /// Ends a trial, or makes the previous program the current one, without a trial. Returns what runs next, and the
@@ -357,7 +374,9 @@ impl TrialEnd {
         let Self { subject, reason, .. } = self;
         match self.is_accepted {
             true => format!("{subject} accepted"),
-            false if subject.starts_with(RUNTIME_SUBJECT) => format!("{subject} rejected: {reason}"),
+            false if subject.starts_with(RUNTIME_SUBJECT) || subject == RECORD_SUBJECT => {
+                format!("{subject} rejected: {reason}")
+            }
             false => format!("{subject} rejected: {reason}; the former one runs"),
         }
     }
@@ -382,6 +401,9 @@ impl TrialEnd {
 
 /// Begins the subject of a trial of the runtime's configuration. No other one begins so; rollouts tell them apart.
 const RUNTIME_SUBJECT: &str = "runtime's ";
+/// Of a record that was damaged.
+const RECORD_SUBJECT: &str = "record of updates";
+const RECORD_DAMAGE: &str = "damaged and set aside; a trial under way has no verdict";
 /// A runtime may answer with megabytes.
 const MAX_RUNTIME_REASON_BYTES: usize = 1024;
 

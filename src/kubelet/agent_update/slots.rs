@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::record::{Record, Write};
+use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::file;
 use crate::protocol::sha256::sha256;
@@ -30,17 +31,29 @@ impl AgentUpdates {
         Self { directory: root_dir.join("coracle/agent") }
     }
 
-    /// The record; the default one if there is none.
+    /// The record; the default one if there is none. An unusable one is an error, see [`is_damage`].
     pub(crate) fn record(&self) -> io::Result<Record> {
-        let damaged = || io::Error::other("damaged, or of another version");
-        match durable::read(&self.record_path(), MAX_RECORD_BYTES)? {
-            StoredFile::Nothing => Ok(Record::default()),
-            StoredFile::Damaged => Err(damaged()),
+        let record = match durable::read(&self.record_path(), MAX_RECORD_BYTES)? {
+            StoredFile::Nothing => Some(Record::default()),
+            StoredFile::Damaged => None,
             StoredFile::Whole(bytes) => {
-                let value: Value = serde_json::from_slice(&bytes)?;
-                Record::from_json(&value).ok_or_else(damaged)
+                let value: Option<Value> = serde_json::from_slice(&bytes).ok();
+                value.and_then(|value| Record::from_json(&value))
             }
-        }
+        };
+        record.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "damaged, or of another version"))
+    }
+
+    /// Sets the damaged record aside. `known` is what is known of it. Returns the record in its place, which says so. For
+    /// the launcher and the agent: other processes would set aside a record that the agent has replaced meanwhile.
+    pub(crate) fn replace_damaged(&self, known: Record, now: &str) -> io::Result<Record> {
+        let mut record = known;
+        let mut writes = record.lose(now);
+        // The damaged record stays until the former configuration is back.
+        writes.retain(|write| *write != Write::Record);
+        self.carry_out(&writes, &record)?;
+        set_aside(&self.record_path())?;
+        self.write(&record).map(|()| record)
     }
 
     pub(crate) fn record_path(&self) -> PathBuf {
@@ -169,7 +182,72 @@ impl Place {
     }
 }
 
+/// Whether the record was read and is unusable. Any other error may pass.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData
+}
+
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// A debug build has 100 MB; it can be tried too.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::kubelet::agent_update::{Before, Subject};
+    use crate::platform::rt::TestFolder;
+
+    const NOW: &str = "2026-01-01T00:00:00Z";
+
+    fn damage(updates: &AgentUpdates) -> PathBuf {
+        fs::create_dir_all(&updates.directory).unwrap();
+        fs::write(updates.record_path(), "damaged").unwrap();
+        assert!(is_damage(&updates.record().unwrap_err()));
+        updates.directory.join("record.json.corrupt")
+    }
+
+    #[test]
+    fn damaged_record_is_set_aside_and_the_next_one_is_usable() {
+        let folder = TestFolder::new("updates-damaged");
+        let updates = AgentUpdates::new(&folder.0);
+        let aside = damage(&updates);
+        let record = updates.replace_damaged(Record::default(), NOW).unwrap();
+        assert_eq!(fs::read_to_string(aside).unwrap(), "damaged");
+        assert_eq!(updates.record().unwrap(), record);
+        assert!(record.is_lost() && record.current.is_none() && !record.last.unwrap().is_announced);
+        let subject = Subject::Config { path: "/c".into(), candidate: "a".repeat(64), former: None };
+        updates.change(|record| record.arm(subject, Duration::ZERO, Before::default())).unwrap().unwrap();
+    }
+
+    #[test]
+    fn record_that_cannot_be_read_is_not_damaged() {
+        let folder = TestFolder::new("updates-unreadable");
+        let updates = AgentUpdates::new(&folder.0);
+        fs::create_dir_all(updates.record_path()).unwrap();
+        assert!(!is_damage(&updates.record().unwrap_err()));
+    }
+
+    #[test]
+    fn configuration_on_trial_is_undone_when_the_record_of_its_trial_is_damaged() {
+        let folder = TestFolder::new("updates-damaged-trial");
+        let updates = AgentUpdates::new(&folder.0);
+        let path = folder.0.join("config.yaml");
+        fs::write(&path, "new").unwrap();
+        let [former, candidate] = ["old", "new"].map(|text| updates.store(Place::Config, text.as_bytes()).unwrap());
+        let mut known = Record::default();
+        let subject = Subject::Config { path: path.clone(), candidate, former: Some(former.clone()) };
+        known.arm(subject, Duration::from_secs(300), Before::default()).unwrap();
+        let aside = damage(&updates);
+        // The record stays until the former configuration is back.
+        fs::write(updates.path(Place::Config, &former), "flipped").unwrap();
+        updates.replace_damaged(known.clone(), NOW).unwrap_err();
+        assert!(!aside.exists() && is_damage(&updates.record().unwrap_err()));
+        fs::write(updates.path(Place::Config, &former), "old").unwrap();
+        let record = updates.replace_damaged(known, NOW).unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "old");
+        assert_eq!((record.trial, record.last.unwrap().is_accepted), (None, false));
+    }
+}

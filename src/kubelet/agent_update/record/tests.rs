@@ -94,7 +94,7 @@ fn every_sequence_of_cuts_ends_with_the_former_state() {
 fn verdict_is_final_whatever_follows() {
     let mut record = armed(Subject::Program(slot("0.9.1")), None);
     record = record.plan("0.8.0", NOW).after;
-    record.accept(NOW);
+    assert!(record.accept(NOW));
     for _ in 0..5 {
         let plan = record.plan("0.8.0", NOW);
         assert_eq!((plan.run.as_ref(), plan.writes.len(), plan.limit), (Some(&slot("0.9.1")), 0, None));
@@ -103,10 +103,38 @@ fn verdict_is_final_whatever_follows() {
 }
 
 #[test]
+fn trial_that_has_not_started_is_not_accepted() {
+    let mut record = armed(Subject::Program(slot("0.9.1")), None);
+    assert!(!record.accept(NOW));
+    assert_eq!((record.current.clone(), record.last.clone()), (None, None));
+    record = record.plan("0.8.0", NOW).after;
+    assert!(record.accept(NOW) && !record.accept(NOW));
+}
+
+#[test]
+fn lost_record_accepts_nothing_and_says_so() {
+    let mut record = Record::default();
+    assert_eq!(record.lose(NOW), [Write::Record]);
+    let line = "record of updates rejected: damaged and set aside; a trial under way has no verdict";
+    assert_eq!(record.last.clone().unwrap().line(), line);
+    assert!(record.is_lost() && !record.accept(NOW));
+    assert_eq!(record.plan("0.8.0", NOW).run, None);
+    // What this process knows of its own trial is enough to undo it.
+    let mut record = armed(config(), Some(slot("0.8.5")));
+    record.requested_config_key = "key".to_owned();
+    record = record.plan("0.8.0", NOW).after;
+    let former = Write::Config { path: "/c".into(), content: Some("b".repeat(64)) };
+    assert_eq!(record.lose(NOW), [former, Write::Record]);
+    let last = record.last.clone().unwrap();
+    assert_eq!((last.is_accepted, &*last.reason), (false, "the record of updates was damaged"));
+    assert_eq!((record.current, &*record.requested_config_key), (Some(slot("0.8.5")), "key"));
+}
+
+#[test]
 fn accepted_configuration_stays_and_the_program_too() {
     let mut disk = Disk { record: armed(config(), Some(slot("0.8.5"))), config: Some("b".repeat(64)) };
     assert_eq!(disk.start(9).unwrap().run, Some(slot("0.8.5")));
-    disk.record.accept(NOW);
+    assert!(disk.record.accept(NOW));
     assert_eq!(disk.start(9).unwrap().run, Some(slot("0.8.5")));
     assert_eq!((disk.config, disk.record.current), (Some("a".repeat(64)), Some(slot("0.8.5"))));
 }
@@ -115,7 +143,7 @@ fn accepted_configuration_stays_and_the_program_too() {
 fn newer_installed_program_replaces_an_upgrade() {
     let mut record = armed(Subject::Program(slot("0.9.1")), None);
     record = record.plan("0.8.0", NOW).after;
-    record.accept(NOW);
+    assert!(record.accept(NOW));
     for (installed, run) in [("0.8.0", true), ("0.9.0", true), ("0.9.1", true), ("0.9.2", false), ("0.10.0", false)] {
         let plan = record.plan(installed, NOW);
         assert_eq!(plan.run.is_some(), run, "{installed}");
@@ -124,7 +152,7 @@ fn newer_installed_program_replaces_an_upgrade() {
     // An older program that the owner wanted stays.
     let mut record = armed(Subject::Program(slot("0.7.1")), None);
     record = record.plan("0.8.0", NOW).after;
-    record.accept(NOW);
+    assert!(record.accept(NOW));
     assert_eq!(record.plan("0.8.0", NOW).run, Some(slot("0.7.1")));
     assert_eq!(record.plan("0.8.1", NOW).run, None);
 }
@@ -156,7 +184,8 @@ fn record_survives_its_encoding_and_another_format_is_refused() {
     let mut records = vec![Record::default(), armed(config(), Some(slot("0.9.0")))];
     let mut record = armed(Subject::Program(slot("0.9.1")), Some(slot("0.8.5")));
     records.push(record.clone());
-    record.accept(NOW);
+    record = record.plan("0.8.0", NOW).after;
+    assert!(record.accept(NOW));
     records.push(record.clone());
     record.arm(config(), Duration::from_secs(1), Before::default()).unwrap();
     record.reject("why", NOW);
