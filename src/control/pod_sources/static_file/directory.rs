@@ -32,11 +32,15 @@ pub(super) fn list(path: &Path, was_file: bool) -> io::Result<Listing> {
 fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
     #[cfg(test)]
     crate::platform::rt::disk_access()?;
-    let mut files = SortedMap::new();
+    let (mut files, mut skipped) = (SortedMap::new(), SortedSet::new());
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         let name = entry.file_name();
         if !is_manifest(&name) {
+            let is_file = || fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file());
+            if skipped.len() < MAX_SKIPPED_FILES && is_file() {
+                skipped.insert(name);
+            }
             continue;
         }
         if files.len() >= MAX_MANIFESTS {
@@ -49,7 +53,7 @@ fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
             Err(error) => drop(files.insert(name, Err(Arc::new(error)))),
         }
     }
-    Ok(Listing { directory: id(metadata), single: false, files })
+    Ok(Listing { directory: id(metadata), single: false, files, skipped })
 }
 
 fn list_single(path: &Path, metadata: Option<&Metadata>) -> io::Result<Listing> {
@@ -61,7 +65,7 @@ fn list_single(path: &Path, metadata: Option<&Metadata>) -> io::Result<Listing> 
         }
         files.insert(name.to_owned(), Ok(stamp(metadata)));
     }
-    Ok(Listing { directory: id(&directory), single: true, files })
+    Ok(Listing { directory: id(&directory), single: true, files, skipped: SortedSet::new() })
 }
 
 fn id(metadata: &Metadata) -> DirectoryId {
@@ -155,6 +159,8 @@ fn id_of(path: &Path) -> Option<NameAndInode> {
 const MAX_WRITING_PAUSE: Duration = Duration::from_secs(600);
 /// More files than any node has pods.
 const MAX_MANIFESTS: usize = 4096;
+/// Further files that are skipped for their names are not logged.
+const MAX_SKIPPED_FILES: usize = 64;
 
 #[cfg(test)]
 mod tests {

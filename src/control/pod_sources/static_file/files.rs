@@ -102,6 +102,8 @@ pub(super) struct Listing {
     pub(super) single: bool,
     /// An existing file whose metadata cannot be read has an error in place of its stamp.
     pub(super) files: SortedMap<OsString, Result<Stamp, Arc<io::Error>>>,
+    /// Files that are skipped for their names.
+    pub(super) skipped: SortedSet<OsString>,
 }
 
 /// An inotify event of a file.

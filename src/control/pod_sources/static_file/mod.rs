@@ -28,12 +28,14 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use self::files::{Content, FileToRead, Files, Listing, ListingPlan, is_same_update};
+use self::names::skip_reason;
 use self::watch::{DirectoryEvent, Watch};
 use crate::control::pod_sources::static_pod::ManifestNode;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{SourceProblem, SourceUpdate, SyncEvent};
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedSet;
 
 /// Sends the pods at `path` (a directory of manifests, or one manifest) to `inbox` after the first listing and on every
 /// change, until the inbox is closed.
@@ -49,7 +51,8 @@ pub(crate) async fn run(
 ) {
     let files = Files::new(path.clone(), boot_over);
     let watcher = Watcher { watch: None, failure_told: false };
-    let mut running = StaticFileSource { path, node, interval, inbox, files, watcher, sent: None };
+    let mut running =
+        StaticFileSource { path, node, interval, inbox, files, skipped: SortedSet::new(), watcher, sent: None };
     while running.round().await.is_ok() {}
 }
 
@@ -64,6 +67,8 @@ struct StaticFileSource {
     interval: Duration,
     inbox: Sender<SyncEvent>,
     files: Files,
+    /// Files of the last listing that are skipped for their names. They have been logged.
+    skipped: SortedSet<OsString>,
     watcher: Watcher,
     /// The last update that was sent.
     sent: Option<SourceUpdate>,
@@ -82,7 +87,10 @@ impl StaticFileSource {
 
     async fn list_and_wait(&mut self) -> Result<(), Closed> {
         let again = match self.list().await? {
-            Ok(listing) => self.read_changed(&listing).await,
+            Ok(mut listing) => {
+                self.log_skipped(std::mem::take(&mut listing.skipped));
+                self.read_changed(&listing).await
+            }
             Err(error) => {
                 self.files.unlisted(format!("cannot be read: {error}"), clock::now());
                 None
@@ -107,6 +115,14 @@ impl StaticFileSource {
                 Ok(listing.await)
             }
         }
+    }
+
+    fn log_skipped(&mut self, skipped: SortedSet<OsString>) {
+        for name in skipped.difference(&self.skipped) {
+            let file = self.path.join(name);
+            log!(info, "manifest skipped", file = file.display(), reason = skip_reason(name).unwrap_or_default());
+        }
+        self.skipped = skipped;
     }
 
     /// Reads the changed files. Returns when to list again.

@@ -7,11 +7,22 @@ use std::ffi::OsStr;
 
 /// Whether a file of this name is read.
 pub(crate) fn is_manifest(name: &OsStr) -> bool {
+    skip_reason(name).is_none()
+}
+
+/// Why a file of this name is not read; `None` for a manifest.
+pub(super) fn skip_reason(name: &OsStr) -> Option<&'static str> {
     let name = name.as_encoded_bytes();
-    let hidden = name.is_empty() || name.starts_with(b".");
-    // Backups of vim, nano and Emacs, and Emacs' auto-save files.
-    let editors = name.ends_with(b"~") || (name.starts_with(b"#") && name.ends_with(b"#"));
-    !hidden && !editors && !is_sed_file(name) && !extension(name).is_some_and(is_set_aside)
+    if name.is_empty() || name.starts_with(b".") {
+        Some("hidden file")
+    } else if name.ends_with(b"~") || (name.starts_with(b"#") && name.ends_with(b"#")) {
+        // Backups of vim, nano and Emacs, and Emacs' auto-save files.
+        Some("backup of an editor")
+    } else if is_sed_file(name) {
+        Some("temporary file of sed")
+    } else {
+        extension(name).is_some_and(is_set_aside).then_some("extension of a backup or an unfinished file")
+    }
 }
 
 fn extension(name: &[u8]) -> Option<&[u8]> {
@@ -60,6 +71,19 @@ mod tests {
             "sedAb3dEf",
         ] {
             assert!(!is_manifest(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn reason_says_what_is_wrong_with_the_name() {
+        for (name, reason) in [
+            (".web.yaml.swp", "hidden file"),
+            ("web.yaml~", "backup of an editor"),
+            ("#web.yaml#", "backup of an editor"),
+            ("sedAb3dEf", "temporary file of sed"),
+            ("web.yaml.dpkg-old", "extension of a backup or an unfinished file"),
+        ] {
+            assert_eq!(skip_reason(OsStr::new(name)), Some(reason), "{name}");
         }
     }
 }

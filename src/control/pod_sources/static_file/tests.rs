@@ -9,6 +9,7 @@ use async_channel::Receiver;
 
 use super::*;
 use crate::state::pods::SourceUpdate;
+use crate::types::log::{self, Level};
 
 /// A temporary directory, and a source that watches `manifests` in it.
 struct Bench {
@@ -464,6 +465,7 @@ fn interval_is_enough_without_inotify() {
         let (inbox, received) = async_channel::bounded(16);
         let mut running = StaticFileSource {
             files: Files::new(path.clone(), Instant::now()),
+            skipped: SortedSet::new(),
             path,
             node: ManifestNode::named("n"),
             interval: Duration::from_millis(20),
@@ -478,6 +480,41 @@ fn interval_is_enough_without_inotify() {
         bench.pods(&["web-n"]).await;
         fs::remove_file(bench.path("a.yaml")).unwrap();
         bench.pods(&[]).await;
+    });
+}
+
+#[test]
+fn file_that_is_skipped_for_its_name_is_logged_once() {
+    block_on(async {
+        let lines: std::rc::Rc<std::cell::RefCell<Vec<String>>> = std::rc::Rc::default();
+        let read = std::rc::Rc::clone(&lines);
+        log::read_by(move |level, line| {
+            if line.contains("manifest skipped") {
+                assert_eq!(level, Level::Info);
+                read.borrow_mut().push(line.to_owned());
+            }
+        });
+        let take = || std::mem::take(&mut *lines.borrow_mut());
+        let bench = Bench::new(|path| {
+            fs::write(path.join("a.yaml.rpmsave"), pod("old")).unwrap();
+            fs::write(path.join(".b.yaml.swp"), "").unwrap();
+            fs::create_dir(path.join("..2026")).unwrap();
+            symlink("..2026", path.join("..data")).unwrap();
+            symlink("nowhere", path.join(".#b.yaml")).unwrap();
+        })
+        .await;
+        bench.pods(&[]).await;
+        let logged = take();
+        let [hidden, kept] = logged.as_slice() else { panic!("{logged:?}") };
+        assert!(hidden.contains("/manifests/.b.yaml.swp reason=\"hidden file\""), "{hidden}");
+        assert!(kept.contains("/manifests/a.yaml.rpmsave reason=\"extension of a backup"), "{kept}");
+        fs::remove_file(bench.path("a.yaml.rpmsave")).unwrap();
+        bench.write("a.yaml", &pod("web"));
+        bench.pods(&["web-n"]).await;
+        assert_eq!(take(), [""; 0]);
+        bench.write("a.yaml.rpmsave", "");
+        bench.settle(&["web-n"]).await;
+        assert_eq!(take().len(), 1, "the file has come again");
     });
 }
 

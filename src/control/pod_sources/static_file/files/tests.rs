@@ -13,7 +13,7 @@ impl Desk {
     fn new() -> Self {
         let start = Instant::now();
         let directory = DirectoryId { device: 1, inode: 1, born: None };
-        let listing = Listing { directory, single: false, files: SortedMap::new() };
+        let listing = Listing { directory, single: false, files: SortedMap::new(), skipped: SortedSet::new() };
         Self { files: Files::new(PathBuf::from("/m"), start), start, now: start, listing }
     }
 
