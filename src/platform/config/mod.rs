@@ -207,7 +207,7 @@ pub(crate) fn check_configuration_text(text: &[u8]) -> Result<(), String> {
 
 /// Values that the node does without.
 fn unusable_values(fields: &fields::Fields<'_>) -> impl Iterator<Item = String> {
-    dns::warnings(fields).into_iter().chain(logs::warning(fields))
+    dns::warnings(fields).into_iter().chain(logs::warning(fields)).chain(tracing::warning(fields))
 }
 
 /// Every mistake in a KubeletConfiguration, and the fields that have no effect.
