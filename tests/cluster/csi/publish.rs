@@ -173,6 +173,8 @@ fn claim_that_is_being_deleted_keeps_its_pod_and_starts_no_other() {
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     joined.api.create(&claiming("web"));
     joined.wait_until_web_is_ready();
+    // The next agent finds it there.
+    joined.wait_until_stored(&["claim/default/data"]);
     joined.api.delete(CLAIM);
     joined.node.kill_agent();
     joined.start(SHORT, &[]);
