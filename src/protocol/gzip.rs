@@ -209,6 +209,11 @@ mod tests {
         assert_eq!(sum(&[b"1234", b"", b"56789"]), 0xcbf4_3926);
         let all: Vec<u8> = (0..=u8::MAX).collect();
         assert_eq!(sum(&[&all]), 0x2905_8c73);
+        let [mut first, mut second] = [Crc::new(), Crc::new()];
+        first.update(b"1234");
+        second.update(b"56789");
+        first.combine(&second);
+        assert_eq!(first.sum(), 0xcbf4_3926);
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! CRC-32 of gzip and of records, with a table of 1 KB. `flate2` gets it in place of the crate of this name, whose tables
 //! take 16 KB of the program and are made for gigabytes a second; what is summed here comes from flash or a network.
-//!
-//! It has what `flate2` calls, except `combine`, which it offers to its users and nothing here uses.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -9,21 +7,22 @@
 #[derive(Clone, Debug, Default)]
 pub struct Hasher {
     sum: u32,
+    bytes: u64,
 }
 
 impl Hasher {
     #[must_use]
     pub const fn new() -> Self {
-        Self { sum: 0 }
+        Self { sum: 0, bytes: 0 }
     }
 
     pub fn update(&mut self, data: &[u8]) {
-        let step = |state: u32, byte: &u8| TABLE[(state as u8 ^ byte) as usize] ^ (state >> 8);
-        self.sum = !data.iter().fold(!self.sum, step);
+        self.sum = !data.iter().fold(!self.sum, |state, byte| step(state, *byte));
+        self.bytes += data.len() as u64;
     }
 
     pub fn reset(&mut self) {
-        self.sum = 0;
+        *self = Self::new();
     }
 
     #[must_use]
@@ -31,11 +30,15 @@ impl Hasher {
         self.sum
     }
 
-    /// # Panics
-    /// Always: nothing here sums parts apart from each other.
-    pub fn combine(&mut self, _: &Self) {
-        unimplemented!("CRC-32 of parts that were summed apart");
+    /// Appends what `following` has summed. Takes a step for each of its bytes.
+    pub fn combine(&mut self, following: &Self) {
+        self.sum = (0..following.bytes).fold(self.sum, |state, _| step(state, 0)) ^ following.sum;
+        self.bytes += following.bytes;
     }
+}
+
+fn step(state: u32, byte: u8) -> u32 {
+    TABLE[(state as u8 ^ byte) as usize] ^ (state >> 8)
 }
 
 /// The reversed polynomial of RFC 1952.
