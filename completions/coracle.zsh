@@ -55,7 +55,7 @@ _coracle() {
                     '(-c --container)'{-c,--container}'[container]:container:_coracle_containers' \
                     '--all-containers[the logs of all containers of the pod]' \
                     '(-l --selector)'{-l,--selector}'[the logs of pods with these labels]:labels:' \
-                    '(-f --follow)'{-f,--follow}'[print new lines until the container ends]' \
+                    '(-f --follow)'{-f,--follow}'[print new lines until the container exits]' \
                     '(-p --previous)'{-p,--previous}'[print the log of the previous instance]' \
                     '--tail[print only the last N lines]:n:' \
                     '--since[print only lines younger than this, as 90s or 2h]:duration:' \
@@ -230,7 +230,7 @@ _coracle() {
             doctor)
                 _arguments -s '2:: :' \
                     '(-o --output)'{-o,--output}'[print it as JSON]:output:(json)' \
-                    '--first-start[print only what is wrong, and only if the agent has never run here]' \
+                    '--first-start[print only problems, and only if the agent has never run here]' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
@@ -242,11 +242,11 @@ _coracle() {
                     '--pause-image[pause image]:image:' \
                     '--cni-bin-dir[directory of the network plugins]:directory:_files -/' \
                     '--crun[version of /usr/bin/crun]:version|none:' \
-                    '--shim[shim of containerd in place of its own]:program:_files' \
+                    '--shim[shim that containerd uses instead of its own]:program:_files' \
                     '--apply[configuration to try]:file:_files' \
                     '--file[configuration that --apply replaces]:file:_files' \
                     '--restart-command[shell command that restarts the runtime]:command:' \
-                    '--within[how long the runtime may take until the trial has to be good]:duration:' \
+                    '--within[time limit of the trial]:duration:' \
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -255,9 +255,9 @@ _coracle() {
                 _arguments -s '*:FILE:_files' \
                     '--signature[signature of the program]:file:_files' \
                     '--public-key[Ed25519 public key, in PEM or base64]:file:_files' \
-                    '--unsigned[take a program without a signature]' \
-                    '--allow-downgrade[take an older version than the running one]' \
-                    '--within[how long a start may take until the trial has to be good]:duration:' \
+                    '--unsigned[accept a program without a signature]' \
+                    '--allow-downgrade[accept an older version than the running one]' \
+                    '--within[time limit of the trial after each start]:duration:' \
                     '--wait[wait for the end of the trial; exit code 1 if it was rejected]' \
                     '(-o --output)'{-o,--output}'[print the status as JSON]:output:(json)' \
                     '--local-socket[socket of the agent]:path:_files' \
@@ -267,7 +267,7 @@ _coracle() {
             config)
                 _arguments -s '2::action:(apply)' \
                     '*:FILE:_files' \
-                    '--within[how long a start may take until the trial has to be good]:duration:' \
+                    '--within[time limit of the trial after each start]:duration:' \
                     '--wait[wait for the end of the trial; exit code 1 if it was rejected]' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
@@ -299,9 +299,9 @@ _coracle() {
                     '*--discovery-token-ca-cert-hash[digest of the public key of the cluster CA; may be given again]:sha256\:digest:' \
                     '--discovery-token-unsafe-skip-ca-verification[trust every server that knows the token]' \
                     '--node-name[name of the node]:name:' \
-                    '--name-template[name of the node from its board, as edge-{serial}]:template:' \
+                    '--name-template[template that names the node after its board, such as edge-{serial}]:template:' \
                     '--no-start[write all files and do not start the service]' \
-                    '--timeout[how long to retry while the server cannot be reached; 0 for ever]:duration:' \
+                    '--timeout[how long to retry while the server is unreachable, 0 for no limit]:duration:' \
                     '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -342,14 +342,14 @@ _coracle() {
                     '(-l --selector)'{-l,--selector}'[only nodes with these labels, as site=a]:labels:' \
                     '--first[nodes of the first step]:n:' \
                     '--then[parts of all nodes for the steps after it]:percents:' \
-                    '--max-unavailable[most nodes that change or are not healthy at once]:n|percent:' \
+                    '--max-unavailable[maximum number of nodes that are changing or not healthy]:n|percent:' \
                     '--stop-after[stop at this number of failed nodes]:n:' \
-                    '--within[longest time for a node that is awake]:duration:' \
-                    '--settle[how long a pod has to be ready]:duration:' \
+                    '--within[time limit for a node that is awake]:duration:' \
+                    '--settle[how long a pod must be ready]:duration:' \
                     '--order[order of the nodes; hash spreads them, and is the same each time]:order:(hash name)' \
-                    '--ahead[at the end, change nodes that sleep too, which find it when they wake]' \
-                    '--wait[go on until the last node that sleeps has woken]' \
-                    '--interval[time between two looks at the cluster]:duration:' \
+                    '--ahead[at the end, also change sleeping nodes, which see the change when they wake]' \
+                    '--wait[continue until the last sleeping node has woken]' \
+                    '--interval[interval of requests to the cluster]:duration:' \
                     '--dry-run[print the requests of the first round and send none]' \
                     '(-o --output)'{-o,--output}'[print the status as JSON or YAML]:output:(json yaml)' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the ConfigMaps]:namespace:' \
@@ -380,7 +380,7 @@ _coracle() {
         'describe:show everything about one pod'
         'logs:print the log of a container'
         'exec:run a command in a container'
-        'attach:show the output of a container from now on, and pass input to it'
+        'attach:show new output of a container, and pass input to it'
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
         'claims:list the claims that pods use, and how full they are'
@@ -394,9 +394,9 @@ _coracle() {
         'delete:stop and remove pods that were applied'
         'wait:wait until pods are ready, done or gone'
         'restart:restart the containers of a pod in place'
-        'rerun:run a pod again that has ended'
-        'stop:end a pod until it is started'
-        'start:run a pod that coracle stop has ended'
+        'rerun:run a finished pod again'
+        'stop:stop a pod until it is started'
+        'start:run a pod that coracle stop has stopped'
         'rollback:run an earlier version of a pod'
         'hold:keep the running version of a pod even if its manifest changes'
         'confirm:run the manifest of a pod and accept it'
@@ -404,11 +404,11 @@ _coracle() {
         'validate:check manifests without running them'
         'doctor:check what this machine needs to run pods'
         'runtime-config:print a configuration of the runtime for a board with little memory'
-        'upgrade:try another version of the agent, and go back if it is bad'
-        'config:try another configuration of the agent, and go back if it is bad'
-        'support:write an archive about this node for the person who helps'
+        'upgrade:try another version of the agent, and return to the former one if it fails'
+        'config:try another configuration of the agent, and return to the former one if it fails'
+        'support:write an archive about this node for support'
         'seal:seal Secrets of manifests for one board'
-        'page-token:make a token for the controls of the status page'
+        'page-token:create a token for the controls of the status page'
         'join:make this machine a node of a cluster'
         'leave:remove this machine from its cluster'
         'replace:take the role of a board that is gone'
@@ -442,14 +442,14 @@ _coracle() {
         '--image-credential-provider-bin-dir[directory of the credential provider programs]:directory:_files -/'
         '--image-archives[directory of image archives to import and keep]:directory:_files -/'
         '--strict-image-pull-policy[fail a pull with policy Always while the registry is unreachable]'
-        '--image-gc-high-threshold[disk usage in percent that starts removal of unused images, 100 for never]:n:'
-        '--image-gc-low-threshold[disk usage in percent that ends removal of unused images]:n:'
-        '--eviction-hard[thresholds below which pods are evicted at once]:signal<amount,...:'
-        '--eviction-soft[thresholds below which pods are evicted after the grace period]:signal<amount,...:'
+        '--image-gc-high-threshold[disk usage in percent that starts the removal of unused images, 100 for never]:n:'
+        '--image-gc-low-threshold[disk usage in percent that stops the removal of unused images]:n:'
+        '--eviction-hard[thresholds below which the agent evicts pods at once]:signal<amount,...:'
+        '--eviction-soft[thresholds below which the agent evicts pods after the grace period]:signal<amount,...:'
         '--eviction-soft-grace-period[grace periods of --eviction-soft]:signal=duration,...:'
         '--evict-static-pods[also evict static pods without a critical priority]'
         '--hostname-override[name of the node]:name:'
-        '--name-template[name of the node from its board, as edge-{serial}]:template:'
+        '--name-template[template that names the node after its board, such as edge-{serial}]:template:'
         '--node-ip[addresses of the node]:ip[,ip]:'
         '--register-node=-[create the Node object if the cluster has none]::bool:(true false)'
         '--register-with-taints[taints of a Node object that is created]:key=value\:effect,...:'
@@ -485,7 +485,7 @@ _coracle() {
         '--coracle-config[settings that KubeletConfiguration has no fields for, in YAML]:file:_files'
         '--config-dir[directory of *.conf files that override --config, in the order of their names]:directory:_files -/'
         '--root-dir[directory of the state]:directory:_files -/'
-        '--local-path-dir[directory of PersistentVolumeClaims of manifests]:directory:_files -/'
+        '--local-path-dir[directory for PersistentVolumeClaims of manifests]:directory:_files -/'
         '--local-socket[socket of the agent]:path:_files'
         '--healthz-port[port of GET /healthz, 0 for none]:n:'
         '--healthz-bind-address[address of GET /healthz]:ip:'

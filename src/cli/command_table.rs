@@ -71,7 +71,7 @@ with_machine_commands! {
             CONTAINER;
             all_containers: bool => switch("the logs of all containers of the pod");
             selector['l']: Option<Selector> => flag(Value::Text("LABELS"), "the logs of pods with these labels");
-            follow['f']: bool => switch("print new lines until the container ends");
+            follow['f']: bool => switch("print new lines until the container exits");
             previous['p']: bool => switch("print the log of the previous instance");
             tail: Option<i64> => flag(Value::Text("N"), "print only the last N lines");
             since: Option<Age> => flag(Value::Text("DURATION"), "print only lines younger than this, as 90s or 2h");
@@ -111,11 +111,11 @@ with_machine_commands! {
     command Attach "attach" {
         brief: "[-it] POD",
         usage: "[-i] [-t] POD [-c CONTAINER] [-n NAMESPACE]",
-        summary: "show the output of a container from now on, and pass input to it",
+        summary: "show new output of a container, and pass input to it",
         description: [
-            "Shows the output of a container from now on, until it ends. With -i standard input is passed to the \
+            "Shows new output of a container until it exits. With -i standard input is passed to the \
              container, if its manifest has stdin: true. A container with a terminal (tty: true) receives every \
-             key, including Ctrl-C. Without a terminal, Ctrl-C ends coracle attach and not the container.",
+             key, including Ctrl-C. Without a terminal, Ctrl-C stops coracle attach and not the container.",
         ],
         arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
         flags {
@@ -174,7 +174,7 @@ with_machine_commands! {
         summary: "list the claims that pods use, and how full they are",
         description: [
             "Lists the PersistentVolumeClaims that pods of this node use, with their capacities and the bytes in use. The \
-             capacity of a claim of a manifest is what it requests; nothing keeps a pod from writing more.",
+             capacity of a claim of a manifest is its request, which a disk with project quotas (prjquota) enforces.",
         ],
         flags { NAMESPACE.summary("only claims of this namespace"); LOCAL_SOCKET; }
         examples: ["coracle claims"],
@@ -251,7 +251,7 @@ with_machine_commands! {
         usage: "[-w] [-o json] [-n NAMESPACE]",
         summary: "show CPU and memory usage of the node and its pods",
         description: [
-            "Shows the usage of the node and its pods: CPU in thousandths of a core, and memory as the working set.",
+            "Shows the usage of the node and its pods: CPU in millicores, and memory as the working set.",
         ],
         flags {
             watch['w']: bool => switch("repeat every three seconds");
@@ -353,7 +353,7 @@ with_machine_commands! {
         description: [
             "Waits until all pods are ready, have succeeded (done) or are gone (delete). Exit code 1 if that takes \
              longer than the time-out, or if a pod has failed. POD is the name of the pod or the name in its \
-             manifest. The words of kubectl wait are accepted too.",
+             manifest. The syntax of kubectl wait is accepted, too.",
         ],
         arguments { (positional) pods: Vec<String> => [("pod", Completes::Pods)]; }
         flags {
@@ -394,10 +394,10 @@ with_machine_commands! {
     command Rerun "rerun" {
         brief: "POD",
         usage: "POD [-n NAMESPACE]",
-        summary: "run a pod again that has ended",
+        summary: "run a finished pod again",
         description: [
             "Runs a pod of this node again from its start, with its init containers, \
-             after it has succeeded or failed. Exit code 1 if it has not ended. POD is the name of the pod or the \
+             after it has succeeded or failed. Exit code 1 if it is not finished. POD is the name of the pod or the \
              name in its manifest.",
         ],
         arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
@@ -407,12 +407,12 @@ with_machine_commands! {
     command Stop "stop" {
         brief: "POD",
         usage: "POD [-n NAMESPACE]",
-        summary: "end a pod until it is started",
+        summary: "stop a pod until it is started",
         description: [
-            "Ends a pod of this node, which then does not run until coracle start, also after a reboot or a change \
+            "Stops a pod of this node. It does not run until coracle start, even after a reboot or a change \
              of its manifest. It is listed as Stopped. Its containers and emptyDir volumes are removed, its images \
-             stay. A stopped pod is forgotten when its manifest is removed. The trial of a new version waits, and has \
-             its whole time again after coracle start. POD is the name of the pod or the name \
+             remain. A stopped pod is forgotten when its manifest is removed. The trial of a new version begins again \
+             after coracle start. POD is the name of the pod or the name \
              in its manifest.",
         ],
         arguments { (positional) pod: String => [("pod", Completes::Pod)]; }
@@ -422,9 +422,9 @@ with_machine_commands! {
     command Start "start" {
         brief: "POD",
         usage: "POD [-n NAMESPACE]",
-        summary: "run a pod that coracle stop has ended",
+        summary: "run a pod that coracle stop has stopped",
         description: [
-            "Runs a pod of this node again that coracle stop has ended, as its manifest is now. Exit code 1 if it \
+            "Runs a pod that coracle stop has stopped, with its present manifest. Exit code 1 if it \
              is not stopped. POD is the name of the pod or the name in its manifest.",
         ],
         arguments { (positional) pod: String => [("pod", Completes::Pod)]; }

@@ -11,9 +11,9 @@ macro_rules! with_machine_commands {
             usage: "FILE|DIRECTORY|-...",
             summary: "check manifests without running them",
             description: [
-                "Checks manifests as the agent does, and prints each error with file, line and field. Checks a \
-                 KubeletConfiguration too. Warns of what is valid and hardly meant. Needs no running agent. Exit code 1 \
-                 if a file would be refused.",
+                "Checks manifests as the agent does, and prints each error with file, line and field. Also \
+                 checks a KubeletConfiguration. Warns about valid settings that are probably mistakes. Needs no running \
+                 agent. Exit code 1 if the agent would refuse a file.",
             ],
             arguments { (positional) files: Vec<PathBuf> => [("manifest", Completes::Files)]; }
             flags {
@@ -30,20 +30,20 @@ macro_rules! with_machine_commands {
             description: [
                 "Checks what this machine needs to run pods, before and after the installation: the runtime, its pause \
                  image and pod network, the kernel, cgroups, swap, clock, disks, watchdog, ports and certificates. Each \
-                 line is ok, warning or failed, with the command or setting that mends it. Needs no running agent. Exit \
+                 line is ok, warning or failed, with the command or setting that fixes it. Needs no running agent. Exit \
                  code 3 with warnings, 4 if something failed.",
             ],
             manual:
-                "The flags are those of the running agent, else those of its service.\n\
-                 Others stand after\n\
+                "The flags are those of the running agent, or else those of its service.\n\
+                 Give others after\n\
                  .Fl Fl .\n",
             arguments { (positional, greedy) agent_flags: Vec<String> => []; }
             flags {
                 output['o']: TopOutput = "TopOutput::Table" => flag(Value::OneOf(&["json"]), "print it as JSON");
-                first_start: bool => switch("print only what is wrong, and only if the agent has never run here")
+                first_start: bool => switch("print only problems, and only if the agent has never run here")
                     .manual(
-                        "Print only what is wrong, and only if the agent has never run here.\n\
-                         The service runs it before its first start, so that the log has it.\n",
+                        "Print only problems, and only if the agent has never run here.\n\
+                         The service runs this before its first start, so that its log has the problems.\n",
                     );
                 LOCAL_SOCKET;
             }
@@ -54,16 +54,16 @@ macro_rules! with_machine_commands {
             usage: "containerd|crio [--unit | --apply FILE]",
             summary: "print a configuration of the runtime for a board with little memory",
             description: [
-                "Prints a configuration of containerd (1.6 and newer) or CRI-O for this board, with which the runtime \
-                 takes less memory: plugins that no kubelet uses are off, pods can share shims, crun is used where it is \
-                 1.8 or newer. With --unit it prints the drop-in of the unit, which makes Go collect its garbage \
-                 earlier. Each says in its first lines where it belongs.",
+                "Prints a configuration of containerd (1.6 and newer) or CRI-O for this board that makes the runtime use \
+                 less memory: it turns off plugins that no kubelet uses, lets pods share shims, and uses crun if that is \
+                 1.8 or newer. With --unit it prints the drop-in of the unit, which makes Go collect garbage earlier. The \
+                 first lines of each say where to install it.",
                 "With --apply FILE it puts such a configuration in place of the runtime's file and restarts the runtime, on \
                  trial. The configuration is accepted once the runtime answers and all containers that ran before still \
-                 run. Otherwise, and after a crash or a power cut at the next start of the agent, the former file is \
-                 restored and the runtime restarted.",
-                "Version, pause image, network and cgroup driver are those of the running runtime and of the agent; the \
-                 options print it for another board. The agent needs --runtime-profile=lean.",
+                 run. Otherwise the former file is restored and the runtime restarted; after a crash or a power cut, the agent \
+                 does this at its next start.",
+                "Version, pause image, network and cgroup driver are read from the running runtime and the agent; the \
+                 options set them for another board. The agent needs --runtime-profile=lean.",
             ],
             arguments {
                 (positional) runtime: RuntimeName => [("runtime", Completes::Words(&["containerd", "crio"]))];
@@ -76,7 +76,7 @@ macro_rules! with_machine_commands {
                 pause_image: Option<String> => flag(Value::Text("IMAGE"), "pause image");
                 cni_bin_dir: Option<PathBuf> => flag(Value::Directory, "directory of the network plugins");
                 crun: Option<String> => flag(Value::Text("VERSION|none"), "version of /usr/bin/crun");
-                shim: Option<PathBuf> => flag(Value::File("PROGRAM"), "shim of containerd in place of its own");
+                shim: Option<PathBuf> => flag(Value::File("PROGRAM"), "shim that containerd uses instead of its own");
                 apply: Option<PathBuf> => flag(Value::File("FILE"), "configuration to try");
                 file: Option<PathBuf>
                     => flag(Value::File("FILE"), "configuration that --apply replaces")
@@ -85,7 +85,7 @@ macro_rules! with_machine_commands {
                     => flag(Value::Text("COMMAND"), "shell command that restarts the runtime")
                     .default("that of systemd or OpenRC");
                 within: Age = "Age(Duration::from_secs(60))"
-                    => flag(Value::Text("DURATION"), "how long the runtime may take until the trial has to be good")
+                    => flag(Value::Text("DURATION"), "time limit of the trial")
                     .default("1m");
                 ROOT_DIR;
                 LOCAL_SOCKET;
@@ -100,15 +100,15 @@ macro_rules! with_machine_commands {
         command Upgrade "upgrade" {
             brief: "FILE",
             usage: "FILE|URL|status|rollback [--signature FILE] [--public-key FILE] [--within DURATION] [--wait] [-o json]",
-            summary: "try another version of the agent, and go back if it is bad",
+            summary: "try another version of the agent, and return to the former one if it fails",
             description: [
                 "Installs FILE, or the file at an http, https or oci URL, beside the running program and restarts the agent with it, on trial. It is accepted once \
                  the sync loop runs, the runtime answers, all containers that ran before still run, and the cluster and \
                  the URL of manifests answer if they did before. Otherwise, and after a crash, a hang, a power cut or \
                  three starts without a verdict, the former version runs again.",
-                "status shows what runs, what is on trial and how the last trial ended. rollback ends a trial, or \
-                 restores the former version. The installed program is not changed: it starts the other one, and a \
-                 newer package replaces an upgrade.",
+                "status shows the running version, the version on trial and the result of the last trial. rollback stops a \
+                 trial, or restores the former version. The installed program stays unchanged and starts the other one. \
+                 A newer package replaces an upgrade.",
             ],
             manual:
                 "FILE needs an Ed25519 signature of the whole file, 64 bytes, raw or in base64, as\n\
@@ -120,10 +120,10 @@ macro_rules! with_machine_commands {
                 public_key: Option<PathBuf>
                     => flag(Value::File("FILE"), "Ed25519 public key, in PEM or base64")
                     .default("/etc/coracle/upgrade.pub");
-                unsigned: bool => switch("take a program without a signature");
-                allow_downgrade: bool => switch("take an older version than the running one");
+                unsigned: bool => switch("accept a program without a signature");
+                allow_downgrade: bool => switch("accept an older version than the running one");
                 within: Age = "Age(Duration::from_secs(300))"
-                    => flag(Value::Text("DURATION"), "how long a start may take until the trial has to be good")
+                    => flag(Value::Text("DURATION"), "time limit of the trial after each start")
                     .default("5m");
                 wait: bool => switch("wait for the end of the trial; exit code 1 if it was rejected");
                 output['o']: TopOutput = "TopOutput::Table" => flag(Value::OneOf(&["json"]), "print the status as JSON");
@@ -135,10 +135,10 @@ macro_rules! with_machine_commands {
         command Config "config" {
             brief: "apply FILE",
             usage: "apply FILE [--within DURATION] [--wait]",
-            summary: "try another configuration of the agent, and go back if it is bad",
+            summary: "try another configuration of the agent, and return to the former one if it fails",
             description: [
                 "Checks FILE, a KubeletConfiguration, and restarts the agent with it in place of the file of its \
-                 --config, on trial as with coracle upgrade. If the trial is bad, the former file is restored.",
+                 --config, on trial as with coracle upgrade. If the trial fails, the former file is restored.",
             ],
             arguments {
                 (positional) action: String => [("action", Completes::Words(&["apply"]))];
@@ -146,7 +146,7 @@ macro_rules! with_machine_commands {
             }
             flags {
                 within: Age = "Age(Duration::from_secs(300))"
-                    => flag(Value::Text("DURATION"), "how long a start may take until the trial has to be good")
+                    => flag(Value::Text("DURATION"), "time limit of the trial after each start")
                     .default("5m");
                 wait: bool => switch("wait for the end of the trial; exit code 1 if it was rejected");
                 LOCAL_SOCKET;
@@ -157,10 +157,10 @@ macro_rules! with_machine_commands {
         command Support "support" {
             brief: "[-o FILE]",
             usage: "[-o FILE] [--no-container-logs] [-- FLAGS]",
-            summary: "write an archive about this node for the person who helps",
+            summary: "write an archive about this node for support",
             description: [
-                "Writes an archive (tar.gz, a few megabytes at most) for the person who helps: the result of coracle \
-                 doctor, status, pods, events, ends of logs, configuration, manifests, checkpoints and facts of the \
+                "Writes an archive (tar.gz, a few megabytes at most) for support: the result of coracle doctor, \
+                 status, pods, events, the last lines of logs, configuration, manifests, checkpoints and facts of the \
                  kernel, as text and JSON. Works without a running agent.",
                 "Values of variables, data of Secrets and ConfigMaps, annotations, tokens, private keys and passwords \
                  are replaced. Programs may log secrets in other forms, so look through the archive before you send it.",
@@ -179,11 +179,11 @@ macro_rules! with_machine_commands {
             usage: "[-f FILE|-] [--to KEY]",
             summary: "seal Secrets of manifests for one board",
             description: [
-                "Prints the public key of this board. With -f, prints the Secrets of a manifest with values that only \
-                 one board can open: this one, or with --to the one that has KEY, and then no running agent is needed. \
-                 A sealed Secret may lie in any repository.",
+                "Prints the public key of this board. With -f, prints the Secrets of a manifest with values that only one \
+                 board can open: this one, or with --to the board with the public key KEY, which needs no running agent. \
+                 Any repository can hold a sealed Secret.",
             ],
-            manual: "Namespace, name and keys are sealed with the values: seal again after a change.\n",
+            manual: "Namespace, name and keys are sealed with the values: seal the Secret again after you change any of them.\n",
             flags {
                 filename['f']: Option<PathBuf> => flag(Value::File("FILE|-"), "manifest with Secrets, or - for standard input");
                 to: Option<String> => flag(Value::Text("KEY"), "public key of the board, as its coracle seal prints it");
@@ -193,10 +193,10 @@ macro_rules! with_machine_commands {
         }
         command PageToken "page-token" {
             usage: "[--remove]",
-            summary: "make a token for the controls of the status page",
+            summary: "create a token for the controls of the status page",
             description: [
-                "Makes a token and prints it. With it the status page shows ends of logs, and restarts pods, rolls them \
-                 back and confirms versions. A new token replaces the former one. Without a token the page is read-only.",
+                "Creates a token and prints it. With it the status page shows the last lines of logs, restarts pods, rolls \
+                 them back and confirms versions. A new token replaces the former one. Without a token the page is read-only.",
             ],
             flags {
                 remove: bool => switch("remove the token, so that the page is read-only");
@@ -212,7 +212,7 @@ macro_rules! with_machine_commands {
             summary: "make this machine a node of a cluster",
             description: [
                 "Makes this machine a node of a cluster. The join command that kubeadm token create prints on the \
-                 control plane has the server, a token and the digest. Nothing is written before the cluster has proved \
+                 control plane contains the server, a token and the digest. Nothing is written before the cluster has proved \
                  that it knows the token and has the CA with this digest, and before its configuration was checked.",
             ],
             manual:
@@ -239,10 +239,10 @@ macro_rules! with_machine_commands {
                 discovery_token_unsafe_skip_ca_verification: bool => switch("trust every server that knows the token");
                 node_name: Option<String> => flag(Value::Text("NAME"), "name of the node").default("the host name");
                 name_template: Option<NameTemplate>
-                    => flag(Value::Text("TEMPLATE"), "name of the node from its board, as edge-{serial}");
+                    => flag(Value::Text("TEMPLATE"), "template that names the node after its board, such as edge-{serial}");
                 no_start: bool => switch("write all files and do not start the service");
                 timeout: Patience = "Patience(Some(Duration::from_secs(60)))"
-                    => flag(Value::Text("DURATION"), "how long to retry while the server cannot be reached; 0 for ever")
+                    => flag(Value::Text("DURATION"), "how long to retry while the server is unreachable, 0 for no limit")
                     .default("1m");
                 KUBERNETES_DIR;
                 ROOT_DIR;
@@ -299,9 +299,9 @@ macro_rules! with_machine_commands {
             summary: "list the nodes of a cluster, with a kubeconfig",
             description: [
                 "Lists the nodes of a cluster as its API server shows them, on any machine with a kubeconfig: version of \
-                 the agent, last contact (with the length of the lease if it is longer than 40 s), last status, the end of \
-                 the last trial of a program or configuration, held pods, problems, and certificates that have expired or \
-                 do within three days. A node whose lease has ended is Asleep.",
+                 the agent, last contact (with the length of the lease if it is longer than 40 s), last status, the \
+                 result of the last trial of a program or configuration, held pods, problems, and certificates that have \
+                 expired or expire within three days. A node whose lease has expired is Asleep.",
                 "As kubectl coracle fleet it is a plugin of kubectl, if a link to this program is called kubectl-coracle.",
             ],
             flags {
@@ -327,18 +327,18 @@ macro_rules! with_machine_commands {
             summary: "bring a change to the nodes of a cluster in steps",
             description: [
                 "Brings a change to the nodes of a cluster in steps, on any machine with a kubeconfig. start NAME begins: \
-                 with --daemonset it deletes the pods of a DaemonSet with updateStrategy OnDelete, so that they come back \
-                 with the present template; --agent and --config annotate nodes with the URL of a signed program or \
+                 with --daemonset it deletes the pods of a DaemonSet with updateStrategy OnDelete, so that the controller \
+                 creates them with the current template; --agent and --config annotate nodes with the URL of a signed program or \
                  configuration.",
-                "A node that sleeps (its lease has ended) is pending, and has its turn when it has woken. The rollout stops \
-                 when a node reports a rejected trial, or is awake and not healthy in time. Its state is a ConfigMap in the \
-                 cluster: a command that was killed is continued by resume NAME, or by the same start again.",
+                "A sleeping node (its lease has expired) is pending until it wakes. The rollout stops when a node reports a \
+                 rejected trial, or is awake and not healthy in time. Its state is a ConfigMap in the cluster: resume NAME, \
+                 or the same start again, continues after a command was killed.",
                 "status shows all rollouts, or one with its nodes; pause, resume and abort change one, and resume takes \
                  --stop-after and --ahead; rights [USER] prints \
-                 the roles that it takes, to apply once. Exit code 0 when it has finished, 1 when it has stopped, 3 when \
-                 all that is left sleeps.",
-                "coracle rollout undo, status, pause, resume, restart and history with a workload, as deployment/web, are \
-                 kubectl's words for pods of this node: rollback, wait, hold, confirm, restart and describe. A rollout of \
+                 the roles that it needs, to apply once. Exit code 0 when it has finished, 1 when it has stopped, 3 when \
+                 only sleeping nodes are left.",
+                "coracle rollout undo, status, pause, resume, restart and history with a workload, as deployment/web, work as \
+                 in kubectl, for pods of this node: they mean rollback, wait, hold, confirm, restart and describe. A rollout of \
                  the fleet is named without a kind.",
             ],
             arguments {
@@ -357,19 +357,19 @@ macro_rules! with_machine_commands {
                     => flag(Value::Text("PERCENTS"), "parts of all nodes for the steps after it")
                     .default("10%,50%,100%");
                 max_unavailable: Option<Amount>
-                    => flag(Value::Text("N|PERCENT"), "most nodes that change or are not healthy at once").default("10%");
+                    => flag(Value::Text("N|PERCENT"), "maximum number of nodes that are changing or not healthy").default("10%");
                 stop_after: Option<u64> => flag(Value::Text("N"), "stop at this number of failed nodes").default("1");
                 within: Option<Age>
-                    => flag(Value::Text("DURATION"), "longest time for a node that is awake").default("10m");
+                    => flag(Value::Text("DURATION"), "time limit for a node that is awake").default("10m");
                 settle: Option<Age>
-                    => flag(Value::Text("DURATION"), "how long a pod has to be ready").default("30s");
+                    => flag(Value::Text("DURATION"), "how long a pod must be ready").default("30s");
                 order: Option<Order>
                     => flag(Value::OneOf(&["hash", "name"]), "order of the nodes; hash spreads them, and is the same each time")
                     .default("hash");
-                ahead: bool => switch("at the end, change nodes that sleep too, which find it when they wake");
-                wait: bool => switch("go on until the last node that sleeps has woken");
+                ahead: bool => switch("at the end, also change sleeping nodes, which see the change when they wake");
+                wait: bool => switch("continue until the last sleeping node has woken");
                 interval: Age = "Age(Duration::from_secs(10))"
-                    => flag(Value::Text("DURATION"), "time between two looks at the cluster").default("10s");
+                    => flag(Value::Text("DURATION"), "interval of requests to the cluster").default("10s");
                 dry_run: bool => switch("print the requests of the first round and send none");
                 output['o']: StatusOutput = "StatusOutput::Text"
                     => flag(Value::OneOf(&["json", "yaml"]), "print the status as JSON or YAML");

@@ -146,13 +146,13 @@ flags! {
                 )
                 .reference("`imagePullPolicy: Always` fails while the registry cannot be reached, as upstream");
         "image-gc-high-threshold": field("imageGCHighThresholdPercent")
-            => flag(N, "disk usage in percent that starts removal of unused images, 100 for never").default("85");
+            => flag(N, "disk usage in percent that starts the removal of unused images, 100 for never").default("85");
         "image-gc-low-threshold": field("imageGCLowThresholdPercent")
-            => flag(N, "disk usage in percent that ends removal of unused images").default("80");
+            => flag(N, "disk usage in percent that stops the removal of unused images").default("80");
     }
     "Eviction" {
         "eviction-hard": field("evictionHard")
-            => flag(Value::Text("SIGNAL<AMOUNT,..."), "thresholds below which pods are evicted at once")
+            => flag(Value::Text("SIGNAL<AMOUNT,..."), "thresholds below which the agent evicts pods at once")
                 .default(
                     "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,\
                      imagefs.available<15%,imagefs.inodesFree<5%",
@@ -166,7 +166,7 @@ flags! {
                      The configuration file has more settings of eviction.\n",
                 );
         "eviction-soft": field("evictionSoft")
-            => flag(Value::Text("SIGNAL<AMOUNT,..."), "thresholds below which pods are evicted after the grace period");
+            => flag(Value::Text("SIGNAL<AMOUNT,..."), "thresholds below which the agent evicts pods after the grace period");
         "eviction-soft-grace-period": field("evictionSoftGracePeriod")
             => flag(Value::Text("SIGNAL=DURATION,..."), "grace periods of --eviction-soft");
         "evict-static-pods": switch(evict_static_pods)
@@ -182,18 +182,18 @@ flags! {
         "hostname-override": own(Kind::Text, set_hostname_override)
             => flag(Value::Text("NAME"), "name of the node").default("the host name");
         "name-template": own(Kind::Text, set_name_template)
-            => flag(Value::Text("TEMPLATE"), "name of the node from its board, as edge-{serial}")
+            => flag(Value::Text("TEMPLATE"), "template that names the node after its board, such as edge-{serial}")
                 .manual(
-                    "Name of the node from its board, such as\n\
+                    "Template that names the node after its board, such as\n\
                      .Li edge-{serial} ;\n\
                      the other parts are {mac}, {mac:eth0}, {model} and {hostname}.\n\
-                     It is decided once and kept in\n\
+                     The agent decides the name once and keeps it in\n\
                      .Pa coracle/node.json\n\
                      in the root directory.\n\
                      .Fl \\-hostname-override\n\
-                     precedes it.\n",
+                     takes precedence.\n",
                 )
-                .reference("name of the node from its board; see [one image for many boards](install.md#one-image-for-many-boards)");
+                .reference("template that names the node after its board; see [one image for many boards](install.md#one-image-for-many-boards)");
         "node-ip": own(Kind::List(&Kind::Ip), set_node_ips)
             => flag(Value::Text("IP[,IP]"), "addresses of the node")
                 .default("those of the default route's interface");
@@ -390,15 +390,15 @@ flags! {
                 .reference("`*.conf` files laid over it in lexical order");
         "root-dir": path(root_dir) => flag(Value::Directory, "directory of the state").default("/var/lib/kubelet");
         "local-path-dir": path(local_path_dir)
-            => flag(Value::Directory, "directory of PersistentVolumeClaims of manifests")
+            => flag(Value::Directory, "directory for PersistentVolumeClaims of manifests")
                 .default("/opt/local-path-provisioner")
                 .manual(
-                    "Directory of the data of PersistentVolumeClaims of manifests, each in\n\
+                    "Directory for the data of PersistentVolumeClaims of manifests, each in\n\
                      .Pa pvc-UID_NAMESPACE_NAME ;\n\
                      by default\n\
                      .Pa /opt/local-path-provisioner .\n",
                 )
-                .reference("directory of the data of [PersistentVolumeClaims](storage.md#claims-of-manifests) of manifests");
+                .reference("directory for the data of [PersistentVolumeClaims](storage.md#claims-of-manifests) of manifests");
         "local-socket": path(local_socket)
             => flag(Value::File("PATH"), "socket of the agent")
                 .default("/run/coracle/coracle.sock")
