@@ -85,18 +85,6 @@ impl Dialer {
         Err(failure)
     }
 
-    /// As [`Self::dial`], for a caller with a timeout of its own.
-    pub(super) async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, DialError> {
-        let mut failure = DialError::NoSuchHost { host: host.to_owned() };
-        for address in self.addresses(host, port).await {
-            match open(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(cause) => failure = DialError::Connect { address, cause },
-            }
-        }
-        Err(failure)
-    }
-
     pub(super) async fn addresses(&self, host: &str, port: u16) -> Vec<SocketAddr> {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return vec![SocketAddr::new(ip, port)];

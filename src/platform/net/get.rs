@@ -10,7 +10,7 @@ use crate::platform::net::redirect::{MAX_HTTP_REDIRECTS, redirect};
 use crate::platform::net::stream::Stream;
 use crate::platform::net::stream_error::StreamError;
 use crate::platform::net::tls::HANDSHAKE_TIMEOUT;
-use crate::platform::net::{Dialer, GetError, Headers, TlsError, Url};
+use crate::platform::net::{DialError, Dialer, GetError, Headers, TlsError, Url};
 use crate::platform::rt::{self, TcpStream};
 use crate::protocol::http1::Response;
 use crate::types::api::UriScheme;
@@ -35,7 +35,7 @@ impl Dialer {
         let mut at = url.clone();
         let mut keep_host = true;
         for _ in 0..=MAX_HTTP_REDIRECTS {
-            let exchange = rt::deadline(time_left(), self.send_request(&at, headers, keep_host)).await;
+            let exchange = rt::deadline(time_left(), self.send_request(&at, headers, keep_host, time_left())).await;
             let (stream, mut response) = exchange.map_err(|rt::Elapsed| GetError::Timeout)??;
             if let Some((next, is_relative)) = redirect(url, &at, response.status(), response.location()) {
                 // A given Host header is kept on a relative redirect.
@@ -51,15 +51,20 @@ impl Dialer {
         Err(GetError::TooManyRedirects)
     }
 
-    /// Sends the request and reads the response up to its head.
+    /// Sends the request and reads the response up to its head. The caller ends it after `limit`, which the addresses
+    /// of a name share.
     async fn send_request(
         &self,
         url: &Url,
         headers: &Headers,
         keep_host: bool,
+        limit: Duration,
     ) -> Result<(Stream, Response), GetError> {
         let request = headers.request(url, keep_host)?;
-        let tcp = self.reach(&url.host, url.port()).await.map_err(GetError::Dial)?;
+        let tcp = self.dial(&url.host, url.port(), limit).await.map_err(|error| match error {
+            DialError::Timeout { .. } => GetError::Timeout,
+            error => GetError::Dial(error),
+        })?;
         let mut stream = match url.scheme {
             UriScheme::Http => Stream::Plain(tcp),
             UriScheme::Https => self.shake_hands(tcp, &url.host).await?,

@@ -134,6 +134,24 @@ fn timeout_is_respected() {
 }
 
 #[test]
+fn silent_address_of_a_name_leaves_time_for_the_others() {
+    let response = rt::simulate(1, |world| async move {
+        let [silent, alive] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|ip| SocketAddr::from((ip, 80)));
+        [silent, alive].iter().for_each(|address| world.network.add_name("web", address.ip()));
+        world.network.host(&silent.to_string()).set_line(rt::Line::BlackHole);
+        let connections = world.network.host(&alive.to_string()).listen();
+        let _server = rt::spawn(async move {
+            let mut stream = TcpStream::Simulated(connections.recv().await.unwrap());
+            stream.write_all(page("204 No Content", "", "").as_bytes()).await.unwrap();
+            stream
+        });
+        let url = Url::new(UriScheme::Http, "web", 80, "/");
+        Dialer::new().get(&url, &Headers::new(&[], Purpose::Probe), Duration::from_secs(10)).await
+    });
+    assert_eq!(response.unwrap().unwrap().status, 204);
+}
+
+#[test]
 fn refused_connections_have_a_reason() {
     // At the usual address another test may get the port.
     const HOST: &str = "127.71.3.4";
