@@ -85,6 +85,8 @@ pub(super) struct ContainerRuntime {
     is_waited_for: Cell<bool>,
     /// The held or slow call may take effect.
     released: Cell<bool>,
+    /// Each call that hangs has a clone, until the agent gives it up.
+    hanging: Rc<()>,
     /// Number of mutating calls since [`ContainerRuntime::begin_episode`].
     changes: Cell<u64>,
     /// Calls that start or stop something since the containers of their pod were last listed: the pod's UID, the method
@@ -164,6 +166,7 @@ impl ContainerRuntime {
             changed: Signal::default(),
             is_waited_for: Cell::default(),
             released: Cell::default(),
+            hanging: Rc::default(),
             changes: Cell::default(),
             since_list: RefCell::default(),
             lists: Cell::default(),
@@ -287,9 +290,17 @@ impl ContainerRuntime {
         } else if world.chance(faults.hung) {
             self.record.count("CRI calls that hung");
             line("hangs");
+            // The event stream has no deadline; the agent lists without it.
+            let _hanging = (method != "GetContainerEvents").then(|| Rc::clone(&self.hanging));
             return std::future::pending().await;
         }
         response
+    }
+
+    /// Whether a call that [`Faults::hung`] hit still waits for its response. It may outlast the faults, up to its
+    /// deadline.
+    pub(super) fn has_hanging_calls(&self) -> bool {
+        Rc::strong_count(&self.hanging) > 1
     }
 
     /// Makes the call of `method` after `skip` others fail.

@@ -20,6 +20,10 @@ impl Node {
     pub(in crate::simulation) fn jobs_converged(&self) -> Result<(), String> {
         self.runtime.look_for_ended_jobs();
         self.runtime.look_for_finished_jobs();
+        // The agent starts no Job before it knows the runtime's pods, and no API server shows that it waits for them.
+        if self.runtime.has_hanging_calls() {
+            return Err("a call of the runtime hangs".into());
+        }
         let wanted = self.wanted.borrow();
         if let Some(missing) = self.not_running() {
             return Err(format!("pod {missing} does not run"));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{CronTraits, JobStep, JobTraits};
+use crate::simulation::container_runtime::Faults;
 use crate::simulation::life::{Report, live};
 use crate::simulation::plan::{Episode, Plan, Step, StepKind};
 use crate::simulation::wanted::Traits;
@@ -95,6 +96,18 @@ fn cron_jobs_wait_for_a_clock_that_was_set_back() {
     for seed in 0..4 {
         let [hour, minutes] = [3600, 600].map(Duration::from_secs);
         lived(seed, &[(writes.clone(), hour), (back.clone(), minutes), (vec![kill_agent()], minutes)]);
+    }
+}
+
+/// Every call that the next agent makes as it starts hangs, and its deadline is long after the end of the faults.
+#[test]
+fn node_has_not_converged_while_calls_of_the_faults_hang() {
+    let faults = Faults { hung: 1000, ..Faults::default() };
+    let hang = after(0, StepKind::RuntimeFails { faults, lasts: Duration::from_secs(10) });
+    let steps = [write(each(1, ConcurrencyPolicy::Allow)), kill_agent(), hang, after(5, StepKind::EndWatches)];
+    for seed in 0..4 {
+        let report = lived(seed, &[(steps.to_vec(), Duration::from_secs(80))]);
+        assert!(report.longest_recovery > Duration::from_secs(100), "seed {seed}: {:?}", report.longest_recovery);
     }
 }
 
