@@ -2,11 +2,15 @@
 //!
 //! A node has tens of entries: a B-tree would allocate room for eleven entries per node and add a few kilobytes of code
 //! per entry type. Lookup is a binary search; insertion moves the entries behind. What a pod's author may make tens of
-//! thousands of is collected at once (`collect`, `extend`), or is a `BTreeMap`.
+//! thousands of is collected at once (`collect`, `extend`), or is a `BTreeMap`; [`Seen`] finds repeated entries among them.
+
+mod seen;
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::{fmt, mem, slice, vec};
+
+pub(crate) use seen::Seen;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SortedMap<K, V>(Vec<(K, V)>);
@@ -103,6 +107,8 @@ impl<K: Ord, V> SortedMap<K, V> {
         K: Borrow<Q>,
     {
         let position = self.position(key).ok()?;
+        #[cfg(test)]
+        steps::add(self.0.len() - position);
         Some(self.0.remove(position).1)
     }
 
@@ -332,7 +338,7 @@ fn put_last_of_equals_first(entries: &mut dyn Entries) -> usize {
     kept.saturating_add(1).min(entries.len())
 }
 
-/// In tests only: how many entries maps of this thread compare when they sort, and move when they insert.
+/// In tests only: how many entries maps of this thread compare when they sort, and move when they insert and remove.
 #[cfg(test)]
 pub(crate) mod steps {
     use std::cell::Cell;
@@ -345,11 +351,16 @@ pub(crate) mod steps {
         STEPS.set(STEPS.get() + steps);
     }
 
+    /// The steps of this thread so far.
+    pub(crate) fn all() -> usize {
+        STEPS.get()
+    }
+
     /// The steps of this work.
     pub(crate) fn of(work: impl FnOnce()) -> usize {
-        let before = STEPS.get();
+        let before = all();
         work();
-        STEPS.get() - before
+        all() - before
     }
 }
 

@@ -6,7 +6,7 @@ use std::mem;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::DnsConfig;
 use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, PodDnsConfigOption, Reason};
-use crate::types::sorted::{SortOnce, SortedMap, SortedSet};
+use crate::types::sorted::{Seen, SortOnce, SortedMap};
 
 /// Resolver configuration of a pod, and warnings about it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,9 +139,12 @@ fn add_own(config: &mut DnsConfig, pod_config: &PodDnsConfig) {
 }
 
 fn add_new(list: &mut Vec<String>, more: &[String]) {
-    // Validation allows 3 name servers and 32 search domains.
-    let mut present: SortedSet<String> = list.iter().cloned().collect();
-    list.extend(more.iter().filter(|item| present.insert((*item).clone())).cloned());
+    let mut present = Seen::default();
+    for item in list.iter() {
+        present.insert(item.as_str());
+    }
+    let new: Vec<String> = more.iter().filter(|item| present.insert(item)).cloned().collect();
+    list.extend(new);
 }
 
 /// Adds options; one with the name of another replaces that in place.

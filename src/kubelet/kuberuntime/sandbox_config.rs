@@ -13,7 +13,7 @@ use crate::platform::cri::v1::{
 };
 use crate::state::pods::PodDirs;
 use crate::types::api::{Container, ContainerPort, Pod, PodSpec, Protocol, dotted_sysctl, qos_class};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::SortedMap;
 
 /// The configuration of `pod`'s sandbox number `attempt`, counted from 0.
 pub(crate) fn sandbox_config(
@@ -62,8 +62,11 @@ pub(super) fn set_shim_group(config: &mut PodSandboxConfig, node: &NodeSettings,
 
 /// Every port of a container, whether it has a host port or not, without duplicates.
 fn port_mappings(container: &Container) -> impl Iterator<Item = PortMapping> {
-    let mut seen = SortedSet::new();
-    container.ports.iter().filter(move |port| seen.insert(identity(port))).map(|port| PortMapping {
+    let last_to_first = container.ports.iter().enumerate().rev();
+    let first: SortedMap<_, usize> = last_to_first.map(|(index, port)| (identity(port), index)).collect();
+    let ports =
+        container.ports.iter().enumerate().filter(move |(index, port)| first.get(&identity(port)) == Some(index));
+    ports.map(|(_, port)| PortMapping {
         protocol: match port.protocol {
             Protocol::Sctp => v1::Protocol::Sctp,
             Protocol::Tcp => v1::Protocol::Tcp,

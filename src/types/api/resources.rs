@@ -4,6 +4,7 @@ use super::container::Container;
 use super::map::Map;
 use super::pod::PodSpec;
 use super::quantity::Quantity;
+use crate::types::sorted::SortOnce as _;
 
 pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
@@ -85,47 +86,50 @@ pub fn container_limits(spec: &PodSpec) -> ResourceList {
     total(spec, |container| &container.resources.limits)
 }
 
+/// When containers use a resource: an init container until the next one starts, a sidecar from its start to the pod's end.
+#[derive(Clone, Copy)]
+enum UsedBy {
+    Init,
+    Sidecar,
+    Main,
+}
+
 /// The peak over the pod's life: each init container with the sidecars before it, then all main containers with all
 /// sidecars.
 fn total(spec: &PodSpec, list: fn(&Container) -> &ResourceList) -> ResourceList {
-    let mut sidecars = ResourceList::new();
-    let mut highest = ResourceList::new();
-    for container in &spec.init_containers {
-        // Skips resources that this container does not name: the final sum of the sidecars covers them.
-        for (resource, quantity) in list(container).iter() {
-            let before = sidecars.get(resource).copied().unwrap_or_default();
-            raise(&mut highest, resource, before.plus(*quantity));
-        }
-        if container.is_sidecar() {
-            add_all(&mut sidecars, list(container));
-        }
-    }
-    let mut total = sidecars;
-    for container in &spec.containers {
-        add_all(&mut total, list(container));
-    }
-    for (resource, quantity) in highest.iter() {
-        raise(&mut total, resource, *quantity);
-    }
-    total
+    let of_role = |container: &Container| if container.is_sidecar() { UsedBy::Sidecar } else { UsedBy::Init };
+    let init = spec.init_containers.iter().map(|container| (container, of_role(container)));
+    let main = spec.containers.iter().map(|container| (container, UsedBy::Main));
+    let uses = init.chain(main).flat_map(|(container, role)| {
+        list(container).iter().map(move |(resource, quantity)| (resource, role, *quantity))
+    });
+    // Each container may name resources of its own: those of each resource are added up together.
+    let mut uses: Vec<_> = uses.collect();
+    uses.sort_once_by_key(|(resource, ..)| *resource);
+    uses.chunk_by(|one, other| one.0 == other.0).filter_map(|uses| Some((uses.first()?.0, peak(uses)?))).collect()
 }
 
-fn add_all(total: &mut ResourceList, more: &ResourceList) {
-    for (resource, quantity) in more.iter() {
-        add(total, resource, *quantity);
+/// The peak of one resource.
+fn peak(uses: &[(&str, UsedBy, Quantity)]) -> Option<Quantity> {
+    let (mut lasting, mut highest): (Option<Quantity>, Option<Quantity>) = (None, None);
+    let raised = |highest: Option<Quantity>, quantity| highest.map_or(quantity, |highest| highest.max(quantity));
+    for (_, role, quantity) in uses {
+        if !matches!(role, UsedBy::Main) {
+            highest = Some(raised(highest, lasting.unwrap_or_default().plus(*quantity)));
+        }
+        if !matches!(role, UsedBy::Init) {
+            lasting = Some(lasting.map_or(*quantity, |sum| sum.plus(*quantity)));
+        }
+    }
+    match highest {
+        Some(highest) => Some(raised(lasting, highest)),
+        None => lasting,
     }
 }
 
 fn add(total: &mut ResourceList, resource: &str, quantity: Quantity) {
     match total.get_mut(resource) {
         Some(sum) => *sum = sum.plus(quantity),
-        None => drop(total.insert(resource, quantity)),
-    }
-}
-
-fn raise(total: &mut ResourceList, resource: &str, quantity: Quantity) {
-    match total.get_mut(resource) {
-        Some(highest) => *highest = (*highest).max(quantity),
         None => drop(total.insert(resource, quantity)),
     }
 }

@@ -7,7 +7,7 @@ use super::scope::Scope;
 use super::{environment, mounts, ports, probes, resources, security};
 use crate::types::api::Container;
 use crate::types::api::decode::Path;
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::Seen;
 
 /// The API server's bounds on restart rules, and on exit codes per rule.
 const MAX_RESTART_RULES: usize = 20;
@@ -15,7 +15,7 @@ const MAX_EXIT_CODES: usize = 255;
 
 pub(super) fn check<'a>(scope: &Scope<'a>, path: &Path<'_>, faults: &mut Faults) {
     let spec = scope.spec;
-    let mut names = SortedSet::new();
+    let mut names = Seen::default();
     let mut host_ports = HostPorts::default();
     let list = path.key("containers");
     if spec.containers.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn check<'a>(scope: &Scope<'a>, path: &Path<'_>, faults: &mut Faults)
 
 fn check_one<'a>(
     container: &'a Container,
-    names: &mut SortedSet<&'a str>,
+    names: &mut Seen<&'a str>,
     scope: &Scope<'a>,
     path: &Path<'_>,
     faults: &mut Faults,

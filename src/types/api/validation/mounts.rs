@@ -5,14 +5,14 @@ use super::file_paths;
 use super::scope::Scope;
 use crate::types::api::decode::Path;
 use crate::types::api::{Container, MountPropagation, RecursiveReadOnlyMode, VolumeDevice, VolumeMount, VolumeSource};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::Seen;
 
 const NO_VOLUME: &str = "no volume has this name";
 
 pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let privileged = container.security_context.as_ref().is_some_and(|context| context.privileged == Some(true));
-    let mut paths = SortedSet::new();
-    let mut mounted = SortedSet::new();
+    let mut paths = Seen::default();
+    let mut mounted = Seen::default();
     let list = path.key("volumeMounts");
     for (index, mount) in container.volume_mounts.iter().enumerate() {
         let path = list.index(index);
@@ -27,11 +27,11 @@ pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, f
         mounted.insert(mount.name.as_str());
     }
     let list = path.key("volumeDevices");
-    let mut devices = SortedSet::new();
+    let mut devices = Seen::default();
     for (index, device) in container.volume_devices.iter().enumerate() {
         let path = list.index(index);
         check_device(device, scope, &path, faults);
-        if !device.name.is_empty() && (mounted.contains(device.name.as_str()) || !devices.insert(&device.name)) {
+        if !device.name.is_empty() && (mounted.contains(&device.name.as_str()) || !devices.insert(&device.name)) {
             faults.duplicate(&path.key("name"), &device.name);
         }
         if !device.device_path.is_empty() && !paths.insert(&device.device_path) {

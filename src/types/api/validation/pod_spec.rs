@@ -6,7 +6,7 @@ use super::scope::Scope;
 use super::{containers, dns, metadata, node_affinity, resources, security, volumes};
 use crate::types::api::decode::Path;
 use crate::types::api::{ObjectMeta, PodResourceClaims, PodSpec, TaintEffect, Toleration, TolerationOperator};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::Seen;
 
 pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
     let scope = Scope::new(spec);
@@ -89,7 +89,7 @@ fn check_os(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
 }
 
 fn check_claims(claims: &PodResourceClaims, path: &Path<'_>, faults: &mut Faults) {
-    let mut names = SortedSet::new();
+    let mut names = Seen::default();
     for (index, claim) in claims.iter().enumerate() {
         let path = path.index(index);
         let text = |key: &str| claim.get(key);
@@ -111,7 +111,7 @@ fn check_claims(claims: &PodResourceClaims, path: &Path<'_>, faults: &mut Faults
 
 /// A pod with scheduling gates must not be assigned to a node yet.
 fn check_scheduling_gates(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
-    let mut names = SortedSet::new();
+    let mut names = Seen::default();
     for (index, gate) in spec.scheduling_gates.iter().enumerate() {
         let gates = path.key("schedulingGates");
         let path = gates.index(index);

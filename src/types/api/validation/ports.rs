@@ -4,11 +4,11 @@ use super::faults::Faults;
 use super::names::PORT_NAME;
 use crate::types::api::decode::Path;
 use crate::types::api::{Container, ContainerPort, IntOrString};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::Seen;
 
 /// The ports of one container.
 pub(super) fn check(ports: &[ContainerPort], path: &Path<'_>, faults: &mut Faults) {
-    let mut names = SortedSet::new();
+    let mut names = Seen::default();
     for (index, port) in ports.iter().enumerate() {
         let path = path.index(index);
         faults.optional_name(&path.key("name"), &port.name, &PORT_NAME);
@@ -41,7 +41,7 @@ pub(super) fn check_number(number: i32, path: &Path<'_>, faults: &mut Faults) {
 
 /// The host ports of containers that run at the same time.
 #[derive(Debug, Default)]
-pub(super) struct HostPorts<'a>(SortedSet<(i32, &'static str, &'a str)>);
+pub(super) struct HostPorts<'a>(Seen<(i32, &'static str, &'a str)>);
 
 impl<'a> HostPorts<'a> {
     /// Adds the host ports of `container`, and reports those that are already taken.

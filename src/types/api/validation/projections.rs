@@ -9,7 +9,7 @@ use crate::types::api::{
     ConfigMapVolumeSource, DownwardApiVolumeFile, DownwardApiVolumeSource, KeyToPath, ProjectedVolumeSource,
     ProjectionSource, SecretVolumeSource, ServiceAccountTokenProjection,
 };
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::Seen;
 
 pub(super) fn check_config_map(source: &ConfigMapVolumeSource, path: &Path<'_>, faults: &mut Faults) {
     check_object(&source.name, "name", &source.items, path, faults);
@@ -34,7 +34,7 @@ pub(super) fn check_downward_api(
 pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     check_mode(volume.default_mode, &path.key("defaultMode"), faults);
     // The paths of all sources, to find duplicates.
-    let mut files = SortedSet::new();
+    let mut files = Seen::default();
     let sources = path.key("sources");
     for (index, projection) in volume.sources.iter().enumerate() {
         let Some(source) = &projection.source else { continue };
@@ -67,7 +67,7 @@ pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>,
     }
 }
 
-fn take<'a>(files: &mut SortedSet<&'a str>, file: &'a str, path: &Path<'_>, faults: &mut Faults) {
+fn take<'a>(files: &mut Seen<&'a str>, file: &'a str, path: &Path<'_>, faults: &mut Faults) {
     if !file.is_empty() && !files.insert(file) {
         faults.duplicate(path, file);
     }

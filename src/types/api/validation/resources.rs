@@ -8,14 +8,14 @@ use crate::types::api::{
     CPU, Container, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PodSpec, Quantity, ResizeRestartPolicy,
     ResourceClaim, ResourceList, ResourceRequirements, RestartPolicy, container_requests,
 };
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::Seen;
 
 pub(super) fn check_container(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let resources = path.key("resources");
     check(&container.resources, Owner::Container, &resources, faults);
     check_claims(&container.resources.claims, scope, &resources.key("claims"), faults);
     let list = path.key("resizePolicy");
-    let mut names = SortedSet::new();
+    let mut names = Seen::default();
     for (index, policy) in container.resize_policy.iter().enumerate() {
         let path = list.index(index);
         let name = policy.resource_name.as_str();
@@ -171,8 +171,8 @@ fn is_whole_pages(resource: &str, quantity: Quantity) -> bool {
 }
 
 fn check_claims(claims: &[ResourceClaim], scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
-    let mut taken = SortedSet::new();
-    let mut taken_in_part = SortedSet::new();
+    let mut taken = Seen::default();
+    let mut taken_in_part = Seen::default();
     for (index, claim) in claims.iter().enumerate() {
         let path = path.index(index);
         let (name, request) = (claim.name.as_str(), claim.request.as_str());
@@ -185,7 +185,7 @@ fn check_claims(claims: &[ResourceClaim], scope: &Scope<'_>, path: &Path<'_>, fa
         }
         faults.optional_name(&path.key("request"), request, &DNS_LABEL);
         // A claim without a request covers all requests of the claim.
-        let again = taken.contains(&(name, "")) || (request.is_empty() && taken_in_part.contains(name));
+        let again = taken.contains(&(name, "")) || (request.is_empty() && taken_in_part.contains(&name));
         if !taken.insert((name, request)) || again {
             faults.duplicate(&path.key("name"), name);
         }

@@ -8,7 +8,7 @@ use crate::types::api::decode::Path;
 use crate::types::api::{
     PodSecurityContext, PodSpec, ProcMount, SecurityContext, SecurityProfile, SecurityProfileType, Sysctl,
 };
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::Seen;
 
 /// The kernel's longest path (`PATH_MAX`), without its terminating NUL.
 const MAX_PROFILE_BYTES: usize = 4095;
@@ -54,7 +54,7 @@ fn check_id(id: Option<i64>, path: &Path<'_>, faults: &mut Faults) {
 }
 
 fn check_sysctls(sysctls: &[Sysctl], spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
-    let mut names = SortedSet::new();
+    let mut names = Seen::default();
     for (index, sysctl) in sysctls.iter().enumerate() {
         let name = sysctl.name.as_str();
         let path = path.index(index);

@@ -11,11 +11,11 @@ use crate::types::api::{
     CsiVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, NfsVolumeSource, ObjectMeta, PodSpec, StorageMedium,
     Volume, VolumeSource,
 };
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::Seen;
 
 pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let list = path.key("volumes");
-    let mut names = SortedSet::new();
+    let mut names = Seen::default();
     for (index, volume) in spec.volumes.iter().enumerate() {
         let path = list.index(index);
         faults.required_name(&path.key("name"), &volume.name, &DNS_LABEL);
