@@ -74,6 +74,9 @@ impl Node {
         self.names += 1;
         let pod = Pod { name: format!("hostile-{}", self.names), source: Source::Api, traits: Traits::default() };
         let revision = self.wanted.borrow_mut().add(pod.clone());
+        if resource_bytes(object) > MAX_RECORDED_RESOURCE_BYTES {
+            self.wanted.borrow_mut().left_out.insert(revision.clone());
+        }
         object["metadata"]["name"] = json!(pod.name);
         object["metadata"]["namespace"] = json!("default");
         object["metadata"]["labels"][REVISION] = json!(revision);
@@ -149,6 +152,12 @@ impl Node {
     }
 }
 
+/// As JSON. Requests default to the limits, and the checkpoint has the text in a string.
+fn resource_bytes(pod: &Value) -> usize {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    containers.map(|container| container["resources"].to_string().len()).sum()
+}
+
 /// The path of an object of the core group in its namespace.
 fn path_of(object: &Value) -> String {
     let [kind, name] = [&object["kind"], &object["metadata"]["name"]].map(|text| text.as_str().unwrap_or_default());
@@ -184,6 +193,9 @@ fn live_with(all: Vec<Hostile>) -> Vec<Result<Passage, String>> {
     });
     lived.unwrap_or_else(|stuck| vec![Err(stuck.to_string())])
 }
+
+/// What certainly fits into the 64 KiB that the checkpoint of allocations has for a pod.
+const MAX_RECORDED_RESOURCE_BYTES: usize = 20 << 10;
 
 /// The image exists on the node.
 pub(super) fn with_image(pod: &Value) -> Value {

@@ -13,6 +13,8 @@ use crate::protocol::protobuf::decode;
 const ALLOCATED: &str = "/tmp/coracle-simulation/pods/allocated_pods_state";
 /// Calls per minute that count as a storm. Some twenty failing pods need half of it.
 const STORM_CALLS_PER_MINUTE: u32 = 6000;
+/// What a pod adds: a start of it needs some twenty-five, and the power may be cut twice within a minute.
+const CALLS_OF_A_POD: usize = 50;
 /// What a Job's pod adds within its minute: a sandbox, a container, its start and end, and the statuses between them.
 const CALLS_OF_A_JOB: u32 = 40;
 
@@ -45,8 +47,8 @@ impl ContainerRuntime {
         }
     }
 
-    /// The sandbox's pod is in the checkpoint of allocated resources. The pod may have been replaced while the call was
-    /// on its way; then it need not be there.
+    /// The sandbox's pod is in the checkpoint of allocated resources, unless they are too many. The pod may have been
+    /// replaced while the call was on its way; then it need not be there.
     pub(super) fn check_allocation(&self, message: &[u8]) {
         let counts = self.record.counts();
         if ["full disks", "disks that failed"].iter().any(|fault| counts.contains_key(fault)) {
@@ -55,7 +57,8 @@ impl ContainerRuntime {
         let Some(config) = decode::<v1::RunPodSandboxRequest>(message).ok().and_then(|request| request.config) else {
             return;
         };
-        if !self.wanted.borrow().is_wanted(config.labels.get(REVISION).map_or("", String::as_str)) {
+        let (wanted, revision) = (self.wanted.borrow(), config.labels.get(REVISION).map_or("", String::as_str));
+        if !wanted.is_wanted(revision) || wanted.left_out.contains(revision) {
             return;
         }
         let uid = config.metadata.unwrap_or_default().uid;
@@ -192,8 +195,9 @@ impl ContainerRuntime {
         let (now, (since, count)) = (self.world.passed(), self.rate.get());
         let (since, count) = if now.saturating_sub(since) < MINUTE { (since, count + 1) } else { (now, 1) };
         self.rate.set((since, count));
-        let most = STORM_CALLS_PER_MINUTE + CALLS_OF_A_JOB * self.jobs.borrow().documents();
-        if count == most {
+        let of_pods = u32::try_from(CALLS_OF_A_POD * self.wanted.borrow().pods.len()).unwrap_or(u32::MAX);
+        let most = STORM_CALLS_PER_MINUTE + of_pods + CALLS_OF_A_JOB * self.jobs.borrow().documents();
+        if count >= most {
             self.record.violated(Rule::Modest, format!("{most} calls of the runtime within a minute"));
         }
     }

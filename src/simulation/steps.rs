@@ -30,6 +30,7 @@ impl Node {
             StepKind::WriteManifest(traits) => self.write_manifest(*traits),
             StepKind::ChangeManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
+                self.release_unrecorded(&pod.name);
                 self.hold_lock(&old, &pod.name, *which);
                 self.wanted.borrow_mut().pods.remove(&old);
                 let revision = self.want(&pod);

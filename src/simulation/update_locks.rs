@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
+use super::api_server::NODE;
 use super::container_runtime::POD_UID;
 use super::life::Node;
 
@@ -25,6 +25,7 @@ pub(super) struct HeldLocks(BTreeMap<String, HeldLock>);
 #[derive(Debug)]
 struct HeldLock {
     pod: String,
+    uid: String,
     _file: File,
 }
 
@@ -58,8 +59,9 @@ pub(super) fn add_lock(metadata: &mut Value, volumes: &mut Vec<Value>) {
 impl Node {
     /// The application of a running static pod takes its lock, for as long as the number says.
     pub(super) fn hold_lock(&mut self, revision: &str, pod: &str, which: u64) {
-        let volume = self.lock_volume(revision).filter(|_| has_lock(revision));
-        let Some(path) = volume.map(|volume| volume.join("update.lock")) else { return };
+        let Some(uid) = self.uid_of(revision).filter(|_| has_lock(revision)) else { return };
+        let path =
+            self.machine.disk.join("pods/pods").join(&uid).join("volumes/kubernetes.io~empty-dir/lock/update.lock");
         // The disk may be full.
         let Ok(file) = fs::write(&path, "").and_then(|()| File::open(&path)) else { return };
         // The node may have taken it.
@@ -69,18 +71,26 @@ impl Node {
         let lasts = HELD_STEP * u32::try_from(which % MAX_HELD_STEPS).unwrap_or_default();
         self.record.count("update locks held");
         self.record.line(&format!("lock    {pod} revision {revision} holds its update lock for {lasts:?}"));
-        let held = HeldLock { pod: pod.to_owned(), _file: file };
+        let held = HeldLock { pod: pod.to_owned(), uid, _file: file };
         self.wanted.borrow_mut().locks.0.insert(revision.to_owned(), held);
         let (wanted, revision) = (Rc::clone(&self.wanted), revision.to_owned());
         self.later(lasts, move || drop(wanted.borrow_mut().locks.0.remove(&revision)));
     }
 
-    fn lock_volume(&self, revision: &str) -> Option<PathBuf> {
+    /// The manifest is about to change once more. A version that holds its lock and whose record the disk has not taken
+    /// is then in no file: the next agent does not know it, and stops it.
+    pub(super) fn release_unrecorded(&self, pod: &str) {
+        let record = self.machine.disk.join(format!("pods/coracle/versions/default_{pod}-{NODE}.json"));
+        let record = fs::read_to_string(record).unwrap_or_default();
+        self.wanted.borrow_mut().locks.0.retain(|_, held| held.pod != pod || record.contains(&held.uid));
+    }
+
+    /// The uid of the pod of this revision whose main container runs.
+    fn uid_of(&self, revision: &str) -> Option<String> {
         let (id, _) = self.running_of(revision)?;
-        let uid = self.runtime.look(|runtime| {
+        self.runtime.look(|runtime| {
             let container = runtime.world.containers.iter().find(|one| one.id == id)?;
             container.config.labels.get(POD_UID).cloned()
-        })?;
-        Some(self.machine.disk.join("pods/pods").join(uid).join("volumes/kubernetes.io~empty-dir/lock"))
+        })
     }
 }

@@ -97,6 +97,8 @@ pub(super) struct WantedPods {
     /// Pods that were to have more than the node before the API server showed that they were admitted. The agent may
     /// refuse them.
     pub(super) too_large: BTreeSet<String>,
+    /// Pods whose resources the checkpoint of allocations leaves out.
+    pub(super) left_out: BTreeSet<String>,
     pub(super) locks: HeldLocks,
     revisions: u64,
 }
