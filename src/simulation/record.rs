@@ -142,6 +142,12 @@ impl Record {
         self.violation.borrow().clone()
     }
 
+    /// Whether writes may have failed in this life.
+    pub(super) fn has_failed_disk(&self) -> bool {
+        let counts = self.counts();
+        ["full disks", "disks that failed"].iter().any(|fault| counts.contains_key(fault))
+    }
+
     pub(super) fn count(&self, counter: &'static str) {
         *self.counts.borrow_mut().entry(counter).or_default() += 1;
     }

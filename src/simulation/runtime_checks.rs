@@ -50,8 +50,7 @@ impl ContainerRuntime {
     /// The sandbox's pod is in the checkpoint of allocated resources, unless they are too many. The pod may have been
     /// replaced while the call was on its way; then it need not be there.
     pub(super) fn check_allocation(&self, message: &[u8]) {
-        let counts = self.record.counts();
-        if ["full disks", "disks that failed"].iter().any(|fault| counts.contains_key(fault)) {
+        if self.record.has_failed_disk() {
             return;
         }
         let Some(config) = decode::<v1::RunPodSandboxRequest>(message).ok().and_then(|request| request.config) else {

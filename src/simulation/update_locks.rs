@@ -80,6 +80,9 @@ impl Node {
     /// The manifest is about to change once more. A version that holds its lock and whose record the disk has not taken
     /// is then in no file: the next agent does not know it, and stops it.
     pub(super) fn release_unrecorded(&self, pod: &str) {
+        if !self.record.has_failed_disk() {
+            return;
+        }
         let record = self.machine.disk.join(format!("pods/coracle/versions/default_{pod}-{NODE}.json"));
         let record = fs::read_to_string(record).unwrap_or_default();
         self.wanted.borrow_mut().locks.0.retain(|_, held| held.pod != pod || record.contains(&held.uid));
