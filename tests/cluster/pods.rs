@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::joined::Joined;
 use crate::fake_api::faults::WatchFault;
 use crate::fake_api::world::{Network, WatchOrder};
-use coracle::platform::cri::v1::ContainerState;
+use coracle::platform::cri::v1::{ContainerState, ExecSyncRequest, StopContainerRequest};
 
 pub(crate) const PODS: &str = "/api/v1/pods";
 pub(crate) const WEB: &str = "/api/v1/namespaces/default/pods/web";
@@ -113,6 +113,27 @@ fn deleted_pod_is_stopped_and_removed() {
     assert_eq!(deletes.len(), 1);
     assert_eq!(deletes[0].json()["gracePeriodSeconds"], 0);
     joined.node.wait_until_nothing_is_left();
+}
+
+#[test]
+fn deletion_shortens_a_kill_that_a_probe_has_begun() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.node.fake.ignore_sigterm("main");
+    let mut web = pod("web", &json!({"terminationGracePeriodSeconds": 600}));
+    let container = &mut web["spec"]["containers"][0];
+    container["livenessProbe"] = json!({"exec": {"command": ["ask"]}, "periodSeconds": 1, "failureThreshold": 1});
+    container["lifecycle"] = json!({"preStop": {"exec": {"command": ["hook"]}}});
+    joined.api.create(&web);
+    joined.wait_until_web_is_ready();
+    joined.node.fake.set_exec(1, "");
+    joined.node.fake.wait_for_calls("StopContainer", 1);
+    joined.api.delete_with_grace(WEB, 1);
+    joined.api.wait_gone(WEB);
+    let stops: Vec<StopContainerRequest> = joined.node.fake.requests("StopContainer");
+    assert_eq!(stops.iter().map(|stop| stop.timeout).collect::<Vec<_>>(), [600, 2]);
+    let commands: Vec<ExecSyncRequest> = joined.node.fake.requests("ExecSync");
+    assert_eq!(commands.iter().filter(|command| command.cmd == ["hook"]).count(), 1, "the hook has run already");
 }
 
 #[test]

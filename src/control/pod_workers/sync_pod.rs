@@ -185,10 +185,7 @@ async fn set_up_and_execute(context: SyncContext<'_>, warnings: &mut Vec<(Reason
         // The other containers are not affected.
         Some(_) => Cow::Owned(plan.without_resizes()),
     };
-    let ends = {
-        let watch = cancel.clone();
-        Box::pin(async move { watch.cancelled().await })
-    };
+    let ends = cancel.to_cancelled();
     let set_up = {
         // Read before the await: the sync loop writes the objects meanwhile.
         let objects = views.objects.read();

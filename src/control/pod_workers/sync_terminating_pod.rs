@@ -47,7 +47,7 @@ async fn try_stop(
 ) -> Result<Observation, KillError> {
     // Work started before the termination may have completed unobserved. The lists show what runs.
     let before = runtime.listed_pod(&observed.uid, cache).await?;
-    runtime.kill_pod(pod, &before.pod, Some(grace)).await?;
+    runtime.kill_pod(pod, &before.pod, Some(grace), None).await?;
     let after = if by_lists {
         runtime.listed_pod(&observed.uid, cache).await
     } else {

@@ -1,8 +1,11 @@
 //! Cancels work between two of its steps.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 
 use async_channel::{Receiver, Sender};
+
+use crate::platform::rt;
 
 /// The sender's side of a cancellation.
 #[derive(Debug)]
@@ -41,12 +44,27 @@ impl CancelWatch {
         // Always an error: no value is ever sent.
         let _ = self.0.recv().await;
     }
+
+    /// As [`Self::cancelled`], for work that keeps it.
+    pub(crate) fn to_cancelled(&self) -> Pin<Box<dyn Future<Output = ()>>> {
+        let watch = self.clone();
+        Box::pin(async move { watch.cancelled().await })
+    }
+}
+
+/// `None` if the work is cancelled before it is done.
+pub(super) async fn unless_cancelled<T>(cancel: Option<&CancelWatch>, work: impl Future<Output = T>) -> Option<T> {
+    let Some(cancel) = cancel else { return Some(work.await) };
+    let cancelled = async {
+        cancel.cancelled().await;
+        None
+    };
+    rt::either(cancelled, async { Some(work.await) }).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::rt;
 
     #[test]
     fn cancelled_watch_reports_and_returns_at_once() {

@@ -80,7 +80,9 @@ impl PodRuntime {
                 break;
             }
             let done = match action {
-                Action::KillPod => self.kill_pod(Some(pod), observed, None).await.map_err(|error| one_line(&error)),
+                Action::KillPod => {
+                    self.kill_pod(Some(pod), observed, None, Some(cancel)).await.map_err(|error| one_line(&error))
+                }
                 Action::CreateSandbox { attempt } => {
                     start_metrics::pod_starts(pod);
                     let is_stopped = plan.actions.contains(&Action::KillPod);
@@ -264,7 +266,7 @@ impl PodRuntime {
         let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         let recursive_read_only = self.mounts_read_only_recursively(pod, &views.objects.read()).unwrap_or(false);
         let expand = |text: &str| environment.expand_path(text);
-        let mounts = volumes.container_mounts(container, &expand, recursive_read_only).await;
+        let mounts = volumes.container_mounts(container, &expand, recursive_read_only, cancel.to_cancelled()).await;
         let mut mounts = mounts.map_err(|error| config_error(&error))?;
         self.pull_volume_images(start, &mut mounts).await?;
         let (ips, names) = (&sandbox.ips, &views.host_names);

@@ -85,7 +85,8 @@ pub(crate) fn report_everything(pod: &Pod) {
         let Ok(environment) = Environment::new(container, inputs) else { continue };
         // They are planned before the first await.
         drop(volumes.file_values(container));
-        drop(volumes.container_mounts(container, &|text: &str| environment.expand_path(text), true));
+        let never = Box::pin(std::future::pending());
+        drop(volumes.container_mounts(container, &|text: &str| environment.expand_path(text), true, never));
         let _ = container_config(ContainerInput {
             index: &index,
             container,

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::kubelet::kuberuntime::cancel::unless_cancelled;
 use crate::kubelet::kuberuntime::error::KillError;
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
@@ -38,7 +39,8 @@ pub(super) struct ContainerKill<'a> {
     /// Message of the `Killing` event.
     pub(super) message: String,
     pub(super) stop_order: TerminationTurn,
-    /// When cancelled, the hook is no longer waited for and the container is not stopped.
+    /// When cancelled, neither the hook nor the container's end is waited for: the work that follows stops the container
+    /// within its own grace period.
     pub(super) cancel: Option<&'a CancelWatch>,
     /// The processes to end, which the runtime cannot stop.
     pub(super) survivor: Option<&'a Survivor<'a>>,
@@ -46,25 +48,34 @@ pub(super) struct ContainerKill<'a> {
 
 impl PodRuntime {
     /// Stops all containers of the pod concurrently, sidecars after the main containers, and then every sandbox.
-    /// Afterwards no process of the pod is left, unless it belongs to no container. `grace` overrides the containers'
-    /// annotated grace periods.
+    /// Afterwards no process of the pod is left, unless it belongs to no container, or the kill was cancelled. `grace`
+    /// overrides the containers' annotated grace periods.
     pub(crate) async fn kill_pod(
         &self,
         pod: Option<&Pod>,
         observed: &ObservedPod,
         grace: Option<Duration>,
+        cancel: Option<&CancelWatch>,
     ) -> Result<(), KillError> {
         let specs = pod.map(|pod| pod.spec.containers_by_name()).unwrap_or_default();
         let running = observed.containers.iter().filter(|container| observed.may_run(container));
         let kills = running.map(|container| {
             let grace = grace.or(container.grace).unwrap_or(DEFAULT_GRACE_PERIOD);
             let message = format!("Stopping container {}", container.name);
-            self.kill_of(specs.get(container.name.as_str()).copied(), observed, container, grace, message)
+            let kill = self.kill_of(specs.get(container.name.as_str()).copied(), observed, container, grace, message);
+            ContainerKill { cancel, ..kill }
         });
         self.kill_in_turn(pod, kills.collect()).await?;
+        let is_cancelled = || cancel.is_some_and(CancelWatch::is_cancelled);
+        if is_cancelled() {
+            return Ok(());
+        }
         // While the pod still has its network.
-        let search = SurvivorSearch { pod, observed, scope: Scope::Containers, grace, cancel: None };
+        let search = SurvivorSearch { pod, observed, scope: Scope::Containers, grace, cancel };
         self.end_survivors(search).await?;
+        if is_cancelled() {
+            return Ok(());
+        }
         // Also those that are not ready: their network may still be set up, and StopPodSandbox is idempotent.
         for sandbox in &observed.sandboxes {
             if sandbox.state == SandboxState::Ready || observed.newest_sandbox() == Some(sandbox) {
@@ -164,21 +175,13 @@ impl PodRuntime {
             }
             Some(survivor) => self.record_survivor(&kill, survivor),
         }
+        let earlier = self.stops.end_of(kill.id);
         let end = rt::now() + kill.grace;
         let mut hook: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
-        if kill.runs && !kill.grace.is_zero() {
+        if kill.runs && earlier.is_none() && !kill.grace.is_zero() {
             let mut running: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(self.before_stop(&kill));
             let in_time = async { rt::deadline(kill.grace, running.as_mut()).await.is_ok() };
-            let is_over = match kill.cancel {
-                Some(cancel) => {
-                    let cancelled = async {
-                        cancel.cancelled().await;
-                        true
-                    };
-                    rt::either(cancelled, in_time).await
-                }
-                None => in_time.await,
-            };
+            let is_over = unless_cancelled(kill.cancel, in_time).await.unwrap_or(true);
             if !is_over {
                 log!(info, "preStop hook not done in time", pod = kill.pod.uid, container = kill.name);
                 hook = Some(running);
@@ -190,13 +193,19 @@ impl PodRuntime {
         let stop = async {
             // Afterwards it stops in any case.
             let _ = rt::deadline(end.saturating_duration_since(rt::now()), kill.stop_order.wait()).await;
-            let grace_left = end.saturating_duration_since(rt::now()).max(MIN_GRACE_AFTER_HOOK);
+            let left_until = |end: Instant| end.saturating_duration_since(rt::now());
+            let grace_left = left_until(end).max(MIN_GRACE_AFTER_HOOK);
+            let grace_left = earlier.map_or(grace_left, |earlier| grace_left.min(left_until(earlier)));
             if let Some(survivor) = kill.survivor {
                 self.end_processes(&kill, survivor, grace_left).await;
                 return Ok(());
             }
-            Ok(ignore_not_found(self.cri_for(kill.pod.uid).stop_container(kill.id, grace_left).await)?)
+            self.stops.begin(kill.id, rt::now() + grace_left, rt::now());
+            let stopped = self.cri_for(kill.pod.uid).stop_container(kill.id, grace_left).await;
+            self.stops.answered(kill.id);
+            Ok(ignore_not_found(stopped)?)
         };
+        let stop = async { unless_cancelled(kill.cancel, stop).await.unwrap_or(Ok(())) };
         let Some(hook) = hook else { return stop.await };
         let hook = async {
             hook.await;

@@ -42,6 +42,7 @@ mod shim_group;
 mod shim_groups;
 mod start_metrics;
 mod stop_order;
+mod stops;
 mod survivor_plan;
 mod survivors;
 mod termination_message;
@@ -116,6 +117,7 @@ pub(crate) struct PodRuntime {
     user_namespaces: UserNamespaces,
     /// Groups of sandboxes that are being created.
     shim_groups: shim_groups::ShimGroups,
+    stops: stops::Stops,
     pub(crate) resources: ContainerResources,
     pub(crate) cpus: ContainerCpus,
     /// The cgroup driver reported by the runtime; overrides the configuration.
@@ -151,6 +153,7 @@ impl PodRuntime {
             },
             user_namespaces: UserNamespaces::new(dirs.pods(), node.user_ids_per_pod),
             shim_groups: shim_groups::ShimGroups::default(),
+            stops: stops::Stops::default(),
             resources: ContainerResources::new(cri.clone(), Rc::clone(&node)),
             cpus: ContainerCpus::new(cri.clone()),
             cgroup_driver: Cell::new(None),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::kubelet::kuberuntime::cancel::unless_cancelled;
 use crate::kubelet::kuberuntime::error::KillError;
 use crate::kubelet::kuberuntime::kill::ContainerKill;
 use crate::kubelet::kuberuntime::survivor_plan::{
@@ -91,21 +92,7 @@ impl PodRuntime {
     pub(super) async fn end_processes(&self, kill: &ContainerKill<'_>, survivor: &Survivor<'_>, grace: Duration) {
         let (pod, pid) = (kill.pod.uid, survivor.first_pid());
         signal_process_of(&survivor.id, pid, stop_signal(kill.spec));
-        let exited = async {
-            let _ = rt::deadline(grace, exited(pid)).await;
-            false
-        };
-        let is_cancelled = match kill.cancel {
-            Some(cancel) => {
-                let cancelled = async {
-                    cancel.cancelled().await;
-                    true
-                };
-                rt::either(cancelled, exited).await
-            }
-            None => exited.await,
-        };
-        if is_cancelled {
+        if unless_cancelled(kill.cancel, rt::deadline(grace, exited(pid))).await.is_none() {
             return;
         }
         if let Some(group) = survivor.group.clone() {

@@ -55,6 +55,8 @@ pub(crate) enum Error {
         is_block: bool,
         source: CsiError,
     },
+    /// The pod terminates before its volumes are set up.
+    PodEnds,
     /// A CSI volume could not be unpublished or unstaged.
     Unmount(UnmountFailure),
 }
@@ -200,6 +202,7 @@ impl fmt::Display for Error {
         match self {
             Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
             Self::Mount(problem) => problem.fmt(f),
+            Self::PodEnds => f.write_str("the pod is terminating"),
             Self::NoSuchVolume { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to mount into container {container:?}")
             }
@@ -236,7 +239,7 @@ impl std::error::Error for Error {
             Self::Io { source, .. } | Self::SubPath { source, .. } => Some(source),
             Self::SetUp { problem, .. } => Some(problem),
             Self::Csi { source, .. } | Self::Unmount(UnmountFailure { error: source, .. }) => Some(source),
-            Self::Mount(_) | Self::NoSuchDevice { .. } | Self::NoSuchVolume { .. } => None,
+            Self::Mount(_) | Self::NoSuchDevice { .. } | Self::NoSuchVolume { .. } | Self::PodEnds => None,
         }
     }
 }

@@ -11,7 +11,6 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use async_channel::Sender;
 use nix::mount::{MsFlags, mount};
 
 use super::empty_dir::mark;
@@ -19,6 +18,7 @@ use super::error::Problem;
 use super::node_program::{failed, run, run_checked};
 use super::ownership;
 use super::plan::Local;
+use super::progress::Progress;
 use crate::kubelet::csi::PodTerminating;
 use crate::platform::host::directories;
 use crate::platform::host::mounts::mounted_at;
@@ -81,73 +81,12 @@ fn disk_lock(disk: &Path) -> Arc<Semaphore> {
     turn
 }
 
-/// Progress of the thread, and whether the pod still needs the volume.
-#[derive(Debug, Default)]
-struct Progress {
-    stage: Mutex<Stage>,
-    /// Closed when the mount has finished.
-    mounted: Mutex<Option<Sender<()>>>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    #[default]
-    Preparing,
-    Mounting,
-    Mounted,
-    /// The pod no longer needs the volume.
-    GivenUp,
-}
-
-impl Progress {
-    /// Begins mounting, unless the volume was given up. Mounting ends when the guard is dropped.
-    fn mount(&self) -> Result<Mount<'_>, Problem> {
-        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if *stage == Stage::GivenUp {
-            return Err(failed("local volume", "the pod has terminated".to_owned()));
-        }
-        *stage = Stage::Mounting;
-        Ok(Mount(self))
-    }
-
-    /// Gives the volume up; returns once no mount is in progress.
-    async fn gives_up(&self) {
-        let (sender, receiver) = async_channel::bounded::<()>(1);
-        {
-            let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-            match *stage {
-                Stage::Mounting => *self.mounted.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender),
-                Stage::Preparing | Stage::Mounted | Stage::GivenUp => {
-                    *stage = Stage::GivenUp;
-                    return;
-                }
-            }
-        }
-        // Nothing is ever sent; the channel only closes.
-        let _ = receiver.recv().await;
-    }
-}
-
-/// Guard of a mount in progress.
-struct Mount<'a>(&'a Progress);
-
-impl Drop for Mount<'_> {
-    fn drop(&mut self) {
-        let mut stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        *stage = Stage::Mounted;
-        self.0.mounted.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-}
-
-/// Gives the volume up on drop, if mounting has not begun.
+/// Gives the volume up on drop.
 struct AbandonOnDrop(Arc<Progress>);
 
 impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
-        let mut stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if *stage == Stage::Preparing {
-            *stage = Stage::GivenUp;
-        }
+        self.0.give_up();
     }
 }
 
@@ -162,7 +101,7 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
     let parent = local.path.parent().map_or(Ok(()), |parent| directories::make_own(parent, 0o750));
     parent.and_then(|()| directories::make_own(&local.path, 0o750)).map_err(Problem::io("create", &local.path))?;
     if file_type.is_dir() {
-        let _mount = progress.mount()?;
+        let _mount = progress.mount().ok_or_else(given_up)?;
         mount_directory(local, is_mounted)?;
     } else if !file_type.is_block_device() {
         return Err(Problem::HostPathType { path: local.from.clone(), expected: "directory or block device" });
@@ -171,15 +110,19 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
         if !is_shared {
             make_mountable(local)?;
         }
-        let _mount = progress.mount()?;
+        let _mount = progress.mount().ok_or_else(given_up)?;
         mount_disk(local)?;
     }
     // As upstream, the first pod that mounts the volume sets its group: it must not change under running pods.
     if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
-        ownership::set_ownership(&local.path, group, local.on_mismatch)
+        ownership::set_ownership(&local.path, group, local.on_mismatch, progress)
             .map_err(Problem::io("set group of", &local.path))?;
     }
     mark(&local.marker, &ready).map_err(Problem::io("create", &ready))
+}
+
+fn given_up() -> Problem {
+    failed("local volume", "the pod has terminated".to_owned())
 }
 
 fn is_used_elsewhere(local: &Local) -> io::Result<bool> {
@@ -285,7 +228,7 @@ mod tests {
         let (sender, mounts) = async_channel::bounded(1);
         let work = move |progress: &Progress| {
             let _ = formats.recv_blocking();
-            let _ = sender.try_send(progress.mount().is_ok());
+            let _ = sender.try_send(progress.mount().is_some());
             Ok(())
         };
         block_on(async {
@@ -306,7 +249,7 @@ mod tests {
         let (release, mounts) = async_channel::bounded::<()>(1);
         let (sender, begun) = async_channel::bounded(1);
         let work = move |progress: &Progress| {
-            let _mount = progress.mount()?;
+            let _mount = progress.mount().ok_or_else(given_up)?;
             let _ = sender.try_send(());
             let _ = mounts.recv_blocking();
             Ok(())

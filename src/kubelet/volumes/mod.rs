@@ -20,6 +20,7 @@ mod node_program;
 mod ownership;
 mod payload;
 mod plan;
+mod progress;
 mod selinux_mount;
 mod sub_path;
 mod teardown;
@@ -28,8 +29,10 @@ mod tests;
 mod update_lock;
 mod volume_uses;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kubelet::csi::{
@@ -47,6 +50,7 @@ use crate::types::sorted::SortedMap;
 use error::Problem;
 use mounts::{MountInputs, PreparedVolume};
 use plan::{Files, Plan, PlannedVolume, Source};
+use progress::Progress;
 use volume_uses::VolumeUses;
 
 pub(crate) use env_values::FileValue;
@@ -112,9 +116,15 @@ pub(crate) fn set_up(
         let mut places: Vec<PreparedVolume> = plan.volumes.iter().map(|planned| planned.prepared(selinux)).collect();
         let may_hang = plan.volumes.iter().any(PlannedVolume::reads_host_path);
         let work = move || carry_out(&plan).map(|kept| (plan, kept));
-        let (plan, kept) = match may_hang {
-            true => rt::slow_for(uid.as_str(), work).await?,
-            false => rt::blocking_for(uid.as_str(), work).await?,
+        let (plan, mut kept) = rt::blocking_for(uid.as_str(), work).await?;
+        let plan = match may_hang {
+            true => {
+                let work = move || set_up_host_paths(&plan).map(|kept| (plan, kept));
+                let (plan, unlimited) = unless_pod_ends(rt::slow_for(uid.as_str(), work), &mut ends).await?;
+                kept.extend(unlimited);
+                plan
+            }
+            false => plan,
         };
         csi.wait_for_attachment(&uid, unattached(&plan));
         for planned in &plan.volumes {
@@ -134,7 +144,11 @@ pub(crate) fn set_up(
             }
         }
         if selinux {
-            label_mounts(&uid, &plan, &mut places).await;
+            let labelled = async {
+                label_mounts(&uid, &plan, &mut places).await;
+                Ok(())
+            };
+            unless_pod_ends(labelled, &mut ends).await?;
         }
         let groups = plan.groups;
         let places = plan.volumes.into_iter().map(|planned| planned.name).zip(places).collect();
@@ -192,7 +206,17 @@ async fn publish(csi: &Csi, pod: &PodUid, planned: &csi::Csi, ends: &mut PodTerm
     if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == FsGroupPending(true)) {
         let target = volume.target();
         let on_mismatch = planned.on_mismatch;
-        let changed = rt::slow_for(pod.as_str(), move || ownership::set_ownership(&target, group, on_mismatch)).await;
+        let progress = Arc::new(Progress::default());
+        let work = {
+            let progress = Arc::clone(&progress);
+            move || ownership::set_ownership(&target, group, on_mismatch, &progress)
+        };
+        let ended = async {
+            ends.await;
+            progress.give_up();
+            Err(io::Error::other("the pod is terminating"))
+        };
+        let changed = rt::either(ended, rt::slow_for(pod.as_str(), work)).await;
         let failure = |source| SetUpError {
             phase: Phase::SetUp,
             error: CsiError::FsGroup { handle: volume.handle.clone(), source },
@@ -259,12 +283,14 @@ impl PodVolumes {
         Self { uid, prepared, subpaths: "/s".into(), stale_errors: Vec::new(), groups: Vec::new() }
     }
 
-    /// The mounts of `container` in the order of its spec; binds subpaths. `expand` replaces the variables in a path.
+    /// The mounts of `container` in the order of its spec; binds subpaths, until the pod `ends`. `expand` replaces the
+    /// variables in a path.
     pub(crate) fn container_mounts(
         &self,
         container: &Container,
         expand: &dyn Fn(&str) -> Result<String, MountProblem>,
         recursive_read_only: bool,
+        ends: PodTerminating,
     ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
         let inputs = MountInputs { prepared: &self.prepared, subpaths: &self.subpaths, recursive_read_only, expand };
         let planned = mounts::container_mounts(container, &inputs);
@@ -272,7 +298,19 @@ impl PodVolumes {
         async move {
             let (mounts, parts) = planned?;
             if !parts.is_empty() {
-                rt::slow_for(uid.as_str(), move || parts.iter().try_for_each(sub_path::bind)).await?;
+                let progress = Arc::new(Progress::default());
+                let bound = {
+                    let progress = Arc::clone(&progress);
+                    rt::slow_for(uid.as_str(), move || {
+                        parts.iter().try_for_each(|part| sub_path::bind(part, &progress))
+                    })
+                };
+                let ended = async {
+                    ends.await;
+                    progress.gives_up().await;
+                    Err(Error::PodEnds)
+                };
+                rt::either(ended, bound).await?;
             }
             Ok(mounts)
         }
@@ -351,6 +389,19 @@ async fn label_mounts(uid: &PodUid, plan: &Plan, prepared: &mut [PreparedVolume]
     }
 }
 
+/// What waits for a file system that may hang. The work itself goes on, if it must.
+async fn unless_pod_ends<T>(
+    work: impl Future<Output = Result<T, Error>>,
+    ends: &mut PodTerminating,
+) -> Result<T, Error> {
+    let ended = async {
+        ends.await;
+        Err(Error::PodEnds)
+    };
+    rt::either(ended, work).await
+}
+
+/// Creates what is below the pod's own directories.
 fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
     let mut kept = Vec::new();
     for directory in &plan.private {
@@ -366,18 +417,42 @@ fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
                 kept.extend(set_up_files(files, &volume.name)?);
                 continue;
             }
-            Source::Claim { path, bytes, .. } => claim_directory::set_up(path, *bytes).map(|()| {
-                // A node without the programs has run its pods until now: it is told, and they go on.
-                let unlimited = claim_quota::set(path, *bytes).err();
-                kept.extend(unlimited.map(|problem| Error::SetUp { volume: volume.name.clone(), problem }));
-            }),
-            Source::Device { path, .. } => host_path::check(path, HostPathType::BlockDevice),
-            Source::HostPath { path, kind, .. } => host_path::check(path, *kind),
-            Source::Csi(_) | Source::Image | Source::Local(_) | Source::Nfs(_) => continue,
+            Source::Claim { .. }
+            | Source::Csi(_)
+            | Source::Device { .. }
+            | Source::HostPath { .. }
+            | Source::Image
+            | Source::Local(_)
+            | Source::Nfs(_) => continue,
         };
         done.map_err(|problem| Error::SetUp { volume: volume.name.clone(), problem })?;
     }
     Ok(kept)
+}
+
+/// Checks or creates what is elsewhere on the node, whose file system may hang. Nothing of it is below the pod's own
+/// directories: it may still be under way when they are removed.
+fn set_up_host_paths(plan: &Plan) -> Result<Vec<Error>, Error> {
+    let mut unlimited = Vec::new();
+    for volume in &plan.volumes {
+        let done = match &volume.source {
+            Source::Claim { path, bytes, .. } => claim_directory::set_up(path, *bytes).map(|()| {
+                // A node without the programs has run its pods until now: it is told, and they go on.
+                let problem = claim_quota::set(path, *bytes).err();
+                unlimited.extend(problem.map(|problem| Error::SetUp { volume: volume.name.clone(), problem }));
+            }),
+            Source::Device { path, .. } => host_path::check(path, HostPathType::BlockDevice),
+            Source::HostPath { path, kind, .. } => host_path::check(path, *kind),
+            Source::Csi(_)
+            | Source::EmptyDir(_)
+            | Source::Files(_)
+            | Source::Image
+            | Source::Local(_)
+            | Source::Nfs(_) => continue,
+        };
+        done.map_err(|problem| Error::SetUp { volume: volume.name.clone(), problem })?;
+    }
+    Ok(unlimited)
 }
 
 /// If the new content is unknown, a volume that was set up before keeps its content, and the error is returned in

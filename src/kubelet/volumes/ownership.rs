@@ -7,19 +7,21 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use super::progress::Progress;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat, openat, statat};
 
 /// Gives the group read and write access, and sets setgid on directories. The volume's root is changed last: with
 /// `on_mismatch` it shows that everything else is done.
 ///
-/// Files that cannot be changed, as on a file system without owners, are left alone and logged once.
-pub(super) fn set_ownership(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
+/// Files that cannot be changed, as on a file system without owners, are left alone and logged once. Fails once the
+/// volume is given up: a large volume takes hours.
+pub(super) fn set_ownership(volume: &Path, group: u32, on_mismatch: bool, progress: &Progress) -> io::Result<()> {
     let top = openat(CWD, volume, OWNERSHIP_OPEN_FLAGS, Mode::empty())?;
     let top_stat = fstat(&top)?;
     if on_mismatch && top_stat.st_gid == group && top_stat.st_mode & VOLUME_DIRECTORY_MODE == VOLUME_DIRECTORY_MODE {
         return Ok(());
     }
-    let mut giving = OwnershipChange { group, failed: 0, why: None };
+    let mut giving = OwnershipChange { group, failed: 0, why: None, progress };
     giving.all(top.as_fd(), 0)?;
     giving.note(give_one(top.as_fd(), group, top_stat.st_mode));
     if let Some(why) = giving.why {
@@ -29,20 +31,24 @@ pub(super) fn set_ownership(volume: &Path, group: u32, on_mismatch: bool) -> io:
     Ok(())
 }
 
-struct OwnershipChange {
+struct OwnershipChange<'a> {
     group: u32,
     failed: u32,
     /// The first error.
     why: Option<io::Error>,
+    progress: &'a Progress,
 }
 
-impl OwnershipChange {
+impl OwnershipChange<'_> {
     /// Symlinks are changed but never followed: the content is untrusted and may change meanwhile.
     fn all(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
         if depth > MAX_OWNERSHIP_DEPTH {
             return Err(io::Error::other(format!("directories are more than {MAX_OWNERSHIP_DEPTH} deep")));
         }
         for entry in Dir::read_from(directory)? {
+            if self.progress.is_given_up() {
+                return Err(io::Error::other("the pod is terminating"));
+            }
             let entry = entry?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
@@ -130,7 +136,7 @@ mod tests {
         }
         fs::set_permissions(volume.join("a/b/file"), Permissions::from_mode(0o644)).unwrap();
         let outside = of(&top.join("outside"));
-        set_ownership(&volume, 1234, false).unwrap();
+        set_ownership(&volume, 1234, false, &Progress::default()).unwrap();
         for path in ["volume", "volume/a", "volume/a/b"] {
             assert_eq!(of(&top.join(path)), (1234, 0o2770), "{path}");
         }
@@ -138,18 +144,30 @@ mod tests {
         assert_eq!((of(&volume.join("link")).0, of(&top.join("outside"))), (1234, outside));
         fs::write(volume.join("new"), "").unwrap();
         fs::set_permissions(volume.join("new"), Permissions::from_mode(0o600)).unwrap();
-        set_ownership(&volume, 1234, true).unwrap();
+        set_ownership(&volume, 1234, true, &Progress::default()).unwrap();
         assert_eq!(of(&volume.join("new")).1, 0o600, "the volume's root already had the group");
-        set_ownership(&volume, 1234, false).unwrap();
+        set_ownership(&volume, 1234, false, &Progress::default()).unwrap();
         assert_eq!(of(&volume.join("new")).1, 0o660);
+        remove_tree(&top).unwrap();
+    }
+
+    #[test]
+    fn volume_that_is_given_up_keeps_the_groups_of_its_other_files() {
+        let top = std::env::temp_dir().join(format!("coracle-ownership-given-up-{}", std::process::id()));
+        fs::create_dir_all(top.join("a")).unwrap();
+        let progress = Progress::default();
+        progress.give_up();
+        let error = set_ownership(&top, 1234, false, &progress).unwrap_err();
+        assert_eq!(error.to_string(), "the pod is terminating");
+        assert_ne!(fs::metadata(&top).unwrap().gid(), 1234, "the root shows that everything is done");
         remove_tree(&top).unwrap();
     }
 
     #[test]
     fn unchangeable_files_do_not_fail_the_volume() {
         // The modes of these cannot be changed.
-        set_ownership(Path::new("/proc/self/fdinfo"), 1234, false).unwrap();
-        let error = set_ownership(Path::new("/proc/self/none"), 1234, false).unwrap_err();
+        set_ownership(Path::new("/proc/self/fdinfo"), 1234, false, &Progress::default()).unwrap();
+        let error = set_ownership(Path::new("/proc/self/none"), 1234, false, &Progress::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -15,31 +15,39 @@ use rustix::io::Errno;
 
 use super::error::Error;
 use super::mounts::Part;
+use super::progress::Progress;
 use crate::platform::host::directories;
 use crate::platform::host::open_beneath::{Outside, hold_inside};
 use crate::platform::host::regular_file::{not_regular, reopen};
 
-/// Binds `part` to its target; creates a missing subpath as a directory. Does nothing if it is already bound.
-pub(super) fn bind(part: &Part) -> Result<(), Error> {
-    try_bind(part).map_err(|source| Error::SubPath {
+/// Binds `part` to its target; creates a missing subpath as a directory. Does nothing if it is already bound. Fails
+/// once the pod has given it up.
+pub(super) fn bind(part: &Part, progress: &Progress) -> Result<(), Error> {
+    try_bind(part, progress).map_err(|source| Error::SubPath {
         volume: part.volume.clone(),
         container: part.container.clone(),
         source,
     })
 }
 
-fn try_bind(part: &Part) -> io::Result<()> {
+fn try_bind(part: &Part, progress: &Progress) -> io::Result<()> {
     let source_file = find(&part.root, Path::new(&part.path))?;
     let source_file = File::from(source_file);
     let source = source_file.metadata()?;
+    let is_there = match fs::symlink_metadata(&part.target) {
+        Ok(target) if (target.dev(), target.ino()) == (source.dev(), source.ino()) => return Ok(()),
+        Ok(_) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    // The file system of the volume may have hung until now, and the pod's directory be gone. What follows only changes
+    // that directory.
+    let _mount = progress.mount().ok_or_else(|| io::Error::other("the pod is terminating"))?;
     if let Some(parent) = part.target.parent() {
         make_private(parent)?;
     }
-    match fs::symlink_metadata(&part.target) {
-        Ok(target) if (target.dev(), target.ino()) == (source.dev(), source.ino()) => return Ok(()),
-        Ok(_) => clear(&part.target)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    if is_there {
+        clear(&part.target)?;
     }
     if source.is_dir() {
         directories::make_own(&part.target, 0o750)?;

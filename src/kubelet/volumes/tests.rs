@@ -1,7 +1,6 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -12,7 +11,7 @@ use crate::platform::host::file::bytes_read_by_thread;
 use crate::platform::host::mounts::{is_mount_point, unmount_below};
 use crate::platform::host::removals::Removals;
 use crate::platform::host::remove_tree::remove_tree;
-use crate::platform::rt::block_on;
+use crate::platform::rt::{block_on, simulate};
 use crate::state::objects::SourceObject;
 use crate::state::pods::ObservedPod;
 use crate::types::api::{PodUid, decode};
@@ -64,8 +63,15 @@ fn set_up_now(pod: &Pod, dirs: &PodDirs) -> Result<PodVolumes, String> {
 
 fn mounts_now(pod: &Pod, dirs: &PodDirs) -> Result<Vec<Mount>, String> {
     let volumes = set_up_now(pod, dirs)?;
-    let mounts = volumes.container_mounts(&pod.spec.containers[0], &|text| Ok(text.to_owned()), false);
-    block_on(mounts).map_err(|error| ErrorChain(&error).to_string())
+    block_on(mounts_of(&volumes, pod, Box::pin(std::future::pending()))).map_err(|error| ErrorChain(&error).to_string())
+}
+
+fn mounts_of(
+    volumes: &PodVolumes,
+    pod: &Pod,
+    ends: PodTerminating,
+) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
+    volumes.container_mounts(&pod.spec.containers[0], &|text| Ok(text.to_owned()), false, ends)
 }
 
 fn mode(path: impl AsRef<Path>) -> u32 {
@@ -213,7 +219,7 @@ fn host_path_without_a_type_is_not_accessed() {
     let (scratch, dirs) = Scratch::new("untyped");
     // Every access to this path fails.
     let path = scratch.0.join("n".repeat(300));
-    assert!(fs::metadata(&path).is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound));
+    assert!(fs::metadata(&path).is_err_and(|error| error.kind() != io::ErrorKind::NotFound));
     check_host_path(&dirs, &path, "", Ok(()));
 }
 
@@ -306,7 +312,7 @@ fn device_files_in_a_volume_in_memory_cannot_be_opened() {
     let device = path.join("null");
     let (kind, mode) = (nix::sys::stat::SFlag::S_IFCHR, nix::sys::stat::Mode::S_IRWXU);
     nix::sys::stat::mknod(&device, kind, mode, nix::sys::stat::makedev(1, 3)).unwrap();
-    assert_eq!(fs::File::open(&device).unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    assert_eq!(fs::File::open(&device).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
 }
 
 #[test]
@@ -696,8 +702,7 @@ fn files_match_those_in_an_upstream_container() {
     crate::types::api::defaults::apply(&mut pod);
     let objects = objects(&fs::read_to_string(manifests.join("manifests/00-objects.yaml")).unwrap());
     let volumes = set_up_with(&pod, &dirs, &objects).unwrap();
-    let mounts = volumes.container_mounts(&pod.spec.containers[0], &|text| Ok(text.to_owned()), false);
-    let mounts = block_on(mounts).unwrap();
+    let mounts = block_on(mounts_of(&volumes, &pod, Box::pin(std::future::pending()))).unwrap();
 
     let text = fs::read_to_string(manifests.join("golden/inside/volumes-ls.txt")).unwrap();
     let mut compared = 0;
@@ -729,4 +734,29 @@ fn files_match_those_in_an_upstream_container() {
         compared += 1;
     }
     assert_eq!(compared, 10);
+}
+
+#[test]
+fn pod_that_terminates_does_not_wait_for_a_host_path_that_hangs() {
+    const HANGS: Duration = Duration::from_secs(3600);
+    let (_scratch, dirs) = Scratch::new("hangs");
+    let pod = with_volume("u-hangs", json!({"hostPath": {"path": "/", "type": "Directory"}}));
+    let mut given_up = 0;
+    for seed in 0..20 {
+        let (pod, dirs) = (pod.clone(), dirs.clone());
+        let took = simulate(seed, |world| async move {
+            let node = golden::node_with_memory(64 << 20);
+            let objects = Objects::default();
+            let inputs = SetUpInputs { dirs: &dirs, node: &node, objects: &objects };
+            // The pod's own directories are made by then.
+            let ends = Box::pin(rt::sleep_until(rt::now() + HANGS));
+            world.disk.set(HANGS);
+            let result = set_up(&pod, inputs, &no_drivers(), ends).await;
+            (result.map(drop).map_err(|error| error.to_string()), world.passed())
+        });
+        let (result, passed) = took.unwrap();
+        assert!(passed <= HANGS + Duration::from_secs(1), "it waited {passed:?}");
+        given_up += u32::from(result == Err("the pod is terminating".to_owned()));
+    }
+    assert!(given_up > 0);
 }
