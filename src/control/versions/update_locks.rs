@@ -206,7 +206,8 @@ impl UpdateLocks {
                     match tried.await {
                         Ok(UpdateLock::Held) => true,
                         Ok(UpdateLock::Taken(file)) => {
-                            close(&uid, file).await;
+                            // Not waited for: closing has no deadline, and the check is of the whole node.
+                            drop(close(&uid, file));
                             false
                         }
                         Err(_) => false,

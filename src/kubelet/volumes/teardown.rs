@@ -83,10 +83,12 @@ impl PodDirectories {
             if is_known(&uid) {
                 continue;
             }
-            match give_back(&pod, &uid, csi).await {
-                Ok(()) if is_known(&uid) => {}
-                Ok(()) => failures.extend(remove(pod).await),
-                Err(error) => failures.push(error),
+            // A file system that hangs keeps no other directory: what is unmounted late is removed later.
+            match rt::deadline(REMOVAL_PATIENCE, give_back(&pod, &uid, csi)).await {
+                Ok(Ok(())) if is_known(&uid) => {}
+                Ok(Ok(())) => failures.extend(remove(pod).await),
+                Ok(Err(error)) => failures.push(error),
+                Err(_) => failures.push(Error::io("unmount everything below", &pod)(io::ErrorKind::TimedOut.into())),
             }
         }
         for logs in self.logs {
