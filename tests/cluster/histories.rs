@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::joined::{Joined, LEASE, NODES};
 use super::pods::{MIRROR, PODS, WEB, is_ready, mounted, pod};
+use crate::csi_driver::{Driver, NAME};
 
 /// The lease is renewed each second, which reveals that resource versions went back.
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
@@ -125,4 +126,29 @@ fn mirror_pods_and_config_maps_follow_a_restore() {
     assert_eq!(joined.running(), before);
     joined.api.delete(WEB);
     joined.api.wait_gone(WEB);
+}
+
+#[test]
+fn drivers_and_devices_that_a_backup_does_not_know_are_told_again() {
+    const CSI_NODE: &str = "/apis/storage.k8s.io/v1/csinodes/node-a";
+    const SLICE: &str = "/apis/resource.k8s.io/v1/resourceslices/node-a-devices.coracle.dev-0";
+    let mut joined = Joined::new();
+    let (rules, devices) = (joined.node.folder().join("coracle.yaml"), joined.node.folder().join("lines"));
+    let rule = json!({"resource": "example.com/line", "paths": [devices.join("tty*").to_str().unwrap()]});
+    std::fs::write(&rules, json!({"devices": [rule]}).to_string()).unwrap();
+    std::fs::create_dir_all(&devices).unwrap();
+    joined.start(SHORT, &["--coracle-config", rules.to_str().unwrap()]);
+    joined.wait_until_ready();
+    let backup = joined.api.back_up();
+    let link = |name: &str| std::os::unix::fs::symlink("/dev/null", devices.join(name)).unwrap();
+    link("tty1");
+    let _driver = Driver::start(&joined.node.folder().join("pods/plugins_registry"), &[]);
+    let all_are_told = || {
+        joined.api.wait(CSI_NODE, "the driver", |node| node["spec"]["drivers"][0]["name"] == NAME);
+        joined.api.wait(SLICE, "the device", |slice| !slice["spec"]["devices"][0].is_null());
+    };
+    all_are_told();
+    joined.let_versions_pass();
+    joined.api.restart_with(&backup);
+    all_are_told();
 }

@@ -27,7 +27,8 @@ const MAX_CSI_NODE_RETRY_DELAY: Duration = Duration::from_secs(120);
 const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 
 impl CsiNodeRegistration {
-    /// Updates the objects whenever drivers change, and when the node has another Node object; never returns.
+    /// Updates the objects whenever drivers change, and when the node has another Node object or the API server was
+    /// restored from a backup; never returns.
     pub(crate) async fn run(self) {
         let mut backoff = Backoff::new(FIRST_CSI_NODE_RETRY_DELAY, MAX_CSI_NODE_RETRY_DELAY);
         // Nothing is reported before the first driver.
@@ -35,11 +36,13 @@ impl CsiNodeRegistration {
         loop {
             self.status_inputs.admission_is_possible().await;
             let (drivers_seen, uid_seen) = (self.csi.changed.changes(), self.status_inputs.uid_changed.changes());
+            let history = self.client.histories().changes();
             match self.update_csi_node().await {
                 Ok(()) => {
                     backoff.reset();
                     let uid_changed = self.status_inputs.uid_changed.beyond(uid_seen);
-                    rt::either(self.csi.changed.beyond(drivers_seen), uid_changed).await;
+                    let is_lost = rt::either(uid_changed, self.client.histories().beyond(history));
+                    rt::either(self.csi.changed.beyond(drivers_seen), is_lost).await;
                 }
                 Err(error) => {
                     log!(warn, "failed to update CSINode, retrying", error = ErrorChain(&error));

@@ -35,11 +35,13 @@ impl SlicePublisher {
         }
         self.status_inputs.admission_is_possible().await;
         let mut backoff = Backoff::new(FIRST_SLICE_PUBLISH_DELAY, MAX_SLICE_PUBLISH_DELAY);
-        // The devices that the API server has, and the uid of their Node object, with which they are removed.
-        let mut done: Option<(Vec<Value>, String)> = None;
+        // The devices that the API server has, the uid of their Node object, with which they are removed, and the history
+        // of the server, which has lost them if it was restored from a backup.
+        let mut done: Option<(Vec<Value>, String, u64)> = None;
         loop {
             let (devices_seen, uid_seen) = (self.devices.changed().changes(), self.status_inputs.uid_changed.changes());
-            let wanted = (published(&self.devices.files()), self.status_inputs.uid());
+            let history = self.client.histories().changes();
+            let wanted = (published(&self.devices.files()), self.status_inputs.uid(), history);
             let retry = if done.as_ref() == Some(&wanted) {
                 None
             } else {
@@ -57,7 +59,8 @@ impl SlicePublisher {
             };
             let Some(wait) = retry else {
                 let uid_changed = self.status_inputs.uid_changed.beyond(uid_seen);
-                rt::either(self.devices.changed().beyond(devices_seen), uid_changed).await;
+                let is_lost = rt::either(uid_changed, self.client.histories().beyond(history));
+                rt::either(self.devices.changed().beyond(devices_seen), is_lost).await;
                 rt::sleep(SLICE_CHANGE_DELAY).await;
                 continue;
             };

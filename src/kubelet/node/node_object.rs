@@ -139,7 +139,11 @@ impl NodeObjectState {
     /// Takes a list, which has at most one node.
     pub(crate) fn on_list(&mut self, node: Option<Node>) {
         match node {
-            Some(node) => self.on_server_object(node),
+            Some(node) => {
+                // A server that was restored from a backup has lost the change.
+                self.reported = None;
+                self.on_server_object(node);
+            }
             None if self.object_state != ObjectState::Deleted => self.object_state = ObjectState::Absent,
             None => {}
         }

@@ -289,7 +289,7 @@ impl Client {
     }
 
     /// Notified when the server's history of objects has changed.
-    pub(super) fn histories(&self) -> &Signal {
+    pub(crate) fn histories(&self) -> &Signal {
         &self.transport().histories
     }
 

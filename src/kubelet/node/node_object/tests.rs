@@ -213,6 +213,20 @@ fn change_is_reported_at_once_with_one_event() {
 }
 
 #[test]
+fn change_that_a_restored_server_has_lost_is_reported_again() {
+    let (mut case, node) = registered();
+    case.pass(MINUTE);
+    case.shuts_down = true;
+    case.patch();
+    case.done(Outcome::Patched);
+    case.own.on_server_object(node.clone());
+    assert!(matches!(case.next(), NodeStep::Wait(_)), "a server that drops a field is not sent it again");
+    case.own.on_list(Some(node));
+    case.pass(MINUTE);
+    assert_eq!(ready(&case.patch())["message"], "node is shutting down");
+}
+
+#[test]
 fn flapping_condition_is_rate_limited() {
     let (mut case, _) = registered();
     let mut sent = 0;
