@@ -96,7 +96,7 @@ pub(crate) enum Work {
     Sync(Plan),
     /// Refreshes the files in the volumes. Runs only when no other work is due.
     Refresh,
-    /// Removes garbage. Runs only when no other work is due.
+    /// Removes garbage. Runs only when no other work is due, also before the next sandbox of a pod whose sandboxes die.
     Collect(Vec<Garbage>),
     Stop {
         grace: Duration,
@@ -467,7 +467,9 @@ impl Worker {
             return Next::Work(Work::Relist);
         }
         if let Some(time) = self.remake.not_before(now).filter(|_| plan.recreates()) {
-            return Next::Wait(time);
+            // A pod whose sandboxes die again and again leaves one after the other.
+            let is_due = !plan.garbage.is_empty() && self.failures == 0 && self.collecting.is_none();
+            return if is_due { Next::Work(Work::Collect(plan.garbage)) } else { Next::Wait(time) };
         }
         if !plan.actions.is_empty() || plan.completed {
             return Next::Work(Work::Sync(plan));

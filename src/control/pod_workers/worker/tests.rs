@@ -157,6 +157,22 @@ fn short_lived_sandboxes_are_recreated_with_growing_waits() {
 }
 
 #[test]
+fn dead_sandboxes_are_collected_before_the_next_one() {
+    let garbage = || vec![Garbage::Sandbox { id: "s".to_owned() }];
+    let plan = |garbage| Plan { actions: vec![Action::CreateSandbox { attempt: 2 }], garbage, ..Plan::default() };
+    let mut worker = Worker::new(pod("a"));
+    let now = Instant::now();
+    worker.begun(&Work::Sync(plan(Vec::new())), now);
+    worker.succeeded(Kind::Sync, false, now);
+    assert_eq!(worker.next(now, || plan(garbage())), Next::Work(Work::Collect(garbage())));
+    worker.begun(&Work::Collect(garbage()), now);
+    worker.not_collected(now, |wait| wait);
+    let wait = Next::Wait(now + Duration::from_secs(1));
+    assert_eq!(worker.next(now, || plan(garbage())), wait, "what cannot be removed holds up no sandbox");
+    assert_eq!(worker.next(now, || plan(Vec::new())), wait);
+}
+
+#[test]
 fn garbage_is_collected_only_when_idle_and_delays_no_work() {
     let garbage = || vec![Garbage::Sandbox { id: "s".to_owned() }];
     let plan = |actions| Plan { actions, garbage: garbage(), ..Plan::default() };
