@@ -117,9 +117,11 @@ impl DraDriver {
     }
 
     fn unprepare(&self, claim: &Claim) -> Answer {
+        let survivors = self.runtime.survivors.borrow();
         let user = self.runtime.look(|runtime| {
-            let mut running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
-            running.find(|one| claim_of(&one.config).is_some_and(|name| name == claim.name)).map(|one| one.id.clone())
+            let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
+            let mut users = running.chain(survivors.iter().filter_map(|one| one.container.as_ref()));
+            users.find(|one| claim_of(&one.config).is_some_and(|name| name == claim.name)).map(|one| one.id.clone())
         });
         if let Some(container) = user {
             let what = format!("claim {} is unprepared, and container {} runs with it", claim.name, short(&container));

@@ -386,6 +386,7 @@ impl Node {
                     let took = since.saturating_sub(begun);
                     self.longest_recovery = self.longest_recovery.max(took);
                     self.runtime.jobs.borrow_mut().settle(now);
+                    self.record.has_converged();
                     self.delete_ended();
                     let objects = self.api.look(|server| server.backup());
                     self.backup = Some((objects, self.wanted.borrow().of(Source::Api)));

@@ -100,6 +100,8 @@ pub(super) struct Record {
     is_traced: bool,
     violation: RefCell<Option<Violation>>,
     counts: RefCell<BTreeMap<&'static str, u64>>,
+    /// Faults of the disk before the last convergence.
+    disk_faults_before: Cell<u64>,
     /// The largest observed values.
     most: RefCell<BTreeMap<&'static str, u64>>,
     /// A digest of all lines, kept even if the lines are not: it distinguishes runs.
@@ -114,6 +116,7 @@ impl Record {
             is_traced: std::env::var("SIMULATION_TRACE").is_ok(),
             violation: RefCell::default(),
             counts: RefCell::default(),
+            disk_faults_before: Cell::default(),
             most: RefCell::default(),
             digest: Cell::new(0xcbf2_9ce4_8422_2325),
         })
@@ -142,10 +145,19 @@ impl Record {
         self.violation.borrow().clone()
     }
 
-    /// Whether writes may have failed in this life.
+    /// Whether writes may have failed since the last convergence: the agent has written again what is missing by then.
     pub(super) fn has_failed_disk(&self) -> bool {
+        self.disk_faults() > self.disk_faults_before.get()
+    }
+
+    /// The node has converged.
+    pub(super) fn has_converged(&self) {
+        self.disk_faults_before.set(self.disk_faults());
+    }
+
+    fn disk_faults(&self) -> u64 {
         let counts = self.counts();
-        ["full disks", "disks that failed"].iter().any(|fault| counts.contains_key(fault))
+        ["full disks", "disks that failed"].iter().filter_map(|fault| counts.get(fault)).sum()
     }
 
     pub(super) fn count(&self, counter: &'static str) {
