@@ -144,6 +144,10 @@ impl WantedPods {
     }
 }
 
+fn has_liveness_probe(revision: &str) -> bool {
+    revision.parse::<u64>().is_ok_and(|number| number % 3 == 0)
+}
+
 impl Pod {
     pub(super) fn object(&self, revision: &str) -> Value {
         let Traits { secret, token, probe, job, volume, device, claim, side, pull, stubborn: _, cpu, own, hostile } =
@@ -197,6 +201,12 @@ impl Pod {
         }
         if probe {
             container["readinessProbe"] = json!({ "exec": { "command": ["true"] }, "periodSeconds": 30 });
+            if has_liveness_probe(revision) {
+                // It never fails: a fault of the runtime that counted as a failure would stop the container.
+                let never_fails =
+                    json!({ "exec": { "command": ["true"] }, "periodSeconds": 60, "failureThreshold": 1 });
+                container["livenessProbe"] = never_fails;
+            }
         }
         let mut containers = vec![container];
         if side {
