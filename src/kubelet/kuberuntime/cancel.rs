@@ -54,9 +54,11 @@ impl CancelWatch {
 
 /// `None` if the work is cancelled before it is done.
 pub(super) async fn unless_cancelled<T>(cancel: Option<&CancelWatch>, work: impl Future<Output = T>) -> Option<T> {
-    let Some(cancel) = cancel else { return Some(work.await) };
     let cancelled = async {
-        cancel.cancelled().await;
+        match cancel {
+            Some(cancel) => cancel.cancelled().await,
+            None => std::future::pending().await,
+        }
         None
     };
     rt::either(cancelled, async { Some(work.await) }).await

@@ -205,13 +205,13 @@ impl PodRuntime {
             self.stops.answered(kill.id);
             Ok(ignore_not_found(stopped)?)
         };
-        let stop = async { unless_cancelled(kill.cancel, stop).await.unwrap_or(Ok(())) };
-        let Some(hook) = hook else { return stop.await };
         let hook = async {
-            hook.await;
+            if let Some(hook) = hook {
+                hook.await;
+            }
             std::future::pending().await
         };
-        rt::either(hook, stop).await
+        unless_cancelled(kill.cancel, rt::either(hook, stop)).await.unwrap_or(Ok(()))
     }
 
     async fn before_stop(&self, kill: &ContainerKill<'_>) {
