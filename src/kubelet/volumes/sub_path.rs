@@ -37,7 +37,7 @@ fn try_bind(part: &Part, progress: &Progress) -> io::Result<()> {
     let is_there = match fs::symlink_metadata(&part.target) {
         Ok(target) if (target.dev(), target.ino()) == (source.dev(), source.ino()) => return Ok(()),
         Ok(_) => true,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
         Err(error) => return Err(error),
     };
     // The file system of the volume may have hung until now, and the pod's directory be gone. What follows only changes
