@@ -1,6 +1,6 @@
 //! Generates the help texts, shell completions, manual page and table of flags from the declarations of commands and
-//! flags, and compresses the files that the program embeds: help texts, completions and the status page. Also computes
-//! the digests of the page's script and style for the Content-Security-Policy.
+//! flags, and compresses the files that the program embeds: help texts, completions, feature gates and the status page.
+//! Also computes the digests of the page's script and style for the Content-Security-Policy.
 #![expect(clippy::expect_used, reason = "a panic stops the build with its message")]
 
 #[macro_use]
@@ -31,11 +31,12 @@ use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
 const PAGE: &str = "src/control/server/status_page/page.html";
+const FEATURE_GATES: &str = "src/platform/config/feature_gates.txt";
 const MANUAL_TEMPLATE: &str = "man/coracle.8.in";
 
 fn main() {
     println!("cargo::rerun-if-changed={PAGE}");
-    for path in ["build", MANUAL_TEMPLATE, "src/platform/config/flag_table.rs"] {
+    for path in ["build", MANUAL_TEMPLATE, FEATURE_GATES, "src/platform/config/flag_table.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }
     for path in ["src/cli/command_table.rs", "src/cli/machine_commands.rs", "src/cli/shared_flags.rs"] {
@@ -49,16 +50,18 @@ fn main() {
     pack("page.html", &page);
     reference::check_summaries();
     write("flags.tsv", reference::flags().as_bytes());
-    pack("help", &help::all());
     let template = fs::read_to_string(MANUAL_TEMPLATE).expect("the template is in the tree");
     write("coracle.8", manual::page(&template).as_bytes());
-    for (name, script) in
-        [("coracle.bash", completion::bash()), ("coracle.fish", completion::fish()), ("coracle.zsh", completion::zsh())]
-    {
-        pack(name, &script);
-        // `tests/manual.rs` reads the uncompressed script.
-        write(name, script.as_bytes());
+    // In the order of src/cli/texts.rs.
+    let scripts = [("bash", completion::bash()), ("fish", completion::fish()), ("zsh", completion::zsh())];
+    for (shell, script) in &scripts {
+        // `tests/manual.rs` reads it.
+        write(&format!("coracle.{shell}"), script.as_bytes());
     }
+    let texts: Vec<String> = scripts.into_iter().map(|(_, script)| script).chain([help::all()]).collect();
+    pack("texts", &texts.join("\u{c}"));
+    let gates = fs::read_to_string(FEATURE_GATES).expect("the feature gates are in the tree");
+    pack("feature_gates", &gates);
 }
 
 fn pack(name: &str, text: &str) {

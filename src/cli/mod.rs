@@ -59,6 +59,7 @@ mod streams;
 mod support;
 mod sync;
 mod table;
+mod texts;
 mod top;
 mod upgrade;
 mod validate;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::check::{Problem, conflict};
 use super::did_you_mean::nearest;
 use super::fields::Fields;
+use crate::protocol::gzip::unpacked_text;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 macro_rules! gates {
@@ -72,8 +73,8 @@ pub(crate) struct FeatureGates {
 }
 
 /// One gate a line: the stage (`A`lpha, `B`eta, `G`A, `D`eprecated), the default (`+` or `-`), its [`Standing`], and
-/// its name. From pkg/features and the packages whose gates the kubelet registers.
-const GATES: &str = include_str!("feature_gates.txt");
+/// its name. From pkg/features and the packages whose gates the kubelet registers. The build packs them.
+const PACKED_GATES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/feature_gates.gz"));
 
 /// What Coracle does with a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +97,7 @@ enum Standing {
     Windows,
 }
 
-/// A line of [`GATES`].
+/// A line of [`PACKED_GATES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct KnownGate<'a> {
     name: &'a str,
@@ -131,17 +132,19 @@ impl FeatureGates {
     /// Reads the gates. Warns of each that upstream will remove, and of settings without effect.
     pub(super) fn read(fields: &Fields<'_>, warnings: &mut Vec<String>) -> Result<Self, Problem> {
         let configured_gates = fields.at(FEATURE_GATES_FIELD).and_then(Value::as_object);
+        let table = configured_gates.map(|_| unpacked_text(PACKED_GATES)).unwrap_or_default();
         let configured_gates =
             || configured_gates.into_iter().flatten().map(|(name, value)| (&**name, value.as_bool() == Some(true)));
         let mut gates = Self::default();
         let mut ineffective: SortedMap<Standing, Vec<String>> = SortedMap::new();
         for (stage, on) in configured_gates().filter_map(|(name, on)| Some((stage_of_all(name)?, on))) {
             let gates_of_stage =
-                known_gates().filter(|gate| gate.stage == stage && gate.standing == Standing::Honoured);
+                known_gates(&table).filter(|gate| gate.stage == stage && gate.standing == Standing::Honoured);
             gates_of_stage.filter_map(|known_gate| Gate::of(known_gate.name)).for_each(|gate| gates.set(gate, on));
         }
         for (name, on) in configured_gates().filter(|(name, _)| stage_of_all(name).is_none()) {
-            let known_gate = known_gates().find(|known_gate| known_gate.name == name).ok_or_else(|| unknown(name))?;
+            let known_gate = known_gates(&table).find(|known_gate| known_gate.name == name);
+            let known_gate = known_gate.ok_or_else(|| unknown(name, &table))?;
             known_gate.check(on)?;
             if let Some(gate) = Gate::of(name) {
                 gates.set(gate, on);
@@ -204,8 +207,8 @@ fn is_default(path: &str, fields: &Fields<'_>) -> bool {
     fields.text(path) == Some(default)
 }
 
-fn known_gates() -> impl Iterator<Item = KnownGate<'static>> {
-    GATES.lines().filter_map(|line| {
+fn known_gates(table: &str) -> impl Iterator<Item = KnownGate<'_>> {
+    table.lines().filter_map(|line| {
         let (marks, name) = line.split_once(' ')?;
         let mut marks = marks.chars();
         let (stage, default, standing) = (marks.next()?, marks.next()?, marks.next()?);
@@ -222,9 +225,9 @@ fn stage_of_all(name: &str) -> Option<char> {
     }
 }
 
-fn unknown(name: &str) -> Problem {
-    let suggestion =
-        nearest(name, known_gates().map(|gate| gate.name)).map(|suggestion| format!(" (did you mean {suggestion}?)"));
+fn unknown(name: &str, table: &str) -> Problem {
+    let suggestion = nearest(name, known_gates(table).map(|gate| gate.name));
+    let suggestion = suggestion.map(|suggestion| format!(" (did you mean {suggestion}?)"));
     conflict(FEATURE_GATES_FIELD, format!("unrecognized feature gate: {name}{}", suggestion.unwrap_or_default()))
 }
 
@@ -334,29 +337,32 @@ mod tests {
             let stage = stages.iter().find(|(_, word)| *word == stage).unwrap().0;
             (name, stage, default == "default=true", words.next() == Some("locked"))
         });
-        let of_known =
-            |known: KnownGate<'static>| (known.name, known.stage, known.default, known.standing == Standing::Locked);
+        let table = unpacked_text(PACKED_GATES);
+        fn of_known(known: KnownGate<'_>) -> (&str, char, bool, bool) {
+            (known.name, known.stage, known.default, known.standing == Standing::Locked)
+        }
         let recorded: Vec<_> = recorded.collect();
-        let all: Vec<_> = known_gates().map(of_known).collect();
+        let all: Vec<_> = known_gates(&table).map(of_known).collect();
         assert!(recorded.len() > 200);
         let unknown: Vec<_> = recorded.iter().filter(|gate| !all.contains(gate)).collect();
         assert!(unknown.is_empty(), "{unknown:?}");
-        assert_eq!((all.len(), all.is_sorted()), (GATES.lines().count(), true));
+        assert_eq!((all.len(), all.is_sorted()), (table.lines().count(), true));
         // The list has the gates of pkg/features; the kubelet registers those of its libraries, too.
-        for known in known_gates().filter(|known| !recorded.contains(&of_known(*known))) {
+        for known in known_gates(&table).filter(|known| !recorded.contains(&of_known(*known))) {
             assert!(matches!(known.standing, Standing::GoLibrary | Standing::Locked), "{known:?}");
         }
-        for known in known_gates() {
+        for known in known_gates(&table) {
             let gate = Gate::of(known.name);
             assert_eq!(known.standing == Standing::Honoured, gate.is_some(), "{known:?}");
             assert!(gate.is_none_or(|gate| gate.is_on_by_default() == known.default), "{known:?}");
         }
-        assert!(Gate::ALL.iter().all(|gate| known_gates().any(|known| known.name == gate.name())));
+        assert!(Gate::ALL.iter().all(|gate| known_gates(&table).any(|known| known.name == gate.name())));
     }
 
     #[test]
     fn every_gate_may_have_both_values_unless_it_is_locked_or_missing() {
-        for known in known_gates() {
+        let table = unpacked_text(PACKED_GATES);
+        for known in known_gates(&table) {
             for on in [false, true] {
                 let read = read(&json!({"featureGates": {known.name: on}}));
                 if known.standing == Standing::Locked && on != known.default {
