@@ -22,6 +22,7 @@ use super::watch_context::WatchContext;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{ApiError, Client, Collection, Rank, Request, Requester};
 use crate::platform::config::FeatureGates;
+use crate::platform::host::{boot_timer, clock};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::objects::{ObjectKey, Topic};
@@ -75,6 +76,8 @@ const TOPIC_REQUEST_BURST: u32 = 100;
 /// Requests that only the pace holds back begin this many at a time: one by one, a pod with 300 topics woke the node
 /// four times a second.
 const PACED_REQUESTS_AT_ONCE: u32 = 25;
+/// What is shorter may be the time between the readings of two clocks.
+const MIN_SUSPENSION: Duration = Duration::from_secs(1);
 
 impl TopicRequests {
     pub(super) fn new(context: WatchContext) -> Self {
@@ -169,9 +172,15 @@ impl Drop for TopicRequests {
 async fn run(shared: Rc<Shared>) {
     let gate = Rc::clone(shared.context.client.gate());
     let mut openings = gate.openings();
+    let mut suspended = clock::suspended();
     loop {
         let (seen, gate_seen) = (shared.changed.changes(), gate.changed.changes());
         let now = rt::now();
+        let before = std::mem::replace(&mut suspended, clock::suspended());
+        let lasted = suspended.saturating_sub(before);
+        if lasted >= MIN_SUSPENSION {
+            shared.state.borrow_mut().on_resume(lasted, now);
+        }
         if std::mem::replace(&mut openings, gate.openings()) != openings {
             shared.state.borrow_mut().on_opening(now);
         }
@@ -187,7 +196,8 @@ async fn run(shared: Rc<Shared>) {
         let is_blocked = !is_admitted && requests.is_some_and(|due| due <= rt::now());
         let timer = async {
             match requests.filter(|_| is_admitted).into_iter().chain(attention).min() {
-                Some(time) => rt::sleep_until(time).await,
+                // Tokens expire while the machine is suspended.
+                Some(time) => boot_timer::sleep(time.saturating_duration_since(rt::now())).await,
                 None => std::future::pending().await,
             }
         };
@@ -247,6 +257,27 @@ impl State {
                 self.queue.remove(&entry.pod, topic, *due);
                 *due = now;
                 self.queue.insert(&entry.pod, Arc::clone(topic), now);
+            }
+        }
+    }
+
+    /// The machine was suspended: what expires does so by the wall clock, and is due earlier.
+    fn on_resume(&mut self, lasted: Duration, now: Instant) {
+        let earlier = |time: Instant| time.checked_sub(lasted).unwrap_or(now);
+        for (topic, entry) in &mut self.topics {
+            if entry.work.may_be_early() {
+                continue;
+            }
+            entry.opening = entry.opening.map(earlier);
+            if let Some(time) = &mut entry.attention {
+                self.attention.remove(&(*time, Arc::clone(topic)));
+                *time = earlier(*time);
+                self.attention.insert((*time, Arc::clone(topic)));
+            }
+            if let Stage::Waiting(due) = &mut entry.stage {
+                self.queue.remove(&entry.pod, topic, *due);
+                *due = earlier(*due).max(now);
+                self.queue.insert(&entry.pod, Arc::clone(topic), *due);
             }
         }
     }
@@ -368,5 +399,45 @@ async fn list(client: &Client, collection: &Collection) -> Result<Vec<ObjectText
     match items.filter(|items| items.as_str() != "null") {
         Some(items) => items.elements().map_err(malformed),
         None => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::objects::TokenKey;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn token_is_requested_earlier_by_the_time_that_the_machine_was_suspended() {
+        let (pod, now) = (PodUid::from("u"), Instant::now());
+        let token = TokenKey {
+            pod: pod.clone(),
+            pod_name: "web".to_owned(),
+            namespace: "default".to_owned(),
+            service_account: "default".to_owned(),
+            audience: String::new(),
+            seconds: 3607,
+        };
+        let topic = Arc::new(Topic::Token(token));
+        let entry = Entry {
+            pod: pod.clone(),
+            work: TopicWork::new(&topic, None),
+            stage: Stage::Waiting(now + HOUR),
+            attention: Some(now + 3 * HOUR),
+            opening: None,
+        };
+        let mut state = State {
+            topics: BTreeMap::from([(Arc::clone(&topic), entry)]),
+            queue: TopicQueue::default(),
+            attention: BTreeSet::from([(now + 3 * HOUR, Arc::clone(&topic))]),
+            pace: TokenBucket::each(TOPIC_REQUEST_INTERVAL, TOPIC_REQUEST_BURST, now),
+        };
+        state.queue.insert(&pod, topic, now + HOUR);
+        state.on_resume(HOUR / 2, now);
+        assert_eq!(state.due(now), (Some(now + HOUR / 2), Some(now + 5 * HOUR / 2)));
+        state.on_resume(HOUR, now);
+        assert_eq!(state.queue.due(), Some(now));
     }
 }

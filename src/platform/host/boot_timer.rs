@@ -9,6 +9,10 @@ use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerf
 use crate::platform::rt;
 
 pub(crate) async fn sleep(wait: Duration) {
+    #[cfg(test)]
+    if rt::world().is_some() {
+        return rt::sleep(wait).await;
+    }
     if let Err(error) = timer(wait).await {
         // The kernel or a seccomp filter does not allow it. A suspended machine is late then.
         log!(debug, "failed to create boot-time timer", error = error);

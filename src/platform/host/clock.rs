@@ -97,6 +97,17 @@ pub(crate) fn uptime() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
+/// How long the machine was suspended since it was booted.
+pub(crate) fn suspended() -> Duration {
+    #[cfg(test)]
+    if let Some(world) = rt::world() {
+        return world.suspended.get();
+    }
+    // The later clock is read last.
+    let awake = since_boot();
+    uptime().saturating_sub(awake)
+}
+
 /// The kernel's random id of this boot.
 pub(crate) fn boot_id() -> String {
     #[cfg(test)]

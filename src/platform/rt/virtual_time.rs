@@ -55,6 +55,8 @@ pub(crate) struct World {
     pub(crate) longest_turn: Cell<Duration>,
     /// Longest duration of a pool job.
     pub(crate) disk: Cell<Duration>,
+    /// How long the machine was suspended.
+    pub(crate) suspended: Cell<Duration>,
     pools: [RefCell<Pool>; PoolKind::ALL.len()],
     pub(crate) network: Network,
     pub(crate) files: Disk,
@@ -177,6 +179,7 @@ impl World {
             shuffle: Cell::new(100),
             longest_turn: Cell::default(),
             disk: Cell::new(Duration::from_millis(3)),
+            suspended: Cell::default(),
             pools: PoolKind::ALL.map(|pace| RefCell::new(Pool::new(pace))),
             network: Network::default(),
             files: Disk::default(),
