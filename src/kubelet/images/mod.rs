@@ -14,6 +14,7 @@ mod pull_backoff;
 mod pull_error;
 mod pull_policy;
 mod pull_records;
+mod pull_turns;
 mod pulls_under_way;
 mod registry_outages;
 mod service;
@@ -49,6 +50,7 @@ use ensure_image::PullInputs;
 use gc::GcState;
 use pull_backoff::PullBackoff;
 use pull_records::PullRecords;
+use pull_turns::PullTurns;
 use registry_outages::Outages;
 use service::Service;
 
@@ -57,7 +59,7 @@ use service::Service;
 pub(crate) struct Images<S = ImageService> {
     service: S,
     /// `None`: no limit of parallel pulls.
-    turns: Option<rt::Semaphore>,
+    turns: Option<Rc<PullTurns>>,
     throttle: RefCell<Option<TokenBucket>>,
     backoff: RefCell<PullBackoff>,
     outages: RefCell<Outages>,
@@ -144,7 +146,7 @@ impl<S: Service> Images<S> {
         let turns = limits.parallel.and_then(|parallel| usize::try_from(parallel).ok());
         Self {
             service,
-            turns: turns.map(rt::Semaphore::new),
+            turns: turns.map(PullTurns::new),
             throttle: RefCell::new(TokenBucket::new(limits.rate, limits.burst, rt::now())),
             backoff: RefCell::default(),
             outages: RefCell::default(),

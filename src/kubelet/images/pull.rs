@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::ensure_image::PullInputs;
 use super::pull_error::{self, FailedPull, PullError};
+use super::pull_turns::PullTurn;
 use super::pulls_under_way::PullGuard;
 use super::service::{ImageError, Service};
 use super::signatures::Verified;
@@ -20,9 +21,8 @@ use crate::types::metrics::{self, Timed};
 use crate::types::time::Backoff;
 
 /// The result of waiting for a turn.
-enum PullTurn<'a> {
-    /// `None`: pulls are not limited.
-    Pull(Option<rt::SemaphoreGuard<'a>>),
+enum Turn {
+    Pull(PullTurn),
     /// The image became present while waiting.
     Present(PresentImage),
 }
@@ -35,17 +35,18 @@ impl<S: Service> Images<S> {
         self.record_pull_event(inputs, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
         let under_way = self.under_way.add(image, &inputs.pod.full_name(), requested);
         let turn = match self.take_turn(inputs).await? {
-            PullTurn::Pull(turn) => turn,
-            PullTurn::Present(present) => return Ok(present),
+            Turn::Pull(turn) => turn,
+            Turn::Present(present) => return Ok(present),
         };
         // A window may have closed, or a budget ended, while the pull waited for its turn.
         self.may_pull(inputs)?;
         let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
-        let pulled =
-            if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(inputs, &under_way).await };
-        drop(turn);
+        let pulled = match throttled {
+            true => Err(PullError::Throttled),
+            false => turn.run(self.pull_with_credentials(inputs, &under_way)).await,
+        };
         let now = rt::now();
         if pulled.is_err() {
             self.records.end(image, &under_way, false).await;
@@ -94,13 +95,16 @@ impl<S: Service> Images<S> {
         }
     }
 
-    async fn take_turn(&self, inputs: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
+    async fn take_turn(&self, inputs: &PullInputs<'_>) -> Result<Turn, Waiting> {
         // An urgent pull goes beside the one that has its turn.
-        let Some(turns) = self.turns.as_ref().filter(|_| !inputs.is_urgent()) else { return Ok(PullTurn::Pull(None)) };
-        if let Some(turn) = turns.try_acquire() {
-            return Ok(PullTurn::Pull(Some(turn)));
+        let Some(turns) = self.turns.as_ref().filter(|_| !inputs.is_urgent()) else {
+            return Ok(Turn::Pull(PullTurn::beside()));
+        };
+        let namespace = &inputs.pod.metadata.namespace;
+        if let Some(turn) = turns.try_take(namespace) {
+            return Ok(Turn::Pull(turn));
         }
-        let turn = turns.acquire().await;
+        let turn = turns.take(namespace, inputs.pod.is_critical()).await;
         // The previous pull may have been of this image, or may have found the registry unreachable.
         let present = if pull_policy::checks_presence_first(inputs.policy) {
             let present = self.present(inputs).await?;
@@ -111,7 +115,7 @@ impl<S: Service> Images<S> {
         } else {
             self.present_during_outage(inputs).await?
         };
-        Ok(present.map_or_else(|| PullTurn::Pull(Some(turn)), PullTurn::Present))
+        Ok(present.map_or_else(|| Turn::Pull(turn), Turn::Present))
     }
 
     /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
