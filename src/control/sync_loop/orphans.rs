@@ -10,7 +10,7 @@ use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::volumes;
 use crate::platform::rt;
-use crate::state::pods::ObservedPod;
+use crate::state::pods::{ObservedPod, is_uid_in_name};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 use crate::types::owned::View;
@@ -76,10 +76,10 @@ async fn remove(
     outcome: Rc<RefCell<Option<Vec<String>>>>,
 ) {
     // A directory may belong to a pod that was added since.
-    let is_known = |uid: &str| {
+    let is_known = |name: &str| {
         let records = records.read();
-        let is_wanted = records.sources.pods().any(|pod| records.running_uid(&pod.pod.metadata.uid).as_str() == uid);
-        is_wanted || kept_pods.iter().any(|kept_uid| kept_uid.as_str() == uid)
+        let mut wanted = records.sources.pods().map(|pod| records.running_uid(&pod.pod.metadata.uid));
+        wanted.any(|uid| is_uid_in_name(uid, name)) || kept_pods.iter().any(|uid| is_uid_in_name(uid, name))
     };
     let failures = match volumes::find_pods(&runtime.dirs).await {
         Ok(directories) => directories.remove_orphaned(&is_known, &csi, &runtime.removals).await,

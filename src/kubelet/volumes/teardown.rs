@@ -68,7 +68,8 @@ pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<PodDirectories, Error> {
 }
 
 impl PodDirectories {
-    /// Removes the directories of pods that are not known. Asks right before each removal, as a pod may come back.
+    /// Removes the directories of pods that are not known. Asks right before each removal, as a pod may come back, for
+    /// the uid as it is in the name of the directory.
     /// Returns an error for each directory of which something could not be removed in time.
     pub(crate) async fn remove_orphaned(
         self,
@@ -136,11 +137,8 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
-/// The uid in `<namespace>_<name>_<uid>`; `None` for other names.
+/// The uid in `<namespace>_<name>_<uid>`; `None` for other names. Only the uid may have underscores.
 fn uid_of_logs(path: &Path) -> Option<&str> {
-    let mut parts = path.file_name()?.to_str()?.split('_');
-    let (Some(_), Some(_), Some(uid), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-        return None;
-    };
-    Some(uid).filter(|uid| !uid.is_empty())
+    let uid = path.file_name()?.to_str()?.splitn(3, '_').nth(2);
+    uid.filter(|uid| !uid.is_empty())
 }

@@ -403,6 +403,7 @@ fn orphaned_directories_are_removed_and_others_stay() {
     for pod_uid in ["known", "stray"] {
         set_up_now(&with_volume(pod_uid, json!({"emptyDir": {"medium": "Memory"}})), &dirs).unwrap();
     }
+    fs::create_dir(dirs.all_logs().join("ns_web_my_plc")).unwrap();
     fs::write(dirs.pods().join("file"), "").unwrap();
     fs::create_dir(dirs.all_logs().join("somebody's")).unwrap();
     let found = block_on(find_pods(&dirs)).unwrap();

@@ -27,7 +27,8 @@ impl CgroupName {
 
     pub(crate) fn pod(root: &str, qos: QosClass, uid: &PodUid) -> Self {
         let mut name = Self::class(root, qos);
-        name.0.push([POD_CGROUP_PREFIX, uid.as_str()].concat());
+        // One group for each pod, whatever its uid is: orphaned groups are removed with all that is below them.
+        name.0.push([POD_CGROUP_PREFIX, &uid.as_str().replace('/', "~")].concat());
         name
     }
 
@@ -114,6 +115,12 @@ mod tests {
         check(CgroupDriver::Cgroupfs, "", QosClass::Guaranteed, "/kubepods/pod1a-2b");
         check(CgroupDriver::Cgroupfs, "", QosClass::Burstable, "/kubepods/burstable/pod1a-2b");
         check(CgroupDriver::Cgroupfs, "/edge", QosClass::BestEffort, "/edge/kubepods/besteffort/pod1a-2b");
+    }
+
+    #[test]
+    fn uid_names_one_group() {
+        let name = CgroupName::pod("", QosClass::Guaranteed, &PodUid::from("a/../b"));
+        assert_eq!(name.path(CgroupDriver::Cgroupfs), "/kubepods/poda~..~b");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) use pod_change::{
     ApplyOutcome, PodAnswer, PodChange, PodChangeKind, RestartRequest, StopAction, StopRequest, VersionAction,
     VersionActionRequest,
 };
-pub(crate) use pod_dirs::PodDirs;
+pub(crate) use pod_dirs::{PodDirs, is_uid_in_name};
 pub(crate) use pod_event::{NodeEvent, PodEvent};
 pub(crate) use pressure::{NodePressures, PodEviction, Pressure, PressureCondition, PressureObservation};
 pub(crate) use probe_result::{ProbeKind, ProbeResult};

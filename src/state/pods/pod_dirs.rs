@@ -114,6 +114,13 @@ impl PodDirs {
     }
 }
 
+/// Whether the uid is `name`, as directories and log directories have it in their names.
+pub(crate) fn is_uid_in_name(uid: &PodUid, name: &str) -> bool {
+    let uid = uid.as_str();
+    // Only a changed component has a tilde, as no uid of an API server has.
+    uid == name || (name.contains('~') && component(uid) == name)
+}
+
 /// `name` as a single path component that cannot leave the directory or be the directory itself.
 ///
 /// Uids and names come from manifests and from labels, which any client of the runtime may have written.
@@ -153,6 +160,9 @@ mod tests {
             let path = dirs().pod(&PodUid::from(uid));
             assert_eq!(path.parent(), Some(dirs().pods()), "{uid:?} became {}", path.display());
             assert!(path.file_name().is_some(), "{uid:?} became {}", path.display());
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(is_uid_in_name(&PodUid::from(uid), name), "{uid:?} became {name}");
+            assert!(!is_uid_in_name(&PodUid::from("a/b"), name));
         }
         assert_eq!(dirs().logs("..", "", &PodUid::from("/..")).parent(), Some(dirs().all_logs()));
     }

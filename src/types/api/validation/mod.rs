@@ -45,11 +45,12 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     faults.into_list()
 }
 
-/// Validates a pod from a manifest, which has its uid, must be able to have a log directory, and must not refer to
+/// Validates a pod from a manifest, which has its uid, must be able to have its directories, and must not refer to
 /// objects of the API server.
 pub fn validate_static_pod(pod: &Pod) -> Vec<FieldError> {
     let mut faults = validate_pod(pod);
     let mut more = Faults::default();
+    static_pod::check_uid(&pod.metadata, &mut more);
     static_pod::check_log_directory(&pod.metadata, &mut more);
     static_pod::check_update_lock(pod, &mut more);
     faults.extend(more.into_list());

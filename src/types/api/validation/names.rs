@@ -65,6 +65,14 @@ pub fn is_config_key(text: &str) -> bool {
     text.len() <= 253 && !text.is_empty() && text.bytes().all(is_name_byte) && text != "." && !text.starts_with("..")
 }
 
+/// A uid of a manifest, which becomes part of the names of directories and cgroups.
+pub fn is_uid(text: &str) -> bool {
+    text.len() <= MAX_UID_BYTES && is_framed(text, is_name_byte, |byte| byte.is_ascii_alphanumeric())
+}
+
+/// As part of a file name, which may have 255 bytes.
+pub(super) const MAX_UID_BYTES: usize = 200;
+
 pub fn is_header_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
@@ -149,6 +157,10 @@ pub(super) const SYSCTL_NAME: NameRule = NameRule {
     holds: is_sysctl_name,
     wanted: "must be a sysctl such as net.ipv4.ip_forward: at most 253 lower case letters, digits, '-' or '_', \
              in parts between '.' or '/'",
+};
+pub(super) const UID: NameRule = NameRule {
+    holds: is_uid,
+    wanted: "must be at most 200 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit",
 };
 pub(super) const VARIABLE_NAME: NameRule =
     NameRule { holds: is_variable_name, wanted: "must be printable ASCII characters other than '='" };

@@ -1,10 +1,14 @@
-//! Rejects static pods that refer to objects which only the API server has, or that cannot have a log directory. Pure.
+//! Rejects static pods that refer to objects which only the API server has, or whose names or uid cannot be those of
+//! directories. Pure.
 //!
 //! ConfigMaps and Secrets may come from manifests too, so volumes, variables and image pulls may refer to them.
+
+use std::fmt;
 
 use serde_json::Value;
 
 use super::faults::{Faults, FieldError};
+use super::names::{MAX_UID_BYTES, UID};
 use crate::types::api::annotations::{UPDATE_LOCK, update_lock};
 use crate::types::api::decode::Path;
 use crate::types::api::{ObjectMeta, Pod, ProjectionSource, VolumeSource};
@@ -37,10 +41,18 @@ pub fn static_pod_api_references(pod: &Pod) -> Vec<FieldError> {
 pub fn log_directory_fault(meta: &ObjectMeta) -> Option<String> {
     let ObjectMeta { namespace, name, uid, .. } = meta;
     let length = namespace.len() + name.len() + uid.as_str().len() + 2;
-    (length > NAME_MAX).then(|| {
-        let directory = format!("the log directory {namespace}_NAME_UID of pod {name:?}");
-        format!("too long: {directory} has {length} bytes, and a file name may have {NAME_MAX}")
-    })
+    too_long(format_args!("the log directory {namespace}_NAME_UID of pod {name:?}"), length)
+}
+
+/// Why a directory whose name has this many bytes cannot be made.
+pub(super) fn too_long(directory: fmt::Arguments<'_>, length: usize) -> Option<String> {
+    let is_too_long = length > NAME_MAX;
+    is_too_long.then(|| format!("too long: {directory} has {length} bytes, and a file name may have {NAME_MAX}"))
+}
+
+/// The uid that a manifest gives. Upstream accepts any text, and uses it as a path.
+pub(super) fn check_uid(meta: &ObjectMeta, faults: &mut Faults) {
+    faults.optional_name(&Path::Root.key("metadata").key("uid"), meta.uid.as_str(), &UID);
 }
 
 /// The volume of an update lock.
@@ -53,8 +65,9 @@ pub(super) fn check_update_lock(pod: &Pod, faults: &mut Faults) {
 }
 
 pub(super) fn check_log_directory(meta: &ObjectMeta, faults: &mut Faults) {
-    // Names that are too long for the API have an error already.
-    if let Some(wrong) = log_directory_fault(meta).filter(|_| meta.name.len() <= 253 && meta.namespace.len() <= 63) {
+    // What is too long by itself has an error already.
+    let has_error = meta.name.len() > 253 || meta.namespace.len() > 63 || meta.uid.as_str().len() > MAX_UID_BYTES;
+    if let Some(wrong) = log_directory_fault(meta).filter(|_| !has_error) {
         faults.other(&Path::Root.key("metadata").key("name"), wrong);
     }
 }

@@ -78,6 +78,16 @@ fn config_key_does_not_begin_with_two_dots() {
 }
 
 #[test]
+fn uid_is_part_of_a_file_name() {
+    let (longest, too_long) = ("a".repeat(200), "a".repeat(201));
+    check(
+        is_uid,
+        &["0f9b53e1-9d2f-4c36-a6c5-2f1d0b6cf0d6", "my_plc", "A.1", "a..b", &longest],
+        &["", ".", "..", "a/b", "a b", "a~b", "-a", "a_", "ä", "a\0b", &too_long],
+    );
+}
+
+#[test]
 fn header_name_is_letters_digits_and_dashes() {
     check(is_header_name, &["Host", "X-Header-1"], &["", "X_Y", "a:b", "a b"]);
 }

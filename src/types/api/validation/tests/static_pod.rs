@@ -32,6 +32,19 @@ fn update_lock_is_a_path_in_a_volume_of_the_pod() {
 }
 
 #[test]
+fn uid_of_a_manifest_is_part_of_file_names() {
+    let faults = |uid: &str| messages(&validate_static_pod(&pod(json!({"metadata": {"uid": uid}}))));
+    let wanted = "must be at most 200 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit";
+    for uid in ["plant/plc", "..", ".", "a b"] {
+        assert_eq!(faults(uid), [format!("metadata.uid: {uid:?}: {wanted}")]);
+    }
+    assert_eq!(faults(&"u".repeat(300)).len(), 1, "the log directory is too long only for the uid");
+    for uid in ["my_plc", "0f9b53e1-9d2f-4c36-a6c5-2f1d0b6cf0d6"] {
+        assert_eq!(faults(uid), [] as [String; 0]);
+    }
+}
+
+#[test]
 fn static_pods_refer_to_no_api_objects() {
     let volumes = [
         (json!({"azureFile": {"secretName": "s", "shareName": "t"}}), "azureFile", "secrets"),
