@@ -37,7 +37,7 @@ pub(super) fn run(command: &Validate) -> ExitCode {
 #[derive(Debug, Default)]
 struct Report {
     node_name: String,
-    /// The first file with each object.
+    /// The first file with each object and each uid of a pod.
     files: SortedMap<String, String>,
     text: String,
     refused: bool,
@@ -93,7 +93,8 @@ impl Report {
                     self.line(file, &format!("warning: {position}{doubt}"));
                 }
                 let name = self.name_of(pod);
-                self.accept(file, &position, name, &[]);
+                // One that the node derives is as unique as the name.
+                self.accept(file, &position, name, &[format!("metadata.uid {}", pod.metadata.uid)]);
             }
             Ok(Object::Config(config)) => self.accept(file, &position, config.key.to_string(), &[]),
             Ok(Object::Workload(workload)) => {
@@ -128,15 +129,15 @@ impl Report {
         format!("pod {}/{}", pod.metadata.namespace, name.unwrap_or(&pod.metadata.name))
     }
 
-    /// Accepts an object, which stands for `pods`, unless a file has one of them already.
-    fn accept(&mut self, file: &str, position: &str, object: String, pods: &[String]) {
-        let earlier = std::iter::once(&object).chain(pods).find_map(|name| Some((name, self.files.get(name)?)));
+    /// Accepts an object, which also takes `names`, unless a file has one of them already.
+    fn accept(&mut self, file: &str, position: &str, object: String, names: &[String]) {
+        let earlier = std::iter::once(&object).chain(names).find_map(|name| Some((name, self.files.get(name)?)));
         if let Some((name, first)) = earlier {
             let line = format!("{position}{name} is already in {first}");
             return self.refuse(file, &line);
         }
         self.line(file, &format!("{position}ok ({object})"));
-        self.files.extend(pods.iter().cloned().chain([object]).map(|name| (name, file.to_owned())));
+        self.files.extend(names.iter().cloned().chain([object]).map(|name| (name, file.to_owned())));
     }
 
     fn refuse(&mut self, file: &str, line: &str) {
@@ -205,6 +206,14 @@ a: document 1 (line 1): ok (ConfigMap default/c)
 a: document 2 (line 4): data.k: expected base64, with padding
 ";
         assert_eq!(report(&[text]), (lines.to_owned(), true));
+    }
+
+    #[test]
+    fn two_pods_with_one_uid_are_refused() {
+        let web = WEB.replace("{name: web}", "{name: web, uid: plc}");
+        let db = web.replace("web", "db");
+        let lines = "a: ok (pod default/web)\nb: metadata.uid plc is already in a\n";
+        assert_eq!(report(&[&web, &db]), (lines.to_owned(), true));
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Sources {
     }
 
     /// The changes since the last call. `runs` tells which pods the runtime has.
-    pub(crate) fn changes(&mut self, runs: impl Fn(&PodUid) -> bool) -> Changes {
+    pub(crate) fn changes(&mut self, runs: impl Fn(&Pod) -> bool) -> Changes {
         let mut changes = Changes::default();
         let wanted = self.merge(runs, &mut changes.ignored);
         self.merged = true;
@@ -220,7 +220,7 @@ impl Sources {
     /// problems are added to `ignored`.
     fn merge(
         &mut self,
-        runs: impl Fn(&PodUid) -> bool,
+        runs: impl Fn(&Pod) -> bool,
         ignored: &mut Vec<(Arc<Pod>, SourceProblem)>,
     ) -> SortedMap<PodUid, SourcePod> {
         let before: SortedSet<(String, Arc<str>)> =
@@ -232,12 +232,13 @@ impl Sources {
             known.append(&mut source.duplicates);
             let of_jobs = jobs.iter().filter(|(source, _)| source == name).map(|(_, pod)| pod);
             for pod in source.pods.iter().chain(of_jobs).filter(|pod| self.stopped.since(&pod.pod).is_none()) {
-                let uid = &pod.pod.metadata.uid;
-                let claim = if self.wanted.contains_key(uid) {
+                let wanted = self.wanted.get(&pod.pod.metadata.uid);
+                // Another pod may have a copy of its uid.
+                let claim = if wanted.is_some_and(|wanted| is_same_pod(wanted, pod)) {
                     NameClaim::Wanted
                 } else if before.contains(&(pod.pod.full_name(), Arc::clone(&pod.origin))) {
                     NameClaim::Succeeds
-                } else if runs(uid) {
+                } else if runs(&pod.pod) {
                     NameClaim::Runs
                 } else {
                     NameClaim::New
@@ -276,6 +277,12 @@ enum NameClaim {
     Succeeds,
     Runs,
     New,
+}
+
+/// Whether two pods of one uid have the same name and the same manifest.
+fn is_same_pod(one: &SourcePod, other: &SourcePod) -> bool {
+    let (metadata, other_metadata) = (&one.pod.metadata, &other.pod.metadata);
+    one.origin == other.origin && metadata.name == other_metadata.name && metadata.namespace == other_metadata.namespace
 }
 
 fn duplicate(pod: &SourcePod, other: &Arc<str>) -> SourceProblem {

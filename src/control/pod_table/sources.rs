@@ -1,12 +1,13 @@
 //! Stores what the sources report.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{PodTable, adoption};
 use crate::control::cluster::StaticPods;
 use crate::control::pod_sources::merge::Changes;
-use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate, StoppedPods};
-use crate::types::api::{Pod, PodUid};
+use crate::state::pods::{ObservedPod, SourceName, SourcePod, SourceProblem, SourceUpdate, StoppedPods};
+use crate::types::api::{ObjectMeta, Pod, PodUid};
 
 impl PodTable {
     /// Stores the update. [`Self::take_changes`] computes its effects.
@@ -36,7 +37,11 @@ impl PodTable {
     /// The changes of the wanted pods since the last call.
     pub(crate) fn take_changes(&mut self) -> Changes {
         let observed = self.observed.read();
-        let runs = |uid: &PodUid| observed.pod(uid).is_some() || self.workers.is_unseen(uid);
+        let runs = |pod: &Pod| {
+            let ObjectMeta { namespace, name, uid, .. } = &pod.metadata;
+            let is_named = |observed: &Rc<ObservedPod>| (&observed.namespace, &observed.name) == (namespace, name);
+            observed.pod(uid).is_some_and(is_named) || self.workers.is_unseen(uid)
+        };
         self.records.write().sources.changes(runs)
     }
 

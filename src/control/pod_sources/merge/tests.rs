@@ -103,7 +103,7 @@ fn running_pod_wins_its_name_when_nothing_else_is_known() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
     assert_eq!(sources.pods().count(), 2, "what there is can be seen before it is known what counts");
-    let added = sources.changes(|uid| uid.as_str() == "2").added;
+    let added = sources.changes(|pod| pod.metadata.uid.as_str() == "2").added;
     assert_eq!(added.iter().map(|pod| pod.metadata.uid.as_str()).collect::<Vec<_>>(), ["2"]);
     assert_eq!(sources.pods().count(), 1);
 }
@@ -113,6 +113,30 @@ fn only_one_pod_of_a_uid_is_wanted() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a"), pod("1", "b")]));
     assert_eq!(names(&sources.changes(|_| false).added), ["a"]);
+}
+
+#[test]
+fn new_manifest_does_not_take_over_the_uid_of_a_wanted_pod() {
+    let mut newcomer = SourcePod { origin: Arc::from("/etc/kubernetes/manifests/0.yaml"), ..pod("1", "new") };
+    Arc::make_mut(&mut newcomer.pod).spec.host_network = true;
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a")]));
+    sources.changes(|_| false);
+    sources.receive(update(vec![newcomer.clone(), pod("1", "a")]));
+    let changes = sources.changes(|_| true);
+    assert!(changes.updated.is_empty() && changes.added.is_empty() && changes.removed.is_empty());
+    assert_eq!(names(&changes.ignored.iter().map(|(pod, _)| Arc::clone(pod)).collect::<Vec<_>>()), ["new"]);
+    // A moved manifest is an update.
+    sources.receive(update(vec![newcomer]));
+    let changes = sources.changes(|_| true);
+    assert_eq!((names(&changes.updated), changes.removed.len()), (vec!["new"], 0));
+}
+
+#[test]
+fn pod_of_another_name_does_not_take_over_a_running_uid_after_a_start() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "new"), pod("1", "a")]));
+    assert_eq!(names(&sources.changes(|pod| pod.metadata.name == "a").added), ["a"]);
 }
 
 #[test]
@@ -193,7 +217,7 @@ fn after_a_start_the_file_source_wins_unless_the_other_runs() {
         let mut sources = Sources::new(&[SourceName::File, SourceName::Local]);
         sources.receive(from_source(SourceName::Local, vec![pod("1", "a")]));
         sources.receive(update(vec![pod("2", "a")]));
-        sources.changes(|uid| uid.as_str() == running);
+        sources.changes(|pod| pod.metadata.uid.as_str() == running);
         assert_eq!(sources.pods().next().unwrap().pod.metadata.uid, PodUid::from(counts));
     }
 }
