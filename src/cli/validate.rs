@@ -4,14 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::Value;
-
 use super::command_table::Validate;
 use super::manifest_files::{ManifestFile, read_all};
 use super::manifest_warnings::warnings;
 use super::print;
 use crate::control::pod_sources::static_pod::{ManifestObject, Object, Origin, WorkloadKind, read_manifest};
-use crate::platform::config;
+use crate::platform::config::{self, FirstDocument};
 use crate::state::pods::SourceName;
 use crate::types::api::Pod;
 use crate::types::sorted::SortedMap;
@@ -58,8 +56,8 @@ impl Report {
             Ok(text) => text,
             Err(error) => return self.refuse(file, &error.to_string()),
         };
-        if let Some(document) = config::configuration(&text) {
-            return self.check_configuration(file, document);
+        if let Some(configuration) = config::configuration(&text) {
+            return self.check_configuration(file, configuration);
         }
         match read_manifest(&text, &origin) {
             Ok(objects) if objects.is_empty() => self.refuse(file, "the file is empty"),
@@ -68,12 +66,8 @@ impl Report {
         }
     }
 
-    fn check_configuration(&mut self, file: &str, document: Result<Value, String>) {
-        let document = match document {
-            Ok(document) => document,
-            Err(line) => return self.refuse(file, &line),
-        };
-        let (mistakes, warnings) = config::check_configuration(document, self.node_name.clone());
+    fn check_configuration(&mut self, file: &str, configuration: FirstDocument) {
+        let (mistakes, warnings) = config::check_configuration(configuration, self.node_name.clone());
         warnings.iter().for_each(|warning| self.line(file, &format!("warning: {warning}")));
         mistakes.iter().for_each(|mistake| self.refuse(file, mistake));
         if mistakes.is_empty() {
@@ -209,17 +203,17 @@ a: document 2 (line 4): data.k: expected base64, with padding
     }
 
     #[test]
+    fn pod_defined_twice_is_refused_in_the_second_file() {
+        let lines = "a: ok (pod default/web)\nb: pod default/web is already in a\n";
+        assert_eq!(report(&[WEB, WEB]), (lines.to_owned(), true));
+    }
+
+    #[test]
     fn two_pods_with_one_uid_are_refused() {
         let web = WEB.replace("{name: web}", "{name: web, uid: plc}");
         let db = web.replace("web", "db");
         let lines = "a: ok (pod default/web)\nb: metadata.uid plc is already in a\n";
         assert_eq!(report(&[&web, &db]), (lines.to_owned(), true));
-    }
-
-    #[test]
-    fn pod_defined_twice_is_refused_in_the_second_file() {
-        let lines = "a: ok (pod default/web)\nb: pod default/web is already in a\n";
-        assert_eq!(report(&[WEB, WEB]), (lines.to_owned(), true));
     }
 
     #[test]
@@ -278,6 +272,16 @@ a: document 2 (line 4): data.k: expected base64, with padding
         for part in ["a: warning: maxPod: ", "did you mean maxPods?", "a: maxPods: ", "a: serializeImagePulls: "] {
             assert!(lines.contains(part), "{part}: {lines}");
         }
-        assert!(report(&[&format!("{head}---\n{head}")]).0.contains("found 2 documents"));
+        // As the agent reads it.
+        for (more, warning) in [
+            ("maxPods: 30\n", "line 4: maxPods is given twice, the later one counts"),
+            ("---\nkind: KubeProxyConfiguration\n", "2 documents, only the first is read"),
+            ("---\n{ left by an editor\n", "only the first document is read"),
+        ] {
+            let (lines, is_refused) = report(&[&format!("{head}maxPods: 20\n{more}")]);
+            assert!(!is_refused && lines.ends_with("a: ok (KubeletConfiguration)\n"), "{lines}");
+            assert!(lines.starts_with("a: warning: ") && lines.contains(warning), "{lines}");
+        }
+        assert!(report(&[&format!("kind: Pod\n---\n{head}")]).1, "the agent reads only the first document");
     }
 }

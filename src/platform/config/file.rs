@@ -11,7 +11,7 @@ use super::check::{Problem, check_document, remove_unknown};
 use super::feature_gates::FEATURE_GATES_FIELD;
 use super::pods::MAX_PODS_FIELD;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
-use crate::types::api::yaml::{self, Document, DuplicateKey};
+use crate::types::api::yaml::{self, Document, DuplicateKey, ParseError};
 use crate::types::sorted::SortOnce;
 
 /// The fields of `--config`, overlaid by those of every `*.conf` file below `--config-dir`, ordered by path. What the
@@ -40,32 +40,41 @@ fn read_one(path: &Path, warnings: &mut Vec<String>) -> Result<Map<String, Value
     let unparsed = |source| Error::Parse { path: path.to_owned(), source };
     let refused = |problem| Error::Field { path: path.to_owned(), problem };
     let text = read_bytes(path).map_err(unread)?;
-    let (documents, unread_rest) = match yaml::parse(&text) {
-        Ok(documents) => (documents, None),
-        // What follows the first document need not even be YAML.
-        Err(error) => match yaml::parse_first(&text) {
-            Ok(Some(document)) => (vec![document], Some(format!("{error}; only the first document is read"))),
-            Ok(None) | Err(_) => return Err(unparsed(error)),
-        },
-    };
-    let (document, ignored) = lenient(documents).map_err(refused)?;
-    warnings.extend(unread_rest.into_iter().chain(ignored).map(|warning| format!("{}: {warning}", path.display())));
-    check_document(&document).map_err(refused)?;
-    let Value::Object(mut fields) = document else { return Ok(Map::new()) };
+    let FirstDocument { value, ignored } = first_document(&text).map_err(unparsed)?.ok_or_else(|| {
+        let fault = "expected one KubeletConfiguration, found 0 documents".to_owned();
+        refused(Problem { path: String::new(), fault })
+    })?;
+    warnings.extend(ignored.into_iter().map(|warning| format!("{}: {warning}", path.display())));
+    check_document(&value).map_err(refused)?;
+    let Value::Object(mut fields) = value else { return Ok(Map::new()) };
     resolve_paths(&mut fields, KUBELET_CONFIGURATION, path.parent().unwrap_or(Path::new("")));
     Ok(fields)
 }
 
-/// The first document as the kubelet decodes it, and what it ignores. Wrong values are left to the check.
-fn lenient(documents: Vec<Document>) -> Result<(Value, Vec<String>), Problem> {
-    let number = documents.len();
-    let Some(Document { mut value, duplicates, .. }) = documents.into_iter().next() else {
-        return Err(Problem {
-            path: String::new(),
-            fault: "expected one KubeletConfiguration, found 0 documents".to_owned(),
-        });
-    };
+/// A KubeletConfiguration as the kubelet decodes it. Wrong values are left to the check.
+#[derive(Debug)]
+pub(crate) struct FirstDocument {
+    pub(super) value: Value,
+    /// What is ignored in the text, for warnings.
+    pub(super) ignored: Vec<String>,
+}
+
+/// The first document of a configuration; `None`: there is none.
+pub(super) fn first_document(text: &[u8]) -> Result<Option<FirstDocument>, ParseError> {
     let mut ignored = Vec::new();
+    let documents = match yaml::parse(text) {
+        Ok(documents) => documents,
+        // What follows the first document need not even be YAML.
+        Err(error) => match yaml::parse_first(text) {
+            Ok(Some(document)) => {
+                ignored.push(format!("{error}; only the first document is read"));
+                vec![document]
+            }
+            Ok(None) | Err(_) => return Err(error),
+        },
+    };
+    let number = documents.len();
+    let Some(Document { mut value, duplicates, .. }) = documents.into_iter().next() else { return Ok(None) };
     if number > 1 {
         ignored.push(format!("{number} documents, only the first is read"));
     }
@@ -74,7 +83,7 @@ fn lenient(documents: Vec<Document>) -> Result<(Value, Vec<String>), Problem> {
         ignored.push(format!("{line}{path} is given twice, the later one counts"));
     }
     ignored.extend(remove_unknown(&mut value, KUBELET_CONFIGURATION));
-    Ok((value, ignored))
+    Ok(Some(FirstDocument { value, ignored }))
 }
 
 pub(super) fn one(documents: Vec<Document>, kind: &str) -> Result<Document, Problem> {

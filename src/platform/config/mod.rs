@@ -71,6 +71,7 @@ pub(crate) use feature_gates::{FeatureGates, Gate};
 #[cfg(test)]
 pub(crate) use flags::is_flag;
 #[cfg(test)]
+pub(crate) use file::FirstDocument;
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
 pub(crate) use images::{CredentialsVerification, ImageGc};
@@ -89,7 +90,7 @@ pub(crate) use tracing::{TraceEndpoint, TracingSettings};
 use serde_json::Value;
 
 use crate::types::api::leave_out;
-use crate::types::api::yaml::{self, ParseError};
+use crate::types::api::yaml::ParseError;
 
 /// What the command line requests.
 #[derive(Debug)]
@@ -183,23 +184,15 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     Ok(Request::Run(Box::new(config), warnings))
 }
 
-/// The document of a KubeletConfiguration; `None` if the text is something else.
-pub(crate) fn configuration(text: &[u8]) -> Option<Result<Value, String>> {
-    let documents = yaml::parse(text).ok()?;
-    let is_one =
-        |document: &yaml::Document| document.value.get("kind").and_then(Value::as_str) == Some("KubeletConfiguration");
-    if !documents.iter().any(is_one) {
-        return None;
-    }
-    Some(match <[yaml::Document; 1]>::try_from(documents) {
-        Ok([document]) => document.strict().map_err(|error| error.to_string()),
-        Err(documents) => Err(format!("expected one KubeletConfiguration, found {} documents", documents.len())),
-    })
+/// A KubeletConfiguration, as the agent reads it; `None` if the text is something else.
+pub(crate) fn configuration(text: &[u8]) -> Option<FirstDocument> {
+    let document = file::first_document(text).ok().flatten()?;
+    (document.value.get("kind")? == "KubeletConfiguration").then_some(document)
 }
 
 /// Whether the text is a KubeletConfiguration without mistakes. The error is one line.
 pub(crate) fn check_configuration_text(text: &[u8]) -> Result<(), String> {
-    let document = configuration(text).ok_or("expected a KubeletConfiguration")??;
+    let document = configuration(text).ok_or("expected a KubeletConfiguration")?;
     let node_name = host_node_name().unwrap_or_else(|_| "localhost".to_owned());
     let (mistakes, _) = check_configuration(document, node_name);
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("; ")) }
@@ -210,10 +203,10 @@ fn unusable_values(fields: &fields::Fields<'_>) -> impl Iterator<Item = String> 
     dns::warnings(fields).into_iter().chain(logs::warning(fields)).chain(tracing::warning(fields))
 }
 
-/// Every mistake in a KubeletConfiguration, and the fields that have no effect.
-pub(crate) fn check_configuration(mut document: Value, node_name: String) -> (Vec<String>, Vec<String>) {
+/// Every mistake in a KubeletConfiguration, and what is ignored in it or has no effect.
+pub(crate) fn check_configuration(configuration: FirstDocument, node_name: String) -> (Vec<String>, Vec<String>) {
     let mut mistakes: Vec<String> = Vec::new();
-    let mut warnings = check::remove_unknown(&mut document, schema::KUBELET_CONFIGURATION);
+    let FirstDocument { value: mut document, ignored: mut warnings } = configuration;
     // A value with a mistake is left out, so that the next mistake is found.
     while let Err(problem) = check::check_document(&document) {
         let is_left_out = leave_out(&mut document, &problem.path);
