@@ -257,6 +257,14 @@ fn claim_is_read_with_the_uid_of_its_directory() {
     check(&claim("").replace("[ReadWriteOnce]", "[]"), &["spec.accessModes: required"]);
     let bad = claim("").replace("{name: data}", "{name: data, uid: ../x}");
     assert!(read(&bad)[0].problem().unwrap().starts_with("metadata.uid: \"../x\""));
+    let named = |length: usize| claim("").replace("{name: data}", &format!("{{name: {}}}", "n".repeat(length)));
+    assert_eq!(read(&named(205))[0].problem(), None);
+    let problem = read(&named(206))[0].problem().unwrap();
+    assert!(
+        problem.starts_with("metadata.name: too long: the directory .pvc-UID_default_NAME of claim \"n"),
+        "{problem}"
+    );
+    assert!(problem.ends_with("\" has 256 bytes, and a file name may have 255"), "{problem}");
     let warnings: Vec<String> = read(&claim(", storageClassName: fast"))[0].warning_lines().collect();
     assert_eq!(warnings, ["spec.storageClassName: no effect on one node: a claim is a directory of the node"]);
     assert_eq!(read(&claim(", storageClassName: local-path"))[0].warning_lines().count(), 0);

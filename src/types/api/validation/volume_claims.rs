@@ -3,8 +3,9 @@
 use super::faults::Faults;
 use super::metadata;
 use super::names::DNS_LABEL;
-use crate::types::api::VolumeClaim;
+use super::static_pod::too_long;
 use crate::types::api::decode::Path;
+use crate::types::api::{ObjectMeta, VolumeClaim};
 
 pub(super) fn check_claim(claim: &VolumeClaim, faults: &mut Faults) {
     let root = Path::Root;
@@ -14,6 +15,7 @@ pub(super) fn check_claim(claim: &VolumeClaim, faults: &mut Faults) {
     if !uid.is_empty() {
         faults.name(&root.key("metadata").key("uid"), uid, &DNS_LABEL);
     }
+    check_directory(&claim.metadata, faults);
     let path = root.key("spec");
     let spec = &claim.spec;
     let modes = path.key("accessModes");
@@ -44,3 +46,20 @@ pub(super) fn check_claim(claim: &VolumeClaim, faults: &mut Faults) {
         Some(other) => faults.invalid(&path.key("volumeMode"), other, "expected Filesystem"),
     }
 }
+
+/// Its directory is `pvc-UID_NAMESPACE_NAME`, after a dot until it is complete.
+fn check_directory(meta: &ObjectMeta, faults: &mut Faults) {
+    let ObjectMeta { namespace, name, uid, .. } = meta;
+    let uid = uid.as_str();
+    let uid_bytes = if uid.is_empty() { DERIVED_UID_BYTES } else { uid.len() };
+    let length = ".pvc-".len() + uid_bytes + "_".len() + namespace.len() + "_".len() + name.len();
+    let directory = format_args!("the directory .pvc-UID_{namespace}_NAME of claim {name:?}");
+    // What is too long by itself has an error already.
+    let has_error = name.len() > 253 || namespace.len() > 63 || uid.len() > 63;
+    if let Some(wrong) = too_long(directory, length).filter(|_| !has_error) {
+        faults.other(&Path::Root.key("metadata").key("name"), wrong);
+    }
+}
+
+/// A UUID as text.
+const DERIVED_UID_BYTES: usize = 36;
