@@ -271,6 +271,18 @@ fn claim_is_read_with_the_uid_of_its_directory() {
 }
 
 #[test]
+fn deletion_of_an_exported_pod_has_no_effect() {
+    let deletion = "deletionTimestamp: '2026-11-20T20:03:54Z', deletionGracePeriodSeconds: 30";
+    let object = read(&POD.replace("{name: web}", &format!("{{name: web, {deletion}}}"))).remove(0);
+    let why = "no effect on one node: a static pod ends when its manifest is removed";
+    assert_eq!(
+        object.warning_lines().collect::<Vec<_>>(),
+        ["metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds"].map(|path| format!("{path}: {why}"))
+    );
+    assert_eq!(pod_of(object), pod(POD));
+}
+
+#[test]
 fn invalid_object_does_not_affect_the_others() {
     check(
         &format!("{POD}\n---\napiVersion: v1\nkind: Ingress\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),
