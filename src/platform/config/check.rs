@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::cipher_suite::CipherSuite;
 use super::did_you_mean::nearest;
 use super::duration;
 use super::schema::{Field, FieldSupport, KUBELET_CONFIGURATION, Kind};
@@ -257,6 +258,7 @@ impl Walk {
 fn fits(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Path, Value::String(_)) => true,
+        (Kind::CipherSuite, Value::String(text)) => CipherSuite::of(text).is_some(),
         (Kind::Attribute, value) => DeviceAttribute::read(value).is_ok(),
         (Kind::BoolText, Value::String(text)) => go_bool(text).is_some(),
         (Kind::Cpus, Value::String(text)) => CpuSet::parse(text).is_some(),
@@ -308,6 +310,7 @@ pub(super) fn wanted(kind: &Kind) -> String {
         Kind::Text => "a string".to_owned(),
         Kind::Attribute => DeviceAttribute::FORM.to_owned(),
         Kind::Path => "a path".to_owned(),
+        Kind::CipherSuite => "a cipher suite of Go such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(),
         Kind::Word(words) => {
             let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
             either(&words)

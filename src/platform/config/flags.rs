@@ -250,6 +250,7 @@ fn value(kind: &Kind, text: &str) -> Value {
         | Kind::AnyDuration
         | Kind::BoolText
         | Kind::Cpus
+        | Kind::CipherSuite
         | Kind::Duration(..)
         | Kind::Endpoint
         | Kind::Ip

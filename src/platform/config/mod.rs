@@ -6,6 +6,7 @@
 mod api_endpoint;
 mod cgroups;
 mod check;
+mod cipher_suite;
 mod cluster;
 mod configz;
 mod coracle_file;
@@ -59,6 +60,8 @@ use coracle_file::CoracleFile;
 use flag_values::FlagValues;
 
 pub(crate) use cgroups::{CgroupDriver, MemoryQos, SwapBehavior};
+#[cfg(test)]
+pub(crate) use cipher_suite::CipherSuite;
 pub(crate) use configz::ConfiguredFields;
 pub(crate) use coracle_file::{ReenrolmentSettings, SecretName, SyncMode, SyncWindows};
 pub(crate) use credential_providers::{CredentialProvider, TokenAttributes, TokenCacheType};
@@ -68,10 +71,10 @@ pub(crate) use duration::{go_duration, parse_duration};
 pub(crate) use effective::{Config, DEFAULT_CLAIMS_DIR};
 pub(crate) use eviction::{Amount, Eviction, Signal, Threshold};
 pub(crate) use feature_gates::{FeatureGates, Gate};
+pub(crate) use file::FirstDocument;
 #[cfg(test)]
 pub(crate) use flags::is_flag;
 #[cfg(test)]
-pub(crate) use file::FirstDocument;
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
 pub(crate) use images::{CredentialsVerification, ImageGc};
@@ -200,7 +203,8 @@ pub(crate) fn check_configuration_text(text: &[u8]) -> Result<(), String> {
 
 /// Values that the node does without.
 fn unusable_values(fields: &fields::Fields<'_>) -> impl Iterator<Item = String> {
-    dns::warnings(fields).into_iter().chain(logs::warning(fields)).chain(tracing::warning(fields))
+    let of_group = [logs::warning(fields), server::warning(fields), tracing::warning(fields)];
+    dns::warnings(fields).into_iter().chain(of_group.into_iter().flatten())
 }
 
 /// Every mistake in a KubeletConfiguration, and what is ignored in it or has no effect.

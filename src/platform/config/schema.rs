@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Word(&'static [&'static str]),
     /// A file or directory; relative to the file that names it.
     Path,
+    /// A TLS cipher suite that Go knows.
+    CipherSuite,
     /// The socket of a runtime: `unix:///path`.
     Endpoint,
     Ip,
@@ -174,7 +176,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("readOnlyPort", PORT),
     used("tlsCertFile", Kind::Path),
     used("tlsPrivateKeyFile", Kind::Path),
-    used("tlsCipherSuites", TEXTS),
+    used("tlsCipherSuites", Kind::List(&Kind::CipherSuite)),
     used("tlsCurvePreferences", Kind::List(&INT32)),
     used("tlsMinVersion", Kind::Word(&["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])),
     used("rotateCertificates", Kind::Bool),

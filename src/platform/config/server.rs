@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::cipher_suite::CipherSuite;
 use super::fields::Fields;
 
 /// The default port of a kubelet's API.
@@ -113,6 +114,17 @@ pub(super) fn read(fields: &Fields<'_>) -> ServerSettings {
         (Authorization::AlwaysAllow, _) => {}
     }
     settings
+}
+
+/// Upstream supports suites that are no longer secure.
+pub(super) fn warning(fields: &Fields<'_>) -> Option<String> {
+    let names = || list(fields, "tlsCipherSuites").filter_map(Value::as_str);
+    let is = |suite: CipherSuite| move |name: &&str| CipherSuite::of(name) == Some(suite);
+    let unsupported: Vec<&str> = names().filter(is(CipherSuite::Unsupported)).collect();
+    let needs_1_3 = !names().any(|name| is(CipherSuite::Tls12)(&name));
+    let rest = if needs_1_3 { "; none is left for TLS 1.2, so clients need TLS 1.3" } else { "" };
+    let is_left_out = !unsupported.is_empty();
+    is_left_out.then(|| format!("tlsCipherSuites: not supported and ignored: {}{rest}", unsupported.join(", ")))
 }
 
 fn list<'a>(fields: &Fields<'a>, path: &str) -> impl Iterator<Item = &'a Value> {

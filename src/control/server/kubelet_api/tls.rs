@@ -41,20 +41,13 @@ pub(in crate::control::server) fn server_config(
     Ok(Arc::new(config))
 }
 
-/// The supported part of the configured suites and curves. Logs unknown names, once per configuration.
+/// The supported part of the configured suites and curves. The configuration has warned of other suites.
 fn provider(settings: &TlsSettings) -> CryptoProvider {
     let mut provider = ring::default_provider();
     let is_1_3 = |suite: &SupportedCipherSuite| suite.tls13().is_some();
     if !settings.cipher_suites.is_empty() {
         let wanted = |name: &str| settings.cipher_suites.iter().any(|wanted| is_same(wanted, name));
-        let supported_suites = provider.cipher_suites.clone();
         provider.cipher_suites.retain(|suite| is_1_3(suite) || wanted(&name_of(suite)));
-        let is_known = |wanted: &&String| supported_suites.iter().any(|suite| is_same(wanted, &name_of(suite)));
-        let unknown: Vec<&str> =
-            settings.cipher_suites.iter().filter(|wanted| !is_known(wanted)).map(String::as_str).collect();
-        if !unknown.is_empty() {
-            log!(warn, "unsupported cipher suites ignored", tlsCipherSuites = unknown.join(","));
-        }
     }
     if !settings.curves.is_empty() {
         let supported_groups = provider.kx_groups.clone();
@@ -130,6 +123,7 @@ impl ClientCertVerifier for AnyClient {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::config::CipherSuite;
 
     fn suites(names: &[&str]) -> Vec<String> {
         let cipher_suites = names.iter().map(|&name| name.to_owned()).collect();
@@ -148,6 +142,14 @@ mod tests {
             ["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",]
         );
         assert_eq!(suites(&["TLS_RSA_WITH_AES_128_CBC_SHA"]), of_1_3);
+    }
+
+    #[test]
+    fn configuration_knows_the_supported_suites() {
+        for suite in ring::default_provider().cipher_suites {
+            let expected = if suite.tls13().is_some() { CipherSuite::Tls13 } else { CipherSuite::Tls12 };
+            assert_eq!(CipherSuite::of(&name_of(&suite)), Some(expected), "{suite:?}");
+        }
     }
 
     #[test]

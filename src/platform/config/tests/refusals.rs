@@ -46,6 +46,11 @@ fn command_line_errors_name_the_flag() {
             "--register-with-taints: expected taints such as key=value:NoSchedule or key:NoExecute, found \"a:Never\"",
         ),
         (vec!["--cloud-provider=aws"], "--cloud-provider: expected external, found \"aws\""),
+        (
+            vec!["--tls-cipher-suites=TLS_FOO"],
+            "--tls-cipher-suites[0]: expected a cipher suite of Go such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, \
+             found \"TLS_FOO\"",
+        ),
         (vec!["--exit-on-lock-contention"], "--exit-on-lock-contention: not supported"),
         (vec!["--runonce"], "--runonce: not supported"),
         (vec!["--", "x"], "unexpected argument \"--\" (coracle --help lists all flags)"),
@@ -108,6 +113,11 @@ fn file_errors_name_file_and_field() {
             "shutdownGracePeriodByPodPriority[0].priority: expected a whole number from -2147483648 to 2147483647, found \"x\"",
         ),
         (r#""runOnce":true"#, "runOnce: not supported"),
+        (
+            r#""tlsCipherSuites":["TLS_AES_128_GCM_SHA256","TLS_ECDHE_ECDSA_WITH_3DES_EDE_CBC_SHA"]"#,
+            "tlsCipherSuites[1]: expected a cipher suite of Go such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, \
+             found \"TLS_ECDHE_ECDSA_WITH_3DES_EDE_CBC_SHA\"",
+        ),
         (r#""reservedSystemCPUs":"0-""#, "reservedSystemCPUs: expected CPU numbers such as 0-1,4, found \"0-\""),
         (
             r#""cpuManagerPolicyOptions":{"full-pcpu-only":"true"}"#,

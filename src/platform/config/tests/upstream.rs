@@ -159,6 +159,17 @@ fn what_the_kubelet_ignores_in_a_file_is_ignored_with_a_warning() {
 }
 
 #[test]
+fn cipher_suites_of_upstream_that_are_not_supported_are_named() {
+    let warnings = |names: &str| file_loaded(&format!(r#""tlsCipherSuites":[{names}]"#)).1;
+    let (good, bad) = (r#""TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305""#, r#""TLS_RSA_WITH_AES_128_CBC_SHA""#);
+    assert_eq!(warnings(good), [] as [&str; 0]);
+    let line = "tlsCipherSuites: not supported and ignored: TLS_RSA_WITH_AES_128_CBC_SHA";
+    assert_eq!(warnings(&format!("{good},{bad}")), [line]);
+    let rest = "; none is left for TLS 1.2, so clients need TLS 1.3";
+    assert_eq!(warnings(&format!(r#"{bad},"TLS_AES_128_GCM_SHA256""#)), [format!("{line}{rest}")]);
+}
+
+#[test]
 fn logs_are_rotated_whatever_their_size_is_set_to() {
     for (size, bytes) in [(r#""20Mi""#, 20 << 20), ("20971520", 20 << 20), (r#""""#, 10 << 20)] {
         let (config, warnings) = file_loaded(&format!(r#""containerLogMaxSize":{size}"#));
