@@ -258,6 +258,7 @@ impl Walk {
 fn fits(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Path, Value::String(_)) => true,
+        (Kind::AbsolutePath, Value::String(text)) => text.is_empty() || is_normalized_path(text),
         (Kind::CipherSuite, Value::String(text)) => CipherSuite::of(text).is_some(),
         (Kind::Attribute, value) => DeviceAttribute::read(value).is_ok(),
         (Kind::BoolText, Value::String(text)) => go_bool(text).is_some(),
@@ -310,6 +311,7 @@ pub(super) fn wanted(kind: &Kind) -> String {
         Kind::Text => "a string".to_owned(),
         Kind::Attribute => DeviceAttribute::FORM.to_owned(),
         Kind::Path => "a path".to_owned(),
+        Kind::AbsolutePath => "an absolute, normalized path in ASCII such as /var/log/pods".to_owned(),
         Kind::CipherSuite => "a cipher suite of Go such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(),
         Kind::Word(words) => {
             let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
@@ -372,6 +374,13 @@ pub(super) fn asks_nothing(kind: &Kind, value: &Value) -> bool {
 pub(super) fn socket_path(endpoint: &str) -> Option<&str> {
     let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
     path.starts_with('/').then_some(path)
+}
+
+/// Absolute, as Go's `filepath.Clean` leaves it, and ASCII: `ValidateKubeletConfiguration` in
+/// pkg/kubelet/apis/config/validation.
+fn is_normalized_path(text: &str) -> bool {
+    let mut parts = text.strip_prefix('/').unwrap_or_default().split('/');
+    text == "/" || (text.is_ascii() && parts.all(|part| !["", ".", ".."].contains(&part)))
 }
 
 /// Pods may set only namespaced sysctls.

@@ -246,11 +246,12 @@ fn value(kind: &Kind, text: &str) -> Value {
         }
         // Its fields as in --cpu-manager-policy-options.
         Kind::Object(_) | Kind::Options(_) => value(&Kind::Map(&Kind::Text), text),
-        Kind::Attribute
+        Kind::AbsolutePath
+        | Kind::Attribute
         | Kind::AnyDuration
         | Kind::BoolText
-        | Kind::Cpus
         | Kind::CipherSuite
+        | Kind::Cpus
         | Kind::Duration(..)
         | Kind::Endpoint
         | Kind::Ip

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Word(&'static [&'static str]),
     /// A file or directory; relative to the file that names it.
     Path,
+    /// An absolute and normalized path in ASCII, which means the same to the runtime.
+    AbsolutePath,
     /// A TLS cipher suite that Go knows.
     CipherSuite,
     /// The socket of a runtime: `unix:///path`.
@@ -165,7 +167,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("apiVersion", Kind::Text),
     used("enableServer", Kind::Bool),
     used("staticPodPath", Kind::Path),
-    used("podLogsDir", Kind::Path),
+    used("podLogsDir", Kind::AbsolutePath),
     used("syncFrequency", DURATION),
     used("fileCheckFrequency", DURATION),
     used("httpCheckFrequency", DURATION),

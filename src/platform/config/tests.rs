@@ -351,11 +351,11 @@ fn map_of_flags_replaces_that_of_files() {
 #[test]
 fn relative_paths_start_at_their_file() {
     let dir = TempDir::new();
-    let base = dir.write("config.yaml", &document(r#""staticPodPath":"manifests","podLogsDir":"logs""#));
-    dir.write("d/x.conf", &document(r#""podLogsDir":"logs""#));
+    let base = dir.write("config.yaml", &document(r#""staticPodPath":"manifests","resolvConf":"resolv.conf""#));
+    dir.write("d/x.conf", &document(r#""resolvConf":"resolv.conf""#));
     let (config, _) = loaded(&["--config", &base, "--config-dir", dir.0.join("d").to_str().unwrap()]);
     assert_eq!(config.static_pods.path, Some(dir.0.join("manifests")));
-    assert_eq!(config.logs.pods_dir, dir.0.join("d/logs"));
+    assert_eq!(config.dns.resolv_conf, Some(dir.0.join("d/resolv.conf")));
 }
 
 #[test]

@@ -139,6 +139,23 @@ fn file_errors_name_file_and_field() {
 }
 
 #[test]
+fn pod_logs_directory_is_absolute_and_normalized() {
+    for path in ["logs", "./logs", "/logs/", "/var//logs", "/var/./logs", "/var/../logs", "/l\u{f6}gs"] {
+        let dir = TempDir::new();
+        let file = dir.write("config.yaml", &document(&format!(r#""podLogsDir":"{path}""#)));
+        let line = refused(&["--config", &file]);
+        assert!(
+            line.contains("podLogsDir: expected an absolute, normalized path in ASCII such as /var/log/pods"),
+            "{line}"
+        );
+    }
+    for path in ["/", "/logs", "/var/log.d/..pods"] {
+        let pods_dir = file_loaded(&format!(r#""podLogsDir":"{path}""#)).0.logs.pods_dir;
+        assert_eq!(pods_dir.to_str(), Some(path));
+    }
+}
+
+#[test]
 fn conflicting_settings_are_refused() {
     for (fields, message) in [
         (r#""memoryThrottlingFactor":0"#, "memoryThrottlingFactor: must be above 0"),
