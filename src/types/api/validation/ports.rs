@@ -29,6 +29,9 @@ pub(super) fn check(ports: &[ContainerPort], path: &Path<'_>, faults: &mut Fault
 pub(super) fn check_reference(port: &IntOrString, path: &Path<'_>, faults: &mut Faults) {
     match port {
         IntOrString::Int(number) => check_number(*number, path, faults),
+        IntOrString::String(name) if name.parse::<i32>().is_ok() => {
+            faults.invalid(path, name, "must be a number or the name of a port: remove the quotes");
+        }
         IntOrString::String(name) => faults.name(path, name, &PORT_NAME),
     }
 }

@@ -37,7 +37,12 @@ fn error(error: serde_json::Error) -> ParseError {
     let position = Position { line: error.line(), column: error.column() };
     // serde_json appends the position; our errors put it first.
     let suffix = format!(" at line {} column {}", position.line, position.column);
-    let problem = text.strip_suffix(&suffix).unwrap_or(&text);
+    let problem = match text.strip_suffix(&suffix).unwrap_or(&text) {
+        "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {
+            "half of a surrogate pair, as \\ud83d without the other half"
+        }
+        problem => problem,
+    };
     ParseError::new((position.line > 0).then_some(position), format!("not JSON: {problem}"))
 }
 

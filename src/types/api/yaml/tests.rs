@@ -206,6 +206,10 @@ fn json_and_flow_yaml_are_told_apart() {
     assert_eq!(values("{\"a\": 1}\n---\n{\"b\": yes}"), [json!({"a": 1}), json!({"b": true})]);
     check("{a: 0644, b: [x, z], }", json!({"a": 420, "b": ["x", "z"]}));
     check_error("{\"a\": 1,,}", "line 1, column 9: not JSON: key must be a string");
+    for half in ["\\ud83d", "\\ud83d\\u0041", "\\ude00"] {
+        let error = parse(format!("{{\"a\": \"{half}\"}}").as_bytes()).unwrap_err().to_string();
+        assert!(error.ends_with(": not JSON: half of a surrogate pair, as \\ud83d without the other half"), "{error}");
+    }
     check_error("{\"a\": 1", "line 1, column 7: not JSON: EOF while parsing an object");
     assert!(parse(b"{a: [}").unwrap_err().to_string().contains("not YAML"));
 }

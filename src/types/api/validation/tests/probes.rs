@@ -37,6 +37,10 @@ fn handlers_need_their_required_fields() {
         &["startupProbe.tcpSocket.port: 0: must be from 1 to 65535"],
     );
     check_container(
+        json!({"readinessProbe": {"httpGet": {"port": "80"}}}),
+        &["readinessProbe.httpGet.port: \"80\": must be a number or the name of a port: remove the quotes"],
+    );
+    check_container(
         json!({"readinessProbe": {"grpc": {"port": 65536}}}),
         &["readinessProbe.grpc.port: 65536: must be from 1 to 65535"],
     );
