@@ -7,6 +7,7 @@
 //! located.
 
 mod cron_job;
+mod deletion;
 mod job;
 mod origin;
 mod sealed_secret;
@@ -213,22 +214,10 @@ fn read_pod(
     warnings: &mut Vec<Warning>,
 ) -> Result<Object, ObjectError> {
     let (mut pod, errors): (Pod, _) = read(object, warnings)?;
-    ignore_deletion(&mut pod.metadata, warnings);
+    deletion::ignore_deletion(&mut pod.metadata, warnings);
     let pod = static_pod(pod, origin);
     valid(errors, validate_static_pod(&pod))?;
     Ok(Object::Pod(Box::new(pod)))
-}
-
-/// A pod that was exported while it terminated says so. Like the status, this belongs to the API server's pod.
-fn ignore_deletion(metadata: &mut ObjectMeta, warnings: &mut Vec<Warning>) {
-    let fields = [
-        ("deletionTimestamp", metadata.deletion_timestamp.take().is_some()),
-        ("deletionGracePeriodSeconds", metadata.deletion_grace_period_seconds.take().is_some()),
-    ];
-    for (field, _) in fields.into_iter().filter(|(_, is_set)| *is_set) {
-        let why = "a static pod ends when its manifest is removed".to_owned();
-        warnings.push(Warning::NoEffect(format!("metadata.{field}"), why));
-    }
 }
 
 fn read_config_map(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<Object, ObjectError> {

@@ -67,11 +67,11 @@ pub fn is_config_key(text: &str) -> bool {
 
 /// A uid of a manifest, which becomes part of the names of directories and cgroups.
 pub fn is_uid(text: &str) -> bool {
-    text.len() <= MAX_UID_BYTES && is_framed(text, is_name_byte, |byte| byte.is_ascii_alphanumeric())
+    text.len() <= MAX_MANIFEST_UID_BYTES && is_framed(text, is_name_byte, |byte| byte.is_ascii_alphanumeric())
 }
 
 /// As part of a file name, which may have 255 bytes.
-pub(super) const MAX_UID_BYTES: usize = 200;
+pub(super) const MAX_MANIFEST_UID_BYTES: usize = 200;
 
 pub fn is_header_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

@@ -8,7 +8,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::faults::{Faults, FieldError};
-use super::names::{MAX_UID_BYTES, UID};
+use super::names::{MAX_MANIFEST_UID_BYTES, UID};
 use crate::types::api::annotations::{UPDATE_LOCK, update_lock};
 use crate::types::api::decode::Path;
 use crate::types::api::{ObjectMeta, Pod, ProjectionSource, VolumeSource};
@@ -66,7 +66,8 @@ pub(super) fn check_update_lock(pod: &Pod, faults: &mut Faults) {
 
 pub(super) fn check_log_directory(meta: &ObjectMeta, faults: &mut Faults) {
     // What is too long by itself has an error already.
-    let has_error = meta.name.len() > 253 || meta.namespace.len() > 63 || meta.uid.as_str().len() > MAX_UID_BYTES;
+    let has_error =
+        meta.name.len() > 253 || meta.namespace.len() > 63 || meta.uid.as_str().len() > MAX_MANIFEST_UID_BYTES;
     if let Some(wrong) = log_directory_fault(meta).filter(|_| !has_error) {
         faults.other(&Path::Root.key("metadata").key("name"), wrong);
     }
