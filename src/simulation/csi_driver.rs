@@ -1,5 +1,7 @@
-//! A CSI driver with volumes in memory. It checks that calls come in the order of the specification.
+//! A CSI driver with volumes in memory. It checks that calls come in the order of the specification, and one at a time
+//! for a volume.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -45,6 +47,11 @@ message! {
         4 => target_path: String,
     }
 
+    /// Any request for a volume.
+    struct OfVolume {
+        1 => volume_id: String,
+    }
+
     /// `NodeUnpublishVolumeRequest` and `NodeUnstageVolumeRequest`.
     struct Undo {
         1 => volume_id: String,
@@ -63,6 +70,29 @@ pub(super) struct CsiDriver {
     /// The volumes with their staging paths, and with their target paths.
     staged: RefCell<BTreeSet<(String, String)>>,
     published: RefCell<BTreeSet<(String, String)>>,
+    /// Volumes with a call whose handler has not returned, also if the agent has cancelled it. Handlers end with their
+    /// connection and with the call's timeout: the agent cannot know more of them.
+    busy: Rc<RefCell<Vec<BusyVolume>>>,
+}
+
+struct BusyVolume {
+    volume: String,
+    method: String,
+}
+
+/// A call whose handler runs.
+struct RunningCall {
+    volume: String,
+    method: String,
+    busy: Rc<RefCell<Vec<BusyVolume>>>,
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        let mut busy = self.busy.borrow_mut();
+        let index = busy.iter().position(|one| one.volume == self.volume && one.method == self.method);
+        index.into_iter().for_each(|index| drop(busy.swap_remove(index)));
+    }
 }
 
 impl CsiDriver {
@@ -72,6 +102,7 @@ impl CsiDriver {
             runtime: Rc::clone(runtime),
             staged: RefCell::default(),
             published: RefCell::default(),
+            busy: Rc::default(),
         }
     }
 
@@ -193,6 +224,19 @@ impl CsiDriver {
 impl Service for CsiDriver {
     const INFO: [&'static str; 3] = ["CSIPlugin", NAME, "1.0.0"];
 
+    /// The specification asks for one call for a volume at a time.
+    fn begin(&self, method: &str, message: &[u8]) -> Option<Box<dyn Any>> {
+        let is_of_volume = method.ends_with("Volume");
+        let volume = is_of_volume.then(|| decode::<OfVolume>(message).ok()).flatten()?.volume_id;
+        let other = self.busy.borrow().iter().find(|one| one.volume == volume).map(|one| one.method.clone());
+        if let Some(other) = other {
+            self.violated(format!("{method} is called for {volume} while {other} is running"));
+        }
+        let method = method.to_owned();
+        self.busy.borrow_mut().push(BusyVolume { volume: volume.clone(), method: method.clone() });
+        Some(Box::new(RunningCall { volume, method, busy: Rc::clone(&self.busy) }))
+    }
+
     fn handle(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
         let response = match method {
             "NodeGetInfo" => encode(&NodeInfo { node_id: "node-7".to_owned() }),
@@ -222,4 +266,28 @@ pub(super) fn claim(number: u64) -> String {
 fn pod_uid(target: &str) -> &str {
     let mut parts = target.rsplit('/').skip(4);
     parts.next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::simulation::plan::{PluginKind, StepKind};
+    use crate::simulation::plugin::Faults;
+    use crate::simulation::wanted::Traits;
+    use crate::simulation::{Start, after, create, live_through};
+
+    /// The driver does not stop publishing when its call is cancelled.
+    #[test]
+    fn pod_that_ends_does_not_interrupt_a_call_for_its_volume() {
+        let pod = Traits { volume: true, ..Traits::default() };
+        let slow = Faults { slow: Duration::from_secs(60), ..Faults::default() };
+        let hung = Faults { hung: 1000, ..Faults::default() };
+        for faults in [slow, hung] {
+            let fails = StepKind::PluginFails { which: PluginKind::Csi, faults, lasts: Duration::from_secs(40) };
+            let delete = StepKind::DeletePod { which: 0, grace: Some(0) };
+            let steps = vec![after(30, fails), create(pod), after(10, delete), after(60, StepKind::EndWatches)];
+            live_through(&[(steps, Start::None)]);
+        }
+    }
 }

@@ -1,5 +1,7 @@
-//! A plugin on the simulated network: a socket in the registry, and injected faults.
+//! A plugin on the simulated network: a socket in the registry, and injected faults. As with grpc-go, a call that the
+//! agent cancels goes on, and its answer is dropped.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -41,6 +43,11 @@ pub(super) struct Faults {
 pub(super) trait Service {
     /// Kind, name and version for the registration.
     const INFO: [&'static str; 3];
+
+    /// A call has arrived. The result lives until its handler has returned.
+    fn begin(&self, _method: &str, _message: &[u8]) -> Option<Box<dyn Any>> {
+        None
+    }
 
     fn handle(&self, method: &str, message: &[u8]) -> Result<Reply, Status>;
 }
@@ -85,8 +92,12 @@ impl<S: Service + 'static> Plugin<S> {
             while let Ok(pipe) = connections.recv().await {
                 open.retain(|connection| !connection.is_finished());
                 let plugin = Rc::clone(&plugin);
-                let response = handler(move |request| Rc::clone(&plugin).serve(request));
+                let calls = Rc::new(RefCell::new(Vec::new()));
+                let handlers = Rc::clone(&calls);
+                let response = handler(move |request| Rc::clone(&plugin).answer(request, &calls));
                 open.push(rt::spawn(async move {
+                    // The handlers end with the connection: the agent cannot know of calls of a former process.
+                    let _handlers = EndsHandlers(handlers);
                     // The connection may be cut at any time.
                     let _ = serve_connection(UnixStream::Simulated(pipe), response, ServerLimits::large()).await;
                 }));
@@ -103,7 +114,46 @@ impl<S: Service + 'static> Plugin<S> {
         let _ = fs::remove_file(&self.socket);
     }
 
-    async fn serve(self: Rc<Self>, request: Request) -> Result<Reply, Status> {
+    /// Starts the handler of a call, which goes on if the agent cancels the call.
+    fn answer(
+        self: Rc<Self>,
+        request: Request,
+        calls: &RefCell<Vec<rt::Task<()>>>,
+    ) -> impl Future<Output = Result<Reply, Status>> + use<S> {
+        let (sender, receiver) = async_channel::bounded(1);
+        let mut calls = calls.borrow_mut();
+        calls.retain(|call| !call.is_finished());
+        calls.push(rt::spawn(async move {
+            let method = request.method.rsplit('/').next().unwrap_or_default();
+            let begun = self.service.begin(method, &request.message);
+            // A handler that hangs returns when the context of its call ends.
+            let limit = request.timeout.map(|timeout| timeout.saturating_sub(HANDLER_LEAD));
+            let ended = async {
+                match limit {
+                    Some(limit) => rt::sleep(limit).await,
+                    None => std::future::pending().await,
+                }
+                None
+            };
+            let response = rt::either(async { Some(Rc::clone(&self).serve(&request).await) }, ended).await;
+            drop(begun);
+            match response {
+                // The agent may have cancelled the call.
+                Some(response) => drop(sender.try_send(response)),
+                // The agent's own timer ends the call.
+                None => std::future::pending().await,
+            }
+        }));
+        async move {
+            match receiver.recv().await {
+                Ok(response) => response,
+                // The handlers end with the plugin.
+                Err(_) => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn serve(self: Rc<Self>, request: &Request) -> Result<Reply, Status> {
         let [kind, name, version] = S::INFO;
         let method = request.method.rsplit('/').next().unwrap_or_default();
         let (world, faults) = (&self.world, self.faults.get());
@@ -135,3 +185,15 @@ impl<S: Service + 'static> Plugin<S> {
         response
     }
 }
+
+/// Drops the handlers of a connection. Dropping the list would not: the connection's handler holds it.
+struct EndsHandlers(Rc<RefCell<Vec<rt::Task<()>>>>);
+
+impl Drop for EndsHandlers {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
+
+/// How much earlier than the agent's timer a handler that hangs returns: the request was on its way for less.
+const HANDLER_LEAD: Duration = Duration::from_secs(1);

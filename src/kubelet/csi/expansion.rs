@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::drivers::{Driver, method};
 use super::error::ExpandSecretError;
 use super::v1::{CapacityRange, EXPAND_VOLUME, NodeExpandVolumeRequest, NodeExpandVolumeResponse};
-use super::volume::{capability, is_published};
+use super::volume::{VolumeTurn, capability, is_published};
 use super::{Csi, CsiVolume, paths};
 use crate::platform::apiserver::{ApiError, Patch, Request, Requester};
 use crate::platform::host::clock;
@@ -68,7 +68,7 @@ impl Csi {
         self.growths.replace(growths);
     }
 
-    /// Stops polling for the pod with this directory. Does not wait for a driver call in progress.
+    /// Stops polling for the pod with this directory. A call in progress keeps the volume's lock until it ends.
     pub(super) fn end_expansion(&self, pod: &Path) {
         self.growths.borrow_mut().retain(|growth| !growth.volume.host_path.starts_with(pod));
         self.expansions.borrow_mut().retain(|(host_path, _)| !host_path.starts_with(pod));
@@ -111,22 +111,20 @@ impl Csi {
         (volume.claim.is_some() && driver.can(EXPAND_VOLUME)).then_some(driver)
     }
 
-    async fn expand_if_due(&self, volume: &CsiVolume, driver: &Driver, state: &ExpansionState) {
+    async fn expand_if_due(&self, volume: &CsiVolume, driver: &Rc<Driver>, state: &ExpansionState) {
         // A failed request is retried at the next poll.
         let Ok(Some((claim, target))) = self.due(volume, state, |request| request).await else { return };
-        let turn = self.volume_lock(&volume.driver, &volume.handle);
-        let _turn = turn.acquire().await;
+        let turn = self.volume_turn(&volume.driver, &volume.handle).await;
         // The claim may have been updated for another pod of the volume in the meantime.
         let is_due = growth_due(&claim, state.capacity.get()) != ExpansionDue::Nothing;
         if is_due && is_published(volume).await.is_ok_and(|is_published| is_published) {
-            self.grow(volume, driver, &claim, &target, state).await;
+            self.grow(volume, driver, &turn, (&claim, &target), state).await;
         }
     }
 
-    /// Expands a volume before its first use: some drivers can only expand unused volumes. The caller must hold the
-    /// volume's turn. A failure does not prevent the use of the volume, unlike
-    /// upstream.
-    pub(super) async fn expand_before_use(&self, volume: &CsiVolume) {
+    /// Expands a volume before its first use: some drivers can only expand unused volumes. A failure does not prevent the
+    /// use of the volume, unlike upstream.
+    pub(super) async fn expand_before_use(&self, volume: &CsiVolume, turn: &VolumeTurn) {
         let Some(driver) = self.expanding_driver(volume) else { return };
         let state = self.expansion_state(volume);
         let due = self.due(volume, &state, Request::at_once);
@@ -138,7 +136,7 @@ impl Csi {
             );
             self.record_event(volume, EventKind::Warning, Reason::FILE_SYSTEM_RESIZE_FAILED, message);
         } else {
-            self.grow(volume, &driver, &claim, &target, &state).await;
+            self.grow(volume, &driver, turn, (&claim, &target), &state).await;
         }
     }
 
@@ -170,7 +168,14 @@ impl Csi {
 
     /// Holds the volume's lock, so no request waits at the gate, which may stay shut for hours. The next poll repeats
     /// what was not sent, and NodeExpandVolume may be repeated.
-    async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, state: &ExpansionState) {
+    async fn grow(
+        &self,
+        volume: &CsiVolume,
+        driver: &Rc<Driver>,
+        turn: &VolumeTurn,
+        (claim, target): (&Value, &Target),
+        state: &ExpansionState,
+    ) {
         let size = size_in_bytes(&target.size);
         let failed = |why: &str| {
             let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);
@@ -191,8 +196,12 @@ impl Csi {
             Ok(secrets) => self.expand_request(volume, driver, size.unwrap_or(0), secrets),
             Err(error) => return failed(&ErrorChain(&error).to_string()),
         };
-        let mut response = NodeExpandVolumeResponse::default();
-        let expanded = driver.call(method!("NodeExpandVolume"), encode(&request), &mut response).await;
+        let called = Rc::clone(driver);
+        let call = async move {
+            let mut response = NodeExpandVolumeResponse::default();
+            called.call(method!("NodeExpandVolume"), encode(&request), &mut response).await
+        };
+        let expanded = self.run_to_end(turn, Box::pin(call)).await;
         let patch = match &expanded {
             Ok(()) => Some(done_patch(&claim, &target.size)),
             Err(error) => {
@@ -304,10 +313,11 @@ mod tests {
                 expand_secret: Some(ObjectKey { kind: ObjectKind::Secret, namespace, name }),
                 ..CsiVolume::default()
             };
-            let driver = Driver::named("node-7", &[], 1);
+            let driver = Rc::new(Driver::named("node-7", &[], 1));
+            let turn = csi.volume_turn("d", "h").await;
             for is_marked in [false, true] {
                 let target = Target { size: "2Gi".to_owned(), is_marked, updates_claim: true };
-                csi.grow(&volume, &driver, &json!({}), &target, &ExpansionState::default()).await;
+                csi.grow(&volume, &driver, &turn, (&json!({}), &target), &ExpansionState::default()).await;
             }
         });
         assert_eq!(ended, Ok(()));

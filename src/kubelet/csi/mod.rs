@@ -18,7 +18,8 @@ mod volume;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
+use std::sync::Weak;
 
 use async_channel::Sender;
 
@@ -51,8 +52,10 @@ pub(crate) struct Csi {
     node_name: String,
     /// Serializes the work on a volume, by driver and handle.
     volume_locks: RefCell<SortedMap<(String, String), Weak<Semaphore>>>,
+    /// Calls that change a volume. Each has the lock of its volume, which bounds their number.
+    calls: RefCell<Vec<rt::Task<()>>>,
     /// Paths whose last call did not succeed: their mounts may be incomplete.
-    doubtful: RefCell<SortedSet<PathBuf>>,
+    doubtful: Rc<RefCell<SortedSet<PathBuf>>>,
     /// Volumes whose group this process has set.
     owned: RefCell<SortedSet<PathBuf>>,
     /// Attachable volumes of pods: the unique volume name in the node status, by path.
@@ -77,7 +80,8 @@ impl Csi {
             directory: root.join("plugins/kubernetes.io/csi"),
             node_name: node_name.to_owned(),
             volume_locks: RefCell::default(),
-            doubtful: RefCell::default(),
+            calls: RefCell::default(),
+            doubtful: Rc::default(),
             owned: RefCell::default(),
             present: RefCell::default(),
             recurrences: RefCell::default(),

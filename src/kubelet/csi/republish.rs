@@ -41,14 +41,13 @@ impl Csi {
         republishes.push(Republish { host_path, task });
     }
 
-    /// Cancels the calls for the pod with this directory.
+    /// Stops the work for the pod with this directory. A call in progress keeps the volume's lock until it ends.
     pub(super) fn end_republish(&self, pod: &Path) {
         self.republishes.borrow_mut().retain(|republish| !republish.host_path.starts_with(pod));
     }
 
     async fn publish_again(&self, volume: &CsiVolume) -> Result<(), CsiError> {
-        let turn = self.volume_lock(&volume.driver, &volume.handle);
-        let _turn = turn.acquire().await;
+        let turn = self.volume_turn(&volume.driver, &volume.handle).await;
         if !is_published(volume).await? {
             return Ok(());
         }
@@ -57,7 +56,8 @@ impl Csi {
         }
         let driver = self.driver(&volume.driver)?;
         let request = self.publish_request(volume, &driver);
-        Ok(driver.call(method!("NodePublishVolume"), request, &mut Empty::default()).await?)
+        let call = async move { driver.call(method!("NodePublishVolume"), request, &mut Empty::default()).await };
+        Ok(self.run_to_end(&turn, Box::pin(call)).await?)
     }
 }
 
@@ -81,8 +81,7 @@ mod tests {
                 ..CsiVolume::default()
             };
             // Hangs in the first call.
-            let turn = csi.volume_lock("d", "/pods/a/1");
-            let _turn = turn.acquire().await;
+            let _turn = csi.volume_turn("d", "/pods/a/1").await;
             for path in ["/pods/a/1", "/pods/a/1", "/pods/b/1"] {
                 csi.republish(volume(path));
             }
@@ -104,8 +103,7 @@ mod tests {
         mount(Some("tmpfs"), &volume.target(), Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
         let done = rt::block_on(async {
             let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None);
-            let turn = csi.volume_lock(&volume.driver, &volume.handle);
-            let _turn = turn.acquire().await;
+            let _turn = csi.volume_turn(&volume.driver, &volume.handle).await;
             let mut never: super::super::PodTerminating = Box::pin(std::future::pending());
             rt::deadline(Duration::from_secs(5), csi.set_up(&volume, &mut never)).await.is_ok_and(|done| done.is_ok())
         });

@@ -1,16 +1,18 @@
 //! Stages, publishes, unpublishes and unstages a volume.
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Weak};
 
 use serde_json::Value;
 
 use super::drivers::{Driver, method};
-use super::error::{CsiError, MissingObject, Phase, SetUpError, UnmountFailure};
+use super::error::{CallError, CsiError, MissingObject, Phase, SetUpError, UnmountFailure};
 use super::v1::{
     AccessMode, Empty, MountVolume, NodePublishVolumeRequest, NodeStageVolumeRequest, SINGLE_NODE_MULTI_WRITER,
     STAGE_UNSTAGE_VOLUME, UndoRequest, VOLUME_MOUNT_GROUP, VolumeCapability,
@@ -20,7 +22,7 @@ use super::{Csi, paths};
 use crate::platform::host::directories;
 use crate::platform::host::mounts::{mounted_at, unmount_below};
 use crate::platform::host::remove_tree::remove_tree;
-use crate::platform::rt::{self, Semaphore};
+use crate::platform::rt::{self, Semaphore, SemaphoreGuardArc};
 use crate::protocol::protobuf::encode;
 use crate::protocol::sha256::sha256;
 use crate::state::objects::{ObjectKey, attachment_name, unique_name};
@@ -30,6 +32,12 @@ type StringMap = SortedMap<String, String>;
 
 /// Completes when the pod is terminating.
 pub(crate) type PodTerminating = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The lock of a volume, which is released with the last clone.
+pub(super) type VolumeTurn = Rc<SemaphoreGuardArc>;
+
+/// A call to a driver.
+pub(super) type DriverCall = Pin<Box<dyn Future<Output = Result<(), CallError>>>>;
 
 /// The SELinux label of a volume's mount.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,7 +101,7 @@ impl CsiVolume {
 impl Csi {
     /// Stages and publishes the volume as far as needed.
     ///
-    /// A terminating pod does not wait for a call in progress; the tear-down undoes it.
+    /// A terminating pod does not wait for a call in progress; the tear-down waits for it and undoes it.
     pub(crate) async fn set_up(
         &self,
         volume: &CsiVolume,
@@ -108,12 +116,11 @@ impl Csi {
             // It is published, even if its driver is not registered now, or hangs in a later call for the volume.
             return Ok(FsGroupPending(self.driver(name).is_ok_and(|driver| !owned(&driver))));
         }
-        let turn = self.volume_lock(name, handle);
         let ended = async {
             (&mut *ends).await;
             None
         };
-        let _turn = match rt::either(ended, async { Some(turn.acquire().await) }).await {
+        let turn = match rt::either(ended, async { Some(self.volume_turn(name, handle).await) }).await {
             Some(turn) => turn,
             None => return Err(CsiError::PodEnds.in_phase(Phase::SetUp)),
         };
@@ -176,15 +183,15 @@ impl Csi {
                 volume_context: volume.attributes.clone(),
             };
             if !self.is_done(&staged, is_there) {
-                let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &staged);
+                let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &staged, &turn);
                 unless_pod_terminates(made, ends).await.map_err(|error| error.in_phase(Phase::MountDevice))?;
             }
         }
         let request = self.publish_request(volume, &driver);
-        let made = self.make(&driver, method!("NodePublishVolume"), request, &target);
+        let made = self.make(&driver, method!("NodePublishVolume"), request, &target, &turn);
         unless_pod_terminates(made, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
         let grown = async {
-            self.expand_before_use(volume).await;
+            self.expand_before_use(volume, &turn).await;
             Ok(())
         };
         unless_pod_terminates(grown, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
@@ -249,12 +256,11 @@ impl Csi {
     }
 
     async fn unpublish_and_unstage(&self, data: &VolData, volume_path: &Path, uid: &str) -> Result<(), CsiError> {
-        let turn = self.volume_lock(&data.driver, &data.handle);
-        let _turn = turn.acquire().await;
+        let turn = self.volume_turn(&data.driver, &data.handle).await;
         let driver = self.driver(&data.driver)?;
         let target = paths::target(volume_path);
         let request = UndoRequest { volume_id: data.handle.clone(), path: target.display().to_string() };
-        self.make(&driver, method!("NodeUnpublishVolume"), encode(&request), &target).await?;
+        self.make(&driver, method!("NodeUnpublishVolume"), encode(&request), &target, &turn).await?;
         let staged = match paths::is_device(volume_path) {
             true => paths::staged_device(volume_path),
             false => self.staging(&data.driver, &data.handle).join(GLOBAL_MOUNT_DIRECTORY),
@@ -263,7 +269,7 @@ impl Csi {
         let is_last = rt::blocking_for(uid, move || is_left_alone(&volume_dir, &of, &at_stage)).await?;
         if is_last && driver.can(STAGE_UNSTAGE_VOLUME) {
             let request = UndoRequest { volume_id: data.handle.clone(), path: staged.display().to_string() };
-            self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged).await?;
+            self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged, &turn).await?;
         }
         let volume_dir = volume_path.to_owned();
         // A file system mounted inside may hang.
@@ -283,15 +289,42 @@ impl Csi {
     /// A call that changes `volume_path`, which is marked as doubtful until the call succeeds.
     async fn make(
         &self,
-        driver: &Driver,
+        driver: &Rc<Driver>,
         path: &'static str,
         request: Vec<u8>,
         volume_path: &Path,
+        turn: &VolumeTurn,
     ) -> Result<(), CsiError> {
         self.doubtful.borrow_mut().insert(volume_path.to_owned());
-        driver.call(path, request, &mut Empty::default()).await?;
-        self.doubtful.borrow_mut().remove(volume_path);
-        Ok(())
+        let (doubtful, driver, volume_path) = (Rc::clone(&self.doubtful), Rc::clone(driver), volume_path.to_owned());
+        let call = async move {
+            driver.call(path, request, &mut Empty::default()).await?;
+            doubtful.borrow_mut().remove(&volume_path);
+            Ok(())
+        };
+        Ok(self.run_to_end(turn, Box::pin(call)).await?)
+    }
+
+    /// Makes a call to a driver, which goes on if the caller is dropped and keeps the lock of its volume for as long: a
+    /// driver may go on with a cancelled call, and gets one call for a volume at a time. As upstream, where operations
+    /// are not cancelled either. The call ends by its own deadline.
+    pub(super) async fn run_to_end(&self, turn: &VolumeTurn, call: DriverCall) -> Result<(), CallError> {
+        let outcome = Rc::new(Cell::new(None));
+        let (ends, end) = async_channel::bounded::<()>(1);
+        let (turn, of_call) = (Rc::clone(turn), Rc::clone(&outcome));
+        let task = rt::spawn(async move {
+            of_call.set(Some(call.await));
+            drop((turn, ends));
+        });
+        self.calls.borrow_mut().retain(|call| !call.is_finished());
+        self.calls.borrow_mut().push(task);
+        // The channel closes.
+        let _ = end.recv().await;
+        match outcome.take() {
+            Some(outcome) => outcome,
+            // Unfinished calls end only with the agent.
+            None => std::future::pending().await,
+        }
     }
 
     fn is_done(&self, path: &PathBuf, is_mounted: bool) -> bool {
@@ -312,15 +345,21 @@ impl Csi {
         self.directory.join(driver).join(sha256(handle.as_bytes()))
     }
 
-    pub(super) fn volume_lock(&self, driver: &str, handle: &str) -> Rc<Semaphore> {
+    /// Waits for the volume's lock.
+    pub(super) fn volume_turn(&self, driver: &str, handle: &str) -> impl Future<Output = VolumeTurn> + use<> {
+        let lock = self.volume_lock(driver, handle);
+        async move { Rc::new(lock.acquire_arc().await) }
+    }
+
+    fn volume_lock(&self, driver: &str, handle: &str) -> Arc<Semaphore> {
         let mut turns = self.volume_locks.borrow_mut();
         turns.retain(|_, turn| turn.strong_count() > 0);
         let key = (driver.to_owned(), handle.to_owned());
-        if let Some(turn) = turns.get(&key).and_then(std::rc::Weak::upgrade) {
+        if let Some(turn) = turns.get(&key).and_then(Weak::upgrade) {
             return turn;
         }
-        let turn = Rc::new(Semaphore::new(1));
-        turns.insert(key, Rc::downgrade(&turn));
+        let turn = Arc::new(Semaphore::new(1));
+        turns.insert(key, Arc::downgrade(&turn));
         turn
     }
 }
@@ -457,6 +496,8 @@ const WRITE_VOL_DATA_ERROR: &str = "write the vol_data.json of";
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -502,6 +543,29 @@ mod tests {
         rt::block_on(csi.tear_down(&pod)).unwrap();
         assert!(own.exists());
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn call_keeps_the_lock_of_its_volume_when_its_pod_ends() {
+        let ended = rt::simulate(1, |_| async {
+            let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None);
+            let (begun, minute) = (rt::now(), Duration::from_secs(60));
+            let turn = csi.volume_turn("d", "h").await;
+            let call = async move {
+                rt::sleep(minute).await;
+                Ok(())
+            };
+            let call = async { Ok(csi.run_to_end(&turn, Box::pin(call)).await?) };
+            let mut pod_ends: PodTerminating = Box::pin(rt::sleep(Duration::from_secs(1)));
+            let ended = unless_pod_terminates(call, &mut pod_ends).await;
+            assert!(matches!(ended, Err(CsiError::PodEnds)));
+            drop(turn);
+            drop(csi.volume_turn("d", "other").await);
+            assert!(rt::elapsed(begun) < minute);
+            drop(csi.volume_turn("d", "h").await);
+            assert!(rt::elapsed(begun) >= minute);
+        });
+        assert_eq!(ended, Ok(()));
     }
 
     #[test]

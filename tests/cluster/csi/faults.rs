@@ -121,15 +121,14 @@ fn pod_with_a_volume_starts_after_an_offline_reboot() {
 }
 
 #[test]
-fn terminating_pod_does_not_wait_for_a_hung_driver() {
+fn call_for_a_terminating_pod_ends_before_it_is_undone() {
     let joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     for (method, name) in PUBLISH.into_iter().zip(["stage", "publish"]) {
-        driver.hang(method);
+        driver.let_wait(method);
         joined.api.create(&claiming("web"));
         driver.wait_for_call(name, 1);
-        joined.delete_web(&driver);
-        driver.mend();
+        joined.delete_during_a_call(&driver);
     }
 }
 

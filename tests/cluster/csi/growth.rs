@@ -213,18 +213,20 @@ fn expansion_refused_in_use_is_retried_when_the_volume_is_unused() {
 }
 
 #[test]
-fn terminating_pod_does_not_wait_for_an_expansion() {
+fn expansion_ends_before_the_volume_of_a_terminating_pod_is_given_back() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
-    driver.hang("NodeExpandVolume");
+    driver.let_wait("NodeExpandVolume");
     joined.api.create(&claiming("web"));
     joined.wait_until_web_is_ready();
     joined.leave_to_node("2Gi");
     driver.wait_for_call("expand", 1);
-    joined.delete_web(&driver);
+    joined.delete_during_a_call(&driver);
+    driver.let_wait("NodeExpandVolume");
+    joined.leave_to_node("3Gi");
     joined.api.create(&claiming("web"));
     driver.wait_for_call("expand", 2);
     assert!(!is_ready(&joined.api.get(WEB).unwrap()), "it grows first");
-    joined.delete_web(&driver);
+    joined.delete_during_a_call(&driver);
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod growth;
 mod publish;
 
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -88,8 +90,24 @@ impl Joined {
         });
     }
 
+    /// Drivers may go on with a cancelled call.
+    #[track_caller]
+    fn delete_during_a_call(&self, driver: &Driver) {
+        let undone = || driver.names().into_iter().filter(|name| *name == "unpublish").count();
+        let before = undone();
+        self.api.delete(WEB);
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(undone(), before);
+        driver.mend();
+        self.wait_until_web_is_gone(driver);
+    }
+
     fn delete_web(&self, driver: &Driver) {
         self.api.delete(WEB);
+        self.wait_until_web_is_gone(driver);
+    }
+
+    fn wait_until_web_is_gone(&self, driver: &Driver) {
         self.api.wait_gone(WEB);
         driver.wait_until_all_is_given_back();
         self.node.wait_until_nothing_is_left();

@@ -222,12 +222,12 @@ fn requires_republish_repeats_the_call_and_failures_keep_the_volume() {
     joined.wait_for_event("MountVolume.SetUp failed for volume \"disk\" : rpc error: code = Internal desc = no disk");
     assert!(is_ready(&joined.api.get(WEB).unwrap()));
     driver.mend();
-    driver.hang("NodePublishVolume");
+    driver.let_wait("NodePublishVolume");
     driver.wait_for_call("publish", told().count() + 1);
     joined.node.fake.exit("main", 1);
     let has_restarted = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1 && is_ready(pod);
     joined.api.wait(WEB, "the container to start again while the driver hangs", has_restarted);
-    joined.delete_web(&driver);
+    joined.delete_during_a_call(&driver);
     assert_eq!(driver.names().iter().filter(|name| **name != "publish").count(), 3, "{:?}", driver.names());
 }
 
