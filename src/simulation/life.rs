@@ -273,6 +273,7 @@ impl Node {
             self.api.lease.check();
             self.check_counters();
             self.check_disk();
+            self.check_leftovers(episode.quiet);
             if episode.offline && self.record.violation().is_none() {
                 self.start_alone().await;
             }

@@ -29,6 +29,7 @@ mod hostile_pods;
 mod jobs;
 mod kernel_processes;
 mod lease;
+mod leftovers;
 mod life;
 mod machine;
 mod many_objects;

@@ -64,6 +64,8 @@ pub(super) enum Rule {
     VolumeStays,
     /// A sandbox is created when the checkpoint has the pod's allocation, unless the disk had faults.
     RecordsAllocation,
+    /// After a long quiet, nothing is left of pods that are gone.
+    NothingLeft,
     /// An idle node writes nothing, and sends only what its lease and its watches need.
     Rests,
     /// The verdict about a pod of the cluster is told once, and only if the pod ran.
