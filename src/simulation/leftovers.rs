@@ -57,8 +57,8 @@ impl Node {
         self.claims_are_of_pods(&known)
     }
 
-    /// The uids of pods that the API server has, and of those in the runtime that are wanted: a static pod and its mirror
-    /// pod have different ones.
+    /// The uids of pods that the API server has, and of those in the runtime that are wanted: a static pod and its
+    /// mirror pod have different ones.
     fn known_uids(&self) -> BTreeSet<String> {
         let objects = self.api.look(|server| server.list("/api/v1/pods"));
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
@@ -148,8 +148,8 @@ impl Node {
         Ok(())
     }
 
-    /// The checkpoint of prepared claims names no pod that is gone. Those of allocations and devices are written with the
-    /// next change.
+    /// The checkpoint of prepared claims names no pod that is gone. Those of allocations and devices are written with
+    /// the next change.
     fn claims_are_of_pods(&self, known: &BTreeSet<String>) -> Result<(), String> {
         let text = fs::read_to_string(self.machine.disk.join("pods/dra_manager_state")).unwrap_or_default();
         let file: Value = serde_json::from_str(&text).unwrap_or_default();
