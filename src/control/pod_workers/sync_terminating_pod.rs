@@ -1,5 +1,6 @@
 //! Stops everything of a running pod, and unprepares its claims.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::kubelet::dra::{DraError, DraManager};
@@ -13,7 +14,7 @@ use crate::types::owned::View;
 /// failed.
 pub(super) async fn stop_pod(
     runtime: &PodRuntime,
-    dra: &DraManager,
+    dra: &Rc<DraManager>,
     views: &WorkViews,
     pod: Option<&Pod>,
     observed: &ObservedPod,

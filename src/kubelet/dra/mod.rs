@@ -58,6 +58,8 @@ pub(crate) struct DraManager {
     leaving: RefCell<SortedSet<ClaimName>>,
     /// Ended pods whose claims are being unprepared.
     reclaimed: RefCell<SortedMap<PodUid, rt::Task<()>>>,
+    /// Writes the checkpoint again after the pod whose claims were released in a failed write has gone.
+    rewriting: RefCell<Option<rt::Task<()>>>,
     /// Notified when drivers register, connect or leave.
     changed: Signal,
     /// The checkpoint, and the lock of its writer.
@@ -90,6 +92,7 @@ impl DraManager {
             health: RefCell::default(),
             leaving: RefCell::default(),
             reclaimed: RefCell::default(),
+            rewriting: RefCell::default(),
             changed: Signal::default(),
             file: ChangedFile::new(
                 root.join(DRA_CHECKPOINT_FILE),

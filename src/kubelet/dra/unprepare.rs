@@ -16,7 +16,7 @@ use crate::types::metrics::{self, Timed};
 use crate::types::owned::View;
 use crate::types::time::{Backoff, jitter};
 
-/// Back-off for the claims of pods that this process has not stopped.
+/// Back-off for the claims of pods that this process has not stopped, and for a checkpoint that cannot be written.
 const FIRST_UNPREPARE_DELAY: Duration = Duration::from_secs(1);
 const MAX_UNPREPARE_DELAY: Duration = Duration::from_secs(60);
 
@@ -46,7 +46,7 @@ impl DraManager {
     /// Unprepares the claims that only this pod uses. All its containers have stopped. May be repeated. `spec` is the
     /// pod if it is known; only a pod without claims ends while the checkpoint cannot be read.
     pub(crate) async fn unprepare(
-        &self,
+        self: &Rc<Self>,
         pod: &PodUid,
         spec: Option<&Pod>,
         objects: &View<Objects>,
@@ -65,7 +65,7 @@ impl DraManager {
         self.unprepare_of(pod).await
     }
 
-    async fn unprepare_of(&self, pod: &PodUid) -> Result<(), DraError> {
+    async fn unprepare_of(self: &Rc<Self>, pod: &PodUid) -> Result<(), DraError> {
         let begun = rt::now();
         let unprepared = self.unprepare_claims(pod).await;
         let is_error = if unprepared.is_err() { "true" } else { "false" };
@@ -73,7 +73,7 @@ impl DraManager {
         unprepared
     }
 
-    async fn unprepare_claims(&self, pod: &PodUid) -> Result<(), DraError> {
+    async fn unprepare_claims(self: &Rc<Self>, pod: &PodUid) -> Result<(), DraError> {
         // A claim that another pod shared at first may be the pod's alone after the calls. Each round releases claims.
         while self.cache.borrow().is_used_by(pod) {
             let names = self.cache.borrow().last_used_by(pod);
@@ -85,9 +85,28 @@ impl DraManager {
             }
             self.cache.borrow_mut().release(pod, &names);
             self.claim_files();
-            self.write().await?;
+            if let Err(error) = self.write().await {
+                self.rewrite();
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    /// Writes the checkpoint until it is on disk. The pod ends without waiting for it: a later process that reads the
+    /// former checkpoint unprepares the claims again, which drivers accept.
+    fn rewrite(self: &Rc<Self>) {
+        let manager = Rc::clone(self);
+        let task = rt::spawn(async move {
+            let mut backoff = Backoff::new(FIRST_UNPREPARE_DELAY, MAX_UNPREPARE_DELAY);
+            loop {
+                rt::sleep(jitter(backoff.next_wait(), 0.2, rt::random())).await;
+                if manager.write().await.is_ok() {
+                    return;
+                }
+            }
+        });
+        self.rewriting.replace(Some(task));
     }
 
     /// Unprepares the claims of pods that are gone without having been stopped by this process.
@@ -124,5 +143,51 @@ fn check(claims: &[Claim], response: UnprepareResponse) -> Result<(), DraError> 
     match claims.len().saturating_sub(count) {
         0 => Ok(()),
         count => Err(DraError::Skipped { method: UNPREPARE, count }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process};
+
+    use super::super::DRA_CHECKPOINT_FILE;
+    use super::super::claim_info::ClaimInfo;
+    use super::*;
+    use crate::kubelet::devices::Devices;
+    use crate::state::objects::ResourceClaim;
+    use crate::types::owned::Owned;
+    use crate::types::sorted::SortedSet;
+
+    #[test]
+    fn released_claims_leave_the_checkpoint_when_the_disk_takes_it() {
+        let root = env::temp_dir().join(format!("coracle-unprepare-{}", process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let seen = rt::simulate(1, |world| {
+            let root = root.clone();
+            async move {
+                let inbox = async_channel::bounded(1).0;
+                let devices = Devices::open(&root, Vec::new(), inbox.clone()).await;
+                let dra = DraManager::open(&root, devices, inbox).await;
+                let (name, pod) = (("ns".to_owned(), "claim".to_owned()), PodUid::from("pod-uid"));
+                let claim = ClaimInfo::new(&ResourceClaim {
+                    uid: "c".to_owned(),
+                    drivers: SortedSet::new(),
+                    files: Vec::new(),
+                });
+                dra.cache.borrow_mut().reserve(name, claim, &pod).unwrap();
+                dra.write().await.unwrap();
+                let is_listed = || fs::read_to_string(root.join(DRA_CHECKPOINT_FILE)).unwrap().contains("pod-uid");
+                assert!(is_listed());
+                world.files.failing.set(1000);
+                let objects = Owned::default().view();
+                dra.unprepare(&pod, None, &objects).await.unwrap_err();
+                dra.unprepare(&pod, None, &objects).await.unwrap();
+                world.files.failing.set(0);
+                rt::sleep(2 * MAX_UNPREPARE_DELAY).await;
+                is_listed()
+            }
+        });
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(seen, Ok(false));
     }
 }
