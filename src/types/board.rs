@@ -11,8 +11,6 @@ pub(crate) struct BoardReadings {
     /// The root file system, and that of the data directory.
     pub(crate) file_systems: Vec<FileSystemState>,
     pub(crate) supplies: Vec<PowerSupply>,
-    /// A clock with a battery.
-    pub(crate) has_rtc: bool,
 }
 
 /// An eMMC (JESD84-B50, EXT_CSD registers 267 to 269).

@@ -193,7 +193,7 @@ fn fault(
 ) -> Option<String> {
     match problem {
         BoardProblem::BatteryLow => battery(readings),
-        BoardProblem::ClockUnset => clock(readings, board_times),
+        BoardProblem::ClockUnset => clock(board_times),
         BoardProblem::FlashWorn => flash(readings),
         BoardProblem::Overheated => heat(&readings.zones),
         BoardProblem::ReadonlyFilesystem => read_only(&readings.file_systems, first),
@@ -210,10 +210,11 @@ fn battery(readings: &BoardReadings) -> Option<String> {
     Some(format!("{name} is discharging and has {LOW_BATTERY_PERCENT} % or less; connect the board to the mains"))
 }
 
-fn clock(readings: &BoardReadings, board_times: &BoardMoment) -> Option<String> {
+/// Whatever hardware clock there is: its battery may be empty, or missing.
+fn clock(board_times: &BoardMoment) -> Option<String> {
     let is_past = board_times.now.unix_seconds() < board_times.built.unwrap_or(EARLIEST_CLOCK_SECONDS);
-    (is_past && !readings.has_rtc).then(|| {
-        "the clock was never set: it is before this program was built; run a time service, until then certificates are \
+    is_past.then(|| {
+        "the clock is wrong: it is before this program was built; run a time service, until then certificates are \
          invalid"
             .to_owned()
     })
@@ -399,16 +400,15 @@ mod tests {
     }
 
     #[test]
-    fn clock_before_the_build_is_unset_without_a_battery() {
-        let at = |seconds: i64, has_rtc| {
-            let readings = BoardReadings { has_rtc, ..BoardReadings::default() };
+    fn clock_before_the_build_is_unset() {
+        let at = |seconds: i64| {
             let now = Time::from_unix_nanos(seconds * 1_000_000_000);
             let time = BoardMoment { now, instant: Instant::now(), built: Some(1_800_000_000), is_alarmed: false };
             let mut health = BoardHealth::default();
-            health.note(readings, &time);
+            health.note(BoardReadings::default(), &time);
             health.conditions().iter().any(|condition| condition.holds)
         };
-        assert_eq!([at(1000, false), at(1000, true), at(1_900_000_000, false)], [true, false, false]);
+        assert_eq!([at(1000), at(1_900_000_000)], [true, false]);
     }
 
     #[test]

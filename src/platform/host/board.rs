@@ -27,7 +27,6 @@ impl BoardReadings {
             zones: entries(&sys.join("class/thermal")).iter().filter_map(|zone| thermal_zone(zone)).collect(),
             file_systems: file_systems(root, data),
             supplies: entries(&sys.join("class/power_supply")).iter().filter_map(|folder| supply(folder)).collect(),
-            has_rtc: !entries(&sys.join("class/rtc")).is_empty(),
         }
     }
 }
@@ -256,7 +255,6 @@ mod tests {
         let expected = BoardReadings {
             voltages: vec![alarm("rpi_volt", true), alarm("hwmon2", false)],
             zones: vec![zone("cpu-thermal", 61_346, Some(85_000)), zone("thermal_zone1", -4000, None)],
-            has_rtc: true,
             ..BoardReadings::default()
         };
         assert_eq!(tree.read(), expected);
