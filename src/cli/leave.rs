@@ -26,7 +26,8 @@ pub(super) fn run(command: &Leave) -> ExitCode {
     let access = access.map_err(|error| ErrorChain(&error).to_string());
     let mut report = Report::default();
     remove_files(&layout, &mut report);
-    if report.removed == 0 && report.failures.is_empty() {
+    // An interrupted `leave` has removed the files, and not the store.
+    if report.removed == 0 && report.failures.is_empty() && !layout.offline_store().exists() {
         return failed(&format!("leave: this machine is not a node of a cluster: no {}", kubeconfig.display()));
     }
     if !command.no_restart {
