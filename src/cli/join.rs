@@ -67,7 +67,7 @@ fn join(command: &Join, question: &DiscoveryQuery, layout: &Layout) -> Result<()
     for path in write_node_files(&cluster, question, layout, &of_node)? {
         print_line(&format!("written: {}", path.display()));
     }
-    let begin = format!("coracle {}", layout.agent_flags(&of_node));
+    let begin = format!("coracle {}", layout.agent_flags(&of_node)?);
     if command.no_start {
         print_line(&format!("not started, start it with: {begin}"));
         return Ok(());

@@ -41,6 +41,7 @@ pub(crate) fn write_node_files(
     layout: &Layout,
     of_node: &[String],
 ) -> Result<Vec<PathBuf>, String> {
+    let flags = layout.agent_flags(of_node)?;
     let authority = String::from_utf8_lossy(&cluster.authority);
     let mut staged = Staged::default();
     match fs::read_to_string(layout.authority()) {
@@ -53,7 +54,7 @@ pub(crate) fn write_node_files(
     let text = with_resolver(&cluster.kubelet_config, Path::new("/"));
     staged.add(&layout.config(), 0o644, &text)?;
     check_config(&layout.config(), of_node)?;
-    let flags = format!("# Written by coracle join.\nCORACLE_CLUSTER_ARGS=\"{}\"\n", layout.agent_flags(of_node));
+    let flags = format!("# Written by coracle join.\nCORACLE_CLUSTER_ARGS=\"{flags}\"\n");
     staged.add(&layout.flags(), 0o644, &flags)?;
     let bootstrap = kubeconfig_of_token(&cluster.kubeconfig, &question.token.reveal());
     staged.add(&layout.bootstrap_kubeconfig(), 0o600, &bootstrap)?;

@@ -53,9 +53,9 @@ impl Layout {
         self.root_dir.join("pki")
     }
 
-    /// The agent's flags for running as a node of the cluster.
-    /// `of_node`: flags of this node only.
-    pub(crate) fn agent_flags(&self, of_node: &[String]) -> String {
+    /// The agent's flags for running as a node of the cluster, as words of one line.
+    /// `of_node`: flags of this node only. Fails if a flag is not one word for systemd and the shell.
+    pub(crate) fn agent_flags(&self, of_node: &[String]) -> Result<String, String> {
         let mut flags: Vec<String> = [
             ("bootstrap-kubeconfig", self.bootstrap_kubeconfig()),
             ("kubeconfig", self.kubeconfig()),
@@ -67,7 +67,14 @@ impl Layout {
             flags.push(format!("--root-dir={}", self.root_dir.display()));
         }
         flags.extend_from_slice(of_node);
-        flags.join(" ")
+        let is_split =
+            |flag: &&String| flag.contains(|letter: char| letter.is_whitespace() || "\"'\\$`".contains(letter));
+        match flags.iter().find(is_split) {
+            Some(flag) => {
+                Err(format!("{flag:?}: expected neither white space nor quotes, backslashes or dollar signs"))
+            }
+            None => Ok(flags.join(" ")),
+        }
     }
 }
 
@@ -80,12 +87,14 @@ mod tests {
         let layout = Layout { kubernetes_dir: KUBERNETES_DIR.into(), root_dir: ROOT_DIR.into() };
         let usual = "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
                      --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml";
-        assert_eq!(layout.agent_flags(&[]), usual);
+        assert_eq!(layout.agent_flags(&[]).as_deref(), Ok(usual));
         assert_eq!(
             layout.agent_flags(&["--hostname-override=edge-7".to_owned()]),
-            format!("{usual} --hostname-override=edge-7")
+            Ok(format!("{usual} --hostname-override=edge-7"))
         );
-        let other = Layout { root_dir: "/data".into(), ..layout };
-        assert!(other.agent_flags(&[]).ends_with("--config=/data/config.yaml --root-dir=/data"));
+        let other = Layout { root_dir: "/data".into(), ..layout.clone() };
+        assert!(other.agent_flags(&[]).unwrap().ends_with("--config=/data/config.yaml --root-dir=/data"));
+        let spaced = Layout { kubernetes_dir: "/my cluster".into(), ..layout };
+        assert!(spaced.agent_flags(&[]).unwrap_err().starts_with("\"--bootstrap-kubeconfig=/my cluster/"));
     }
 }

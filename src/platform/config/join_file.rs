@@ -10,7 +10,7 @@ use super::fields::Fields;
 use super::file::one;
 use super::name_template::NameTemplate;
 use super::schema::JOIN_FILE;
-use super::{node_name, taints};
+use super::{node_labels, node_name, taints};
 use crate::types::api::yaml;
 use crate::types::error::ErrorChain;
 
@@ -69,8 +69,14 @@ impl JoinFile {
             return Err(problem("nameTemplate", "only without nodeName".to_owned()));
         }
         let pairs = fields.at("labels").and_then(Value::as_object).into_iter().flatten();
-        let labels = pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+        let labels = pairs.map(|(key, value)| {
+            let part = node_labels::flag_part(key, value.as_str().unwrap_or_default());
+            part.map_err(|fault| problem(&format!("labels.{key}"), fault))
+        });
         let listed = fields.at("taints").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+        let taints = listed.enumerate().map(|(index, taint)| {
+            taints::flag_part(taint).map_err(|fault| problem(&format!("taints[{index}]"), fault))
+        });
         Ok(Self {
             api_server_endpoint: required("apiServerEndpoint")?,
             token: required("token")?,
@@ -85,8 +91,8 @@ impl JoinFile {
             unsafe_skip_ca_verification: fields.bool("unsafeSkipCAVerification") == Some(true),
             node_name: name.transpose()?,
             name_template: template.transpose()?,
-            labels: labels.collect::<Vec<_>>().join(","),
-            taints: listed.map(taints::written).collect::<Vec<_>>().join(","),
+            labels: labels.collect::<Result<Vec<_>, _>>()?.join(","),
+            taints: taints.collect::<Result<Vec<_>, _>>()?.join(","),
             kubernetes_dir: fields.text("kubernetesDir").map(PathBuf::from),
         })
     }
@@ -152,6 +158,18 @@ mod tests {
             (
                 &format!("{TOKEN}nameTemplate: a"),
                 "nameTemplate: expected {serial}, {mac}, {mac:INTERFACE}, {model} or {hostname}, found \"a\"",
+            ),
+            (
+                &format!("{TOKEN}labels: {{site: ' berlin'}}"),
+                "labels.site: expected the key and the value of a label, found \"site= berlin\"",
+            ),
+            (
+                &format!("{TOKEN}labels: {{sites: 'berlin,hamburg'}}"),
+                "labels.sites: expected the key and the value of a label, found \"sites=berlin,hamburg\"",
+            ),
+            (
+                &format!("{TOKEN}taints: [{{key: a, effect: NoExecute}}, {{key: ' b', effect: NoExecute}}]"),
+                "taints[1]: expected taints such as key=value:NoSchedule or key:NoExecute, found \" b=:NoExecute\"",
             ),
         ] {
             let error = JoinFile::read(text.as_bytes()).unwrap_err();

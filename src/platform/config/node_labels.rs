@@ -40,6 +40,15 @@ pub(super) fn parse(text: &str) -> Result<Map<String>, String> {
     Ok(labels)
 }
 
+/// A label as a part of the flag, which splits at commas and trims.
+pub(super) fn flag_part(key: &str, value: &str) -> Result<String, String> {
+    let part = format!("{key}={value}");
+    if !is_qualified_name(key) || !is_label_value(value) {
+        return Err(format!("expected the key and the value of a label, found {part:?}"));
+    }
+    parse(&part).map(|_| part)
+}
+
 fn may_be_given(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     let is_in = |parent: &&str| domain.strip_suffix(*parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));

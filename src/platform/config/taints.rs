@@ -38,10 +38,9 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
         .flatten()
         .filter_map(Value::as_object);
     for (index, taint) in entries.enumerate() {
-        let text = |name| taint.get(name).and_then(Value::as_str).unwrap_or_default();
         let wrong =
             |field, fault: String| Err(conflict(&format!("{REGISTER_WITH_TAINTS_FIELD}[{index}]{field}"), fault));
-        let [key, value, effect] = ["key", "value", "effect"].map(text);
+        let [key, value, effect] = texts(taint);
         if !is_taint(key, value, effect) {
             return wrong("", format!("expected {EXPECTED_TAINTS}, found {:?}", written(taint)));
         }
@@ -57,10 +56,23 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
     Ok(taints)
 }
 
+/// The taint as a part of the flag, which splits at commas and trims.
+pub(super) fn flag_part(taint: &Map<String, Value>) -> Result<String, String> {
+    let [key, value, effect] = texts(taint);
+    match is_taint(key, value, effect) {
+        true => Ok(written(taint)),
+        false => Err(format!("expected {EXPECTED_TAINTS}, found {:?}", written(taint))),
+    }
+}
+
+fn texts(taint: &Map<String, Value>) -> [&str; 3] {
+    ["key", "value", "effect"].map(|name| taint.get(name).and_then(Value::as_str).unwrap_or_default())
+}
+
 /// The taint as the flag spells it.
-pub(super) fn written(taint: &Map<String, Value>) -> String {
-    let text = |name| taint.get(name).and_then(Value::as_str).unwrap_or_default();
-    format!("{}={}:{}", text("key"), text("value"), text("effect"))
+fn written(taint: &Map<String, Value>) -> String {
+    let [key, value, effect] = texts(taint);
+    format!("{key}={value}:{effect}")
 }
 
 #[cfg(test)]
