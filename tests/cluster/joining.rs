@@ -181,6 +181,7 @@ fn machine_joins_runs_static_pods_and_leaves() {
     fleet.node.wait_until_ready("own");
     fleet.api.wait(LEASE, "the lease", |lease| lease["spec"]["holderIdentity"] == NODE_NAME);
     assert!(fleet.api.get(NODE).is_some());
+    wait_for("the token to be removed", || !fleet.path("etc/bootstrap-kubelet.conf").exists());
     let again = fleet.join_with(TOKEN, &fleet.pin(), &[]);
     assert_eq!(again.code, 1);
     assert!(again.error.contains("kubelet.conf already exists: this node has joined a cluster"), "{}", again.error);
@@ -198,6 +199,12 @@ fn machine_joins_runs_static_pods_and_leaves() {
     let nothing = fleet.run(&["leave", "--no-restart"]);
     assert_eq!(nothing.code, 1);
     assert!(nothing.error.contains("this machine is not a node of a cluster"), "{}", nothing.error);
+
+    // As after a `leave` that was interrupted before its last step.
+    let store = fleet.path("pods/coracle/offline");
+    fs::create_dir_all(store.join("pods")).unwrap();
+    let rest = fleet.run(&["leave", "--no-restart"]);
+    assert!(rest.out.contains("removed: ") && !store.exists(), "{} {}", rest.out, rest.error);
 }
 
 #[test]

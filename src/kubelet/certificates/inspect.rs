@@ -82,13 +82,14 @@ impl CredentialPaths {
         let files = self.files(seen.kubeconfig.as_ref());
         let uses_token = seen.uses_token();
         let leaf = seen.pair.map(|pair| pair.leaf);
+        let is_used = leaf.is_some() && self.remove_used_bootstrap();
         StoredCredentials {
             pair: match &leaf {
                 Some(leaf) => StoredPair::Certificate { leaf: leaf.clone(), is_embedded: seen.is_embedded },
                 None if uses_token => StoredPair::Token,
                 None => StoredPair::None,
             },
-            has_bootstrap: bootstrap.is_some(),
+            has_bootstrap: bootstrap.is_some() && !is_used,
             has_reenrolment: self.reenrolment.as_ref().is_some_and(ReenrolmentPaths::are_complete),
             faults,
             floor: floor([leaf.as_ref(), stored.as_ref().map(|pair| &pair.leaf)], authority.as_deref()),
@@ -123,6 +124,17 @@ impl CredentialPaths {
             let _ = set_aside(path);
         }
         file::replace(path, text.as_bytes()).map_err(|cause| StoreError::io("write", path, cause))
+    }
+
+    /// Removes the token that `coracle join` has left for the first certificate. A user's own stays.
+    fn remove_used_bootstrap(&self) -> bool {
+        let Some(path) = &self.bootstrap_kubeconfig else { return false };
+        let text = file::read_all(path, MAX_INSPECTED_FILE_BYTES).unwrap_or_default();
+        let is_removed = text.starts_with(kubeconfig::BOOTSTRAP_ONCE.as_bytes()) && fs::remove_file(path).is_ok();
+        if is_removed {
+            log!(info, "removed the used bootstrap token", file = path.display());
+        }
+        is_removed
     }
 
     fn kubeconfig(&self, faults: &mut Vec<String>) -> KubeconfigContent {

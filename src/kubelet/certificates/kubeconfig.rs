@@ -15,6 +15,9 @@ pub(super) fn of_pair(cluster: &Kubeconfig, pair: &Path) -> String {
     text(cluster, &EntryNames { cluster: "default-cluster", user: "default-auth", context: "default-context" }, user)
 }
 
+/// First line of a kubeconfig whose token is for the first certificate only.
+pub(crate) const BOOTSTRAP_ONCE: &str = "# Written by coracle join. Coracle removes it when it has its certificate.\n";
+
 /// A kubeconfig with a bootstrap token, as kubeadm writes it.
 pub(crate) fn of_token(cluster: &Kubeconfig, token: &str) -> String {
     let naming = EntryNames {

@@ -28,7 +28,7 @@ mod waits;
 pub(crate) use certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
 pub(crate) use client::{ClientCertificate, run as keep_client_certificate};
 pub(crate) use inspect::{CredentialPaths, node_of_kubeconfig};
-pub(crate) use kubeconfig::of_token as kubeconfig_of_token;
+pub(crate) use kubeconfig::{BOOTSTRAP_ONCE, of_token as kubeconfig_of_token};
 pub(crate) use pkcs10::{Names, pod_key};
 pub(crate) use reenrolment::Reenrolment;
 pub(crate) use reenrolment_key::ReenrolmentPaths;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::discover::{Cluster, DiscoveryQuery};
 use super::layout::Layout;
 use super::staged::Staged;
-use crate::kubelet::certificates::kubeconfig_of_token;
+use crate::kubelet::certificates::{BOOTSTRAP_ONCE, kubeconfig_of_token};
 use crate::platform::config::{self, KEPT_IDENTITY, KeptIdentity, NameTemplate};
 use crate::platform::host::board_identity;
 use crate::types::error::ErrorChain;
@@ -57,7 +57,7 @@ pub(crate) fn write_node_files(
     let flags = format!("# Written by coracle join.\nCORACLE_CLUSTER_ARGS=\"{flags}\"\n");
     staged.add(&layout.flags(), 0o644, &flags)?;
     let bootstrap = kubeconfig_of_token(&cluster.kubeconfig, &question.token.reveal());
-    staged.add(&layout.bootstrap_kubeconfig(), 0o600, &bootstrap)?;
+    staged.add(&layout.bootstrap_kubeconfig(), 0o600, &[BOOTSTRAP_ONCE, &bootstrap].concat())?;
     staged.put()
 }
 
