@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::command_table::{Config, Upgrade};
 use super::local_api::{RequestFailure, change, change_within, escaped, get};
 use super::outputs::TopOutput;
-use super::{failed, misused, print};
+use super::{complain, failed, misused, print};
 use crate::control::server::NodeStatus;
 use crate::kubelet::agent_update::{
     AgentUpdates, Before, Place, Record, Slot, Subject, Trial, UPGRADE_KEY, foreign_program, is_newer,
@@ -239,7 +239,9 @@ pub(super) fn configure(command: &Config) -> ExitCode {
 fn apply(command: &Config) -> Result<String, String> {
     let shown = command.file.display();
     let text = fs::read(&command.file).map_err(|error| format!("{shown}: {error}"))?;
-    config::check_configuration_text(&text).map_err(|line| format!("{shown}: {line}"))?;
+    for warning in config::check_configuration_text(&text).map_err(|line| format!("{shown}: {line}"))? {
+        complain(&format!("{shown}: {warning}"));
+    }
     let updates = AgentUpdates::new(&command.root_dir);
     let digest = updates.store(Place::Config, &text).map_err(|error| format!("{shown}: {error}"))?;
     let within = command.within.0;

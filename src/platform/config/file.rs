@@ -59,6 +59,12 @@ pub(crate) struct FirstDocument {
     pub(super) ignored: Vec<String>,
 }
 
+impl FirstDocument {
+    pub(super) fn is_configuration(&self) -> bool {
+        self.value.get("kind").is_some_and(|kind| kind == "KubeletConfiguration")
+    }
+}
+
 /// The first document of a configuration; `None`: there is none.
 pub(super) fn first_document(text: &[u8]) -> Result<Option<FirstDocument>, ParseError> {
     let mut ignored = Vec::new();

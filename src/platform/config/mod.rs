@@ -94,6 +94,7 @@ use serde_json::Value;
 
 use crate::types::api::leave_out;
 use crate::types::api::yaml::ParseError;
+use crate::types::error::ErrorChain;
 
 /// What the command line requests.
 #[derive(Debug)]
@@ -189,16 +190,16 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
 
 /// A KubeletConfiguration, as the agent reads it; `None` if the text is something else.
 pub(crate) fn configuration(text: &[u8]) -> Option<FirstDocument> {
-    let document = file::first_document(text).ok().flatten()?;
-    (document.value.get("kind")? == "KubeletConfiguration").then_some(document)
+    file::first_document(text).ok().flatten().filter(FirstDocument::is_configuration)
 }
 
-/// Whether the text is a KubeletConfiguration without mistakes. The error is one line.
-pub(crate) fn check_configuration_text(text: &[u8]) -> Result<(), String> {
-    let document = configuration(text).ok_or("expected a KubeletConfiguration")?;
+/// What is ignored or has no effect in a KubeletConfiguration without mistakes. The error is one line.
+pub(crate) fn check_configuration_text(text: &[u8]) -> Result<Vec<String>, String> {
+    let document = file::first_document(text).map_err(|error| ErrorChain(&error).to_string())?;
+    let document = document.filter(FirstDocument::is_configuration).ok_or("expected a KubeletConfiguration")?;
     let node_name = host_node_name().unwrap_or_else(|_| "localhost".to_owned());
-    let (mistakes, _) = check_configuration(document, node_name);
-    if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("; ")) }
+    let (mistakes, warnings) = check_configuration(document, node_name);
+    if mistakes.is_empty() { Ok(warnings) } else { Err(mistakes.join("; ")) }
 }
 
 /// Values that the node does without.
