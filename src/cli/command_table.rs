@@ -218,8 +218,7 @@ with_machine_commands! {
              no pod needs, prune all of these.",
             "import puts archives (docker save, or an OCI layout as a tar, also compressed with gzip or zstd) into \
              the directory of --image-archives, waits until coracle has imported them, and prints the names of \
-             their images. An image is kept as long as its archive is in the directory. An archive on the same file \
-             system is hard-linked, not copied.",
+             their images. An image is kept as long as its archive is in the directory.",
             "pull downloads images now, with the credentials of the node and outside the windows of images.windows. An \
              image that no pod needs may be removed again when the disk is full.",
             "delta, on any machine, writes FILE with what the image in the archive NEW has and that in OLD does \

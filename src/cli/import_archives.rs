@@ -68,20 +68,16 @@ fn copy_into(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
         // An unfinished copy of another run is replaced.
         let unfinished = directory.join(format!(".{name}.part"));
         let _ = fs::remove_file(&unfinished);
-        // A hard link to a symbolic link would be a second symbolic link.
-        let source = fs::canonicalize(file)?;
-        match fs::hard_link(&source, &unfinished) {
-            // Its writer may not have synced it.
-            Ok(()) => File::open(&unfinished)?.sync_all()?,
-            Err(_) => copy(&source, &unfinished)?,
-        }
+        // Not a hard link: the next transfer of the file may write into the same inode, and cut the archive off.
+        copy(file, &unfinished)?;
         fs::rename(&unfinished, &target)?;
         File::open(directory)?.sync_all()?;
     }
     Ok((name.to_owned(), stamp(&fs::metadata(&target)?)))
 }
 
-/// Keeps the modification time, so that importing the same file again finds the same archive.
+/// Shares the blocks where the file system can. Keeps the modification time, so that importing the same file again finds
+/// the same archive.
 fn copy(source: &Path, target: &Path) -> io::Result<()> {
     let (mut from, mut to) = (File::open(source)?, File::create(target)?);
     let copied = io::copy(&mut from, &mut to).and_then(|_| {
@@ -108,7 +104,9 @@ mod tests {
         fs::write(&hidden, "1").unwrap();
         let first = copy_into(&file, &directory).unwrap();
         let again = copy_into(&file, &directory).unwrap();
-        fs::remove_file(&file).unwrap();
+        // As scp does: into the same file.
+        fs::write(&file, "").unwrap();
+        let kept = fs::read_to_string(directory.join("a.tar")).unwrap();
         fs::write(&file, "22").unwrap();
         let changed = copy_into(&file, &directory).unwrap();
         let refused =
@@ -119,6 +117,7 @@ mod tests {
         let left = fs::read_dir(&directory).unwrap().count();
         fs::remove_dir_all(&top).unwrap();
         assert_eq!((&*first.0, first.1.size, again), ("a.tar", 1, first.clone()));
+        assert_eq!(kept, "1");
         assert_eq!((changed.1.size, text.unwrap().as_str(), left), (2, "22", 2));
         assert_eq!(copied, changed.1);
         assert!(refused.iter().all(Result::is_err));
