@@ -94,10 +94,13 @@ fn print_prefixed(command: &Logs, pod: &Pod, container: &str) -> ExitCode {
     let mut out = Prefixed { prefix, line: Vec::new(), out: io::stdout() };
     let code = print_log(command, pod, container, &mut out);
     // A last line without an end.
-    if !out.line.is_empty() && out.write_all(b"\n").is_err() {
-        return ExitCode::FAILURE;
+    let ended = if out.line.is_empty() { Ok(()) } else { out.write_all(b"\n") };
+    match ended {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            failed(&format!("write the log: {}", ErrorChain(&error)))
+        }
+        _ => code,
     }
-    code
 }
 
 fn print_log(command: &Logs, pod: &Pod, container: &str, out: &mut impl Write) -> ExitCode {
@@ -135,8 +138,9 @@ impl<W: Write> Write for Prefixed<W> {
             let is_whole = part.ends_with(b"\n");
             if is_whole || self.line.len() > MAX_PREFIXED_LINE_BYTES {
                 let end: &[u8] = if is_whole { b"" } else { b"\n" };
-                self.out.write_all(&[&*self.prefix, &*self.line, end].concat())?;
+                let written = self.out.write_all(&[&*self.prefix, &*self.line, end].concat());
                 self.line.clear();
+                written?;
             }
         }
         Ok(bytes.len())
