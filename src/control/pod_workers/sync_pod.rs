@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_channel::Sender;
 
@@ -17,10 +18,14 @@ use crate::kubelet::kuberuntime::{CancelWatch, ExecuteResult, Plan, PodRuntime, 
 use crate::kubelet::volumes::{self, SetUpInputs};
 use crate::platform::rt;
 use crate::platform::tracing::{self, SpanKind};
-use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
-use crate::types::api::{Pod, Reason};
+use crate::state::pods::{ObservedPod, PodEvent, SyncEvent, WorkDone, WorkResult};
+use crate::types::api::{EventKind, Pod, Reason, Volume, VolumeSource};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
+use crate::types::sorted::SortOnce;
+
+/// The set-up of volumes goes on for longer, with a warning each time (upstream: podAttachAndMountTimeout).
+const VOLUMES_WARNING_INTERVAL: Duration = Duration::from_secs(123);
 
 /// A sync, and what it depends on.
 #[derive(Clone, Copy)]
@@ -149,6 +154,22 @@ async fn ensure_cgroup(context: SyncContext<'_>) -> Result<Option<String>, SyncE
     Ok(observed.ready_sandbox().filter(|_| is_outside).map(|sandbox| sandbox.id.clone()))
 }
 
+/// Names the volumes that may hang. The message is upstream's.
+fn volumes_take_long(pod: &Pod) -> PodEvent {
+    use VolumeSource::{Csi, Ephemeral, HostPath, Nfs, PersistentVolumeClaim};
+    let may_hang = |volume: &&Volume| {
+        matches!(volume.source, Csi(_) | Ephemeral(_) | HostPath(_) | Nfs(_) | PersistentVolumeClaim(_))
+    };
+    let mut names: Vec<&str> = pod.spec.volumes.iter().filter(may_hang).map(|volume| &*volume.name).collect();
+    names.sort_once();
+    let message = format!(
+        "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process \
+         volumes=[]: context deadline exceeded",
+        names.join(" ")
+    );
+    PodEvent::of_pod(&pod.metadata.uid, EventKind::Warning, Reason::FAILED_MOUNT, message)
+}
+
 async fn set_up_and_execute(context: SyncContext<'_>, warnings: &mut Vec<(Reason, String)>) -> ExecuteResult {
     let SyncContext { pod, plan, observed, inbox, runtime, groups, devices, csi, dra, views, cancel } = context;
     if plan.starts() || plan.resizes() {
@@ -194,6 +215,11 @@ async fn set_up_and_execute(context: SyncContext<'_>, warnings: &mut Vec<(Reason
         }
         volumes::set_up(pod, SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi, ends)
     };
+    let set_up = rt::reporting(VOLUMES_WARNING_INTERVAL, set_up, || {
+        let event = volumes_take_long(pod);
+        // A best-effort event: dropped when the inbox is full.
+        let _ = inbox.try_send(SyncEvent::PodEvent(event));
+    });
     let volumes = match set_up.await {
         Ok(volumes) => volumes,
         Err(error) => return failed(error.reason(), &error, warnings),

@@ -221,6 +221,41 @@ impl<F: Future> Future for Deadline<F> {
     }
 }
 
+/// The output of `future`. Calls `report` whenever it has taken another `interval`.
+pub fn reporting<F: Future>(interval: Duration, future: F, report: impl FnMut()) -> impl Future<Output = F::Output> {
+    Reporting { future, interval, report, timer: None }
+}
+
+pin_project! {
+    struct Reporting<F, R> {
+        #[pin]
+        future: F,
+        interval: Duration,
+        report: R,
+        // Started by the first poll.
+        timer: Option<Timer>,
+    }
+}
+
+impl<F: Future, R: FnMut()> Future for Reporting<F, R> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(value) = this.future.poll(context) {
+            return Poll::Ready(value);
+        }
+        loop {
+            let timer = this.timer.get_or_insert_with(|| Timer::after(*this.interval));
+            if Pin::new(timer).poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            (this.report)();
+            *this.timer = None;
+        }
+    }
+}
+
 /// The output of the first future to complete; the other is dropped. `left` wins a tie.
 pub fn either<T>(left: impl Future<Output = T>, right: impl Future<Output = T>) -> impl Future<Output = T> {
     left.or(right)
@@ -267,5 +302,20 @@ mod tests {
         let never = std::future::pending::<()>();
         assert_eq!(block_on(deadline(Duration::from_millis(1), never)), Err(Elapsed));
         assert_eq!(block_on(deadline(Duration::from_secs(5), async { 7 })), Ok(7));
+    }
+
+    #[test]
+    fn slow_future_is_reported_until_it_ends() {
+        let reports = simulate(1, |world| async move {
+            let mut reports = Vec::new();
+            let slow = async {
+                sleep(Duration::from_secs(7)).await;
+                1
+            };
+            let done = reporting(Duration::from_secs(3), slow, || reports.push(world.passed().as_secs())).await;
+            let quick = reporting(Duration::from_secs(3), async { 2 }, || reports.push(0)).await;
+            (done, quick, reports)
+        });
+        assert_eq!(reports, Ok((1, 2, vec![3, 6])));
     }
 }
