@@ -221,6 +221,55 @@ fn repeated_warning_is_a_problem_after_thirty_seconds() {
 }
 
 #[test]
+fn warning_explains_why_a_pod_does_not_start_again() {
+    let with = |sandbox: &str, finished: &str| {
+        let ended = json!({ "terminated": { "exitCode": 255, "reason": "Error", "finishedAt": finished } });
+        let mut status = with_state(ended, json!({}));
+        status["phase"] = json!("Running");
+        status["conditions"] = json!([{ "type": "PodReadyToStartContainers", "status": sandbox }]);
+        pod(json!({}), status)
+    };
+    let (before, after) = ("2027-01-15T07:58:00Z", "2027-01-15T07:59:55Z");
+    let warnings = [
+        (Reason::FAILED_CREATE_POD_SANDBOX, "pull the pause image: no route to host", "2027-01-15T07:58:30Z"),
+        (Reason::FAILED_MOUNT, "secret \"key\" not found", "2027-01-15T07:58:30Z"),
+    ];
+    for warning in warnings {
+        let reason = warning.0.as_str().to_owned();
+        // After a reboot with a wrong clock the former end may seem to be later.
+        for restarting in [with("False", before), with("False", after), with("True", before)] {
+            check(&restarting, std::slice::from_ref(&warning), [&reason, warning.1, ""]);
+        }
+        // The container was started since.
+        assert_eq!(health(&with("True", after), &[warning]), PodHealth::Waiting);
+    }
+}
+
+#[test]
+fn warning_about_a_slow_sandbox_lasts_until_its_next_attempt_has_failed() {
+    let at = |sandbox: &str| {
+        let mut status = with_state(json!({ "waiting": { "reason": "ContainerCreating" } }), json!({}));
+        status["conditions"] = json!([{ "type": "PodReadyToStartContainers", "status": sandbox }]);
+        let pod = pod(json!({}), status);
+        let uid = PodUid::from("u");
+        let warning = PodWarning {
+            pod: &uid,
+            reason: &Reason::FAILED_CREATE_POD_SANDBOX,
+            message: "context deadline exceeded",
+            field_path: "",
+            first: time("2027-01-15T07:46:00Z"),
+            last: time("2027-01-15T07:54:00Z"),
+        };
+        let status = &pod.status;
+        let warnings = &[warning];
+        let situation = PodSituation { pod: &pod, status, warnings, unreplaced_since: None, now: time(NOW) };
+        pod_health(situation)
+    };
+    assert!(matches!(at("False"), PodHealth::Failing(_)), "{:?}", at("False"));
+    assert_eq!(at("True"), PodHealth::Waiting);
+}
+
+#[test]
 fn unready_container_is_a_problem_after_thirty_seconds() {
     let status = |started: &str| {
         json!({

@@ -3,10 +3,12 @@
 use super::advice::{CREATE_IN_CLUSTER, CREATE_ON_NODE};
 use super::{PATIENCE_SECONDS, PodProblem, PodSituation, innermost, is_older};
 use crate::state::pods::PodWarning;
-use crate::types::api::{ContainerState, Pod, Reason, Time};
+use crate::types::api::{ConditionStatus, ContainerState, Pod, PodStatus, Reason, Time, conditions};
 
 /// A warning that was not repeated for this long is over. Upstream repeats failed mounts after at most 2m2s.
 const OVER_SECONDS: i64 = 180;
+/// The same while the pod has no sandbox: the call that creates one may take four minutes before it fails.
+const OVER_WITHOUT_SANDBOX_SECONDS: i64 = 600;
 
 /// The newest warning about a failed probe of the container. `kind`: `Liveness`, `Readiness` or `Startup`.
 pub(super) fn latest_probe<'a>(
@@ -42,14 +44,21 @@ fn is_current(warning: &PodWarning<'_>, now: Time) -> bool {
 /// A step before the containers that fails again and again.
 pub(super) fn while_starting(situation: PodSituation<'_>) -> Option<PodProblem> {
     let PodSituation { pod, status, warnings, now, .. } = situation;
-    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses);
-    let has_started = statuses
-        .into_iter()
-        .any(|status| matches!(&status.state, Some(ContainerState::Running(_) | ContainerState::Terminated(_))));
-    if has_started {
-        return None;
+    let mut last_end = None;
+    for container in status.init_container_statuses.iter().chain(&status.container_statuses) {
+        match &container.state {
+            Some(ContainerState::Running(_)) => return None,
+            Some(ContainerState::Terminated(ended)) => last_end = last_end.max(ended.finished_at),
+            _ => {}
+        }
     }
-    let warning = warnings.iter().rev().find(|warning| is_step(warning.reason) && is_current(warning, now))?;
+    let has_sandbox = has_sandbox(status);
+    let is_now = |warning: &&PodWarning<'_>| match has_sandbox {
+        // A container that has ended since was started by a later attempt.
+        true => is_current(warning, now) && last_end.is_none_or(|end| end < warning.last),
+        false => !is_older(OVER_WITHOUT_SANDBOX_SECONDS, Some(warning.last), now),
+    };
+    let warning = warnings.iter().rev().find(|warning| is_step(warning.reason) && is_now(warning))?;
     if !is_older(PATIENCE_SECONDS, Some(warning.first), now) {
         return None;
     }
@@ -61,6 +70,12 @@ pub(super) fn while_starting(situation: PodSituation<'_>) -> Option<PodProblem> 
         since: warning.first.to_string(),
         ..PodProblem::default()
     })
+}
+
+/// Containers that have ended may be those of a former sandbox, as after a reboot.
+fn has_sandbox(status: &PodStatus) -> bool {
+    let ready = status.conditions.iter().find(|one| one.kind == conditions::POD_READY_TO_START_CONTAINERS);
+    ready.is_none_or(|condition| condition.status == ConditionStatus::True)
 }
 
 /// A pod that cannot be ended.
@@ -126,6 +141,9 @@ fn advice(reason: &Reason, cause: &str, pod: &Pod) -> &'static str {
             }
         }
         "FailedMount" if has(&["hostPath"]) => "create the path on the node, or use type DirectoryOrCreate",
+        "FailedMount" if has(&["context deadline exceeded"]) => {
+            "check the file servers and drivers of these volumes: a file system or driver does not answer"
+        }
         "FailedMount" | "FailedAttachVolume" | "FailedMapVolume" => "check the volume that the message names",
         _ => "",
     }
