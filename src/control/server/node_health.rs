@@ -137,12 +137,13 @@ impl Problems {
             );
         }
         if let Some(fault) = &status.join {
-            let advice = "the agent tries again; see docs/joining-a-cluster.md";
+            let advice = "the agent tries again: check the server and the token in the join file";
             self.add(Severity::Warning, "join", fault.clone(), advice);
         }
         for certificate in &status.certificates {
             let subject = format!("{} certificate", certificate.name);
-            let advice = "see docs/certificates.md";
+            let advice = "pods run on; approve its request on the control plane (kubectl get csr); if there is none, coracle \
+                          leave and coracle join with a new token";
             match certificate.state {
                 CertificateState::Expired => {
                     let cause = format!("expired {}", certificate.not_after);
