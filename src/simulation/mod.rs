@@ -111,6 +111,9 @@ fn live_all(seeds: std::ops::Range<u64>, plan_of: &(impl Fn(u64) -> Plan + Sync)
             }
             let plan = plan_of(seed);
             let report = live(&plan);
+            if report.violation.is_none() && std::env::var("SIMULATION_TRACE").is_ok() {
+                println!("seed {seed}:\n{plan}{}", report.lines.join("\n"));
+            }
             let mut sum = sum.lock().unwrap();
             sum.lasted += report.lasted;
             sum.longest_recovery = sum.longest_recovery.max(report.longest_recovery);
