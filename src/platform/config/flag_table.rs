@@ -272,7 +272,7 @@ flags! {
                     "The key that encrypts Secrets and tokens in the offline store: 32 random bytes or more, mode \
                      0600; by default\n\
                      .Pa coracle/store-key\n\
-                     in the root directory, made at the first start in a cluster.\n\
+                     in the root directory, made at the first start.\n\
                      The credential\n\
                      .Li coracle-store-key\n\
                      of the service manager has precedence.\n\

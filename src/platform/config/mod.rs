@@ -155,7 +155,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.gates = gates;
     config.node.template = name_template;
     config.identity.reenrolment = reenrolment;
-    config.cluster.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
+    config.cluster.reporting.fit(&sync, fields::Fields(&fields).duration("nodeStatusReportFrequency").is_some());
     config.cluster.sync = sync;
     config.images.fetch = images;
     config.devices = devices;

@@ -1,5 +1,7 @@
 //! Compatibility with the configuration of upstream and its tools.
 
+use std::time::Duration;
+
 use super::*;
 use crate::platform::config::schema::{CREDENTIAL_PROVIDER_CONFIG, Field, KUBELET_CONFIGURATION, Kind};
 use crate::platform::config::{CpuOptions, MemoryQos, TopologyManager, TopologyPolicy};
@@ -299,6 +301,16 @@ fn kubeadms_file_is_accepted() {
     });
     assert_eq!(config, expected);
     assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+#[test]
+fn polling_node_of_kubeadm_reports_its_status_with_every_fourth_poll() {
+    let dir = TempDir::new();
+    let kubeadm = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config/kubeadm-1.36.yaml");
+    let sync = dir.write("coracle.yaml", "sync: {mode: poll, every: 15m}");
+    let (config, _) = loaded(&["--config", kubeadm, "--coracle-config", &sync]);
+    // The file has `nodeStatusReportFrequency: 0s`, as all durations that kubeadm does not set.
+    assert_eq!(config.cluster.reporting.status_period, Duration::from_secs(60 * 60));
 }
 
 /// The `/configz` page for a command line.
