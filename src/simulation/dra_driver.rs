@@ -161,3 +161,24 @@ fn status_of(claim: &str) -> String {
 pub(super) fn claim_of(config: &v1::ContainerConfig) -> Option<&str> {
     config.cdi_devices.iter().find_map(|device| device.name.strip_prefix(CDI))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::simulation::plan::{PluginKind, StepKind};
+    use crate::simulation::plugin::Faults;
+    use crate::simulation::wanted::Traits;
+    use crate::simulation::{Start, after, create, live_through};
+
+    /// The driver does not stop preparing when its call is cancelled.
+    #[test]
+    fn pod_that_ends_does_not_interrupt_the_preparation_of_its_claim() {
+        let pod = Traits { claim: true, ..Traits::default() };
+        let faults = Faults { slow: Duration::from_secs(40), ..Faults::default() };
+        let slow = StepKind::PluginFails { which: PluginKind::Dra, faults, lasts: Duration::from_secs(20) };
+        let delete = StepKind::DeletePod { which: 0, grace: Some(0) };
+        let steps = vec![after(30, slow), create(pod), after(5, delete), after(60, StepKind::EndWatches)];
+        live_through(&[(steps, Start::None)]);
+    }
+}

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -219,8 +221,11 @@ fn driver_that_fails_or_hangs_holds_up_only_its_pod() {
     driver.wait("the hanging call", |_| driver.calls(PREPARE).len() > before);
     joined.api.create(&pod("other", &json!({})));
     joined.wait_for_running(1);
-    // The pod ends although its driver hangs; the claim may be prepared.
+    // The driver would prepare the claim after it was unprepared: its answer comes first, or the call's deadline.
     joined.api.delete(WEB);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(driver.calls(UNPREPARE), [[""; 0]; 0], "the preparation has not returned");
+    driver.release();
     driver.wait_for(UNPREPARE);
     joined.api.wait_gone(WEB);
     assert_eq!(driver.prepared(), [""; 0]);
@@ -345,6 +350,6 @@ fn slices_of_a_driver_that_does_not_come_back_are_removed() {
     joined.start(SHORT, &[]);
     let driver = Driver::start(&joined.plugin_registry());
     driver.wait_until_registered();
-    joined.api.wait_gone_within(&format!("{SLICES}/gone"), std::time::Duration::from_secs(60));
+    joined.api.wait_gone_within(&format!("{SLICES}/gone"), Duration::from_secs(60));
     assert!(joined.api.get(&format!("{SLICES}/here")).is_some() && joined.api.get(&format!("{SLICES}/far")).is_some());
 }

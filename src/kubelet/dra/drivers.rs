@@ -45,7 +45,8 @@ impl DraManager {
         }
         let client = Client::new(&socket);
         let (driver_name, socket, is_connected) = (driver.clone(), socket.into(), Cell::new(false));
-        let plugin = Rc::new(Plugin { driver: driver_name, client, socket, version, is_connected });
+        let calls = Rc::clone(&self.calls);
+        let plugin = Rc::new(Plugin { driver: driver_name, client, socket, version, is_connected, calls });
         let follower = rt::spawn(health::follow(Rc::clone(self), Rc::clone(&plugin)));
         self.add(driver, RegisteredPlugin { plugin, follower });
         self.changed.notify();

@@ -12,6 +12,7 @@ mod error;
 mod health;
 mod plugin;
 mod prepare;
+mod running_calls;
 mod slice_publisher;
 mod slices;
 mod unprepare;
@@ -38,6 +39,7 @@ use crate::types::sorted::{SortedMap, SortedSet};
 use claim_info::{ClaimInfo, ClaimInfoCache, ClaimName, PreparedDevice};
 use drivers::RegisteredPlugin;
 use health::HealthCache;
+use running_calls::RunningCalls;
 
 pub(crate) use error::DraError;
 pub(crate) use slice_publisher::SlicePublisher;
@@ -54,6 +56,8 @@ pub(crate) struct DraManager {
     /// The instances of each driver, the newest last.
     drivers: RefCell<SortedMap<String, Vec<RegisteredPlugin>>>,
     health: RefCell<HealthCache>,
+    /// Of all drivers.
+    calls: Rc<RunningCalls>,
     /// Claims that are being unprepared: no pod may join them.
     leaving: RefCell<SortedSet<ClaimName>>,
     /// Ended pods whose claims are being unprepared.
@@ -90,6 +94,7 @@ impl DraManager {
             cache: RefCell::default(),
             drivers: RefCell::default(),
             health: RefCell::default(),
+            calls: Rc::default(),
             leaving: RefCell::default(),
             reclaimed: RefCell::default(),
             rewriting: RefCell::default(),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::error::DraError;
+use super::running_calls::RunningCalls;
 use super::v1::{Claim, ClaimsRequest, PrepareResponse, SERVICES, UnprepareResponse};
 use crate::platform::rpc::{Client, Error};
 use crate::platform::rt;
@@ -18,6 +19,8 @@ pub(super) struct Plugin {
     pub(super) socket: Rc<str>,
     pub(super) version: Version,
     pub(super) is_connected: Cell<bool>,
+    /// Of all plugins: another instance of the driver may still be at a claim.
+    pub(super) calls: Rc<RunningCalls>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub(super) const UNPREPARE: &str = "NodeUnprepareResources";
 const DRA_CALL_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl Plugin {
-    pub(super) async fn prepare(&self, claims: &[Claim]) -> Result<PrepareResponse, DraError> {
+    pub(super) async fn prepare(self: &Rc<Self>, claims: &[Claim]) -> Result<PrepareResponse, DraError> {
         let path = match self.version {
             Version::V1 => "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources",
             Version::V1Beta1 => "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodePrepareResources",
@@ -40,7 +43,7 @@ impl Plugin {
         self.call(PREPARE, path, claims).await
     }
 
-    pub(super) async fn unprepare(&self, claims: &[Claim]) -> Result<UnprepareResponse, DraError> {
+    pub(super) async fn unprepare(self: &Rc<Self>, claims: &[Claim]) -> Result<UnprepareResponse, DraError> {
         let path = match self.version {
             Version::V1 => "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources",
             Version::V1Beta1 => "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodeUnprepareResources",
@@ -49,13 +52,20 @@ impl Plugin {
     }
 
     async fn call<M: Message + Default>(
-        &self,
+        self: &Rc<Self>,
         method: &'static str,
         path: &'static str,
         claims: &[Claim],
     ) -> Result<M, DraError> {
+        let (plugin, request) = (Rc::clone(self), encode(&ClaimsRequest { claims: claims.to_vec() }));
+        let call = async move { plugin.bytes(path, request).await };
+        let response = self.calls.run(claims, Box::pin(call)).await;
+        let response = response.and_then(|bytes| decode(&bytes).map_err(|_| Error::Protocol("malformed answer")));
+        response.map_err(|source| DraError::Call { method, source })
+    }
+
+    async fn bytes(&self, path: &'static str, request: Vec<u8>) -> Result<Vec<u8>, Error> {
         let begun = rt::now();
-        let request = encode(&ClaimsRequest { claims: claims.to_vec() });
         let response = self.client.unary(path, request, DRA_CALL_TIMEOUT).await;
         let code = match &response {
             Ok(_) => Code::Ok,
@@ -64,8 +74,7 @@ impl Plugin {
             Err(_) => Code::Unavailable,
         };
         metrics::took(Timed::DraGrpcOperations, &[&self.driver, path, &code.to_string()], rt::elapsed(begun));
-        let response = response.and_then(|bytes| decode(&bytes).map_err(|_| Error::Protocol("malformed answer")));
-        response.map_err(|source| DraError::Call { method, source })
+        response
     }
 }
 
