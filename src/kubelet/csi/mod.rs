@@ -53,7 +53,7 @@ pub(crate) struct Csi {
     /// Serializes the work on a volume, by driver and handle.
     volume_locks: RefCell<SortedMap<(String, String), Weak<Semaphore>>>,
     /// Calls that change a volume. Each has the lock of its volume, which bounds their number.
-    calls: RefCell<Vec<rt::Task<()>>>,
+    calls: rt::UncancelledTasks,
     /// Paths whose last call did not succeed: their mounts may be incomplete.
     doubtful: Rc<RefCell<SortedSet<PathBuf>>>,
     /// Volumes whose group this process has set.
@@ -80,7 +80,7 @@ impl Csi {
             directory: root.join("plugins/kubernetes.io/csi"),
             node_name: node_name.to_owned(),
             volume_locks: RefCell::default(),
-            calls: RefCell::default(),
+            calls: rt::UncancelledTasks::default(),
             doubtful: Rc::default(),
             owned: RefCell::default(),
             present: RefCell::default(),

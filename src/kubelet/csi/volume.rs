@@ -1,6 +1,5 @@
 //! Stages, publishes, unpublishes and unstages a volume.
 
-use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
@@ -309,22 +308,13 @@ impl Csi {
     /// driver may go on with a cancelled call, and gets one call for a volume at a time. As upstream, where operations
     /// are not cancelled either. The call ends by its own deadline.
     pub(super) async fn run_to_end(&self, turn: &VolumeTurn, call: DriverCall) -> Result<(), CallError> {
-        let outcome = Rc::new(Cell::new(None));
-        let (ends, end) = async_channel::bounded::<()>(1);
-        let (turn, of_call) = (Rc::clone(turn), Rc::clone(&outcome));
-        let task = rt::spawn(async move {
-            of_call.set(Some(call.await));
-            drop((turn, ends));
-        });
-        self.calls.borrow_mut().retain(|call| !call.is_finished());
-        self.calls.borrow_mut().push(task);
-        // The channel closes.
-        let _ = end.recv().await;
-        match outcome.take() {
-            Some(outcome) => outcome,
-            // Unfinished calls end only with the agent.
-            None => std::future::pending().await,
-        }
+        let turn = Rc::clone(turn);
+        let call = async move {
+            let outcome = call.await;
+            drop(turn);
+            outcome
+        };
+        self.calls.run(Box::pin(call)).await
     }
 
     fn is_done(&self, path: &PathBuf, is_mounted: bool) -> bool {

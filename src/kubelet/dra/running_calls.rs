@@ -1,9 +1,8 @@
 //! The calls to drivers that are under way. A driver gets one call for a claim at a time.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
 
 use async_channel::Receiver;
 
@@ -12,15 +11,16 @@ use crate::platform::rpc::Error;
 use crate::platform::rt;
 
 #[derive(Default)]
-pub(super) struct RunningCalls(RefCell<Vec<RunningCall>>);
+pub(super) struct RunningCalls {
+    of_claims: RefCell<Vec<RunningCall>>,
+    tasks: rt::UncancelledTasks,
+}
 
 struct RunningCall {
     /// The UIDs of its claims.
     claims: Vec<String>,
     /// Closed when the driver has answered.
     ended: Receiver<()>,
-    #[expect(dead_code, reason = "dropping the task ends the call")]
-    task: rt::Task<()>,
 }
 
 /// Ends by its own deadline.
@@ -34,28 +34,22 @@ impl RunningCalls {
             // The channel closes.
             let _ = ended.recv().await;
         }
-        let outcome = Rc::new(Cell::new(None));
         let (ends, ended) = async_channel::bounded(1);
-        let of_call = Rc::clone(&outcome);
-        let task = rt::spawn(async move {
-            of_call.set(Some(call.await));
-            drop(ends);
-        });
         let claims = claims.iter().map(|claim| claim.uid.clone()).collect();
-        let mut calls = self.0.take();
+        let mut calls = self.of_claims.take();
         calls.retain(|call| !call.ended.is_closed());
-        calls.push(RunningCall { claims, ended: ended.clone(), task });
-        self.0.replace(calls);
-        let _ = ended.recv().await;
-        match outcome.take() {
-            Some(outcome) => outcome,
-            // Unfinished calls end only with the agent.
-            None => std::future::pending().await,
-        }
+        calls.push(RunningCall { claims, ended });
+        self.of_claims.replace(calls);
+        let call = async move {
+            let outcome = call.await;
+            drop(ends);
+            outcome
+        };
+        self.tasks.run(Box::pin(call)).await
     }
 
     fn end_of_call_for(&self, claims: &[Claim]) -> Option<Receiver<()>> {
-        let calls = self.0.borrow();
+        let calls = self.of_claims.borrow();
         let shares = |call: &&RunningCall| claims.iter().any(|claim| call.claims.contains(&claim.uid));
         calls.iter().filter(|call| !call.ended.is_closed()).find(shares).map(|call| call.ended.clone())
     }

@@ -21,6 +21,7 @@ mod timers;
 mod turn_meter;
 mod turn_work;
 mod turns;
+mod uncancelled;
 #[cfg(test)]
 mod virtual_time;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use smol::net::{TcpListener, TcpStream};
 pub use smol::stream::StreamExt;
 pub use turn_work::TurnWork;
 pub use turns::{Turn, Turns};
+pub use uncancelled::UncancelledTasks;
 
 // In tests a simulation may replace the kernel.
 #[cfg(test)]
