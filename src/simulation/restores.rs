@@ -59,6 +59,29 @@ fn restored_backup_is_noticed_by_the_next_event() {
     }
 }
 
+/// Many pods exit while the API server is restored within seconds. Each of their statuses shows the restore until the list
+/// arrives, and no list interrupts another one.
+#[test]
+fn statuses_of_all_pods_list_a_restored_server_once() {
+    need_root();
+    let pods = |count| (0..count).map(|_| create(Traits::default()));
+    let exits = || (0..12).map(|which| after(0, StepKind::Exit { which, code: 1 }));
+    // The server is back when the episode's faults end.
+    let steps = exits().chain([after(20, StepKind::Restore)]).chain(exits()).chain([after(2, StepKind::EndWatches)]);
+    let episode = |steps| Episode { steps, quiet: Duration::from_secs(10), offline: false };
+    let episodes = vec![episode(pods(12).collect()), episode(steps.collect())];
+    for seed in 0..4 {
+        let report = live(&Plan { seed, lease: Duration::from_secs(600), episodes: episodes.clone() });
+        let restored = || report.lines.iter().skip_while(|line| !line.contains("STEP    Restore"));
+        let lists =
+            restored().filter(|line| line.contains("/api/v1/pods?") && line.contains("sendInitialEvents")).count();
+        let statuses = restored().filter(|line| line.contains("PATCH /api/v1/namespaces/default/pods/")).count();
+        // An event that comes first is another witness.
+        let is_calm = statuses >= 12 && (1..=2).contains(&lists) && report.violation.is_none();
+        assert!(is_calm, "seed {seed}: {lists} lists, {statuses} statuses:\n{}", report.lines.join("\n"));
+    }
+}
+
 /// A pod has ended and its deletion is confirmed, but the runtime hangs, so that its worker is still there. Then the API
 /// server is restored to a state in which the pod was not deleted.
 #[test]

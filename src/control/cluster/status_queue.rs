@@ -41,6 +41,9 @@ pub(super) struct StatusQueue {
     pods: SortedMap<PodUid, Report>,
     /// Number of changes so far.
     changes: u64,
+    /// Another history was reported, and the list that follows has not arrived. Meanwhile the requests of all other pods
+    /// show that history too.
+    awaits_list: bool,
 }
 
 #[derive(Debug)]
@@ -124,6 +127,7 @@ impl StatusQueue {
     /// count even if their versions are lower, and statuses and deletions sent before may be lost. Deletions must be
     /// confirmed again.
     pub(super) fn relisted<'a>(&mut self, listed: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
+        self.awaits_list = false;
         for report in self.pods.values_mut() {
             report.version = 0;
             report.doubt_at = None;
@@ -247,13 +251,21 @@ impl StatusQueue {
         waiting.chain(self.pods.values().filter_map(|report| report.doubt_at)).min()
     }
 
-    /// Whether the watch still shows a pod that the API server has denied long ago. Each denial counts once.
+    /// Whether the watch still shows a pod that the API server has denied long ago, so that all pods must be listed. Each
+    /// denial counts once.
     pub(super) fn take_overdue_denials(&mut self, now: Instant) -> bool {
         let denied = self.pods.values_mut().filter(|report| report.doubt_at.is_some_and(|time| time <= now));
-        denied.map(|report| report.doubt_at = None).count() > 0
+        let is_denied = denied.map(|report| report.doubt_at = None).count() > 0;
+        is_denied && self.is_news()
     }
 
-    /// Handles the result of a request. `stretch` adds jitter. True if the API server went back to another history.
+    /// Whether another history was not reported since the last list.
+    const fn is_news(&mut self) -> bool {
+        !std::mem::replace(&mut self.awaits_list, true)
+    }
+
+    /// Handles the result of a request. `stretch` adds jitter. True if the API server went back to another history, so
+    /// that all pods must be listed.
     pub(super) fn done(
         &mut self,
         pod: &PodUid,
@@ -281,7 +293,7 @@ impl StatusQueue {
                         }
                         // The next list tells whether the pod still exists.
                         report.unknown |= is_another_history;
-                        return is_another_history;
+                        return is_another_history && self.is_news();
                     }
                     Some(UnderWay::Delete { .. }) => report.unknown = true,
                     None => {}

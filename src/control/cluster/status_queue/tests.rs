@@ -98,6 +98,32 @@ fn response_with_an_older_version_means_another_history() {
 }
 
 #[test]
+fn pods_report_another_history_once_until_the_list_arrives() {
+    let now = Instant::now();
+    let mut reports = StatusQueue::default();
+    let pods = ["a", "b", "c"].map(PodUid::from);
+    let shown = status(PodPhase::Pending);
+    for pod in &pods {
+        reports.on_server_status(pod, Target { uid: pod.clone(), ..target() }, &shown, 900);
+        reports.enqueue(pod, status(PodPhase::Running));
+    }
+    let report = |reports: &mut StatusQueue, outcome: &ReportOutcome| {
+        assert_eq!(reports.next(now).len(), 3);
+        let outcomes = pods.each_ref().map(|pod| reports.done(pod, outcome, now, |wait| wait));
+        reports.relisted(pods.iter().map(|pod| (pod, &shown, 900)));
+        outcomes
+    };
+    let behind = ReportOutcome::Accepted { version: 3 };
+    assert_eq!([(); 2].map(|()| report(&mut reports, &behind)), [[true, false, false]; 2]);
+    // A doubt that comes up while the list is under way ends with it.
+    reports.next(now);
+    assert!(reports.done(&pods[0], &behind, now, |wait| wait));
+    reports.done(&pods[1], &ReportOutcome::Unknown, now, |wait| wait);
+    assert!(!reports.take_overdue_denials(now + WATCH_LAG[0]));
+    assert_eq!(reports.due(), None);
+}
+
+#[test]
 fn restored_server_gets_the_lost_statuses_again() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.enqueue(&uid(), status(PodPhase::Running));
