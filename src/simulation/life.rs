@@ -404,11 +404,13 @@ impl Node {
     }
 
     /// Deletes, as their owners, pods that were restored but ended nevertheless, and pods that were rejected for lack
-    /// of their device. Restored pods that are being stopped are deleted after the next convergence.
+    /// of their device. Restored pods that are being stopped, or whose stop may hang before its first call for a
+    /// container, are deleted after the next convergence.
     fn delete_ended(&self) {
         let mut back = std::mem::take(&mut self.wanted.borrow_mut().back);
+        let hangs = self.runtime.has_hanging_calls();
         let is_stopping = |revision: &String| {
-            self.running_of(revision).is_some_and(|(id, _)| self.runtime.graces.borrow().contains_key(&id))
+            self.running_of(revision).is_some_and(|(id, _)| hangs || self.runtime.graces.borrow().contains_key(&id))
         };
         let stopping = back.iter().filter(|revision| is_stopping(revision)).cloned().collect();
         self.wanted.borrow_mut().back = stopping;

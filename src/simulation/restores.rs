@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::container_runtime::CallFault;
+use super::container_runtime::{CallFault, Faults};
 use super::life::live;
 use super::plan::{Episode, Plan, StepKind};
 use super::wanted::Traits;
@@ -113,4 +113,19 @@ fn pod_that_ends_after_one_restore_stays_ended_after_the_next() {
         (pods(6).chain([delete]).chain(restore.clone()).collect(), Start::None),
         (pods(6).chain(restore).collect(), Start::None),
     ]);
+}
+
+/// A pod is deleted while the runtime hangs, and the API server is restored to a state in which it was not. Its stop
+/// begins two minutes later, when the call ends, although the pod runs and is wanted again.
+#[test]
+fn restored_pod_whose_stop_hangs_ends_all_the_same() {
+    let pods = |count| (0..count).map(|_| create(Traits::default()));
+    let faults = Faults { hung: 1000, ..Faults::default() };
+    let steps = [
+        after(20, StepKind::RuntimeFails { faults, lasts: Duration::from_secs(5) }),
+        after(1, StepKind::DeletePod { which: 0, grace: None }),
+        after(6, StepKind::Restore),
+        after(20, StepKind::EndWatches),
+    ];
+    live_through(&[(pods(1).collect(), Start::None), (pods(6).chain(steps).collect(), Start::None)]);
 }
