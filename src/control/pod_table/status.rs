@@ -95,7 +95,11 @@ impl PodTable {
             && !pod.status.phase.is_terminal()
             && !self.failed.contains_key(uid);
         match worker.has_ended_for_good(is_stopped) && (self.admitted.contains(uid) || was_deleted_first) {
-            true => terminated(pod, &status, clock::now()),
+            true => {
+                let records = self.records.read();
+                let previous = records.statuses.status(uid).map(|status| &**status);
+                terminated(pod, &status, previous, clock::now())
+            }
             false => status,
         }
     }

@@ -49,15 +49,18 @@ pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: T
     merged
 }
 
-/// The final status of a pod that has ended for good: containers not seen to exit have an unknown outcome.
-pub(crate) fn terminated(pod: &Pod, status: &PodStatus, now: Time) -> PodStatus {
+/// The final status of a pod that has ended for good: containers not seen to exit have an unknown outcome. An outcome in
+/// the `previous` status stays, also if the runtime's last list is older and shows that the container runs.
+pub(crate) fn terminated(pod: &Pod, status: &PodStatus, previous: Option<&PodStatus>, now: Time) -> PodStatus {
     let mut last = status.clone();
+    let main = previous.map(|previous| &*previous.container_statuses).unwrap_or_default();
+    let init = previous.map(|previous| &*previous.init_container_statuses).unwrap_or_default();
     if has_initialized(pod, status) {
-        last.container_statuses.iter_mut().for_each(|status| lose(status, now));
+        last.container_statuses.iter_mut().for_each(|status| lose(status, main, now));
     }
     // Init containers after the last started one were not reached.
     let reached = status.init_container_statuses.iter().rposition(has_begun).map_or(0, |at| at + 1);
-    last.init_container_statuses.iter_mut().take(reached).for_each(|status| lose(status, now));
+    last.init_container_statuses.iter_mut().take(reached).for_each(|status| lose(status, init, now));
     if !last.phase.is_terminal() {
         last.phase = PodPhase::Failed;
     }
@@ -75,8 +78,15 @@ fn has_begun(status: &ContainerStatus) -> bool {
     begun(&status.state) || begun(&status.last_state)
 }
 
-fn lose(status: &mut ContainerStatus, now: Time) {
-    if matches!(status.state, Some(ContainerState::Terminated(_))) {
+fn lose(status: &mut ContainerStatus, previous: &[ContainerStatus], now: Time) {
+    let has_ended = |status: &ContainerStatus| matches!(status.state, Some(ContainerState::Terminated(_)));
+    if has_ended(status) {
+        return;
+    }
+    let mut same =
+        previous.iter().filter(|known| known.name == status.name && known.container_id == status.container_id);
+    if let Some(known) = same.find(|known| has_ended(known)) {
+        known.clone_into(status);
         return;
     }
     let lost = ContainerStateTerminated {

@@ -211,7 +211,8 @@ impl ContainerInput<'_> {
             // Upstream generates no status between CreateContainer and StartContainer: clients see the reason from before.
             pods::ContainerState::Created => self.not_started(),
             pods::ContainerState::Running { started_at } => {
-                if ended_before && status.restart_count == counted {
+                let is_another = self.before.is_some_and(|before| before.container_id != id);
+                if ended_before && is_another && status.restart_count == counted {
                     // The runtime does not know the earlier instances.
                     status.restart_count = counted.saturating_add(1);
                 }

@@ -466,6 +466,15 @@ fn restart_counts_when_the_new_instance_has_started() {
     assert_eq!(later.see(&[("main", Seen::Created)]).container_statuses[0].restart_count, 3);
 }
 
+/// The list of the runtime is older than the exit.
+#[test]
+fn instance_whose_exit_is_known_does_not_count_as_another() {
+    let mut life = Life::main(RestartPolicy::Always);
+    for seen in [Seen::Running, Seen::Exited(3), Seen::Running, Seen::Exited(3), Seen::Running] {
+        assert_eq!(life.see(&[("main", seen)]).container_statuses[0].restart_count, 0);
+    }
+}
+
 #[test]
 fn failed_start_moves_the_termination_to_last_state() {
     let mut life = Life::main(RestartPolicy::Always);

@@ -85,7 +85,7 @@ fn pod_in_a_terminal_phase_is_not_ready() {
 fn container_whose_exit_was_not_observed_is_lost() {
     let mut now = status(PodPhase::Running, Vec::new());
     now.container_statuses = vec![running("a"), waiting("b")];
-    let last = terminated(&Pod::default(), &now, second(9));
+    let last = terminated(&Pod::default(), &now, None, second(9));
     assert!(last.container_statuses.iter().all(is_lost));
     assert_eq!(last.phase, PodPhase::Failed);
 }
@@ -97,12 +97,12 @@ fn container_that_was_not_reached_is_not_lost() {
     let mut now = status(PodPhase::Pending, Vec::new());
     now.init_container_statuses = vec![running("i"), waiting("j")];
     now.container_statuses = vec![waiting("main")];
-    let last = terminated(&pod, &now, second(9));
+    let last = terminated(&pod, &now, None, second(9));
     assert_eq!(last.init_container_statuses.iter().map(is_lost).collect::<Vec<_>>(), [true, false]);
     assert!(!is_lost(&last.container_statuses[0]));
 
     now.container_statuses = vec![running("main")];
-    let last = terminated(&pod, &now, second(9));
+    let last = terminated(&pod, &now, None, second(9));
     assert!(is_lost(&last.container_statuses[0]));
 }
 
@@ -111,5 +111,21 @@ fn observed_termination_is_kept() {
     let mut now = status(PodPhase::Succeeded, Vec::new());
     let end = ContainerState::Terminated(Box::default());
     now.container_statuses = vec![ContainerStatus { state: Some(end), ..waiting("a") }];
-    assert_eq!(terminated(&Pod::default(), &now, second(9)), now);
+    assert_eq!(terminated(&Pod::default(), &now, None, second(9)), now);
+}
+
+/// The runtime's last list is older than the end of the pod, and the API server brings the reported status back.
+#[test]
+fn reported_loss_does_not_change_while_an_old_list_shows_the_container() {
+    let mut pod = Pod::default();
+    pod.spec.init_containers = vec![Container::default()];
+    let mut now = status(PodPhase::Running, Vec::new());
+    now.init_container_statuses = vec![running("i")];
+    now.container_statuses = vec![running("a")];
+    let first = terminated(&pod, &now, None, second(9));
+    assert_eq!(terminated(&pod, &now, Some(&first), second(30)), first);
+    // Another instance of it has another outcome.
+    now.container_statuses[0].container_id = "fake://2".to_owned();
+    let second_loss = terminated(&pod, &now, Some(&first), second(30));
+    assert_ne!(second_loss.container_statuses, first.container_statuses);
 }
